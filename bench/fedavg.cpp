@@ -6,7 +6,7 @@
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/host.hpp>
 
-#include "../examples/federated/process_stats.hpp"
+#include "../examples/jobs/federated/process_stats.hpp"
 #include "job/model.hpp"
 
 #include <sys/wait.h>

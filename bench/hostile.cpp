@@ -63,7 +63,10 @@ class process {
   process(const process&) = delete;
   process(process&& other) noexcept : id_(std::exchange(other.id_, -1)), from_(std::exchange(other.from_, -1)) {}
   ~process() {
-    if (id_ > 0) ::kill(id_, SIGKILL), ::waitpid(id_, nullptr, 0);
+    if (id_ > 0) {
+      ::kill(id_, SIGKILL);
+      ::waitpid(id_, nullptr, 0);
+    }
     if (from_ >= 0) ::close(from_);
   }
   template <class T>
@@ -140,7 +143,9 @@ struct paced {
     return {1, n};
   }
   result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
-    return mine += bytes.size(), *all += bytes.size(), result<void>{};
+    mine += bytes.size();
+    *all += bytes.size();
+    return result<void>{};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
     if (bytes_per_second > 0)
@@ -170,7 +175,7 @@ void receive(int to, std::uint16_t port, double pace, double seconds) {
   ::_exit(0);  // the recipients are in the middle of something
 }
 
-/// A connection of an attacker's, who does not wait for anything.
+/// A connection of an attacker that does not wait for anything.
 class hostile_connection {
  public:
   explicit hostile_connection(std::uint16_t port) : port_(port) { renew(); }
@@ -192,7 +197,10 @@ class hostile_connection {
     const std::array<std::span<std::byte>, 1> in{piece_};
     for (int i = 0; i < 16 && stream_.native_handle() >= 0; ++i) {
       const auto io = stream_.read_some(in);
-      if (io.status == io_status::closed || io.status == io_status::failed) stream_ = posix_stream(), rest_.clear();
+      if (io.status == io_status::closed || io.status == io_status::failed) {
+        stream_ = posix_stream();
+        rest_.clear();
+      }
       if (io.bytes == 0) return;
     }
   }
@@ -201,7 +209,10 @@ class hostile_connection {
   std::size_t write(std::span<const std::byte> bytes) {
     const std::array<std::span<const std::byte>, 1> out{bytes};
     const auto io = stream_.write_some(out);
-    if (io.status == io_status::closed || io.status == io_status::failed) stream_ = posix_stream(), rest_.clear();
+    if (io.status == io_status::closed || io.status == io_status::failed) {
+      stream_ = posix_stream();
+      rest_.clear();
+    }
     return io.bytes;
   }
   static inline std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
@@ -218,7 +229,11 @@ void put(std::vector<std::byte>& to, const frame& m) {
 }
 frame request(frame_kind kind, std::uint32_t id, std::uint64_t offset = 0, std::uint32_t length = 0) {
   frame m;
-  m.kind = kind, m.id = id, m.ref = published, m.offset = offset, m.length = length;
+  m.kind = kind;
+  m.id = id;
+  m.ref = published;
+  m.offset = offset;
+  m.length = length;
   return m;
 }
 
@@ -249,37 +264,49 @@ void storm_of_subsets(std::vector<hostile_connection>& all, std::uint64_t number
   m.names = views;
   std::vector<std::byte> bytes;
   put(bytes, m);
-  for (auto& c : all) c.hear(), c.say(bytes);
+  for (auto& c : all) {
+    c.hear();
+    c.say(bytes);
+  }
 }
 void storm_of_describes(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
   std::vector<std::byte> bytes;
   for (std::uint32_t i = 0; i < 50; ++i)
     put(bytes, request(frame_kind::describe, static_cast<std::uint32_t>(number) * 50 + i));
-  for (auto& c : all) c.hear(), c.say(bytes);
+  for (auto& c : all) {
+    c.hear();
+    c.say(bytes);
+  }
 }
 void one_byte_pulls(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
   std::vector<std::byte> bytes;
   if (number == 0) put(bytes, request(frame_kind::describe, 0));
   for (std::uint32_t i = 1; i <= 50; ++i)
     put(bytes,
-        request(frame_kind::pull, static_cast<std::uint32_t>(number) * 50 + i, random() % (32 * 1024), 1));  // of the
-                                                                                                             // header,
-                                                                                                             // most of
-                                                                                                             // it
-  for (auto& c : all) c.hear(), c.say(bytes);
+        // of the header, most of it
+        request(frame_kind::pull, static_cast<std::uint32_t>(number) * 50 + i, random() % (32 * 1024), 1));
+  for (auto& c : all) {
+    c.hear();
+    c.say(bytes);
+  }
 }
 void dribbled_messages(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
   static const std::vector<std::byte> bytes = [] {
     const std::vector<std::byte> body(60 * 1024);
     frame m;
-    m.kind = frame_kind::application, m.application = 7, m.body = body;
+    m.kind = frame_kind::application;
+    m.application = 7;
+    m.body = body;
     std::vector<std::byte> all_of_it;
-    return put(all_of_it, m), all_of_it;
+    put(all_of_it, m);
+    return all_of_it;
   }();
   // so much at first that a buffer for the message is needed, then a byte at a time
-  for (auto& c : all)
-    c.hear(), c.say(number == 0 ? std::span(bytes).first(8 * 1024)
-                                : std::span(bytes).subspan(8 * 1024 + number % (40 * 1024), 1));
+  for (auto& c : all) {
+    c.hear();
+    c.say(number == 0 ? std::span(bytes).first(8 * 1024)
+                      : std::span(bytes).subspan(8 * 1024 + number % (40 * 1024), 1));
+  }
 }
 void slow_readers(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64&) {
   if (number != 0) return;  // they never read
@@ -356,7 +383,10 @@ int main(int argc, char** argv) {
   const auto measure = [&](const char* name, std::span<const attack> some) {
     if (std::string_view(name).find(only) == std::string_view::npos) return;
     std::vector<double> with_sink, with_owner;
-    for (int i = 0; i < rounds; ++i) with_sink.push_back(beside(some, false)), with_owner.push_back(beside(some, true));
+    for (int i = 0; i < rounds; ++i) {
+      with_sink.push_back(beside(some, false));
+      with_owner.push_back(beside(some, true));
+    }
     const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
     std::printf(
         "{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",

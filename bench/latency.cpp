@@ -88,12 +88,15 @@ int main(int count, char** arguments) {
   const auto results = bench::interleave(rounds, {
                                                      {"bare pull loop",
                                                       [&] {
-                                                        return bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to),
-                                                                                sizeof to, 2_MiB, 1,
-                                                                                [](std::size_t) {}),
-                                                               0.0;
+                                                        bench::bare_pull(fd, reinterpret_cast<std::byte*>(&to),
+                                                                         sizeof to, 2_MiB, 1, [](std::size_t) {});
+                                                        return 0.0;
                                                       }},
-                                                     {"no digest, no confirmation", [&] { return unconfirmed(), 0.0; }},
+                                                     {"no digest, no confirmation",
+                                                      [&] {
+                                                        unconfirmed();
+                                                        return 0.0;
+                                                      }},
                                                      {"complete: described, digest, confirmed",
                                                       [&] {
                                                         if (!session.download_tensors(h.ref, to)) std::abort();

@@ -48,7 +48,11 @@ int main(int count, char** arguments) {
   const auto results = bench::interleave(
       rounds,
       {
-          {"memcpy, whole", [&] { return std::memcpy(warm->get(), source->get(), sizeof(model)), 0.0; }},
+          {"memcpy, whole",
+           [&] {
+             std::memcpy(warm->get(), source->get(), sizeof(model));
+             return 0.0;
+           }},
           {"memcpy, 2 MiB at a time",
            [&] {
              for (std::size_t at = 0; at < sizeof(model); at += 2_MiB)

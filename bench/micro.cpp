@@ -118,7 +118,7 @@ static void read_chunk_prefix(benchmark::State& state) {
 }
 BENCHMARK(read_chunk_prefix);
 
-/// range(0) bytes that are in the cache, as they are where a chunk is hashed as it lands.
+/// range(0) bytes that are in the cache, as they are when a chunk is hashed as it lands.
 template <class Hash>
 static void digest(benchmark::State& state) {
   const std::vector<std::byte> bytes(static_cast<std::size_t>(state.range(0)), std::byte{1});

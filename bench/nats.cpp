@@ -1,10 +1,11 @@
 // NATS beside a bare request-reply loop through the same server, with the same messages and as many requests on their
 // way. Arguments: MiB, rounds, KiB of a chunk, requests on their way.
+#include "image.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/nats/nats.hpp>
+#include <tensorpull/transports/over/nats/nats.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 #include <string>
 
 using namespace tensorpull;
+using bench::image;
 
 namespace {
 
@@ -41,7 +43,10 @@ struct server {
       ::_exit(127);
     }
     for (natsConnection* c = nullptr; natsConnection_ConnectTo(&c, url.c_str()) != NATS_OK; ::usleep(10'000))
-      if (::waitpid(pid, nullptr, WNOHANG) != 0) std::fprintf(stderr, "nats-server does not run\n"), std::exit(1);
+      if (::waitpid(pid, nullptr, WNOHANG) != 0) {
+        std::fprintf(stderr, "nats-server does not run\n");
+        std::exit(1);
+      }
   }
   ~server() { ::kill(pid, SIGKILL); }
   std::string url;
@@ -102,18 +107,6 @@ struct bare {
   }
 };
 
-struct image {
-  explicit image(std::size_t bytes)
-      : memory(bytes), shape{bytes},
-        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
-        table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
-  image(image&&) = delete;
-  std::vector<std::byte> memory;
-  std::array<std::uint64_t, 1> shape;
-  std::array<mutable_tensor_view, 1> views;
-  dynamic_image table;
-};
-
 using net = pipeline<tensor_list, bytes_up_to<960_KiB>, nats>;
 
 }  // namespace
@@ -141,7 +134,10 @@ int main(int count, char** arguments) {
     const double before = owner.cpu();
     const auto done = net::pull(there.url, ref, in, {.window = static_cast<std::uint32_t>(window)},
                                 bytes_up_to<960_KiB>{chunk});
-    if (!done) std::fprintf(stderr, "%s\n", describe(done.error()).c_str()), std::abort();
+    if (!done) {
+      std::fprintf(stderr, "%s\n", describe(done.error()).c_str());
+      std::abort();
+    }
     return owner.cpu() - before;
   };
   const auto results = bench::interleave(rounds, {{"bare loop, libnats as its user writes it",

@@ -4,15 +4,17 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: bash bench/run.sh [--quick | --all] [--only NAME]... [--rounds N] [--json] [--guide-bytes N] [--no-python]
+usage: bash bench/run.sh [--quick | --smoke | --all] [--only NAME]... [--rounds N] [--json] [--guide-bytes N] [--no-python]
 
 Installs what is missing (apt-get, as root or with sudo; a virtual environment with nvflare and torch in build/), builds with optimisation,
 runs everything in rounds in which all cases take turns, prints tables and writes bench/report/: report.md, a CSV file for each table,
 plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
+  --smoke          everything is built and every suite runs once, in its smallest form, without NVIDIA FLARE and torch: does it still work? Its figures mean nothing
   --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more
-  --only NAME      one of: transfers chunks recipients tensors latency local hostile serial shared_memory flatness guide micro profile compile; may be given again
+  --only NAME      one of: transfers chunks recipients tls tensors latency local udp unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
+                   may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
   --guide-bytes N  size of the model in the suite guide (2147483648)
@@ -33,6 +35,7 @@ while (($#)); do
   case $1 in
     -h | --help) usage; exit 0 ;;
     --quick | --json) options+=("$1") ;;
+    --smoke) options+=("$1") with_python=0 ;;
     --all) options+=("$1") everything=1 ;;
     --only | --guide-bytes | --rounds)
       (($# > 1)) || { usage >&2; exit 2; }

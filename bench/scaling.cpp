@@ -72,8 +72,10 @@ void tell(int to, const T& value) {
 template <class T>
 T hear(int from) {
   T value{};
-  if (::read(from, &value, sizeof value) != static_cast<ssize_t>(sizeof value))
-    std::fprintf(stderr, "a process has ended\n"), std::exit(1);
+  if (::read(from, &value, sizeof value) != static_cast<ssize_t>(sizeof value)) {
+    std::fprintf(stderr, "a process has ended\n");
+    std::exit(1);
+  }
   return value;
 }
 std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_string(port); }
@@ -140,7 +142,11 @@ double round_of(std::size_t owners, std::size_t recipients, std::size_t processe
   said = hear<ended>(coordinator.from);
   pullers.insert(pullers.end(), replicas.begin(), replicas.end());
   pullers.push_back(coordinator);
-  for (const child& c : pullers) ::kill(c.pid, SIGKILL), ::waitpid(c.pid, nullptr, 0), ::close(c.from);
+  for (const child& c : pullers) {
+    ::kill(c.pid, SIGKILL);
+    ::waitpid(c.pid, nullptr, 0);
+    ::close(c.from);
+  }
   return seconds;
 }
 

@@ -6,7 +6,7 @@
 #include "noisy_line.hpp"
 
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/serial/serial.hpp>
+#include <tensorpull/transports/over/serial/serial.hpp>
 
 #include <cstring>
 #include <memory>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -46,8 +46,8 @@ struct owner_process {
           const auto m = must(make_shared_model<Model>());
           std::memset(static_cast<void*>(m.get()), 1, sizeof(Model));
           auto owner = must(net<Model>::downloader::open({.listen = address}));
-          const reference ref = must(owner.add_tensors(m));
-          bench::write_value(fd, ref);
+          const reference added = must(owner.add_tensors(m));
+          bench::write_value(fd, added);
           owner.run(stop_token{});
         }) {
     ref = process.read<reference>();
@@ -91,11 +91,24 @@ void landing(int rounds) {
                   return 0.0;
                 }},
                {"memcpy from memory that is mapped already",
-                [&] { return std::memcpy(static_cast<void*>(mine.get()), &there, sizeof(large)), 0.0; }},
+                [&] {
+                  std::memcpy(static_cast<void*>(mine.get()), &there, sizeof(large));
+                  return 0.0;
+                }},
                {"no digest",
-                [&] { return must(net<large, unverified>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
-               {"digest", [&] { return must(net<large>::download_tensors(owner.address, owner.ref, *mine)), 0.0; }},
-               {"view, digest", [&] { return must(net<large>::view(owner.address, owner.ref)), 0.0; }}});
+                [&] {
+                  must(net<large, unverified>::download_tensors(owner.address, owner.ref, *mine));
+                  return 0.0;
+                }},
+               {"digest",
+                [&] {
+                  must(net<large>::download_tensors(owner.address, owner.ref, *mine));
+                  return 0.0;
+                }},
+               {"view, digest", [&] {
+                  must(net<large>::view(owner.address, owner.ref));
+                  return 0.0;
+                }}});
   const double bare = bench::summarise(results[0].seconds).median, bare_cpu = bench::summarise(results[0].cpu).median;
   for (const auto& r : results) {
     const auto s = bench::summarise(r.seconds);
@@ -138,7 +151,10 @@ void recipients(int count) {
     if (::read(results[0], &one, sizeof one) != sizeof one) give_up("a recipient failed");
     used.push_back(static_cast<double>(one));
   }
-  for (const pid_t p : all) ::kill(p, SIGKILL), ::waitpid(p, nullptr, 0);
+  for (const pid_t p : all) {
+    ::kill(p, SIGKILL);
+    ::waitpid(p, nullptr, 0);
+  }
   const auto s = bench::summarise(used);
   std::printf(
       "{\"what\": \"%d views of 256 MiB, verified: memory of each besides the model\", \"KiB\": %.0f, \"most\": %.0f}\n",

@@ -96,12 +96,16 @@ class receiver {
     else digest_.emplace(*net<image_digest, tcp>::session::connect(where));
   }
   bench::clock::time_point pull(bench::model& m) {
-    if (m.block().data() != made_for_)
-      image_.emplace(views::image<mutable_tensor_view>(m)), made_for_ = m.block().data();
+    if (m.block().data() != made_for_) {
+      image_.emplace(views::image<mutable_tensor_view>(m));
+      made_for_ = m.block().data();
+    }
     timed_land to(image_->destination(), m.first_tensor_ends_at());
-    const auto done = plain_    ? plain_->pull(ref_, to, options_, chunk_)
-                      : chunks_ ? chunks_->pull(ref_, to, options_, chunk_)
-                                : digest_->pull(ref_, to, options_, chunk_);
+    const auto done = [&] {
+      if (plain_) return plain_->pull(ref_, to, options_, chunk_);
+      if (chunks_) return chunks_->pull(ref_, to, options_, chunk_);
+      return digest_->pull(ref_, to, options_, chunk_);
+    }();
     if (!done) bench::give_up(describe(done.error()).c_str());
     return to.at;
   }

@@ -1,18 +1,20 @@
 // TLS beside a bare loop over OpenSSL with the same cipher, in both directions: an owner that is pulled from, and a
 // device that dials out and is pulled from. Arguments: MiB, rounds.
 #include "alternatives/sockets.hpp"
+#include "image.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <openssl/x509v3.h>
 
 #include <thread>
 
 using namespace tensorpull;
+using bench::image;
 
 namespace {
 
@@ -46,8 +48,8 @@ std::pair<std::string, std::string> own_certificate() {
           })};
 }
 
-/// What a programmer writes who has OpenSSL and no library: blocking sockets, a call for each chunk. Nothing is checked
-/// beyond TLS.
+/// What a programmer writes with OpenSSL and without this library: blocking sockets, a call for each chunk. Nothing is
+/// checked beyond TLS.
 struct bare {
   SSL* ssl;
   bare(int fd, const std::pair<std::string, std::string>& id, bool server) {
@@ -57,7 +59,10 @@ struct bare {
         key(BIO_new_mem_buf(id.second.data(), static_cast<int>(id.second.size())));
     const detail::certificate_ptr x(PEM_read_bio_X509(certificate.get(), nullptr, nullptr, nullptr));
     const detail::key_ptr k(PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr));
-    if (server) SSL_CTX_use_certificate(c, x.get()), SSL_CTX_use_PrivateKey(c, k.get());
+    if (server) {
+      SSL_CTX_use_certificate(c, x.get());
+      SSL_CTX_use_PrivateKey(c, k.get());
+    }
     ssl = SSL_new(c);
     SSL_set_fd(ssl, fd);
     if ((server ? SSL_accept(ssl) : SSL_connect(ssl)) != 1) std::abort();
@@ -70,7 +75,8 @@ struct bare {
     for (auto* p = static_cast<std::byte*>(to); n > 0;) {
       std::size_t did = 0;
       if (SSL_read_ex(ssl, p, n, &did) != 1) return false;
-      p += did, n -= did;
+      p += did;
+      n -= did;
     }
     return true;
   }
@@ -92,19 +98,7 @@ struct bare {
   }
 };
 
-struct image {
-  explicit image(std::size_t bytes)
-      : memory(bytes), shape{bytes},
-        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
-        table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
-  image(image&&) = delete;
-  std::vector<std::byte> memory;
-  std::array<std::uint64_t, 1> shape;
-  std::array<mutable_tensor_view, 1> views;
-  dynamic_image table;
-};
-
-/// Pulls what whoever has connected tells it of.
+/// Pulls what the peer that has connected announces.
 template <class Net>
 struct collector {
   image& to;
@@ -150,7 +144,10 @@ struct ours {
   double pull(image& to) {
     land in(to.table.destination());
     const auto done = down->pull(ref, in, {.window = window});
-    if (!done) std::fprintf(stderr, "%s\n", describe(done.error()).c_str()), std::abort();
+    if (!done) {
+      std::fprintf(stderr, "%s\n", describe(done.error()).c_str());
+      std::abort();
+    }
     return 0;
   }
   double give(const image& from) {
@@ -184,13 +181,16 @@ int main(int count, char** arguments) {
   for (std::size_t i = 0; i < bytes; ++i) from.memory[i] = static_cast<std::byte>(i * 31 >> 8);
   std::uint16_t port = 0;
   const int listener = bench::listen_on_loopback(port);
-  // one connection to be pulled from; over the other, who has dialled out is pulled from
+  // one connection to be pulled from; over the other, the end that has dialled out is pulled from
   const bench::child other([&](int) {
     const bare serving(::accept(listener, nullptr, nullptr), id, true),
         pulling(::accept(listener, nullptr, nullptr), id, true);
     std::thread collecting([&] {
       char go = 0;
-      while (pulling.read(&go, 1)) pulling.pull(to.memory), pulling.write(&go, 1);
+      while (pulling.read(&go, 1)) {
+        pulling.pull(to.memory);
+        pulling.write(&go, 1);
+      }
     });
     serving.serve(from.memory);
   });
@@ -201,7 +201,11 @@ int main(int count, char** arguments) {
               SSL_get_cipher_name(down.ssl), std::string(checked.down->stream().version()).c_str(),
               std::string(checked.down->stream().cipher()).c_str(), bytes >> 20);
   table("an owner is pulled from", bytes,
-        bench::interleave(rounds, {{"bare loop", [&] { return down.pull(to.memory), 0.0; }},
+        bench::interleave(rounds, {{"bare loop",
+                                    [&] {
+                                      down.pull(to.memory);
+                                      return 0.0;
+                                    }},
                                    {"tls, no digest", [&] { return plain.pull(to); }},
                                    {"tls, digest", [&] { return checked.pull(to); }}}));
   if (to.memory != from.memory) std::abort();

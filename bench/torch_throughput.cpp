@@ -67,7 +67,10 @@ int main(int count, char** arguments) {
   auto raw_session = *raw::session::connect(address);
   auto torch_session = *torch_net::session::connect(address);
   const auto must = [](const auto& r) {
-    if (!r) std::fprintf(stderr, "a transfer failed: %s\n", describe(r.error()).c_str()), std::abort();
+    if (!r) {
+      std::fprintf(stderr, "a transfer failed: %s\n", describe(r.error()).c_str());
+      std::abort();
+    }
   };
   const auto other = [&](auto f) {
     return [&sender, f] {

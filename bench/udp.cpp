@@ -1,11 +1,12 @@
 // UDP beside a bare loop with the same datagrams, and what loss and delay cost. Arguments: MiB without faults, MiB with
 // faults, rounds.
+#include "image.hpp"
 #include "measure.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/testing/faulty_datagrams.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 #include <memory>
 
 using namespace tensorpull;
+using bench::image;
 
 namespace {
 
@@ -28,7 +30,7 @@ struct bare_request {
   std::uint64_t word = 0, offset = 0, count = 0, rest[9]{};
 };
 
-/// What a programmer writes who has no library and knows that nothing is lost: the sender sends what it is asked for,
+/// What a programmer writes without a library, knowing that nothing is lost: the sender sends what it is asked for,
 /// `batch` datagrams a request, one call each, from the model's memory; the receiver keeps some requests in flight and
 /// lets the kernel write into the model's memory.
 struct bare {
@@ -56,7 +58,10 @@ struct bare {
                          {const_cast<std::byte*>(from.data()) + r.offset,
                           std::min<std::size_t>(bare_payload, from.size() - r.offset)}};
         msghdr m{};
-        m.msg_name = &to, m.msg_namelen = length, m.msg_iov = parts, m.msg_iovlen = 2;
+        m.msg_name = &to;
+        m.msg_namelen = length;
+        m.msg_iov = parts;
+        m.msg_iovlen = 2;
         while (::sendmsg(fd, &m, 0) < 0) {
         }
       }
@@ -75,7 +80,8 @@ struct bare {
     const auto ask = [&] {
       if (asked >= to.size()) return;
       bare_request r;
-      r.offset = asked, r.count = batch;
+      r.offset = asked;
+      r.count = batch;
       asked += batch * bare_payload;
       (void)::send(fd, &r, sizeof r, 0);
     };
@@ -84,7 +90,8 @@ struct bare {
       bare_head h;
       iovec parts[] = {{&h, sizeof h}, {to.data() + at, std::min<std::size_t>(bare_payload, to.size() - at)}};
       msghdr m{};
-      m.msg_iov = parts, m.msg_iovlen = 2;
+      m.msg_iov = parts;
+      m.msg_iovlen = 2;
       if (::recvmsg(fd, &m, 0) < 0 || h.offset != at) std::abort();
       if (++n % batch == 0) ask();
     }
@@ -110,18 +117,6 @@ struct troubled_udp : datagram_transport<troubled_udp, testing::faulty_datagrams
   }
 };
 
-struct image {
-  explicit image(std::size_t bytes)
-      : memory(bytes), shape{bytes},
-        views{mutable_tensor_view{.name = "w", .type = dtype::u8, .shape = shape, .data = memory.data()}},
-        table(std::move(*dynamic_image::make(std::span<const mutable_tensor_view>(views)))) {}
-  image(image&&) = delete;
-  std::vector<std::byte> memory;
-  std::array<std::uint64_t, 1> shape;
-  std::array<mutable_tensor_view, 1> views;
-  dynamic_image table;
-};
-
 /// An owner in a process of its own, and pulls from it.
 template <class Transport>
 struct ours {
@@ -140,7 +135,10 @@ struct ours {
   double pull(image& to) {
     land in(to.table.destination());
     const auto done = net::pull(address, ref, in, {});
-    if (!done) std::fprintf(stderr, "%s\n", describe(done.error()).c_str()), std::abort();
+    if (!done) {
+      std::fprintf(stderr, "%s\n", describe(done.error()).c_str());
+      std::abort();
+    }
     return 0;
   }
   bench::child owner;
@@ -175,9 +173,12 @@ int main(int count, char** arguments) {
     const bench::child loop([&](int pipe) { bare::serve(pipe, from.memory); });
     const auto port = const_cast<bench::child&>(loop).read<std::uint16_t>();
     ours<udp> checked(from);
-    const auto results = bench::interleave(
-        rounds, {{"bare loop, sendmsg and recvmsg", [&] { return bare::pull(port, to.memory), 0.0; }},
-                 {"udp, digest", [&] { return checked.pull(to); }}});
+    const auto results = bench::interleave(rounds, {{"bare loop, sendmsg and recvmsg",
+                                                     [&] {
+                                                       bare::pull(port, to.memory);
+                                                       return 0.0;
+                                                     }},
+                                                    {"udp, digest", [&] { return checked.pull(to); }}});
     if (to.memory != from.memory) std::abort();
     tell("without loss", whole, results, {});
   }

@@ -5,7 +5,7 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <sys/mman.h>
 #include <sys/un.h>
@@ -22,7 +22,7 @@ sockaddr_un bare_address() {
   return a;
 }
 
-/// What a programmer writes who has no library: requests of a chunk, a window of them in flight, no check.
+/// What a programmer writes without a library: requests of a chunk, a window of them in flight, no check.
 struct bare {
   explicit bare(std::span<const std::byte> from)
       : owner([&, a = bare_address()](int pipe) {
@@ -31,12 +31,12 @@ struct bare {
             std::abort();
           bench::write_value(pipe, a);
           for (;;) {
-            const int fd = ::accept(listener, nullptr, nullptr);
+            const int peer = ::accept(listener, nullptr, nullptr);
             bench::bare_request r;
-            while (bench::receive_all(fd, reinterpret_cast<std::byte*>(&r), sizeof r) &&
-                   bench::send_all(fd, from.data() + r.offset, r.length)) {
+            while (bench::receive_all(peer, reinterpret_cast<std::byte*>(&r), sizeof r) &&
+                   bench::send_all(peer, from.data() + r.offset, r.length)) {
             }
-            ::close(fd);
+            ::close(peer);
           }
         }) {
     const auto a = owner.read<sockaddr_un>();
@@ -87,7 +87,10 @@ struct ours {
   double pull(image& to) {
     land in(to.table->destination());
     const auto done = session->pull(ref, in, {.window = window});
-    if (!done) std::fprintf(stderr, "%s\n", describe(done.error()).c_str()), std::abort();
+    if (!done) {
+      std::fprintf(stderr, "%s\n", describe(done.error()).c_str());
+      std::abort();
+    }
     return 0;
   }
   bench::child owner;

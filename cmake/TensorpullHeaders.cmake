@@ -2,18 +2,18 @@
 # of its folders, and no others. "." is the folder itself: the umbrella and the pipeline.
 
 set(tensorpull_folders_freestanding
-  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/relay links
-  drivers embedded transports/lwip)
+  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/relay
+  links links/serial links/lwip pull embedded)
 set(tensorpull_folders_tensorpull
-  . system integrity/xxhash consumers/any_schema consumers/average tensors tensors/structs tensors/numpy
-  transports transports/stream transports/datagrams transports/loopback transports/unix_socket transports/pipe transports/tcp transports/proxy
-  transports/udp transports/serial transports/shared_memory transports/replica)
-set(tensorpull_folders_asio transports/host transports/http)
-set(tensorpull_folders_tls transports/tls transports/https)
-set(tensorpull_folders_nats transports/nats)
+  . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average links/posix tensors tensors/structs tensors/numpy
+  transports transports/blocking transports/session transports/peers transports/replica transports/over transports/over/loopback transports/over/tcp
+  transports/over/unix_socket transports/over/pipe transports/over/proxy transports/over/udp transports/over/serial transports/over/shared_memory
+  transports/http/text transports/http/recipient)
+set(tensorpull_folders_asio transports/host transports/http/owner)
+set(tensorpull_folders_tls transports/over/tls transports/https)
+set(tensorpull_folders_nats transports/over/nats)
 set(tensorpull_folders_capnp framing/capnp)
 set(tensorpull_folders_messages messages)
-set(tensorpull_folders_crc32c integrity/crc32c)
 set(tensorpull_folders_safetensors tensors/safetensors)
 set(tensorpull_folders_numpy tensors/numpy_files)
 set(tensorpull_folders_torch tensors/torch)

@@ -24,7 +24,6 @@ install(FILES
   "${PROJECT_BINARY_DIR}/tensorpullConfig.cmake"
   "${PROJECT_BINARY_DIR}/tensorpullConfigVersion.cmake"
   cmake/FindTensorpullCapnProto.cmake
-  cmake/FindTensorpullIsal.cmake
   cmake/FindTensorpullNats.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
@@ -35,8 +34,6 @@ install(FILES
 # moved. messages has none, since its generated header fits one version of Cap'n Proto only; torch has none, since libtorch has none.
 set(tensorpull_pc_tensorpull libxxhash)
 set(tensorpull_pc_capnp capnp)
-set(tensorpull_pc_crc32c libisal)
-set(tensorpull_pc_safetensors nlohmann_json)
 set(tensorpull_pc_numpy zlib)
 set(tensorpull_pc_tls openssl)
 set(tensorpull_pc_nats libnats)
@@ -66,11 +63,11 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/${pc_name}.pc" DESTINATION "${pc_folder}")
 endforeach()
 
-# What people read: every README where the others' links expect it, the examples that they refer to, the licence.
+# What people read: every README, with the reference page beside it, where the others' links expect it, the examples that they refer to, the licence.
 set(doc_folder "${CMAKE_INSTALL_DATADIR}/doc/tensorpull")
 file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/include/EXTENDING.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
-  "${PROJECT_SOURCE_DIR}/bench/README.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
+  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/include/reference.md" "${PROJECT_SOURCE_DIR}/include/EXTENDING.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
+  "${PROJECT_SOURCE_DIR}/examples/reference.md" "${PROJECT_SOURCE_DIR}/bench/README.md" "${PROJECT_SOURCE_DIR}/bench/reference.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
 file(GLOB examples CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
 foreach(file IN LISTS pages examples ITEMS README.md LICENSE)
   get_filename_component(folder "${file}" DIRECTORY)

@@ -24,13 +24,14 @@ LIBRARY = ROOT / "include" / "tensorpull"
 REQUIRED = (
     ("chunking", r"chunking/", "is_chunking_policy max_chunk_bytes needs_layout next measured"),
     ("integrity_policy", r"integrity/", "is_integrity_policy hash_type chunk_hash_type whole per_chunk"),
-    ("hash", r"integrity/|core/xxh3", "kind reset update digest"),
+    ("hash", r"integrity/|core/(xxh3|sha256)", "kind reset update digest value"),
     ("framing", r"framing/", "is_framing_policy decode_storage encode decode"),
-    ("consumer", r"consumers/|testing/|pipeline.hpp|transports/shared_memory/shared_view", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
+    ("consumer", r"consumers/|testing/|pipeline.hpp|transports/over/shared_memory/shared_view", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
     ("tensor_policy", r"tensors/|testing/", "is_tensor_policy is_static model_type source destination landed"),
-    ("byte_stream", r"transports/|testing/", "read_some write_some wait read_or_wait"),
-    ("byte_device", r"transports/serial/", "read write"),
+    ("byte_stream", r"links/|transports/|testing/", "read_some write_some wait read_or_wait"),
+    ("byte_device", r"transports/over/serial/", "read write"),
     ("datagram_link", r"links/|transports/|testing/", "address max_datagram_bytes datagram_bytes receive send wait checked addresses_are_proved"),
+    ("session_wire", r"transports/session", "end pull of scratch_bytes buffer_bytes stream_wire datagram_wire link make_end step goes_on wait leave resume prepare drive"),
     ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted identifies"),
 )
 WARNING = re.compile(r"^(.+?):(\d+): (?:error|warning): (.*)$")
@@ -76,6 +77,9 @@ def filtered(path):
         before, slashes, after = line.partition("//")
         if slashes and after.startswith("/"):
             lines[i] = before + slashes + re.sub(r"<(?=[A-Za-z])", r"\\<", after)  # no markup of HTML in here
+            if before.strip() and after.startswith("/<") and i + 1 < len(lines) and re.match(r"\s*///(?!<)", lines[i + 1]):
+                # the comment of the next line is the next member's, and doxygen would take it for the rest of this one
+                lines[i] = f"{before}/**< {after[2:].strip()} */"
     comments = os.environ.get("TENSORPULL_DOC_COMMENTS")
     if comments:
         for number, comment in json.loads(pathlib.Path(comments).read_text()).get(str(path.resolve()), {}).items():

@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Folders with all of their headers (not those of folders below), and single headers. Whatever these include comes with them.
-ROOTS = ("core", "image", "chunking", "integrity", "framing/layout_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
+ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
          "protocol/connection", "protocol/datagrams", "links", "embedded")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")

@@ -12,8 +12,8 @@
 #include <vector>
 
 using namespace tensorpull;
-using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  // row-major, as in an image, so
-                                                                                       // bytes can land in it
+// row-major, as in an image, so bytes can land in it
+using matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 struct named_matrix {
   std::string_view name;

@@ -19,10 +19,10 @@ template <std::uint64_t First, std::uint64_t Max>
 struct doubling_bytes {
   static_assert(First > 0 && First <= Max && Max <= max_payload_bytes);
   using is_chunking_policy = void;
-  static constexpr std::uint64_t max_chunk_bytes = Max;  // the size of buffers; a pipeline compares it with the
-                                                         // transport's longest payload
-  static constexpr bool needs_layout = false;  // the tensors' places are not used, so the first request need not wait
-                                               // for a description
+  // the size of buffers; a pipeline compares it with the transport's longest payload
+  static constexpr std::uint64_t max_chunk_bytes = Max;
+  // the tensors' places are not used, so the first request need not wait for a description
+  static constexpr bool needs_layout = false;
 
   static constexpr std::uint64_t next(std::uint64_t offset, const chunk_context& context) noexcept {
     return std::min(std::clamp(offset, First, Max), context.image_bytes - offset);

@@ -29,7 +29,9 @@ class inspection {
   std::uint64_t fingerprint() const noexcept { return schema_.fingerprint; }
   const image_schema* schema() const noexcept { return &schema_; }
   result<void> begin(const description& d) noexcept {
-    data_start_ = d.data_start, squares_ = 0, zeros_ = nans_ = 0;
+    data_start_ = d.data_start;
+    squares_ = 0;
+    zeros_ = nans_ = 0;
     return {};
   }
   prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -56,8 +58,12 @@ class inspection {
 
  private:
   void take(float x) noexcept {
-    if (std::isnan(x)) ++nans_;
-    else squares_ += double{x} * double{x}, zeros_ += x == 0;
+    if (std::isnan(x)) {
+      ++nans_;
+      return;
+    }
+    squares_ += double{x} * double{x};
+    zeros_ += x == 0;
   }
 
   const image_schema& schema_;

@@ -2,8 +2,8 @@
 // enough for pulls, sessions and an owner. Here: a radio between two devices with datagrams of 256 bytes, of which it
 // loses every tenth. A pair of sockets stands in for the air.
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/datagrams/datagram_transport.hpp>
-#include <tensorpull/transports/datagrams/owner.hpp>
+#include <tensorpull/transports/over/datagram_transport.hpp>
+#include <tensorpull/transports/peers/owner.hpp>
 
 #include <cstdio>
 #include <thread>
@@ -13,7 +13,7 @@ using namespace tensorpull;
 /// The link has what links/datagram_link.hpp requires.
 class radio {
  public:
-  using address = only_peer;                            // there is one other radio
+  using address = only_peer;  // there is one other radio
   static constexpr std::size_t max_datagram_bytes = 256;
   static constexpr bool checked = true;                 // the modem drops what was damaged
   static constexpr bool addresses_are_proved = true;    // nobody else is in the air
@@ -21,9 +21,8 @@ class radio {
   explicit radio(int modem) noexcept : modem_(modem) {}
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
   io_result receive(std::span<std::byte> memory, address&) noexcept {
-    const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);  // n: its
-                                                                                                               // whole
-                                                                                                               // length
+    // n: its whole length
+    const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);
     if (n > 0 && static_cast<std::size_t>(n) <= memory.size()) return {io_status::ok, 0, static_cast<std::size_t>(n)};
     return {io_status::would_block, 0, 0};
   }
@@ -43,7 +42,7 @@ static_assert(datagram_link<radio>);
 
 int air[2];
 
-/// The policy for the transport slot: one end connects, the other one waits for whoever sends.
+/// The policy for the transport slot: one end connects, the other one waits for a peer that sends.
 struct by_radio : datagram_transport<by_radio, radio> {
   static result<radio> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept {
     return radio(::dup(air[1]));

@@ -20,7 +20,8 @@ struct device {
   bool copy_to(std::size_t buffer, std::size_t at, const void* from, std::size_t n) {
     if (buffer >= buffers.size()) return false;
     ++copies;
-    return std::memcpy(reinterpret_cast<char*>(buffers[buffer].data()) + at, from, n), true;
+    std::memcpy(reinterpret_cast<char*>(buffers[buffer].data()) + at, from, n);
+    return true;
   }
   bool copy_from(std::size_t buffer, std::size_t at, void* to, std::size_t n) const {
     return buffer < buffers.size() && std::memcpy(to, reinterpret_cast<const char*>(buffers[buffer].data()) + at, n);

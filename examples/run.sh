@@ -53,7 +53,7 @@ trap 'stop 130' INT
 trap 'stop 143' TERM HUP
 
 needs() {
-  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev nlohmann-json3-dev
+  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev
   command -v make >/dev/null || echo ninja:ninja-build
   [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
 }

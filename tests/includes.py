@@ -33,12 +33,9 @@ STANDARD = set("""algorithm any array atomic barrier bit bitset cassert cctype c
 LIBRARIES = {
     "Hana": ("boost/hana",),
     "Boost.Asio": ("boost/asio", "boost/system"),
-    "Boost.Beast": ("boost/beast",),
     "Cap'n Proto": ("capnp/", "kj/"),
     "xxHash": ("xxhash.h",),
     "compiler's vectors": ("immintrin.h",),
-    "ISA-L": ("isa-l/", "isa-l.h"),
-    "nlohmann's JSON": ("nlohmann/",),
     "zlib": ("zlib.h",),
     "OpenSSL": ("openssl/",),
     "libnats": ("nats/nats.h",),

@@ -17,7 +17,7 @@ add_test(NAME python.install
 set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 COST 1000 FIXTURES_SETUP python_package)
 add_test(NAME python.package
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" TENSORPULL_NOTHING_IS_SKIPPED=1
-          "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/examples/python/tests")
+          "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/tests/python")
 set_tests_properties(python.package PROPERTIES LABELS python TIMEOUT 900 COST 800 FIXTURES_REQUIRED python_package)
 
 # Publishing, serving, withdrawing and reading on many threads: for a minute, or as long as TENSORPULL_PYTHON_RACE_SECONDS says.

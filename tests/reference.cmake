@@ -7,7 +7,7 @@ add_executable(tensorpull_safetensors_reference image/safetensors_reference.cpp)
 target_link_libraries(tensorpull_safetensors_reference PRIVATE tensorpull::tensorpull tensorpull_dev)
 
 add_executable(tensorpull_safetensors_files tensors/safetensors_files.cpp)
-target_link_libraries(tensorpull_safetensors_files PRIVATE tensorpull::tensorpull nlohmann_json::nlohmann_json tensorpull_dev)
+target_link_libraries(tensorpull_safetensors_files PRIVATE tensorpull::tensorpull tensorpull_dev)
 
 add_test(NAME reference.environment COMMAND "${CMAKE_COMMAND}"
   "-DPYTHON=${Python3_EXECUTABLE}"

@@ -19,6 +19,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   armhf, aarch64, s390x  Linux on a 32-bit ARM, a 64-bit ARM and a big-endian machine, run by QEMU: what depends on the machine, and transfers
                  between its programs and those of this one, both ways (with --all)
   release        examples and benchmarks as users build them (with --all)
+  pages          every command that a page shows and that takes long, and `bash bench/run.sh --smoke` (with --all; the short ones are tests of the leg dev)
   clang          clang++ without sanitizers: all but other projects and Python (with --all)
   asan           g++ with the address and undefined-behaviour sanitizers: the same (with --all)
   tsan-all       the thread sanitizer on every test (with --all)
@@ -39,7 +40,7 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 armhf aarch64 s390x release clang asan tsan-all)
+known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 armhf aarch64 s390x release pages clang asan tsan-all)
 legs=()
 fuzz_seconds=10
 conan=OFF # the Conan recipe, in the leg dev
@@ -87,6 +88,8 @@ source "$root/examples/digits.sh"
 
 # What a leg gives to the configuration besides its preset.
 options() {
+  # most of a file's time is that of the headers; one leg shows that each file includes what it uses
+  [[ $1 == clang ]] || echo -DTENSORPULL_TEST_FILES_AT_ONCE=8
   case $1 in
     dev)
       local python=/usr/bin/python3
@@ -148,6 +151,12 @@ run_leg() {
   began=$(clock)
   log=$build/logs/$leg.log
   : >"$log"
+  if [[ $leg == pages ]]; then
+    step "$leg" "the installation of torch" install_torch || return
+    step "$leg" "the commands that pages show" python3 "$root/tests/page_commands.py" run "$root" long || return
+    say "$leg: $(tail -n 1 "$log"), in $(minutes $(($(clock) - began)))"
+    return
+  fi
   [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
   [[ $leg != dev ]] || step "$leg" "the download of the digits" fetch_digits "$digits" || return
   [[ $leg != dev ]] || fetch_nginx
@@ -219,7 +228,7 @@ sums() {
 # What the chosen legs need.
 needs() {
   printf '%s\n' g++:g++ cmake:cmake ninja:ninja-build ccache:ccache capnp:capnproto git:git python3:python3 ca-certificates \
-    libboost-dev libcapnp-dev libxxhash-dev libisal-dev zlib1g-dev libssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl libgtest-dev libeigen3-dev nlohmann-json3-dev
+    libboost-dev libcapnp-dev libxxhash-dev zlib1g-dev libssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl libgtest-dev libeigen3-dev nlohmann-json3-dev
   local leg
   for leg in "${legs[@]}"; do
     case $leg in
@@ -230,6 +239,7 @@ needs() {
         printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19
         printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
         ;;
+      pages) printf '%s\n' python3-pip python3-venv gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;
       fuzz | clang-asan)
         command -v clang++-14 >/dev/null || echo clang++:clang
@@ -254,8 +264,9 @@ install_packages "$build/logs/apt.log" "${items[@]}"
 jobs=$(nproc)
 unset CXXFLAGS CPPFLAGS LDFLAGS
 if command -v ccache >/dev/null; then
-  # Another clone of the same sources finds the same objects.
-  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
+  # Another clone of the same sources finds the same objects. What is compiled for the first time is not preprocessed twice: the compiler itself
+  # says which files it has read. The sloppiness is what ccache asks for where headers are precompiled.
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1 CCACHE_SLOPPINESS=pch_defines,time_macros
 fi
 
 start=$(clock)

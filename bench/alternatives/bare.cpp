@@ -72,7 +72,10 @@ class sender {
           e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data = {.ptr = c}};
           ::epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &e);
         }
-        if (!go_on(*c)) ::close(c->fd), delete c;
+        if (!go_on(*c)) {
+          ::close(c->fd);
+          delete c;
+        }
       }
     }
   }
@@ -85,8 +88,10 @@ class sender {
 class receiver {
  public:
   receiver(const bench::job& j) : job_(j) {
-    if (j.variant == "copy") from_ = std::make_unique<bench::model>(j.sizes()), from_->fill();
-    else fd_ = bench::connect_to_loopback(static_cast<std::uint16_t>(std::atoi(j.address.c_str())));
+    if (j.variant == "copy") {
+      from_ = std::make_unique<bench::model>(j.sizes());
+      from_->fill();
+    } else fd_ = bench::connect_to_loopback(static_cast<std::uint16_t>(std::atoi(j.address.c_str())));
   }
   bench::clock::time_point pull(bench::model& m) {
     bench::clock::time_point first{};

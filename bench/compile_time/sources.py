@@ -67,20 +67,20 @@ def many_pipelines(count):
 PULLS = {
     "loopback": (None, "loopback", "fixed_bytes<4096>", None),
     "tcp": (None, "tcp", "fixed_bytes<4096>", '"server:8002"'),
-    "unix_socket": ("transports/unix_socket/unix_socket.hpp", "unix_socket", "fixed_bytes<4096>", '"/run/model"'),
-    "shared_memory": ("transports/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
-    "child_process": ("transports/pipe/pipe.hpp", "child_process", "fixed_bytes<4096>", '"ssh host send model --stdio"'),
-    "tls": ("transports/tls/tls.hpp", "tls", "fixed_bytes<4096>", 'tensorpull::tls_address{"server:8002"}'),
-    "udp": ("transports/udp/udp.hpp", "udp", "fit_datagram", '"server:8002"'),
-    "serial": ("transports/serial/serial.hpp", "serial", "fixed_bytes<512>", '"/dev/ttyUSB0"'),
-    "nats": ("transports/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
-    "http": ("transports/http/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
+    "unix_socket": ("transports/over/unix_socket/unix_socket.hpp", "unix_socket", "fixed_bytes<4096>", '"/run/model"'),
+    "shared_memory": ("transports/over/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
+    "child_process": ("transports/over/pipe/pipe.hpp", "child_process", "fixed_bytes<4096>", '"ssh host send model --stdio"'),
+    "tls": ("transports/over/tls/tls.hpp", "tls", "fixed_bytes<4096>", 'tensorpull::tls_address{"server:8002"}'),
+    "udp": ("transports/over/udp/udp.hpp", "udp", "fit_datagram", '"server:8002"'),
+    "serial": ("transports/over/serial/serial.hpp", "serial", "fixed_bytes<512>", '"/dev/ttyUSB0"'),
+    "nats": ("transports/over/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
+    "http": ("transports/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
     "https": ("transports/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
 }
 # The same for owners: header, transport, what opens one.
 OWNERS = {
     "tcp, owner": ("transports/host/owner.hpp", "tcp", "net0::downloader::open()"),
-    "with_http<tcp>, owner": ("transports/http/http_owner.hpp", "with_http<tensorpull::tcp>", "net0::downloader::open()"),
+    "http_only<tcp>, owner": ("transports/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
     "replica_of, owner": ("transports/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
 }
 
@@ -93,7 +93,7 @@ def roles(role):
     if role == "headers":
         return HEADERS + model
     if role == "http_put":
-        return ("#include <tensorpull/transports/http/http_put.hpp>\n" + HEADERS + model +
+        return ("#include <tensorpull/transports/http/recipient/http_put.hpp>\n" + HEADERS + model +
                 "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n")
     header, transport, *rest = (PULLS | OWNERS)[role]
     text = (f"#include <tensorpull/{header}>\n" if header else "") + HEADERS + model

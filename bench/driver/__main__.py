@@ -40,18 +40,22 @@ def main():
     parser.add_argument("--python", help="an interpreter that has nvflare and torch; without it those are left out")
     parser.add_argument("--report", required=True, help="the folder to write to")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--smoke", action="store_true", help="every suite once, in its smallest form")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", action="append", choices=list(SUITES))
     parser.add_argument("--guide-bytes", type=int)
     parser.add_argument("--rounds", type=int, help="at most so many")
     parser.add_argument("--all", action="store_true", help="also the rounds of NVIDIA FLARE in the suite flatness")
     options = parser.parse_args()
+    if options.smoke:
+        options.rounds = 1
+    quick = options.quick or options.smoke
 
     os.makedirs(options.report, exist_ok=True)
     shown = (
         ([f"--rounds {options.rounds}"] if options.rounds else [])
         + [f"--only {name}" for name in options.only or []]
-        + (["--quick"] if options.quick else [])
+        + (["--smoke"] if options.smoke else ["--quick"] if options.quick else [])
         + (["--all"] if options.all else [])
     )
     about = report.machine()
@@ -66,7 +70,7 @@ def main():
             start = time.monotonic()
             more = {"size": options.guide_bytes} if name == "guide" else {}
             try:
-                section = SUITES[name](run, options.quick, options.report, say, **more)
+                section = SUITES[name](run, quick, options.report, say, **more)
             except Exception as why:  # one suite that cannot run leaves the others their figures
                 failed = True
                 say(f"{name}: {why}")

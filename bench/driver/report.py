@@ -109,7 +109,7 @@ def write(folder, about, sections, options, left):
         f"Run on {time.strftime('%Y-%m-%d %H:%M')}, `bash bench/run.sh {' '.join(options)}`".rstrip() + "."
     ]
     lines += ["", "Figures are medians of interleaved rounds, with (minimum to maximum), or ratios of medians within this run. GiB is 2^30 bytes."]
-    lines += ["What is measured and how: bench/README.md.", ""]
+    lines += ["What is measured and how: bench/reference.md.", ""]
     if left:
         lines += [f"Still to run, or the run was stopped: {', '.join(left)}.", ""]
     targets = [t for s in sections for t in s.targets]

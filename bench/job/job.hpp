@@ -1,6 +1,6 @@
 // The job that every program does: a sender that holds the model, a receiver that ends with all tensors in its own
 // memory. The driver (bench/driver) starts both and speaks to them line by line on standard input and output; what it
-// may say is in bench/README.md.
+// may say is in bench/reference.md.
 #pragma once
 
 #include "model.hpp"
@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "../../examples/federated/heap_count.hpp"
+#include "../../examples/jobs/federated/heap_count.hpp"
 
 namespace bench {
 
@@ -96,7 +96,10 @@ class recipients {
   /// `pulls` times one after the other, of which the median is told: all recipients at the same time, the first tensor
   /// being that of the recipient that had it last.
   void go() {
-    for (auto& t : times_) once(), t = {took_, first_.load()};
+    for (auto& t : times_) {
+      once();
+      t = {took_, first_.load()};
+    }
     std::sort(times_.begin(), times_.end());
     const auto median = times_[times_.size() / 2];
     std::printf("done {\"seconds\": %.9f, \"first\": %.9f}\n", median.first, median.second);
@@ -144,8 +147,8 @@ class recipients {
 
   const job& job_;
   std::vector<std::size_t> sizes_;
-  std::vector<std::pair<double, double>> times_;  // of the pulls of one go, kept so that the harness allocates nothing
-                                                  // meanwhile
+  // of the pulls of one go, kept so that the harness allocates nothing meanwhile
+  std::vector<std::pair<double, double>> times_;
   std::barrier<> start_, end_;
   std::vector<std::unique_ptr<model>> models_;
   std::vector<std::unique_ptr<Receiver>> receivers_;

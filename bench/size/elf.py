@@ -21,7 +21,7 @@ PARTS = (
     ("line", r"embedded/(detail/)?line|links/"),
     ("landing", r"embedded/(detail/)?(landing|member|image)|image/|consumers/"),
     ("recipient", r"embedded/|protocol/recipient/|protocol/datagrams/selective|chunking/"),
-    ("endpoint", r"protocol/|transports/"),
+    ("endpoint", r"protocol/|pull/|transports/"),
     ("core", r"core/|std/"),
 )
 # Code of these is charged to the header that it was inlined into; alone it is a part of its own.

@@ -19,7 +19,7 @@ BOUNDS = pathlib.Path(__file__).resolve().parent / "bounds.json"
 FIGURES = {"library": "text of the library", "ram": "static RAM beyond the model and one chunk", "stack": "stack", "painted": "painted stack"}
 # What firmware that only receives has no code for: parts of the library, and names of anything.
 ROLES = ("owner", "endpoint")
-HEADERS = r"framing/(?!frame\.hpp|frame_set\.hpp|detail/(control_words|payload_prefix|piece_prefix)\.hpp)|protocol/|transports/|messages/|testing/|image/(?!static|detail/static|schema|header)"
+HEADERS = r"framing/(?!frame\.hpp|detail/(control_words|payload_prefix|piece_prefix)\.hpp)|protocol/|pull/|transports/|messages/|testing/|image/(?!static|detail/static|schema|header)"
 NAMES = {
     "an owner": r"(?:embedded_|[0-9])owner(?!_)|answering|transaction",
     "messages": r"message|application",

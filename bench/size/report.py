@@ -48,10 +48,8 @@ ROWS = (
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),
     Row("resuming-1024", "recipient, lands in flash, chunks of 1,024", "embedded", "host_datagrams", 1024, ("-DFLASH",)),
-    Row("stream", "engine of hosts over a stream, word_framing", "stream", "host_stream"),
-    Row("stream-layout", "engine of hosts over a stream, layout_framing", "stream", "host_stream", flags=("-DLAYOUT",)),
-    Row("datagrams", "engine of hosts over datagrams, word_framing", "datagrams", "host_datagrams"),
-    Row("datagrams-layout", "engine of hosts over datagrams, layout_framing", "datagrams", "host_datagrams", flags=("-DLAYOUT",)),
+    Row("stream", "engine of hosts over a stream", "stream", "host_stream"),
+    Row("datagrams", "engine of hosts over datagrams", "datagrams", "host_datagrams"),
 )
 NOTHING = Row("nothing", "the board alone", "nothing", "")
 

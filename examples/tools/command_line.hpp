@@ -2,10 +2,14 @@
 // they mean.
 #pragma once
 
-#include "federated/option_values.hpp"
+#include "jobs/federated/option_values.hpp"
+#include "text.hpp"
 
+#include <fcntl.h>
 #include <getopt.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,12 +31,37 @@ struct option_form {
   char letter = 0;
 };
 
+/// A file that is opened would get the number of a standard stream that is closed, and what is printed would land in
+/// it. So each of them is open, and what uses it gets an error.
+inline void hold_standard_streams() {
+  for (int stream = 0; stream < 3; ++stream)
+    if (::fcntl(stream, F_GETFD) < 0) (void)::open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
+}
+
+/// Prints the help, with the tools in it as they are called here.
+inline int print_help(std::string_view help) {
+  std::string out;
+  while (!help.empty()) {
+    const std::string_view line = help.substr(0, help.find('\n') + 1);
+    std::size_t begin = line.find_first_not_of(' ');
+    if (line.starts_with("usage: ")) begin = 7;
+    const std::string_view words = line.substr(std::min(begin, line.size()));
+    const bool is_call = begin != 0 &&
+                         (words.starts_with("send ") || words.starts_with("recv ") || words.starts_with("inspect "));
+    out.append(line.substr(0, line.size() - words.size())).append(is_call ? called_as : "").append(words);
+    help.remove_prefix(line.size());
+  }
+  return std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+}
+
 /// Calls `set` with each option's name and value, in order, and returns the words that are not options. For --help,
 /// prints the help and exits with 0. For an error, prints it and exits with 2. `set` and `check(words)`, which is
 /// called at the end, may throw option_error.
 template <class Set, class Check>
 std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help,
                                            std::span<const option_form> forms, Set set, Check check) {
+  hold_standard_streams();
+  if (std::string_view(arguments[0]).starts_with("tensorpull ")) called_as = "tensorpull ";
   std::vector<option> rows{{"help", no_argument, nullptr, 0}};
   std::string letters = "h";
   for (const option_form& form : forms) {
@@ -45,7 +74,7 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
       if (letter == '?') throw option_error("");  // getopt_long has printed the reason
       for (std::size_t i = 0; letter != 0 && letter != 'h' && i < forms.size(); ++i)
         if (forms[i].letter == letter) row = static_cast<int>(i) + 1;
-      if (letter == 'h' || row == 0) std::exit(std::fputs(help, stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0);
+      if (letter == 'h' || row == 0) std::exit(print_help(help));
       set(std::string_view(rows[static_cast<std::size_t>(row)].name),
           std::string_view(optarg == nullptr ? "" : optarg));
       row = 0;
@@ -54,8 +83,8 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
     check(words);
     return words;
   } catch (const option_error& wrong) {
-    if (*wrong.what() != '\0') std::fprintf(stderr, "%s: %s\n", tool, wrong.what());
-    std::fprintf(stderr, "'%s --help' lists the options and has an example.\n", tool);
+    if (*wrong.what() != '\0') say(tool, wrong.what());
+    std::fprintf(stderr, "'%s%s --help' lists the options and has an example.\n", called_as.c_str(), tool);
     std::exit(2);
   }
 }
@@ -75,11 +104,12 @@ inline std::uint64_t parse_size(std::string_view name, std::string_view text, st
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const int shift = unit.empty()                   ? 0
-                    : unit == "K" || unit == "KiB" ? 10
-                    : unit == "M" || unit == "MiB" ? 20
-                    : unit == "G" || unit == "GiB" ? 30
-                                                   : -1;
+  const int shift = [&] {
+    if (unit.empty()) return 0;
+    if (unit == "K" || unit == "KiB") return 10;
+    if (unit == "M" || unit == "MiB") return 20;
+    return unit == "G" || unit == "GiB" ? 30 : -1;
+  }();
   if (code != std::errc{} || shift < 0 || value < least || value > most >> shift)
     throw option_error(std::string(name) + " wants a size from " + std::to_string(least) + " to " +
                        std::to_string(most >> 20) + "M, as in 65536, 64K or 2M, not '" + std::string(text) + "'");

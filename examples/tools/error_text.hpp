@@ -1,11 +1,9 @@
-// Errors as the tools print them: the code's name for programs, a sentence for people.
+// Errors as the tools print them: a sentence for people.
 #pragma once
 
 #include "text.hpp"
 
 #include <tensorpull/core/error.hpp>
-
-#include <nlohmann/json.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -43,11 +41,6 @@ inline std::string file_error_text(std::string_view path, const error& e) {
   if (e.code == errc::does_not_fit)
     return text + "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
   return text + std::string(to_string(e.code));
-}
-
-/// JSON in ASCII for any value. Invalid UTF-8 becomes U+FFFD.
-inline std::string json_text(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tools

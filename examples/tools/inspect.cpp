@@ -1,10 +1,12 @@
 // inspect FILE...: prints which tensors are in a file, for people or for programs, or why the file is rejected.
 #include "command_line.hpp"
 #include "error_text.hpp"
+#include "json.hpp"
 #include "sha256.hpp"
 #include "tensor_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <new>
 #include <numeric>
@@ -88,11 +90,11 @@ void print_table(const std::string& path, const tensor_file& file) {
 int report(const std::string& path, const error& why, bool json) {
   const bool read = !is_unreadable(why);
   if (json) {
-    nlohmann::ordered_json line{
+    json_object line{
         {"file", path}, {"verdict", read ? "reject" : "unreadable"}, {"code", code_name(why.code)}, {"at", why.at}};
-    if (!why.name.empty() && read) line["tensor"] = why.name.view();
-    line["message"] = read ? std::string(to_string(why.code)) : unreadable_text(why);
-    std::printf("%s\n", json_text(line).c_str());
+    if (!why.name.empty() && read) line.add("tensor", why.name.view());
+    line.add("message", read ? std::string(to_string(why.code)) : unreadable_text(why));
+    line.print();
   } else {
     say("inspect", file_error_text(path, why));
   }
@@ -102,7 +104,7 @@ int report(const std::string& path, const error& why, bool json) {
 int print_json(const std::string& path, const tensor_file& file) {
   const tp::source_view source = file.source();
   const tp::image_schema& schema = *source.schema;
-  std::vector<tensor_hasher::digest> digests;  // all are computed before anything is printed, so that a file's object
+  std::vector<tp::sha256_value> digests;  // all are computed before anything is printed, so that a file's object
                                                // is complete or missing
   tensor_hasher hash;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
@@ -110,25 +112,25 @@ int print_json(const std::string& path, const tensor_file& file) {
     if (!digest) return report(path, digest.error(), true);
     digests.push_back(*digest);
   }
-  nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
-  for (const tp::metadata_entry& pair : schema.pairs()) metadata[std::string(pair.key)] = pair.value;
-  const nlohmann::ordered_json about{{"file", path},
-                                     {"verdict", "accept"},
-                                     {"format", file.format()},
-                                     {"bytes", file.file_bytes()},
-                                     {"metadata", metadata}};
-  const std::string head = json_text(about);
+  json_object metadata;
+  for (const tp::metadata_entry& pair : schema.pairs()) metadata.add(pair.key, pair.value);
+  const json_object about{{"file", path},
+                          {"verdict", "accept"},
+                          {"format", file.format()},
+                          {"bytes", file.file_bytes()},
+                          {"metadata", metadata}};
+  const std::string head = about.text();
   std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
   const char* separator = "";
   for (const std::size_t i : in_file_order(file)) {
     const tp::tensor_entry& entry = schema.tensors[i];
-    const std::uint64_t begin = file.data_offset(i);
-    const nlohmann::ordered_json tensor{{"name", entry.name},
-                                        {"dtype", to_string(entry.type)},
-                                        {"shape", entry.extents()},
-                                        {"offsets", {begin, begin + entry.size_bytes()}},
-                                        {"sha256", hex_text(digests[i])}};
-    std::printf("%s%s", separator, json_text(tensor).c_str());
+    const std::array<std::uint64_t, 2> offsets{file.data_offset(i), file.data_offset(i) + entry.size_bytes()};
+    const json_object tensor{{"name", entry.name},
+                             {"dtype", to_string(entry.type)},
+                             {"shape", entry.extents()},
+                             {"offsets", std::span<const std::uint64_t>(offsets)},
+                             {"sha256", hex_text(digests[i])}};
+    std::printf("%s%s", separator, tensor.text().c_str());
     separator = ",";
   }
   std::printf("]}\n");

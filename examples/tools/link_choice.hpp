@@ -17,7 +17,7 @@ using tensorpull::link_scheme;
 /// Names of files in PEM, and what else TLS needs.
 struct tls_choice {
   std::string authorities, certificate, key, revocations, name;
-  bool clients = false;  ///< whether who connects has to show a certificate
+  bool clients = false;  ///< whether a client has to show a certificate
 };
 
 /// The URL of NATS servers without the users and passwords that it may have for them.
@@ -26,8 +26,7 @@ inline std::string without_secrets(std::string_view url) {
   for (std::size_t at = 0; at <= url.size();) {
     const std::string_view one = url.substr(at, url.find(',', at) - at);
     const std::size_t scheme = one.find("://"), begin = scheme == one.npos ? 0 : scheme + 3, user = one.rfind('@');
-    // appended piece by piece: g++ 12 warns of copies that overlap where a literal and a string are added (-O3
-    // -Wrestrict)
+    // appended piece by piece: g++ 12 warns of copies that overlap if a literal and a string are added (-O3 -Wrestrict)
     if (at != 0) out += ',';
     out.append(one.substr(0, begin)).append(one.substr(user == one.npos ? begin : user + 1));
     at += one.size() + 1;
@@ -38,12 +37,12 @@ inline std::string without_secrets(std::string_view url) {
 /// A port that answers HTTP beside the link.
 struct http_door_choice {
   std::string address{};  ///< none: there is no such port
-  bool metrics = false;   ///< whether it says what it counts
-  std::string origin{};   ///< of web pages that may read it; none: of no other
+  bool metrics = false;  ///< whether it says what it counts
+  std::string origin{};  ///< of web pages that may read it; none: of no other
 };
-/// What a pull over HTTP needs. A URL is no link: whoever answers there need not know tensorpull.
+/// What a pull over HTTP needs. A URL is no link: the server there need not know tensorpull.
 struct http_choice {
-  bool used = false;    ///< the address is a URL
+  bool used = false;  ///< the address is a URL
   bool secure = false;  ///< https
   std::string digest{}, bearer{}, recipient{};
 };
@@ -98,11 +97,11 @@ inline void parse_link(std::string_view text, const std::string& wants, link_cho
 inline constexpr option_form link_forms[]{{"tls-ca", true}, {"tls-cert", true}, {"tls-key", true}, {"tls-crl", true}};
 /// Takes one of them. False: it is another.
 inline bool set_link_option(std::string_view name, std::string_view value, link_choice& to) {
-  std::string* const file = name == "tls-ca"     ? &to.tls.authorities
-                            : name == "tls-cert" ? &to.tls.certificate
-                            : name == "tls-key"  ? &to.tls.key
-                            : name == "tls-crl"  ? &to.tls.revocations
-                                                 : nullptr;
+  std::string* file = nullptr;
+  if (name == "tls-ca") file = &to.tls.authorities;
+  if (name == "tls-cert") file = &to.tls.certificate;
+  if (name == "tls-key") file = &to.tls.key;
+  if (name == "tls-crl") file = &to.tls.revocations;
   if (file == nullptr) return false;
   *file = parse_path("--" + std::string(name), value);
   return true;

@@ -1,7 +1,7 @@
 #include "pull_over.hpp"
 
-#include <tensorpull/transports/serial/serial.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/serial/serial.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 namespace tools {
 

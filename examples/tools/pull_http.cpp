@@ -5,7 +5,7 @@
 
 #include <tensorpull/transports/https/https_pull.hpp>
 #endif
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 namespace tools {
 

@@ -1,9 +1,9 @@
 #include "pull_over.hpp"
 
-#include <tensorpull/transports/pipe/pipe.hpp>
-#include <tensorpull/transports/proxy/proxied_address.hpp>
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/pipe/pipe.hpp>
+#include <tensorpull/transports/over/proxy/proxied_address.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 namespace tools {
 

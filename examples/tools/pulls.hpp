@@ -18,8 +18,8 @@ struct pull_call {
   const link_choice& link;
   tp::reference ref;
   const tp::pull_options& options;
-  std::uint64_t chunk = tp::default_chunk_bytes;  ///< bytes that are asked for at a time; 0: all at once. Datagrams
-                                                  ///< have a length of their own
+  /// bytes that are asked for at a time; 0: all at once. Datagrams have a length of their own
+  std::uint64_t chunk = tp::default_chunk_bytes;
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
 using pull_target = std::variant<observed_file*, finished_file*>;

@@ -5,7 +5,7 @@
 
 #include <tensorpull/transports/https/https_put.hpp>
 #endif
-#include <tensorpull/transports/http/http_put.hpp>
+#include <tensorpull/transports/http/recipient/http_put.hpp>
 
 namespace tools {
 

@@ -2,6 +2,7 @@
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
+#include "json.hpp"
 #include "pulls.hpp"
 
 #include <tensorpull/core/describe.hpp>
@@ -96,8 +97,8 @@ void set_proxy(std::string_view value, link_choice& to) {
   to.proxy = where, to.proxy_user = who.substr(0, colon),
   to.proxy_password = who.substr(std::min(colon + 1, who.size()));
   if (!tp::parse_address(where))
-    throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");  // it may have a password, so it is not
-                                                                                // printed
+    // it may have a password, so it is not printed
+    throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");
 }
 
 bool is_url(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
@@ -221,7 +222,7 @@ bool is_foreign(const std::string& part) {
 std::string again(const choices& c, const char* how) {
   if (c.link.http.used)
     return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
-  std::string text = "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
+  std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
   if (c.unverified) text += " --unverified";
   if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
@@ -334,7 +335,10 @@ struct outcome {
 /// Draws the line, and asks whether a signal came.
 struct watch {
   transfer_line* line;
-  bool stop_requested() const noexcept { return line->tick(), interrupted_by != 0; }
+  bool stop_requested() const noexcept {
+    line->tick();
+    return interrupted_by != 0;
+  }
 };
 tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cursor* cursor) {
   const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
@@ -370,7 +374,10 @@ outcome pull(const choices& c, transfer_line& line) {
   {
     auto made = tp::safetensors_file::create(
         c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
-    if (!made) return done.how = tp::failure(made.error()), done;
+    if (!made) {
+      done.how = tp::failure(made.error());
+      return done;
+    }
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
     if (c.link.http.used && where && where.ref != c.ref) {  // another URL may name another file
@@ -378,8 +385,8 @@ outcome pull(const choices& c, transfer_line& line) {
       done.foreign_part = true;
       return done;
     }
-    where.ref = where ? c.ref : tp::ref_id{};  // a sender that was restarted may have another reference, but the
-                                               // version must be the same
+    // a sender that was restarted may have another reference, but the version must be the same
+    where.ref = where ? c.ref : tp::ref_id{};
     const tp::resume_cursor found = where;
     if (where && !c.json)
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) +
@@ -401,7 +408,9 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
   const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version;
   const bool local = !done.how && (other_file || is_about_output(done.how.error()));
-  const int status = done.how ? complete : interrupted ? interrupted_status() : local ? unwritable : failed;
+  int status = local ? unwritable : failed;
+  if (interrupted) status = interrupted_status();
+  if (done.how) status = complete;
   std::string message;
   if (interrupted) message = "interrupted";
   else if (other_file)
@@ -411,24 +420,26 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
                     : transfer_error(c, done.how.error(), line.total());
 
   if (c.json) {
-    nlohmann::ordered_json out{{"file", c.output},
-                               {"outcome", done.how      ? to_string(done.how->outcome)
-                                           : interrupted ? "interrupted"
-                                                         : "failed"}};
-    if (done.how)
-      out["digest"] = done.how->digest == 0 ? nlohmann::ordered_json()
-                                            : nlohmann::ordered_json(formatted("%016llx", wide(done.how->digest)));
-    else out["code"] = code_name(done.how.error().code), out["message"] = message;
-    if (done.how) out["confirmed"] = done.how->confirmed;
-    if (done.how && !done.how->confirmed) out["unconfirmed_because"] = code_name(done.how->unconfirmed_because);
-    out["bytes"] = done.how ? done.how->bytes : done.kept != 0 ? done.kept : length_of(c.output);
-    out["total_bytes"] = done.how ? done.how->bytes : line.total();
-    out["resumed_bytes"] = done.how && done.was_there ? done.how->bytes : line.first();
-    out["received_bytes"] = line.received();
-    if (done.how) out["chunks"] = done.how->chunks;
-    out["resumable"] = done.kept != 0;
-    out["seconds"] = line.seconds();
-    std::printf("%s\n", json_text(out).c_str());
+    std::string_view how = interrupted ? "interrupted" : "failed";
+    if (done.how) how = to_string(done.how->outcome);
+    json_object out{{"file", c.output}, {"outcome", how}};
+    if (done.how) {
+      out.add("digest", done.how->digest == 0 ? json_value(nullptr) : formatted("%016llx", wide(done.how->digest)));
+      out.add("confirmed", done.how->confirmed);
+    } else {
+      out.add("code", code_name(done.how.error().code));
+      out.add("message", message);
+    }
+    if (done.how && !done.how->confirmed) out.add("unconfirmed_because", code_name(done.how->unconfirmed_because));
+    const std::uint64_t there = done.kept != 0 ? done.kept : length_of(c.output);
+    out.add("bytes", done.how ? done.how->bytes : there);
+    out.add("total_bytes", done.how ? done.how->bytes : line.total());
+    out.add("resumed_bytes", done.how && done.was_there ? done.how->bytes : line.first());
+    out.add("received_bytes", line.received());
+    if (done.how) out.add("chunks", done.how->chunks);
+    out.add("resumable", done.kept != 0);
+    out.add("seconds", line.seconds());
+    out.print();
     return flushed("recv") ? status : unwritable;
   }
   const double seconds = line.seconds();
@@ -440,9 +451,8 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
     else std::printf("; not checked\n");
-    if (!done.how->confirmed &&
-        !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))  // a web server records
-                                                                                            // nothing
+    // a web server records nothing
+    if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))
       say("recv", "the file is complete, but " + printable(c.link.text) +
                       " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
     return flushed("recv") ? status : unwritable;
@@ -472,10 +482,11 @@ int main(int count, char** arguments) {
   const std::string part = part_of(c.output);
   if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
     const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
-    const nlohmann::ordered_json out{
+    const json_object out{
         {"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
-    if (c.json) std::printf("%s\n", json_text(out).c_str()), (void)flushed("recv");
+    if (c.json) out.print();
     else say("recv", text + std::string(" (") + printable(part) + ")");
+    (void)flushed("recv");
     return unwritable;
   }
   hear_signals();

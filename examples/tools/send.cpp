@@ -2,12 +2,13 @@
 #include "command_line.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
+#include "json.hpp"
 #include "puts.hpp"
 #include "serving.hpp"
 #include "tensor_file.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/http_origin.hpp>
+#include <tensorpull/transports/http/owner/http_origin.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -33,7 +34,7 @@ constexpr const char* help = R"(usage: send FILE... [options]
 
 Publishes safetensors, npy and npz files, each under a reference of its own, and prints a line for each on standard output: the
 address and the reference, as 'recv' takes them. Serves until Ctrl-C, or until everybody has them. Files are read while they are sent,
-so they may be larger than memory; they must not change meanwhile. Whoever can connect and knows the reference can pull.
+so they may be larger than memory; they must not change meanwhile. Anyone who can connect and knows the reference can pull.
 
       --listen LINK       where to listen (127.0.0.1:0)
                             HOST:PORT     TCP; port 0: any that is free; 127.0.0.1:0: this machine only; 0.0.0.0:8002: every network
@@ -209,7 +210,8 @@ std::string an_own_address(bool v6) {
       found = text;
   }
   ::freeifaddrs(list);
-  return found.empty() ? (v6 ? "[::1]" : "127.0.0.1") : found;
+  if (!found.empty()) return found;
+  return v6 ? "[::1]" : "127.0.0.1";
 }
 
 /// The address that recipients connect to.
@@ -256,9 +258,9 @@ class sender {
     auto opened = serve(choices_.listen);
     if (!opened) {
       const error& why = opened.error();
-      const std::string reason = why.code != errc::bad_address || why.system != 0 ? reason_text(why)
-                                 : choices_.listen.has_port()                     ? "the host is not known"
-                                                                                  : std::string(describe(why).view());
+      std::string reason = reason_text(why);
+      if (why.code == errc::bad_address && why.system == 0)
+        reason = choices_.listen.has_port() ? "the host is not known" : std::string(describe(why).view());
       return complain("cannot listen on " + printable(choices_.listen.text) + ": " + reason, why.code);
     }
     served& owner = **opened;
@@ -314,8 +316,6 @@ class sender {
   }
 
  private:
-  using json = nlohmann::ordered_json;
-
   bool wanted() const { return choices_.recipients != 0 || !choices_.expected.empty(); }
   bool all_have_them() const {
     if (!wanted()) return false;
@@ -364,9 +364,8 @@ class sender {
   std::string url_of(std::size_t i) const {
     return http_ + "/v1/" + url_name(choices_.files[i]) + "/" + formatted("%016llx", wide(refs_[i].version));
   }
-  static void print(json line, const json& more = {}) {
-    if (!more.is_null()) line.update(more);
-    std::printf("%s\n", json_text(line).c_str());
+  static void print(const json_object& line) {
+    line.print();
     std::fflush(stdout);
   }
 
@@ -375,14 +374,15 @@ class sender {
       const tp::image_schema& schema = files_[i].schema();
       const std::string ref = digits_of(refs_[i].id);
       if (choices_.json) {
-        print({{"event", "published"},
-               {"file", choices_.files[i]},
-               {"address", address_},
-               {"ref", ref},
-               {"bytes", schema.image_bytes},
-               {"tensors", schema.tensor_count},
-               {"digest", formatted("%016llx", wide(refs_[i].version))}},
-              http_.empty() ? json() : json{{"url", url_of(i)}});
+        json_object line{{"event", "published"},
+                         {"file", choices_.files[i]},
+                         {"address", address_},
+                         {"ref", ref},
+                         {"bytes", schema.image_bytes},
+                         {"tensors", schema.tensor_count},
+                         {"digest", formatted("%016llx", wide(refs_[i].version))}};
+        if (!http_.empty()) line.add("url", url_of(i));
+        print(line);
         continue;
       }
       say("send", printable(choices_.files[i]) + " (" + count_text(schema.tensor_count, "tensor") + ", " +
@@ -432,13 +432,13 @@ class sender {
       if (e.phase != tp::progress_phase::started) began_.erase(key);
       const std::uint64_t sent = record ? record->bytes : e.bytes_done;
       if (choices_.json) {
-        json line{{"event", unverified ? to_string(record->state) : to_string(e.phase)},
-                  {"file", choices_.files[i]},
-                  {"ref", digits_of(e.ref)},
-                  {"recipient", formatted("%016llx", wide(e.recipient.value))}};
-        if (const auto found = names_.find(e.recipient.value); found != names_.end()) line["name"] = found->second;
-        if (e.phase != tp::progress_phase::started) line["sent_bytes"] = sent;
-        if (e.code != errc{}) line["code"] = code_name(e.code);
+        json_object line{{"event", unverified ? to_string(record->state) : to_string(e.phase)},
+                         {"file", choices_.files[i]},
+                         {"ref", digits_of(e.ref)},
+                         {"recipient", formatted("%016llx", wide(e.recipient.value))}};
+        if (const auto found = names_.find(e.recipient.value); found != names_.end()) line.add("name", found->second);
+        if (e.phase != tp::progress_phase::started) line.add("sent_bytes", sent);
+        if (e.code != errc{}) line.add("code", code_name(e.code));
         print(line);
         continue;
       }
@@ -467,10 +467,10 @@ class sender {
       if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
       refs += " --ref " + digits_of(refs_[i].id);
     }
-    const char* const how = status == well     ? "done"
-                            : status == idle   ? "idle"
-                            : status == failed ? (lost_.empty() ? "left" : "withdrawn")
-                                               : "interrupted";
+    const char* how = "interrupted";
+    if (status == well) how = "done";
+    if (status == idle) how = "idle";
+    if (status == failed) how = lost_.empty() ? "left" : "withdrawn";
     if (choices_.json)
       return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
     if (status == idle)
@@ -482,7 +482,7 @@ class sender {
     if (status == failed && lost_.empty()) say("send", "the recipient has gone without all that was expected");
     const bool more_to_come = !began_.empty() || (wanted() && status != well);
     if (!more_to_come || status == failed) return;
-    std::string command = "send";
+    std::string command = called_as + "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     const link_choice& listen = choices_.listen;
     command += " --listen " +
@@ -508,8 +508,8 @@ class sender {
   std::map<std::uint64_t, std::string> names_;
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
   std::map<std::string, std::set<std::uint64_t>> have_;
-  std::vector<std::size_t> nameless_;  ///< of each file: over HTTP who says no name is a connection, and each has the
-                                       ///< number 0
+  /// of each file: over HTTP a client without a name stands for its connection, and each has the number 0
+  std::vector<std::size_t> nameless_;
   std::uint64_t completed_ = 0;
   std::set<std::size_t> lost_;
 };
@@ -517,12 +517,9 @@ class sender {
 /// Sends the file to a store.
 int put(const choices& c) {
   const auto complain = [&](const std::string& what, errc code) {
-    if (c.json)
-      std::printf(
-          "%s\n",
-          json_text(nlohmann::ordered_json{{"event", "failed"}, {"code", code_name(code)}, {"message", what}}).c_str()),
-          (void)flushed("send");
+    if (c.json) json_object{{"event", "failed"}, {"code", code_name(code)}, {"message", what}}.print();
     else say("send", what);
+    (void)flushed("send");
     return code == errc::cancelled && interrupted_by != 0 ? interrupted_status() : failed;
   };
   const auto file = tensor_file::open(c.files[0]);
@@ -543,9 +540,7 @@ int put(const choices& c) {
                     e.code);
   }
   const std::uint64_t bytes = file->schema().image_bytes;
-  if (c.json)
-    std::printf("%s\n",
-                json_text(nlohmann::ordered_json{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}).c_str());
+  if (c.json) json_object{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}.print();
   else
     std::printf("%s: %s put at %s in %s\n", printable(c.files[0]).c_str(), bytes_text(bytes).c_str(), at.c_str(),
                 seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str());

@@ -1,6 +1,6 @@
 #include "serve_over.hpp"
 
-#include <tensorpull/transports/nats/nats.hpp>
+#include <tensorpull/transports/over/nats/nats.hpp>
 
 namespace tools {
 

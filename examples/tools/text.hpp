@@ -1,7 +1,7 @@
 // Text for people: sizes, times, and names that may contain any bytes.
 #pragma once
 
-#include "federated/text.hpp"
+#include "jobs/federated/text.hpp"
 
 #include <tensorpull/image/utf8.hpp>
 
@@ -45,23 +45,35 @@ inline std::string count_text(std::uint64_t n, const char* of) {
   return std::to_string(n) + " " + of + (n == 1 ? "" : "s");
 }
 
+/// A character of UTF-8. No octets: there is none.
+struct character {
+  std::uint32_t point = 0;
+  std::size_t octets = 0;
+};
+inline character character_at(std::string_view text, std::size_t i) {
+  const auto lead = static_cast<unsigned char>(text[i]);
+  std::size_t n = 1;
+  if (lead >= 0x80) n = lead < 0xe0 ? 2 : 3;
+  if (lead >= 0xf0) n = 4;
+  const std::string_view one = text.substr(i, n);
+  if (one.size() < n || !tensorpull::is_utf8(one)) return {};
+  std::uint32_t point = n == 1 ? lead : lead & (0xffu >> (n + 1));
+  for (std::size_t k = 1; k < n; ++k) point = point << 6 | (static_cast<unsigned char>(one[k]) & 0x3fu);
+  return {point, n};
+}
+
 /// Text that is safe on a terminal: control characters, characters that change the direction of writing or are
-/// invisible, and invalid UTF-8 become \x or
-/// \u.
+/// invisible, and invalid UTF-8 become \x or \u.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t n = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    const std::string_view one = text.substr(i, n);
-    if (one.size() < n || !tensorpull::is_utf8(one)) {
-      out += formatted("\\x%02x", lead);
+    const auto [point, n] = character_at(text, i);
+    if (n == 0) {
+      out += formatted("\\x%02x", static_cast<unsigned char>(text[i]));
       ++i;
       continue;
     }
-    std::uint32_t point = n == 1 ? lead : lead & (0xffu >> (n + 1));
-    for (std::size_t k = 1; k < n; ++k) point = point << 6 | (static_cast<unsigned char>(one[k]) & 0x3fu);
-    const auto within = [point](std::uint32_t first, std::uint32_t last) { return point >= first && point <= last; };
+    const auto within = [at = point](std::uint32_t first, std::uint32_t last) { return at >= first && at <= last; };
     const bool unseen = point == 0xad || point == 0x61c || within(0x200b, 0x200f) || within(0x2028, 0x202e) ||
                         within(0x2060, 0x206f) || point == 0xfeff || within(0xfff0, 0xfffb) || within(0xe0000, 0xe0fff);
     if (point == '\n') out += "\\n";
@@ -69,7 +81,7 @@ inline std::string printable(std::string_view text) {
     else if (point == '\\') out += "\\\\";
     else if (point < 0x20 || (point >= 0x7f && point < 0xa0)) out += formatted("\\x%02x", point);
     else if (unseen) out += formatted("\\u{%x}", point);
-    else out += one;
+    else out += text.substr(i, n);
     i += n;
   }
   return out;
@@ -92,8 +104,13 @@ inline std::string shell_word(std::string_view text) {
   return "$'" + out + "'";
 }
 
+/// What stands before the name of a tool where it is called: "tensorpull " in Python's package, otherwise nothing.
+inline std::string called_as;
+
 /// Prints a line for people.
-inline void say(const char* tool, const std::string& text) { std::fprintf(stderr, "%s: %s\n", tool, text.c_str()); }
+inline void say(const char* tool, const std::string& text) {
+  std::fprintf(stderr, "%s%s: %s\n", called_as.c_str(), tool, text.c_str());
+}
 
 /// Whether all that was printed for programs has been written; says so if not.
 inline bool flushed(const char* tool) {

@@ -3,7 +3,7 @@
 
 #include "link_choice.hpp"
 
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 namespace tools {
 

@@ -1,7 +1,7 @@
 // Shows how far a download is: on a terminal a bar with rate and time left, otherwise a line from time to time.
 #pragma once
 
-#include "federated/status_line.hpp"
+#include "jobs/federated/status_line.hpp"
 #include "text.hpp"
 
 #include <algorithm>

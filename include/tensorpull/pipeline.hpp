@@ -20,137 +20,10 @@ template <hash Hash, class Limits, class Lock, hash ChunkHash>
 class owner;  // protocol/owner/owner.hpp: a program that only pulls need not compile it
 struct publication;
 
-/// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have
-/// defaults.
-template <class... Policies>
-struct pipeline {
-  // sizeof makes a policy's own static_asserts fail here: inside a requires-expression clang would report that the type
-  // is no policy
-  enum : std::size_t {
-    policy_bytes = (std::size_t{0} + ... + sizeof(Policies))
-  };
-
-  /// The policies by slot.
-  using parts = typename decltype(detail::composition<Policies...>::resolved())::parts;
-
- private:
-  // One sentence for each mistake; only the first mistake is reported. They are here because no header is closer to the
-  // user's line.
-  using fault = detail::fault;
-  static constexpr fault first = decltype(detail::composition<Policies...>::resolved())::first;
-
-  static_assert(
-      first != fault::fault_model_itself,
-      "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
-  static_assert(
-      first != fault::fault_no_policy,
-      "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
-      "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
-  static_assert(
-      first != fault::fault_two_slots,
-      "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
-  static_assert(first != fault::fault_no_tensors,
-                "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
-  static_assert(first != fault::fault_two_tensors, "tensorpull: a pipeline has two tensor policies: keep one");
-  static_assert(
-      first != fault::fault_no_chunking,
-      "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, adaptive_bytes<Min, Max>, fit_datagram, per_tensor<Max> or whole");
-  static_assert(first != fault::fault_two_chunking, "tensorpull: a pipeline has two chunking policies: keep one");
-  static_assert(first != fault::fault_no_transport,
-                "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
-  static_assert(first != fault::fault_two_transport, "tensorpull: a pipeline has two transport policies: keep one");
-  static_assert(first != fault::fault_two_framing, "tensorpull: a pipeline has two framing policies: keep one");
-  static_assert(first != fault::fault_two_integrity, "tensorpull: a pipeline has two integrity policies: keep one");
-  static_assert(first != fault::fault_two_limits, "tensorpull: a pipeline has two limits policies: keep one");
-
-  static_assert(first != fault::fault_of_tensors + 2,
-                "tensorpull: a tensor policy names the type of its models (requirement 2): using model_type = ...;");
-  static_assert(
-      first != fault::fault_of_tensors + 3,
-      "tensorpull: a tensor policy says whether its schema is constant (requirement 3): static constexpr bool is_static; "
-      "if true, static constexpr const image_schema& schema()");
-  static_assert(
-      first != fault::fault_of_tensors + 4,
-      "tensorpull: a tensor policy gives what to read (requirement 4): static source_view source(const model_type&) noexcept");
-  static_assert(
-      first != fault::fault_of_tensors + 5,
-      "tensorpull: a tensor policy gives where to land (requirement 5): static destination_view destination(model_type&) noexcept");
-  static_assert(
-      first != fault::fault_of_tensors + 6,
-      "tensorpull: a tensor policy that finishes a landing cannot fail at it (requirement 6): static void landed(model_type&) noexcept");
-
-  static_assert(
-      first != fault::fault_of_chunking + 2,
-      "tensorpull: a chunking policy has a longest chunk (requirement 2): static constexpr std::uint64_t max_chunk_bytes; 0: the whole image");
-  static_assert(
-      first != fault::fault_of_chunking + 3,
-      "tensorpull: a chunking policy says whether it needs the image's layout (requirement 3): static constexpr bool needs_layout");
-  static_assert(
-      first != fault::fault_of_chunking + 4,
-      "tensorpull: a chunking policy gives each chunk's length (requirement 4): std::uint64_t next(std::uint64_t offset, const chunk_context&) const noexcept");
-
-  static_assert(
-      first != fault::fault_of_transport + 2,
-      "tensorpull: a transport says how much one frame carries (requirement 2): static constexpr std::uint64_t max_payload_bytes");
-  static_assert(
-      first != fault::fault_of_transport + 3,
-      "tensorpull: a transport says what it keeps for a connection (requirement 3): static constexpr std::size_t connection_bytes");
-  static_assert(
-      first != fault::fault_of_transport + 4,
-      "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted; "
-      "static constexpr identity_kind identifies");
-  static_assert(
-      first != fault::fault_of_transport + 5,
-      "tensorpull: a transport names its owner (requirement 5): template <class Parts> using downloader = ...;");
-  static_assert(
-      first != fault::fault_of_transport + 6,
-      "tensorpull: a transport names its connection for both sides (requirement 6): template <class Parts> using session = ...;");
-
-  static_assert(
-      first != fault::fault_of_framing + 2,
-      "tensorpull: a framing has memory for one decoded frame's lists (requirement 2): struct decode_storage, default constructible");
-  static_assert(
-      first != fault::fault_of_framing + 3,
-      "tensorpull: a framing writes frames (requirement 3): static result<std::size_t> encode(const frame&, std::span<std::byte>)");
-  static_assert(
-      first != fault::fault_of_framing + 4,
-      "tensorpull: a framing reads frames (requirement 4): static result<void> decode(std::span<const std::byte>, frame&, decode_storage&)");
-
-  static_assert(
-      first != fault::fault_of_integrity + 2,
-      "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
-  static_assert(
-      first != fault::fault_of_integrity + 3,
-      "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
-  static_assert(
-      first != fault::fault_of_integrity + 4,
-      "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
-      "another hash of XXH3-64 will do, and of none if the whole is not checked");
-  static_assert(
-      first != fault::fault_of_integrity + 5,
-      "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes), std::uint64_t digest() const, and "
-      "`static constexpr digest_kind kind`: what it computes; and the hash of a chunk is not of kind none if per_chunk is true");
-
-  static_assert(
-      first != fault::fault_of_limits + 2,
-      "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
-      "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
-
-  static_assert(
-      first != fault::fault_loss_unchecked,
-      "tensorpull: this transport loses, doubles and changes bytes, and nothing in this pipeline would notice: leave `unverified` out, or check each chunk (chunk_digest)");
-  static_assert(
-      first != fault::fault_frames_too_long,
-      "tensorpull: a message of this transport is too short for the frames of this framing: each has to fit one message, and the longest that cannot be cut has "
-      "`short_frame_bytes` of the framing");
-  static_assert(
-      first != fault::fault_whole_in_pieces,
-      "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
-  static_assert(
-      first != fault::fault_chunk_too_long,
-      "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
-
- public:
+/// A pipeline of policies that were sorted: what pipeline<Policies...> is.
+template <class Parts>
+struct composed_pipeline {
+  using parts = Parts;  ///< the policies by slot
   using limits = typename parts::limits;  ///< bounds of frames and tables
   using model_type = typename parts::tensors::model_type;  ///< what is published and landed in
   using chunking = typename parts::chunking;  ///< how an image is cut into chunks
@@ -192,9 +65,7 @@ struct pipeline {
     if constexpr (detail::lands<typename parts::tensors> &&
                   pulls_from<typename parts::transport, parts, Where, consumer>) {
       consumer to(model);
-      const auto done = parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
-      if (done) detail::after_landing<typename parts::tensors>(model);
-      return done;
+      return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     } else return failure(errc::bad_address);  // refused above
   }
   /// The same without a version: whatever is published under `id` now.
@@ -223,7 +94,7 @@ struct pipeline {
   }
 
   /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares
-  /// memory (transports/shared_memory). Nothing is copied. Errors: as the transport's view().
+  /// memory (transports/over/shared_memory). Nothing is copied. Errors: as the transport's view().
   template <class Where, class Transport = typename parts::transport>
   static auto view(Where&& where, const reference& ref, const pull_options& options = {}) noexcept {
     constexpr bool opens = requires { Transport::template open_view<parts>(where, ref, options); };
@@ -256,16 +127,17 @@ struct pipeline {
     if constexpr (requires { typename parts::framing::short_storage; }) return std::size_t{0};
     else return sizeof(typename parts::framing::decode_storage) + 2048;
   }();
-  template <class Parts>
+  template <class Resolved>  // a template, so that `owner` may be incomplete
   struct owner_side {
-    using type = owner<typename Parts::owner_hash, typename Parts::limits, no_lock, typename Parts::owner_chunk_hash>;
+    using type =
+        owner<typename Resolved::owner_hash, typename Resolved::limits, no_lock, typename Resolved::owner_chunk_hash>;
     using slot = publication;
   };
 
  public:
   /// The memory in bytes that a pipeline needs besides the models themselves: for a static_assert in a program whose
   /// memory is limited. Nothing else is allocated; what a message, a name or a file of yours takes is yours. Those of
-  /// an owner need protocol/owner/owner.hpp, those of a session transports/stream/session.hpp.
+  /// an owner need protocol/owner/owner.hpp, those of a session transports/session/stream_session.hpp.
   /// tests/torture/memory.test.cpp measures them all.
   struct memory_bound {
     /// A pull that lands in place, all of it on the stack of the thread that pulls: endpoint, transfer, digest,
@@ -298,9 +170,9 @@ struct pipeline {
     /// The buffer of each thread that runs an owner.
     static constexpr std::size_t slice = 64 * 1024;
     /// A session, without its buffers.
-    static constexpr std::size_t session = pipeline::session::state_bytes;
+    static constexpr std::size_t session = composed_pipeline::session::state_bytes;
     /// The buffers of a session: messages that come, go and wait, and a slice.
-    static constexpr std::size_t session_buffers = pipeline::session::buffer_bytes;
+    static constexpr std::size_t session_buffers = composed_pipeline::session::buffer_bytes;
     /// What the calls of a session and those of a thread that runs an owner take of the stack. The lists of a request
     /// for named tensors take most of it, and after them the slice through which the digest of what is not in memory is
     /// computed.
@@ -309,5 +181,53 @@ struct pipeline {
   /// The bounds of this pipeline.
   static constexpr memory_bound memory{};
 };
+
+namespace detail {
+/// The sentence for each mistake in a composition whose policies meet the requirements of their slots. Derives from
+/// what stands in for the pipeline. They are here because no header is closer to the user's line.
+template <fault Fault, class Instead>
+struct refused_composition : Instead {
+  static_assert(
+      Fault != fault_model_itself,
+      "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
+  static_assert(
+      Fault != fault_no_policy,
+      "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
+      "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
+  static_assert(
+      Fault != fault_two_slots,
+      "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
+  static_assert(Fault != fault_no_tensors,
+                "tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list");
+  static_assert(Fault != fault_two_tensors, "tensorpull: a pipeline has two tensor policies: keep one");
+  static_assert(
+      Fault != fault_no_chunking,
+      "tensorpull: a pipeline needs a chunking policy: add fixed_bytes<N>, bytes_up_to<Max>, adaptive_bytes<Min, Max>, fit_datagram, per_tensor<Max> or whole");
+  static_assert(Fault != fault_two_chunking, "tensorpull: a pipeline has two chunking policies: keep one");
+  static_assert(Fault != fault_no_transport, "tensorpull: a pipeline needs a transport policy: add tcp or loopback");
+  static_assert(Fault != fault_two_transport, "tensorpull: a pipeline has two transport policies: keep one");
+  static_assert(Fault != fault_two_framing, "tensorpull: a pipeline has two framing policies: keep one");
+  static_assert(Fault != fault_two_integrity, "tensorpull: a pipeline has two integrity policies: keep one");
+  static_assert(Fault != fault_two_limits, "tensorpull: a pipeline has two limits policies: keep one");
+  static_assert(
+      Fault != fault_loss_unchecked,
+      "tensorpull: this transport loses, doubles and changes bytes, and nothing in this pipeline would notice: leave `unverified` out, or check each chunk (chunk_digest)");
+  static_assert(
+      Fault != fault_frames_too_long,
+      "tensorpull: a message of this transport is too short for the frames of this framing: each has to fit one message, and the longest that cannot be cut has "
+      "`short_frame_bytes` of the framing");
+  static_assert(
+      Fault != fault_whole_in_pieces,
+      "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
+  static_assert(
+      Fault != fault_chunk_too_long,
+      "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
+};
+}  // namespace detail
+
+/// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have
+/// defaults. It is a composed_pipeline; if something is wrong with the policies, it is a class that says what.
+template <class... Policies>
+using pipeline = typename detail::composition<(std::size_t{0} + ... + sizeof(Policies)), Policies...>::type;
 
 }  // namespace tensorpull

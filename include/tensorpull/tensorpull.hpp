@@ -6,22 +6,29 @@
 
 // The order matters: a compiler lists each header between its message and the user's line, so the headers that refuse
 // wrong uses are included directly from here.
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/integrity/concept.hpp>
+
+#include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/framing/concept.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/std/functional.hpp>
+#include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
 #include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publisher.hpp>
-#include <tensorpull/transports/stream/session.hpp>
-#include <tensorpull/transports/stream/stream_transport.hpp>
+#include <tensorpull/transports/session/session.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
 
-#include <tensorpull/transports/loopback/loopback.hpp>
-#include <tensorpull/transports/tcp/tcp.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
+#include <tensorpull/transports/over/tcp/tcp.hpp>
 
 #include <tensorpull/pipeline.hpp>

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace {
+namespace laws_test {
 
 using namespace test;
 
@@ -51,9 +51,8 @@ template <tp::chunking_strategy Chunking>
 void check_laws(const Chunking& chunking) {
   for (const model& m : images()) {
     for (const bool with_schema : {true, false})
-      for (const std::uint64_t start :
-           {m.schema().header_bytes, m.schema().header_bytes + 8, std::uint64_t{8}}) {  // the owner's header may be
-                                                                                                                    // longer or shorter than ours
+      for (const std::uint64_t start : {m.schema().header_bytes, m.schema().header_bytes + 8, std::uint64_t{8}}) {
+        // the owner's header may be longer or shorter than ours
         const tp::chunk_context context{start + m.schema().data_bytes(), start, with_schema ? &m.schema() : nullptr};
         const auto ends = cut_all(chunking, context);
         ASSERT_FALSE(ends.empty());
@@ -189,4 +188,4 @@ TEST(Chunking, A_schema_that_contradicts_the_sizes_stays_inside) {
       }
 }
 
-}  // namespace
+}  // namespace laws_test

@@ -1,23 +1,39 @@
-# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DFILE= -P check.cmake: compiles one wrong use and checks how it is refused. In the file:
+# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DFILE= -DONCE= -P check.cmake: compiles one wrong use and checks how it is refused. In the file:
 #   // EXPECT: <text>     the diagnostic contains it; may stand more than once. Without any, the file must compile.
 #   // EXPECT_GCC: <text>  the same, with g++ only: clang++ stops after 20 errors
 #   // WITHIN_LINES: <n>  with g++, the first EXPECT is in the first n lines; without it, it may be anywhere
 #   // MAX_ERRORS: <n>    errors at most (3)
 #   // MAX_LINES: <n>     lines of diagnostic at most (40)
+# ONCE is a header that includes the umbrella. If it is FILE itself it is precompiled, for the other files that include the umbrella.
 
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND "-I")
+file(READ "${FILE}" source)
+set(command -fsyntax-only)
+if(FILE STREQUAL ONCE)
+  set(suffix gch)
+  if(COMPILER_ID MATCHES "Clang")
+    set(suffix pch)
+  endif()
+  set(command -x c++-header -o "${ONCE}.${suffix}")
+elseif(source MATCHES "\n#include (<tensorpull/tensorpull.hpp>|\"model.hpp\")")
+  set(command -fsyntax-only -include "${ONCE}")
+endif()
 execute_process(
-  COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -fno-diagnostics-color ${includes} "${FILE}"
+  COMMAND "${COMPILER}" -std=c++20 -fno-diagnostics-color ${includes} ${command} "${FILE}"
   RESULT_VARIABLE status
   OUTPUT_VARIABLE output
   ERROR_VARIABLE output)
 
-file(READ "${FILE}" source)
 string(REGEX MATCHALL "// EXPECT: [^\n]+" expectations "${source}")
 if(NOT COMPILER MATCHES "clang")
   string(REGEX MATCHALL "// EXPECT_GCC: [^\n]+" more "${source}")
   list(APPEND expectations ${more})
+endif()
+
+string(REGEX MATCH "[^\n/][^\n]* (WITHIN_LINES|MAX_ERRORS|MAX_LINES): [^\n]*" joined "${source}")
+if(joined)
+  message(FATAL_ERROR "this is not read, since it does not begin a line: ${joined}")
 endif()
 
 function(limit name default result)

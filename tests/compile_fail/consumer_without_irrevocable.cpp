@@ -3,24 +3,10 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
-
-struct sink {
-  std::uint64_t fingerprint() const noexcept { return 0; }
-  const image_schema* schema() const noexcept { return nullptr; }
-  result<void> begin(const description&) noexcept { return {}; }
-  prepared prepare(std::uint64_t, std::uint64_t, std::span<std::span<std::byte>>) noexcept { return {}; }
-  result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  result<void> finish(const receipt&) noexcept { return {}; }
-  void abandon(const error&) noexcept {}
+struct sink : detail::null_consumer {
+  void irrevocable() = delete;
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback>;
 bool pull(net::downloader& from, const reference& ref, sink& to) { return net::pull(from, ref, to).has_value(); }

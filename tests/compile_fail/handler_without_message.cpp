@@ -3,15 +3,9 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
+
 #include <tensorpull/transports/host/host.hpp>
-
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 
 struct handler {
   void connected(auto&) {}

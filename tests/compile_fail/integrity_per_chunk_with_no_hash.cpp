@@ -3,22 +3,12 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
-
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
+#include "model.hpp"
 
 struct none_hash : xxhash_digest {
   static constexpr digest_kind kind = digest_kind::none;
 };
-struct mine {
-  using is_integrity_policy = void;
-  static constexpr bool whole = true, per_chunk = true;
-  using hash_type = xxhash_digest;
+struct mine : chunk_and_image_digest {
   using chunk_hash_type = none_hash;
 };
 pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback, mine>::model_type model;

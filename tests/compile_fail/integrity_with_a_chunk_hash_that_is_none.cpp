@@ -3,14 +3,7 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
-
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
+#include "model.hpp"
 
 struct mine : image_digest {
   static constexpr bool per_chunk = true;

@@ -3,18 +3,9 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
-
-struct mine {
-  using is_integrity_policy = void;
-  using hash_type = xxhash_digest;
-  static constexpr bool whole = true;
+struct mine : image_digest {
+  void per_chunk() = delete;
 };
 pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, loopback, mine>::model_type model;

@@ -3,14 +3,8 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 30
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
 struct server {
   net::downloader owner;

@@ -3,15 +3,9 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 30
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
+
 #include <tensorpull/transports/host/owner.hpp>
-
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 
 struct mine : stream_transport<mine, posix_stream> {
   static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) noexcept {

@@ -1,14 +1,11 @@
 // An owner whose `owns` is no bool.
 // EXPECT: tensorpull: an owner needs `static constexpr bool owns`
-#include <tensorpull/framing/word_framing.hpp>
-#include <tensorpull/protocol/connection/endpoint.hpp>
+#include "owner.hpp"
 
-struct mine : tensorpull::no_owner {
+struct mine : no_owner {
   static constexpr int owns = 2;
 };
 
-using end_type =
-    tensorpull::endpoint<tensorpull::word_framing, tensorpull::default_limits, mine, tensorpull::ignore_messages>;
-end_type* begin(mine& owner, tensorpull::buffer_pool<>& pool, tensorpull::ignore_messages& handler) {
-  return new end_type(owner, pool, handler);
+bool use(mine& owner, buffer_pool<>& pool, ignore_messages& handler, no_transfer& idle) {
+  return end_of<mine>(owner, pool, handler).parse(idle).has_value();
 }

@@ -4,12 +4,6 @@
 // WITHIN_LINES: 6
 // MAX_ERRORS: 3
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 pipeline<raw_tensors<mlp>, per_tensor<1_GiB>, loopback>::model_type model;

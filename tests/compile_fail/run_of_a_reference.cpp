@@ -3,14 +3,9 @@
 // WITHIN_LINES: 8
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
+
 #include <tensorpull/transports/host/owner.hpp>
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
 void serve(net::downloader& owner, const reference& ref) { owner.run(ref); }

@@ -3,14 +3,7 @@
 // WITHIN_LINES: 8
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
-
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
+#include "model.hpp"
 
 struct mine : stream_transport<mine, posix_stream> {
   static result<posix_stream> connect(std::string_view, std::chrono::milliseconds, const stop_token&) {

@@ -3,25 +3,9 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
-
-struct mine {
-  using is_transport_policy = void;
-  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
-  static constexpr std::size_t connection_bytes = 0;
-  static constexpr bool reliable = true, ordered = true, shares_memory = false, encrypted = false;
-  static constexpr identity_kind identifies = identity_kind::none;
-  template <class Parts>
-  using downloader = loopback::downloader<Parts>;
-  template <class Parts, class Where, class Consumer>
-  static result<receipt> pull(Where&, const reference&, Consumer&, const pull_options&,
-                              typename Parts::chunking) noexcept;
+struct mine : loopback {
+  struct session;
 };
 pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, mine>::model_type model;

@@ -3,12 +3,6 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 pipeline<raw_tensors<mlp>, word_framing, word_framing, fixed_bytes<1_KiB>, loopback>::model_type model;

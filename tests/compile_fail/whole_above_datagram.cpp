@@ -3,14 +3,8 @@
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24
-#include <tensorpull/tensorpull.hpp>
+#include "model.hpp"
 
-struct mlp {
-  float w[4][3], b[4];
-};
-BOOST_HANA_ADAPT_STRUCT(mlp, w, b);
-
-using namespace tensorpull;
 struct small_datagrams : loopback {
   static constexpr std::uint64_t max_payload_bytes = 1152;
 };

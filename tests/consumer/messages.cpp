@@ -1,5 +1,5 @@
-// What the component messages gives: structs that two programs exchange. Its header is generated in the build of
-// whoever uses it.
+// What the component messages gives: structs that two programs exchange. Its header is generated in the build of the
+// program that uses it.
 #include "model.hpp"
 
 #include <tensorpull/messages/decomposed.capnp.h>

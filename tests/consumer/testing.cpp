@@ -1,6 +1,6 @@
 // A kit of a user's own stream, without Cap'n Proto.
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
-#include <tensorpull/transports/stream/posix_stream.hpp>
 
 #include <sys/socket.h>
 

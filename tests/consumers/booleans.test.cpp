@@ -18,13 +18,13 @@ struct masked_model {
 };
 BOOST_HANA_ADAPT_STRUCT(masked_model, w, used, mask);
 
-namespace {
+namespace booleans_test {
 
 using namespace std::chrono_literals;
 using namespace tensorpull;
 using policy = raw_tensors<masked_model>;
 
-/// What an owner publishes whose memory has bytes where ours has bools.
+/// What an owner publishes whose memory has bytes in place of our bools.
 class bytes_for_bools {
  public:
   bytes_for_bools() {
@@ -64,7 +64,7 @@ result<receipt> pull_from(const bytes_for_bools& from, masked_model& mine, Chunk
   return lists::pull(*owner, *ref, to, {}, chunking);
 }
 
-TEST(Booleans, ABoolThatIsNeither0Nor1FailsByNameWhereverChunksEnd) {
+TEST(Booleans, A_bool_that_is_neither_0_nor_1_fails_by_name_wherever_chunks_end) {
   bytes_for_bools from;
   for (const std::size_t place : {std::size_t{0}, std::size_t{1}, std::size_t{150}, std::size_t{299}})
     for (const int wrong : {2, 128, 255}) {
@@ -88,7 +88,7 @@ TEST(Booleans, ABoolThatIsNeither0Nor1FailsByNameWhereverChunksEnd) {
   EXPECT_TRUE(pull_from(from, mine, fixed_bytes<8>{}, image_digest{}));
   EXPECT_TRUE(mine.used && mine.mask[0] && !mine.mask[1] && mine.mask[297] && mine.w[4] == 5);
 }
-TEST(Booleans, OfAPullThatStopsHalfWayAreThoseOfTheirType) {
+TEST(Booleans, Of_a_pull_that_stops_half_way_are_those_of_their_type) {
   bytes_for_bools from;
   from.mask().assign(300, 77);
   masked_model mine{};
@@ -109,7 +109,7 @@ TEST(Booleans, OfAPullThatStopsHalfWayAreThoseOfTheirType) {
   to.abandon({errc::connection_lost, 0, 0, {}});
   expect_bools(mine);
 }
-TEST(Booleans, OfASecondModelLeaveTheFirstInItsPlace) {
+TEST(Booleans, Of_a_second_model_leave_the_first_in_its_place) {
   bytes_for_bools from;
   from.mask()[17] = 3;
   masked_model front{}, back{};
@@ -125,7 +125,7 @@ TEST(Booleans, OfASecondModelLeaveTheFirstInItsPlace) {
   EXPECT_EQ(front.w[0], 7);
   expect_bools(back);
 }
-TEST(Booleans, OfASessionAreCheckedToo) {
+TEST(Booleans, Of_a_session_are_checked_too) {
   bytes_for_bools from;
   from.mask()[299] = 2;
   int fd[2];
@@ -146,4 +146,4 @@ TEST(Booleans, OfASessionAreCheckedToo) {
   EXPECT_EQ(theirs->status_of(*ref)->cancelled, 1u) << "the owner hears that it did not end well";
 }
 
-}  // namespace
+}  // namespace booleans_test

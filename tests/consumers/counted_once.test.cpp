@@ -12,7 +12,7 @@
 
 #include <optional>
 
-namespace {
+namespace counted_once_test {
 
 using namespace test;
 using tp::errc;
@@ -55,7 +55,7 @@ using modes =
                    weighted_average<partial_updates::error_on_partial>, weighted_average<partial_updates::staged>>;
 TYPED_TEST_SUITE(AnUpdateCountsOnce, modes);
 
-TEST(WeightedAverageByDefault, IsOfWholeUpdatesOrAnError) {
+TEST(WeightedAverageByDefault, Is_of_whole_updates_or_an_error) {
   static_assert(weighted_average<>::partial == partial_updates::error_on_partial);
   model result = numeric_model(), m = numeric_model();
   fill_values(m, 1);
@@ -75,7 +75,7 @@ TEST(WeightedAverageByDefault, IsOfWholeUpdatesOrAnError) {
   EXPECT_TRUE(result.untouched());
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARepeatAddsNothingAndIsTakenToItsEndAlsoWithOtherBytesAndAnotherWeight) {
+TYPED_TEST(AnUpdateCountsOnce, A_repeat_adds_nothing_and_is_taken_to_its_end_also_with_other_bytes_and_another_weight) {
   ASSERT_TRUE(this->add(this->peers[0], {"a", 1}));
   ASSERT_TRUE(this->add(this->peers[0], {"a", 1}));
   ASSERT_TRUE(this->add(this->peers[2], {"a", 1}, 17));
@@ -88,7 +88,7 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatAddsNothingAndIsTakenToItsEndAlsoWithOther
   EXPECT_EQ(this->buffers.available(), 4u);
 }
 
-TYPED_TEST(AnUpdateCountsOnce, TheReportSaysWhoCountsAndWhoWasTold) {
+TYPED_TEST(AnUpdateCountsOnce, The_report_says_who_counts_and_who_was_told) {
   EXPECT_EQ(this->state("a"), std::nullopt) << "nobody has come";
   typename TypeParam::update a(this->average, 2, {"a", 1});
   feeder f(a, this->peers[0], 64);
@@ -115,7 +115,7 @@ TYPED_TEST(AnUpdateCountsOnce, TheReportSaysWhoCountsAndWhoWasTold) {
   EXPECT_FALSE(second.counts());
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARepeatIsRefusedByNameWhileTheFirstIsUnderWay) {
+TYPED_TEST(AnUpdateCountsOnce, A_repeat_is_refused_by_name_while_the_first_is_under_way) {
   typename TypeParam::update first(this->average, 1, {"a", 1});
   feeder f(first, this->peers[0], 64);
   ASSERT_TRUE(f.run(this->half()));
@@ -128,7 +128,7 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatIsRefusedByNameWhileTheFirstIsUnderWay) {
   expect_mean(this->result, {{&this->peers[0], 1}});
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARepeatOfOneThatStoppedGoesOnFromThere) {
+TYPED_TEST(AnUpdateCountsOnce, A_repeat_of_one_that_stopped_goes_on_from_there) {
   ASSERT_TRUE(this->add(this->peers[1], {"b", 1}, 3));
   for (const std::uint64_t until : {this->half(), this->half() / 2, this->half() + 99}) {
     ASSERT_TRUE(this->add(this->peers[0], {"a", 1}, 2, until));
@@ -142,7 +142,7 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatOfOneThatStoppedGoesOnFromThere) {
   EXPECT_EQ(this->buffers.available(), 4u);
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARepeatOfOneThatStoppedAtAnyByteInChunksOfAnyLength) {
+TYPED_TEST(AnUpdateCountsOnce, A_repeat_of_one_that_stopped_at_any_byte_in_chunks_of_any_length) {
   const model& m = this->peers[0];
   generator random(4);
   for (int i = 0; i < 300; ++i) {
@@ -159,7 +159,8 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatOfOneThatStoppedAtAnyByteInChunksOfAnyLeng
   }
 }
 
-TYPED_TEST(AnUpdateCountsOnce, AnotherUpdateAfterOneThatStoppedFailsByNameUnlessNothingOfTheFirstWasAdded) {
+TYPED_TEST(AnUpdateCountsOnce,
+           Another_update_after_one_that_stopped_fails_by_name_unless_nothing_of_the_first_was_added) {
   ASSERT_TRUE(this->add(this->peers[0], {"a", 1}, 1, this->half()));
   const auto other = this->add(this->peers[1], {"a", 1});
   if (TestFixture::staged) {
@@ -184,7 +185,7 @@ TYPED_TEST(AnUpdateCountsOnce, AnotherUpdateAfterOneThatStoppedFailsByNameUnless
   EXPECT_TRUE(this->result.same_tensors(this->peers[0]));
 }
 
-TYPED_TEST(AnUpdateCountsOnce, OneOfAnEarlierRoundIsTakenAndAddsNothing) {
+TYPED_TEST(AnUpdateCountsOnce, One_of_an_earlier_round_is_taken_and_adds_nothing) {
   ASSERT_TRUE(this->add(this->peers[0], {"a", 1}));
   this->average.reset();
   EXPECT_EQ(this->average.round(), 2u);
@@ -197,7 +198,7 @@ TYPED_TEST(AnUpdateCountsOnce, OneOfAnEarlierRoundIsTakenAndAddsNothing) {
   EXPECT_TRUE(this->result.same_tensors(this->peers[1]));
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARoundThatHasNotBegunNoRoundAndNobodyAreRefused) {
+TYPED_TEST(AnUpdateCountsOnce, A_round_that_has_not_begun_no_round_and_nobody_are_refused) {
   for (const tp::update_key& key : {tp::update_key{"a", 2}, tp::update_key{"a", 0},
                                     tp::update_key{.peer = "", .round = 1}, tp::update_key{tp::recipient_id{}, 1}}) {
     const auto refused = this->add(this->peers[0], key);
@@ -208,7 +209,7 @@ TYPED_TEST(AnUpdateCountsOnce, ARoundThatHasNotBegunNoRoundAndNobodyAreRefused) 
   EXPECT_TRUE(this->average.updates().empty());
 }
 
-TYPED_TEST(AnUpdateCountsOnce, MorePeersThanThereIsRoomForAreRefusedByName) {
+TYPED_TEST(AnUpdateCountsOnce, More_peers_than_there_is_room_for_are_refused_by_name) {
   auto small = *TypeParam::make(this->result.destination(), this->buffers, {.max_peers = 2});
   const allocation_watch watch;
   for (int round = 1; round <= 3; ++round) {
@@ -232,7 +233,7 @@ TYPED_TEST(AnUpdateCountsOnce, MorePeersThanThereIsRoomForAreRefusedByName) {
             errc::invalid_argument);
 }
 
-TYPED_TEST(AnUpdateCountsOnce, AResetFailsWhatIsUnderWayWithItsNextBytes) {
+TYPED_TEST(AnUpdateCountsOnce, A_reset_fails_what_is_under_way_with_its_next_bytes) {
   for (const std::uint64_t until : {std::uint64_t{64}, this->half()}) {
     const std::uint64_t round = this->average.round();
     typename TypeParam::update late(this->average, 1, {"late", round});
@@ -258,7 +259,7 @@ TYPED_TEST(AnUpdateCountsOnce, AResetFailsWhatIsUnderWayWithItsNextBytes) {
   }
 }
 
-TYPED_TEST(AnUpdateCountsOnce, ARepeatThatIsUnderWayWhenItsRoundEndsGoesOn) {
+TYPED_TEST(AnUpdateCountsOnce, A_repeat_that_is_under_way_when_its_round_ends_goes_on) {
   ASSERT_TRUE(this->add(this->peers[0], {"a", 1}));
   typename TypeParam::update repeat(this->average, 1, {"a", 1});
   feeder f(repeat, this->peers[0], 64, 10);
@@ -270,7 +271,7 @@ TYPED_TEST(AnUpdateCountsOnce, ARepeatThatIsUnderWayWhenItsRoundEndsGoesOn) {
   EXPECT_EQ(this->average.finish().error().code, errc::no_updates);
 }
 
-TYPED_TEST(AnUpdateCountsOnce, OneWhoseDigestDiffersInTheEndIsNotMendedByARepeat) {
+TYPED_TEST(AnUpdateCountsOnce, One_whose_digest_differs_in_the_end_is_not_mended_by_a_repeat) {
   {
     typename TypeParam::update to(this->average, 1, {"mallory", 1});
     feeder f(to, this->peers[0], 64);
@@ -287,7 +288,7 @@ TYPED_TEST(AnUpdateCountsOnce, OneWhoseDigestDiffersInTheEndIsNotMendedByARepeat
 }
 
 /// A transfer whose last word is lost: everything after the chunk that ends the image.
-TYPED_TEST(AnUpdateCountsOnce, WhenTheConfirmationIsLostInARealTransfer) {
+TYPED_TEST(AnUpdateCountsOnce, When_the_confirmation_is_lost_in_a_real_transfer) {
   using transfer_type = tp::transfer<typename TypeParam::update, tp::bytes_up_to<64>, tp::chunk_and_image_digest>;
   for (const int lost : {0, 1, 2}) {
     this->average.reset();
@@ -328,7 +329,7 @@ TYPED_TEST(AnUpdateCountsOnce, WhenTheConfirmationIsLostInARealTransfer) {
   }
 }
 
-TEST(WeightedAverage, IsToldThroughATeeWhoWasTold) {
+TEST(WeightedAverage, Is_told_through_a_tee_who_was_told) {
   model from = numeric_model(), kept = numeric_model(), result = numeric_model();
   fill_values(from, 1);
   auto average = *weighted_average<partial_updates::staged>::make(result.destination());
@@ -341,7 +342,7 @@ TEST(WeightedAverage, IsToldThroughATeeWhoWasTold) {
   EXPECT_EQ(average.find("a")->state, update_state::told);
 }
 
-TEST(WeightedAverage, FindsEachOfThousandsOfPeersAndForgetsThemWithTheRound) {
+TEST(WeightedAverage, Finds_each_of_thousands_of_peers_and_forgets_them_with_the_round) {
   model m;
   m.add("w", tp::dtype::f32, {1}).ready();
   auto buffers = *tp::chunk_buffers::make(256);
@@ -360,7 +361,7 @@ TEST(WeightedAverage, FindsEachOfThousandsOfPeersAndForgetsThemWithTheRound) {
   }
 }
 
-TEST(UpdatePeer, IsTheSameByNameAndByTheNamesNumber) {
+TEST(UpdatePeer, Is_the_same_by_name_and_by_the_names_number) {
   EXPECT_EQ(tp::update_peer("site-1"), tp::update_peer(tp::recipient_named("site-1")));
   EXPECT_NE(tp::update_peer("site-1"), tp::update_peer("site-2"));
   EXPECT_NE(tp::update_peer(std::string(60, 'x') + "1"), tp::update_peer(std::string(60, 'x') + "2"))
@@ -372,4 +373,4 @@ TEST(UpdatePeer, IsTheSameByNameAndByTheNamesNumber) {
     EXPECT_FALSE(to_string(s).empty());
 }
 
-}  // namespace
+}  // namespace counted_once_test

@@ -10,7 +10,7 @@
 
 #include <map>
 
-namespace {
+namespace device_tensors_test {
 
 using namespace test;
 using tp::errc;
@@ -102,7 +102,7 @@ tp::result<tp::receipt> pull(pair& p, Consumer& to, std::uint64_t chunk_bytes) {
 const std::vector<place> layouts[] = {
     {place::device}, {place::device, place::memory}, {place::memory, place::device, place::device}};
 
-TEST(DeviceTensors, ArriveFromADeviceOnADeviceHoweverTheyAreCut) {
+TEST(DeviceTensors, Arrive_from_a_device_on_a_device_however_they_are_cut) {
   generator random(5);
   for (const auto& from_places : layouts)
     for (const auto& to_places : layouts)
@@ -124,7 +124,7 @@ TEST(DeviceTensors, ArriveFromADeviceOnADeviceHoweverTheyAreCut) {
         }
 }
 
-TEST(DeviceTensors, ADamagedChunkIsWrittenAgain) {
+TEST(DeviceTensors, A_damaged_chunk_is_written_again) {
   const device_model from({place::device}, 64, 1);
   device_model to({place::device, place::memory}, 16, 2);
   pair p;
@@ -140,7 +140,7 @@ TEST(DeviceTensors, ADamagedChunkIsWrittenAgain) {
   EXPECT_EQ(to.on.memory, from.on.memory);
 }
 
-TEST(DeviceTensors, AWriteThatFailsEndsTheTransferWithTheTensorsName) {
+TEST(DeviceTensors, A_write_that_fails_ends_the_transfer_with_the_tensors_name) {
   for (std::uint64_t writes = 0; writes < 12; ++writes) {
     const device_model from({place::device}, 64, 1);
     device_model to({place::device}, 64, 2);
@@ -157,7 +157,7 @@ TEST(DeviceTensors, AWriteThatFailsEndsTheTransferWithTheTensorsName) {
   }
 }
 
-TEST(DeviceTensors, AfterAWriteThatFailedATransferGoesOnFromTheCursor) {
+TEST(DeviceTensors, After_a_write_that_failed_a_transfer_goes_on_from_the_cursor) {
   const device_model from({place::device}, 64, 1);
   device_model to({place::device}, 64, 2);
   using transfer_type = tp::transfer<tp::land, tp::fixed_bytes<64>, tp::image_digest>;
@@ -182,7 +182,7 @@ TEST(DeviceTensors, AfterAWriteThatFailedATransferGoesOnFromTheCursor) {
   EXPECT_EQ(to.on.memory, from.on.memory);
 }
 
-TEST(DeviceTensors, AResumedTransferReadsBackWhatIsThere) {
+TEST(DeviceTensors, A_resumed_transfer_reads_back_what_is_there) {
   for (const bool readable : {true, false}) {
     const device_model from({place::device}, 64, 1);
     device_model to({place::device, place::memory}, 64, 2, readable);
@@ -220,7 +220,7 @@ TEST(DeviceTensors, AResumedTransferReadsBackWhatIsThere) {
   EXPECT_GT(to.on.reads, 0u);
 }
 
-TEST(DeviceTensors, BehindOtherConsumers) {
+TEST(DeviceTensors, Behind_other_consumers) {
   const device_model from({place::device, place::memory}, 64, 1);
   {
     device_model front({place::device}, 32, 2), back({place::device}, 32, 3);
@@ -243,7 +243,7 @@ TEST(DeviceTensors, BehindOtherConsumers) {
   EXPECT_EQ(copy.on.memory, from.on.memory);
 }
 
-TEST(DeviceTensors, AreRefusedByNameWhereNothingCanWriteThem) {
+TEST(DeviceTensors, Are_refused_by_name_where_nothing_can_write_them) {
   device there;
   there.memory[1].resize(8);
   std::array<std::byte, 8> staging;
@@ -262,9 +262,20 @@ TEST(DeviceTensors, AreRefusedByNameWhereNothingCanWriteThem) {
   std::array<std::byte, 64> slice;
   EXPECT_TRUE(tp::gather(writable->source(), writable->schema().header_bytes, 8, pieces, slice).failed);
   EXPECT_FALSE(writable->destination().readable());
+  // A view that a program made itself is not believed either.
+  for (const tp::destination_writer& nothing :
+       {tp::destination_writer{&device::write, &there, {}}, tp::destination_writer{nullptr, &there, staging}}) {
+    tp::destination_view view = writable->destination();
+    view.writer = &nothing;
+    tp::land to(view);
+    const auto& schema = writable->schema();
+    const auto begun = to.begin({.image_bytes = schema.image_bytes, .data_start = schema.header_bytes});
+    ASSERT_FALSE(begun);
+    EXPECT_EQ(begun.error().code, errc::invalid_argument);
+  }
   const auto average = tp::weighted_average<tp::partial_updates::staged>::make(writable->destination());
   ASSERT_FALSE(average);
   EXPECT_EQ(average.error().code, tp::errc::unsupported_layout);
 }
 
-}  // namespace
+}  // namespace device_tensors_test

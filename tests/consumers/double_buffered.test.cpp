@@ -15,13 +15,13 @@ struct tiny_model {
 };
 BOOST_HANA_ADAPT_STRUCT(tiny_model, weight, bias);
 
-namespace {
+namespace double_buffered_test {
 
 using namespace test;
 using tp::double_buffered;
 using tp::errc;
 
-TEST(DoubleBuffered, SwapsOnlyWhenAModelIsComplete) {
+TEST(DoubleBuffered, Swaps_only_when_a_model_is_complete) {
   model a = mixed_model().fill(1), b = mixed_model();
   const model old = mixed_model().fill(1), first = mixed_model().fill(2), second = mixed_model().fill(3);
   auto both = double_buffered::make(a.destination(), b.destination());
@@ -47,7 +47,7 @@ TEST(DoubleBuffered, SwapsOnlyWhenAModelIsComplete) {
   EXPECT_TRUE(a.guards_intact() && b.guards_intact());
 }
 
-TEST(DoubleBuffered, AnAbandonedTransferLeavesTheFrontAtAnyByte) {
+TEST(DoubleBuffered, An_abandoned_transfer_leaves_the_front_at_any_byte) {
   model a = mixed_model().fill(1), b = mixed_model();
   const model old = mixed_model().fill(1), other = mixed_model().fill(2);
   auto both = *double_buffered::make(a.destination(), b.destination());
@@ -62,14 +62,14 @@ TEST(DoubleBuffered, AnAbandonedTransferLeavesTheFrontAtAnyByte) {
   EXPECT_TRUE(b.same_tensors(other));
 }
 
-TEST(DoubleBuffered, RefusesTwoSchemasAndOneMemory) {
+TEST(DoubleBuffered, Refuses_two_schemas_and_one_memory) {
   model a = mixed_model(), other;
   other.add("w", tp::dtype::f32, {3}).ready();
   EXPECT_EQ(double_buffered::make(a.destination(), other.destination()).error().code, errc::schema_mismatch);
   EXPECT_EQ(double_buffered::make(a.destination(), a.destination()).error().code, errc::invalid_argument);
 }
 
-TEST(DoubleBuffered, HoldsModelsOfItsOwn) {
+TEST(DoubleBuffered, Holds_models_of_its_own) {
   using tensors = tp::raw_tensors<tiny_model>;
   tp::double_buffered_models<tensors, tp::model_ptr<tiny_model>> made(std::move(*tp::make_model<tiny_model>()),
                                                                       std::move(*tp::make_model<tiny_model>()));
@@ -101,4 +101,4 @@ TEST(DoubleBuffered, HoldsModelsOfItsOwn) {
   EXPECT_EQ(both.completed(), 1u);
 }
 
-}  // namespace
+}  // namespace double_buffered_test

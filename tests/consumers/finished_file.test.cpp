@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace {
+namespace finished_file_test {
 
 using namespace test;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4096>, tp::loopback>;
@@ -88,4 +88,4 @@ TEST_F(FinishedFile, That_changes_after_it_was_looked_at_is_not_called_complete)
   EXPECT_FALSE(compare());
 }
 
-}  // namespace
+}  // namespace finished_file_test

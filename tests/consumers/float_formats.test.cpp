@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace float_formats_test {
 
 using namespace tensorpull::detail;
 
@@ -26,7 +26,8 @@ struct definition {
     const bool negative = (code >> (mantissa_bits + exponent_bits) & 1) != 0;
     const bool top = exponent == (1u << exponent_bits) - 1, all_ones = top && mantissa == (1u << mantissa_bits) - 1;
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    if (specials == float_specials::ieee && top) return mantissa != 0 ? nan : negative ? -HUGE_VAL : HUGE_VAL;
+    if (specials == float_specials::ieee && top && mantissa != 0) return nan;
+    if (specials == float_specials::ieee && top) return negative ? -HUGE_VAL : HUGE_VAL;
     if (specials == float_specials::nan_is_all_ones && all_ones) return nan;
     if (specials == float_specials::nan_is_negative_zero && negative && exponent == 0 && mantissa == 0) return nan;
     const double size = exponent == 0 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
@@ -37,37 +38,25 @@ struct definition {
 };
 
 template <class Format>
-struct format_case;
+constexpr definition definition_of{};
 template <>
-struct format_case<f16_format> {
-  static constexpr definition is{5, 10, 15, float_specials::ieee};
-};
+constexpr definition definition_of<f16_format>{5, 10, 15, float_specials::ieee};
 template <>
-struct format_case<bf16_format> {
-  static constexpr definition is{8, 7, 127, float_specials::ieee};
-};
+constexpr definition definition_of<bf16_format>{8, 7, 127, float_specials::ieee};
 template <>
-struct format_case<f8_e5m2_format> {
-  static constexpr definition is{5, 2, 15, float_specials::ieee};
-};
+constexpr definition definition_of<f8_e5m2_format>{5, 2, 15, float_specials::ieee};
 template <>
-struct format_case<f8_e4m3_format> {
-  static constexpr definition is{4, 3, 7, float_specials::nan_is_all_ones};
-};
+constexpr definition definition_of<f8_e4m3_format>{4, 3, 7, float_specials::nan_is_all_ones};
 template <>
-struct format_case<f8_e5m2fnuz_format> {
-  static constexpr definition is{5, 2, 16, float_specials::nan_is_negative_zero};
-};
+constexpr definition definition_of<f8_e5m2fnuz_format>{5, 2, 16, float_specials::nan_is_negative_zero};
 template <>
-struct format_case<f8_e4m3fnuz_format> {
-  static constexpr definition is{4, 3, 8, float_specials::nan_is_negative_zero};
-};
+constexpr definition definition_of<f8_e4m3fnuz_format>{4, 3, 8, float_specials::nan_is_negative_zero};
 
 template <class Format>
 class FloatFormat : public testing::Test {
  public:
   using storage = typename Format::storage;
-  static constexpr definition is = format_case<Format>::is;
+  static constexpr definition is = definition_of<Format>;
   static constexpr unsigned codes = 1u << (8 * sizeof(storage));
   static double value(unsigned code) { return is.value(code); }
   /// the positive finite codes, ascending with their values
@@ -82,7 +71,7 @@ using formats =
     testing::Types<f16_format, bf16_format, f8_e5m2_format, f8_e4m3_format, f8_e5m2fnuz_format, f8_e4m3fnuz_format>;
 TYPED_TEST_SUITE(FloatFormat, formats);
 
-TYPED_TEST(FloatFormat, DecodesEveryCodeExactly) {
+TYPED_TEST(FloatFormat, Decodes_every_code_exactly) {
   for (unsigned c = 0; c < this->codes; ++c) {
     const float got = TypeParam::decode(static_cast<typename TypeParam::storage>(c));
     const double expected = this->value(c);
@@ -95,7 +84,7 @@ TYPED_TEST(FloatFormat, DecodesEveryCodeExactly) {
   }
 }
 
-TYPED_TEST(FloatFormat, EncodesEveryValueAsItsCode) {
+TYPED_TEST(FloatFormat, Encodes_every_value_as_its_code) {
   for (unsigned c = 0; c < this->codes; ++c) {
     const float value = TypeParam::decode(static_cast<typename TypeParam::storage>(c));
     const unsigned back = TypeParam::encode(value);
@@ -104,7 +93,7 @@ TYPED_TEST(FloatFormat, EncodesEveryValueAsItsCode) {
   }
 }
 
-TYPED_TEST(FloatFormat, RoundsToNearestAndTiesToEven) {
+TYPED_TEST(FloatFormat, Rounds_to_nearest_and_ties_to_even) {
   const auto finite = this->positive();
   const unsigned sign = this->codes / 2;
   for (std::size_t i = 0; i + 1 < finite.size(); ++i) {
@@ -118,7 +107,7 @@ TYPED_TEST(FloatFormat, RoundsToNearestAndTiesToEven) {
   }
 }
 
-TYPED_TEST(FloatFormat, OverflowsToInfinityOrNan) {
+TYPED_TEST(FloatFormat, Overflows_to_infinity_or_nan) {
   const double largest = this->value(this->positive().back()), step = largest - this->value(this->positive().end()[-2]);
   const bool has_infinity = this->is.specials == float_specials::ieee;
   const auto encoded = [&](float v) { return this->value(TypeParam::encode(v)); };
@@ -137,7 +126,7 @@ TYPED_TEST(FloatFormat, OverflowsToInfinityOrNan) {
   EXPECT_TRUE(std::isnan(encoded(-std::numeric_limits<float>::signaling_NaN())));
 }
 
-TYPED_TEST(FloatFormat, FindsTheNearestForRandomFloats) {
+TYPED_TEST(FloatFormat, Finds_the_nearest_for_random_floats) {
   std::mt19937 random(7);
   const auto finite = this->positive();
   std::vector<double> values;
@@ -154,4 +143,4 @@ TYPED_TEST(FloatFormat, FindsTheNearestForRandomFloats) {
 static_assert(bf16_format::decode(0x4049) == 3.140625f && bf16_format::encode(3.14159274f) == 0x4049);
 static_assert(f8_e5m2fnuz_format::decode(0x7f) == 57344.0f && f8_e4m3fnuz_format::encode(-0.0f) == 0);
 
-}  // namespace
+}  // namespace float_formats_test

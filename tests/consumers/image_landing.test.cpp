@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace image_landing_test {
 
 using namespace tensorpull;
 using bytes = std::vector<std::byte>;
@@ -211,4 +211,4 @@ TEST(ImageLanding, Has_a_bound_for_ranges_that_lie_apart) {
   EXPECT_TRUE(to.write(header.size(), std::span(data).first(1))) << "one that joins others is taken";
 }
 
-}  // namespace
+}  // namespace image_landing_test

@@ -9,7 +9,7 @@
 
 #include <memory>
 
-namespace {
+namespace mutated_replies_test {
 
 using namespace test;
 
@@ -93,11 +93,12 @@ class MutatedReplies : public folder_test {
       tp::no_transfer idle;
       p.right.end.begin_pull();
       p.run(idle, t, [&] { return t.ended() || t.pause().count() > 0; });
-      t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});  // a hang is a lost
-                                                                                            // connection to a driver
+      // a hang is a lost connection to a driver
+      t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});
       const auto done = t.outcome();
       finished = done.has_value();
-      ++(!done ? sum_.failed : done->confirmed ? sum_.completed : sum_.unconfirmed);
+      if (!done) ++sum_.failed;
+      else ++(done->confirmed ? sum_.completed : sum_.unconfirmed);
       if (done) {
         sum_.damaged += done->damaged;
         ASSERT_EQ(done->outcome, tp::outcome::completed);
@@ -248,4 +249,4 @@ TEST_F(MutatedReplies, Anything_in_a_file) {
   expect_both<tp::chunk_and_image_digest>();
 }
 
-}  // namespace
+}  // namespace mutated_replies_test

@@ -7,13 +7,13 @@
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/loopback/loopback.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-namespace {
+namespace new_model_test {
 
 using namespace tensorpull;
 using bytes = std::vector<std::byte>;
@@ -53,7 +53,10 @@ result<void> take(consumer_type& to, const description& d, const bytes& image, s
   if (const auto ok = to.begin(d); !ok) return ok;
   auto ok = feed(to, image, 0, image.size(), piece);
   if (ok) ok = to.chunk(0, image.size());
-  if (!ok) return to.abandon(ok.error()), ok;
+  if (!ok) {
+    to.abandon(ok.error());
+    return ok;
+  }
   return to.finish({});
 }
 
@@ -84,7 +87,7 @@ struct published {
         made(*dynamic_image::make(tensors.views(), metadata)) {}
 };
 
-TEST(NewModel, IsWhatWasPublishedHoweverItsBytesAreCut) {
+TEST(NewModel, Is_what_was_published_however_its_bytes_are_cut) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::vector<metadata_entry> metadata;
     if (seed % 3 > 0) metadata.push_back({"format", "pt"});
@@ -101,7 +104,7 @@ TEST(NewModel, IsWhatWasPublishedHoweverItsBytesAreCut) {
   }
 }
 
-TEST(NewModel, ATransferMakesIt) {
+TEST(NewModel, A_transfer_makes_it) {
   using net = pipeline<tensor_list, fixed_bytes<104>, loopback, chunk_and_image_digest>;
   const auto owner = std::make_unique<net::downloader>();
   const published from(29);
@@ -116,7 +119,7 @@ TEST(NewModel, ATransferMakesIt) {
   EXPECT_EQ(net::pull(*owner, *ref, to, {.tensors = names}).error(), errc::schema_mismatch);
 }
 
-TEST(NewModel, EveryChangedByteOfAHeaderIsRefusedOrChangesNothing) {
+TEST(NewModel, Every_changed_byte_of_a_header_is_refused_or_changes_nothing) {
   const published from(7, {{"format", "pt"}});
   const description d = describe(from.made.schema());
   std::size_t harmless = 0;
@@ -185,7 +188,7 @@ TEST(NewModel, L5_ClaimsAboveTheLimitsAllocateNothing) {
   EXPECT_EQ(take(to, large, image, 4096).error(), errc::too_large);
 }
 
-TEST(NewModel, ADamagedChunkOfTheHeaderComesAgain) {
+TEST(NewModel, A_damaged_chunk_of_the_header_comes_again) {
   const published from(23, {{"format", "pt"}});
   const description d = describe(from.made.schema());
   for (const std::uint64_t chunk : {16u, 100u, 5000u}) {
@@ -193,8 +196,8 @@ TEST(NewModel, ADamagedChunkOfTheHeaderComesAgain) {
     ASSERT_TRUE(to.begin(d));
     for (std::uint64_t at = 0; at < from.image.size(); at += chunk) {
       const std::uint64_t end = std::min<std::uint64_t>(at + chunk, from.image.size());
-      const auto half = feed(to, from.image, at, at + (end - at) / 2 + 1, 7);  // what of it arrives is right, the
-                                                                               // digest is not
+      // what of it arrives is right, the digest is not
+      const auto half = feed(to, from.image, at, at + (end - at) / 2 + 1, 7);
       ASSERT_TRUE(half);
       to.rewind(at);
       ASSERT_TRUE(feed(to, from.image, at, end, 7)) << at;
@@ -205,7 +208,7 @@ TEST(NewModel, ADamagedChunkOfTheHeaderComesAgain) {
   }
 }
 
-TEST(NewModel, AllocatesNothingAfterTheHeader) {
+TEST(NewModel, Allocates_nothing_after_the_header) {
   const published from(11);
   const description d = describe(from.made.schema());
   consumer_type to({}, roomy);
@@ -216,4 +219,4 @@ TEST(NewModel, AllocatesNothingAfterTheHeader) {
   EXPECT_EQ(watch.count(), 0u);
 }
 
-}  // namespace
+}  // namespace new_model_test

@@ -1,4 +1,4 @@
-// A file whose transfer another process goes on with: what is kept, what is believed, who may have it.
+// A file whose transfer another process goes on with: what is kept, what is believed, which process may have it.
 #include "../support/models.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -19,7 +19,7 @@
 #include <memory>
 #include <string>
 
-namespace {
+namespace resumed_file_test {
 
 namespace fs = std::filesystem;
 using namespace test;
@@ -66,7 +66,10 @@ class ResumedFile : public testing::Test {
     EXPECT_TRUE(published);
     pulled p{tp::failure(errc::invalid_argument)};
     auto file = safetensors_file::create(path, {.fsync = false, .resume = &p.cursor, .buffer_bytes = buffer_bytes});
-    if (!file) return p.how = tp::failure(file.error()), p;
+    if (!file) {
+      p.how = tp::failure(file.error());
+      return p;
+    }
     p.began = p.cursor.offset;
     p.how = net::pull(*owner, tp::reference{name, 0, 0}, *file, {.stop = Stop{&steps}, .cursor = &p.cursor});
     return p;
@@ -98,7 +101,7 @@ class ResumedFile : public testing::Test {
   model source;
 };
 
-TEST_F(ResumedFile, GoesOnWhereItStoodUntilItIsComplete) {
+TEST_F(ResumedFile, Goes_on_where_it_stood_until_it_is_complete) {
   std::uint64_t stood = 0;
   int tries = 0;
   for (bool done = false; !done; ++tries) {
@@ -115,7 +118,7 @@ TEST_F(ResumedFile, GoesOnWhereItStoodUntilItIsComplete) {
   EXPECT_EQ(content(), source.image_bytes());
 }
 
-TEST_F(ResumedFile, FetchesOnlyWhatIsMissing) {
+TEST_F(ResumedFile, Fetches_only_what_is_missing) {
   const std::uint64_t stood = half();
   const auto rest = pull(source);
   ASSERT_TRUE(rest.how);
@@ -149,7 +152,7 @@ TEST_F(ResumedFile, D4_APartThatWasChangedIsFetchedAnew) {
   }
 }
 
-TEST_F(ResumedFile, ANameThatAppearsMeanwhileLeavesThePartToGoOnWith) {
+TEST_F(ResumedFile, A_name_that_appears_meanwhile_leaves_the_part_to_go_on_with) {
   {
     const auto owner = std::make_unique<net::downloader>();
     ASSERT_TRUE(owner->add_image(source.source(), {.id = name}));
@@ -171,7 +174,7 @@ TEST_F(ResumedFile, ANameThatAppearsMeanwhileLeavesThePartToGoOnWith) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(ResumedFile, AnotherVersionIsSaidAndThenFetchedAnew) {
+TEST_F(ResumedFile, Another_version_is_said_and_then_fetched_anew) {
   half();
   model other;
   other.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(2);
@@ -183,7 +186,7 @@ TEST_F(ResumedFile, AnotherVersionIsSaidAndThenFetchedAnew) {
   EXPECT_EQ(content(), other.image_bytes());
 }
 
-TEST_F(ResumedFile, BytesThatAreNotThoseThatWerePublishedAreNotKept) {
+TEST_F(ResumedFile, Bytes_that_are_not_those_that_were_published_are_not_kept) {
   const auto owner = std::make_unique<net::downloader>();
   ASSERT_TRUE(owner->add_image(source.source(), {.id = name}));
   source.fill(3);
@@ -196,7 +199,7 @@ TEST_F(ResumedFile, BytesThatAreNotThoseThatWerePublishedAreNotKept) {
   EXPECT_EQ(entries(), 0u);
 }
 
-TEST_F(ResumedFile, OneProcessAtATimeAndOnlyAFileOfItsOwn) {
+TEST_F(ResumedFile, One_process_at_a_time_and_only_a_file_of_its_own) {
   tp::resume_cursor one, two;
   const auto refused = [&](int system) {
     const auto file = safetensors_file::create(path, {.resume = &two});
@@ -315,4 +318,4 @@ TEST_F(ResumedFile, D2_KilledAtAnyTimeItEndsAsTheWholeImage) {
   EXPECT_EQ(entries(), 1u);
 }
 
-}  // namespace
+}  // namespace resumed_file_test

@@ -23,7 +23,7 @@
 #include <functional>
 #include <string>
 
-namespace {
+namespace safetensors_file_test {
 
 /// What the interposed system calls do: the `left`-th call of the chosen kind fails with `error`, or moves one byte
 /// (short), once or always.
@@ -53,8 +53,6 @@ long failing() {
   return -1;
 }
 
-}  // namespace
-
 extern "C" ssize_t pwrite(int fd, const void* from, std::size_t n, off_t at) {
   if (hit(fault::write)) return failing();
   if (hit(fault::short_write)) n = std::min<std::size_t>(n, 1);
@@ -76,8 +74,6 @@ extern "C" int fstatvfs(int fd, struct statvfs* about) noexcept {
   }
   return done;
 }
-
-namespace {
 
 namespace fs = std::filesystem;
 using namespace test;
@@ -121,7 +117,7 @@ class SafetensorsFile : public testing::Test {
   std::string path;
 };
 
-TEST_F(SafetensorsFile, HoldsTheImage) {
+TEST_F(SafetensorsFile, Holds_the_image) {
   const model m = mixed_model().fill(1);
   for (const std::size_t buffer : {1u, 7u, 100u, 4096u, 65536u}) {
     ASSERT_TRUE(write(m, {.buffer_bytes = buffer}));
@@ -135,7 +131,7 @@ TEST_F(SafetensorsFile, HoldsTheImage) {
   EXPECT_EQ(s.st_mode & 0777, 0644u & ~mask);
 }
 
-TEST_F(SafetensorsFile, AllocatesNothingAfterCreate) {
+TEST_F(SafetensorsFile, Allocates_nothing_after_create) {
   const model m = mixed_model().fill(1);
   auto file = safetensors_file::create(path);
   ASSERT_TRUE(file);
@@ -145,7 +141,7 @@ TEST_F(SafetensorsFile, AllocatesNothingAfterCreate) {
   EXPECT_EQ(watch.count(), 0u);
 }
 
-TEST_F(SafetensorsFile, KeepsTheOldFileUntilTheNewOneIsComplete) {
+TEST_F(SafetensorsFile, Keeps_the_old_file_until_the_new_one_is_complete) {
   put("old");
   const model m = mixed_model().fill(2);
   {
@@ -170,7 +166,7 @@ TEST_F(SafetensorsFile, KeepsTheOldFileUntilTheNewOneIsComplete) {
   EXPECT_EQ(content(path), m.image_bytes());
 }
 
-TEST_F(SafetensorsFile, DoesNotOverwriteWhereItMustNot) {
+TEST_F(SafetensorsFile, Does_not_overwrite_where_it_must_not) {
   const model m = mixed_model().fill(3);
   ASSERT_TRUE(write(m, {.overwrite = false}));
   const auto second = write(m, {.overwrite = false});
@@ -187,7 +183,7 @@ TEST_F(SafetensorsFile, DoesNotOverwriteWhereItMustNot) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(SafetensorsFile, TakesNoRoomForASizeThatIsOnlyClaimed) {
+TEST_F(SafetensorsFile, Takes_no_room_for_a_size_that_is_only_claimed) {
   const model m = mixed_model().fill(3);
   tp::resume_cursor cursor;
   for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &cursor}) {
@@ -203,7 +199,7 @@ TEST_F(SafetensorsFile, TakesNoRoomForASizeThatIsOnlyClaimed) {
   EXPECT_EQ(entries(), 0u);
 }
 
-TEST_F(SafetensorsFile, APartThatAnotherProcessChangesIsNoticedAndItsFileLeftAlone) {
+TEST_F(SafetensorsFile, A_part_that_another_process_changes_is_noticed_and_its_file_left_alone) {
   const model m = mixed_model().fill(3);
   const auto remove = [](const fs::path& part) { fs::remove(part); };
   const auto cut = [](const fs::path& part) { fs::resize_file(part, 100); };
@@ -238,7 +234,7 @@ TEST_F(SafetensorsFile, APartThatAnotherProcessChangesIsNoticedAndItsFileLeftAlo
   EXPECT_EQ(entries(), 0u);
 }
 
-TEST_F(SafetensorsFile, TakesOnlyItsSchemaAndItsLength) {
+TEST_F(SafetensorsFile, Takes_only_its_schema_and_its_length) {
   const model m = mixed_model().fill(4);
   model other;
   other.add("w", tp::dtype::f32, {3}).ready();
@@ -252,7 +248,7 @@ TEST_F(SafetensorsFile, TakesOnlyItsSchemaAndItsLength) {
   EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(SafetensorsFile, WritesTheHeaderOfASubset) {
+TEST_F(SafetensorsFile, Writes_the_header_of_a_subset) {
   const model m = mixed_model().fill(5);
   for (const std::size_t buffer : {5u, 65536u}) {
     auto file = safetensors_file::create(path, {.schema = &m.schema(), .buffer_bytes = buffer});
@@ -501,7 +497,7 @@ TEST_F(SafetensorsFile, D5_ASignalThatTheProcessAlreadyHadIsLeftAlone) {
             7);
 }
 
-TEST_F(SafetensorsFile, LeavesNoDescriptorsBehind) {
+TEST_F(SafetensorsFile, Leaves_no_descriptors_behind) {
   const model m = mixed_model().fill(11);
   const auto before = test::descriptors();
   for (int i = 0; i < 10; ++i) {
@@ -513,4 +509,4 @@ TEST_F(SafetensorsFile, LeavesNoDescriptorsBehind) {
   EXPECT_EQ(test::descriptors(), before);
 }
 
-}  // namespace
+}  // namespace safetensors_file_test

@@ -10,13 +10,13 @@
 
 #include <string>
 
-namespace {
+namespace tee_test {
 
 using namespace test;
 using tp::errc;
 using tp::tee;
 
-/// Records what it is told, and fails, or has no memory, where it is told to.
+/// Records what it is told, and fails, or has no memory, when it is told to.
 struct recorder {
   static constexpr bool irrevocable = false;
   std::size_t room = 64;
@@ -53,7 +53,7 @@ struct recorder {
   void abandon(const tp::error&) { (void)note("abandon"); }
 };
 
-TEST(Digest, IsTheImagesVersionForAnySchema) {
+TEST(Digest, Is_the_images_version_for_any_schema) {
   const model m = mixed_model().fill(1);
   for (const std::uint64_t chunk : {1u, 100u, 100000u}) {
     tp::digest d;
@@ -69,7 +69,7 @@ TEST(Digest, IsTheImagesVersionForAnySchema) {
   EXPECT_EQ(this_one.value(), version_of(m));
 }
 
-TEST(Tee, GivesBothTheSameBytes) {
+TEST(Tee, Gives_both_the_same_bytes) {
   const model m = mixed_model().fill(2);
   for (const std::uint64_t piece : {1u, 3u, 63u, 65u, 1000u}) {
     model to = mixed_model();
@@ -84,7 +84,7 @@ TEST(Tee, GivesBothTheSameBytes) {
   }
 }
 
-TEST(Tee, CanBeNested) {
+TEST(Tee, Can_be_nested) {
   const model m = mixed_model().fill(3);
   model to = mixed_model();
   tp::land land(to.destination());
@@ -99,7 +99,7 @@ TEST(Tee, CanBeNested) {
   EXPECT_EQ(seen.bytes, m.image_bytes());
 }
 
-TEST(Tee, WhereOneFailsBothAreAbandonedButNotWhoFinished) {
+TEST(Tee, Where_one_fails_both_are_abandoned_but_not_who_finished) {
   const model m = mixed_model().fill(4);
   struct expectation {
     const char *first_fails_at, *second_fails_at, *first, *second;
@@ -120,7 +120,7 @@ TEST(Tee, WhereOneFailsBothAreAbandonedButNotWhoFinished) {
   }
 }
 
-TEST(Tee, WaitsWithTheObserver) {
+TEST(Tee, Waits_with_the_observer) {
   recorder first, second{0};
   tee both(first, second);
   std::array<std::span<std::byte>, 4> out;
@@ -132,7 +132,7 @@ TEST(Tee, WaitsWithTheObserver) {
   EXPECT_EQ(both.commit(0, bytes).error().code, errc::out_of_memory) << "memory that was there and is gone";
 }
 
-TEST(Tee, OfAnIrrevocableConsumerIsIrrevocable) {
+TEST(Tee, Of_an_irrevocable_consumer_is_irrevocable) {
   using update = tp::weighted_average<>::update;
   static_assert(tp::consumer<tee<tp::land, update>>);
   static_assert(tee<tp::land, update>::irrevocable && tee<update, tp::land>::irrevocable &&
@@ -156,7 +156,7 @@ TEST(Tee, OfAnIrrevocableConsumerIsIrrevocable) {
   EXPECT_TRUE(result.same_tensors(from));
 }
 
-TEST(Tee, RefusesAnImageThatTheObserverDoesNotTake) {
+TEST(Tee, Refuses_an_image_that_the_observer_does_not_take) {
   const model m = mixed_model().fill(5);
   model other;
   other.add("w", tp::dtype::f32, {3}).ready();
@@ -169,4 +169,4 @@ TEST(Tee, RefusesAnImageThatTheObserverDoesNotTake) {
   EXPECT_TRUE(other.untouched());
 }
 
-}  // namespace
+}  // namespace tee_test

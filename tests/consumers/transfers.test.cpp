@@ -13,7 +13,7 @@
 #include <fstream>
 #include <memory>
 
-namespace {
+namespace transfers_test {
 
 using namespace test;
 using tp::chunk_and_image_digest;
@@ -51,19 +51,19 @@ void average_three(Chunking chunking, std::uint64_t buffer_bytes, cut every) {
   EXPECT_EQ(buffers.available(), 4u);
 }
 
-TEST(ConsumersOverTheProtocol, AverageWithEveryChunking) {
+TEST(ConsumersOverTheProtocol, Average_with_every_chunking) {
   for (const std::uint64_t odd : {1u, 3u, 7u, 13u, 100u, 1000u}) average_three(tp::bytes_up_to<1000>{odd}, odd, {});
   average_three(tp::fixed_bytes<64>{}, 64, {});
   average_three(tp::per_tensor<100>{}, 100, {});
   average_three(tp::whole{}, 8192, {});
 }
 
-TEST(ConsumersOverTheProtocol, AverageWithEveryCutOfTheStream) {
+TEST(ConsumersOverTheProtocol, Average_with_every_cut_of_the_stream) {
   generator random(3);
   for (const std::size_t most : {1u, 7u, 50u, 500u}) average_three(tp::bytes_up_to<256>{201}, 256, {most, &random});
 }
 
-TEST(ConsumersOverTheProtocol, AHundredUpdatesShareFourBuffers) {
+TEST(ConsumersOverTheProtocol, A_hundred_updates_share_four_buffers) {
   constexpr std::size_t n = 100;
   using transfer_type = tp::transfer<update, tp::bytes_up_to<4096>, chunk_and_image_digest>;
   struct peer {
@@ -121,7 +121,7 @@ tampering flip_at(std::uint64_t offset) {
   };
 }
 
-TEST(ConsumersOverTheProtocol, AChunkThatIsWrongIsNeverAdded) {
+TEST(ConsumersOverTheProtocol, A_chunk_that_is_wrong_is_never_added) {
   model good = numeric_model(), bad = numeric_model(), result = numeric_model();
   fill_values(good, 1), fill_values(bad, 2);
   auto buffers = *tp::chunk_buffers::make(256);
@@ -148,7 +148,7 @@ TEST(ConsumersOverTheProtocol, AChunkThatIsWrongIsNeverAdded) {
   expect_mean(result, {{&good, 1}, {&bad, 3, added}});
 }
 
-TEST(ConsumersOverTheProtocol, AnOwnerThatPublishesOneThingAndSendsAnotherSpoilsTheRound) {
+TEST(ConsumersOverTheProtocol, An_owner_that_publishes_one_thing_and_sends_another_spoils_the_round) {
   model m = numeric_model(), result = numeric_model();
   fill_values(m, 1);
   auto buffers = *tp::chunk_buffers::make(256);
@@ -164,7 +164,7 @@ TEST(ConsumersOverTheProtocol, AnOwnerThatPublishesOneThingAndSendsAnotherSpoils
   EXPECT_TRUE(result.untouched());
 }
 
-TEST(ConsumersOverTheProtocol, StagedUpdatesNeedNoDigestPerChunk) {
+TEST(ConsumersOverTheProtocol, Staged_updates_need_no_digest_per_chunk) {
   using average_type = weighted_average<tp::partial_updates::staged>;
   model good = numeric_model(), bad = numeric_model(), result = numeric_model();
   fill_values(good, 1), fill_values(bad, 2);
@@ -180,7 +180,7 @@ TEST(ConsumersOverTheProtocol, StagedUpdatesNeedNoDigestPerChunk) {
   EXPECT_TRUE(result.same_tensors(good));
 }
 
-TEST(ConsumersOverTheProtocol, AnotherModelIsRefusedByNameBeforeAnythingIsAdded) {
+TEST(ConsumersOverTheProtocol, Another_model_is_refused_by_name_before_anything_is_added) {
   model m = numeric_model(), result = numeric_model(), other;
   other.add("tensor.F32", tp::dtype::f32, {38}).ready();
   auto buffers = *tp::chunk_buffers::make(256);
@@ -196,7 +196,7 @@ TEST(ConsumersOverTheProtocol, AnotherModelIsRefusedByNameBeforeAnythingIsAdded)
   EXPECT_EQ(average.partial_update_count(), 0u);
 }
 
-TEST(ConsumersOverTheProtocol, DoubleBufferedKeepsTheOldModelWhenADigestIsWrong) {
+TEST(ConsumersOverTheProtocol, Double_buffered_keeps_the_old_model_when_a_digest_is_wrong) {
   model a = mixed_model().fill(1), b = mixed_model();
   const model old = mixed_model().fill(1), next = mixed_model().fill(2);
   auto both = *tp::double_buffered::make(a.destination(), b.destination());
@@ -225,7 +225,7 @@ class FilesOverTheProtocol : public testing::Test {
   std::string directory = testing::TempDir() + "tensorpull-pull-XXXXXX";
 };
 
-TEST_F(FilesOverTheProtocol, AModelAndItsFileInOnePull) {
+TEST_F(FilesOverTheProtocol, A_model_and_its_file_in_one_pull) {
   const model m = mixed_model().fill(1);
   model to = mixed_model();
   generator random(1);
@@ -240,7 +240,7 @@ TEST_F(FilesOverTheProtocol, AModelAndItsFileInOnePull) {
   EXPECT_EQ(content(), m.image_bytes());
 }
 
-TEST_F(FilesOverTheProtocol, AnySchemaAndItsDigest) {
+TEST_F(FilesOverTheProtocol, Any_schema_and_its_digest) {
   const model m = mixed_model().fill(2);
   for (const bool lie : {true, false}) {
     pair p;
@@ -259,7 +259,7 @@ TEST_F(FilesOverTheProtocol, AnySchemaAndItsDigest) {
   EXPECT_EQ(content(), m.image_bytes());
 }
 
-TEST_F(FilesOverTheProtocol, AFileThatCannotBeFinishedIsAFailureOfTheTransfer) {
+TEST_F(FilesOverTheProtocol, A_file_that_cannot_be_finished_is_a_failure_of_the_transfer) {
   const model m = mixed_model().fill(3);
   pair p;
   p.left.publish(m);
@@ -274,7 +274,7 @@ TEST_F(FilesOverTheProtocol, AFileThatCannotBeFinishedIsAFailureOfTheTransfer) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator()), 1);
 }
 
-TEST_F(FilesOverTheProtocol, ASubsetBecomesAFileOfItsOwn) {
+TEST_F(FilesOverTheProtocol, A_subset_becomes_a_file_of_its_own) {
   const model m = mixed_model().fill(4);
   model subset;
   subset.add("layers.0.bias", tp::dtype::f32, {40}).add("scale", tp::dtype::f16, {7, 3}).ready();
@@ -292,4 +292,4 @@ TEST_F(FilesOverTheProtocol, ASubsetBecomesAFileOfItsOwn) {
   EXPECT_EQ(content(), expected.image_bytes());
 }
 
-}  // namespace
+}  // namespace transfers_test

@@ -10,7 +10,7 @@
 
 namespace test {
 
-/// Every dtype that can be averaged, odd sizes, a scalar, empty tensors; nothing aligned where `shift` is odd.
+/// Every dtype that can be averaged, odd sizes, a scalar, empty tensors; nothing aligned if `shift` is odd.
 inline model numeric_model(std::size_t shift = 0, std::uint64_t extent = 37) {
   model m;
   using tp::dtype;

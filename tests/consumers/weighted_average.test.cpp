@@ -12,7 +12,7 @@
 #include <memory>
 #include <optional>
 
-namespace {
+namespace weighted_average_test {
 
 using namespace test;
 using tp::chunk_buffers;
@@ -61,7 +61,7 @@ struct clients {
   }
 };
 
-TEST(WeightedAverage, EqualsTheMeanInDoublePrecisionForEveryDtype) {
+TEST(WeightedAverage, Equals_the_mean_in_double_precision_for_every_dtype) {
   for (const std::size_t shift : {0u, 1u}) {
     clients c(7, shift);
     round_of r(4096, {}, shift);
@@ -74,7 +74,7 @@ TEST(WeightedAverage, EqualsTheMeanInDoublePrecisionForEveryDtype) {
   }
 }
 
-TEST(WeightedAverage, OfOneUpdateIsThatUpdate) {
+TEST(WeightedAverage, Of_one_update_is_that_update) {
   clients c(1);
   for (const double weight : {1.0, 0.1, 37.0}) {
     round_of r;
@@ -87,7 +87,7 @@ TEST(WeightedAverage, OfOneUpdateIsThatUpdate) {
   }
 }
 
-TEST(WeightedAverage, CarriesElementsThatAChunkCutsAndTheResultDoesNotDependOnTheCuts) {
+TEST(WeightedAverage, Carries_elements_that_a_chunk_cuts_and_the_result_does_not_depend_on_the_cuts) {
   clients c(3);
   round_of whole(1 << 20);
   for (const auto& k : c.all) ASSERT_TRUE(whole.add(*k.from, k.weight, 1 << 20));
@@ -104,7 +104,7 @@ TEST(WeightedAverage, CarriesElementsThatAChunkCutsAndTheResultDoesNotDependOnTh
     }
 }
 
-TEST(WeightedAverage, MixesAHundredInterleavedUpdatesInFourBuffers) {
+TEST(WeightedAverage, Mixes_a_hundred_interleaved_updates_in_four_buffers) {
   clients c(100);
   round_of r(61);
   std::deque<weighted_average<>::update> updates;
@@ -131,7 +131,7 @@ TEST(WeightedAverage, MixesAHundredInterleavedUpdatesInFourBuffers) {
   expect_mean(r.result, c.all);
 }
 
-TEST(WeightedAverage, NeedsTheSumsAndTheBuffersAndNothingElse) {
+TEST(WeightedAverage, Needs_the_sums_and_the_buffers_and_nothing_else) {
   model result;
   result.add("w", tp::dtype::bf16, {1000, 1000}).ready();
   const allocation_watch watch;
@@ -145,7 +145,7 @@ TEST(WeightedAverage, NeedsTheSumsAndTheBuffersAndNothingElse) {
   EXPECT_LE(average->allocated_bytes(), 4u * 1000 * 1000 + 8 + 64 * 16 + 4096 * 104 + 512);
 }
 
-TEST(WeightedAverage, DividesEachElementByTheWeightThatReachedIt) {
+TEST(WeightedAverage, Divides_each_element_by_the_weight_that_reached_it) {
   clients c(6);
   round_of<reached_average> r(50);
   generator random(9);
@@ -163,7 +163,7 @@ TEST(WeightedAverage, DividesEachElementByTheWeightThatReachedIt) {
   expect_mean(r.result, c.all);
 }
 
-TEST(WeightedAverage, CountsAnUpdateThatStopsAtAnyByte) {
+TEST(WeightedAverage, Counts_an_update_that_stops_at_any_byte) {
   clients c(2, 0, 3);
   const std::uint64_t image = c.models[1].schema().image_bytes;
   for (std::uint64_t k = c.models[1].schema().header_bytes - 2; k <= image; ++k) {
@@ -184,7 +184,7 @@ TEST(WeightedAverage, CountsAnUpdateThatStopsAtAnyByte) {
   }
 }
 
-TEST(WeightedAverage, AsManyPlacesToStopAsThereIsRoomFor) {
+TEST(WeightedAverage, As_many_places_to_stop_as_there_is_room_for) {
   clients c(1);
   round_of<reached_average> r(1, {.max_partial_updates = 3});
   ASSERT_TRUE(r.add(c.models[0], 1, 1));
@@ -208,7 +208,7 @@ TEST(WeightedAverage, AsManyPlacesToStopAsThereIsRoomFor) {
   EXPECT_EQ(error.error().name.view(), "one too many");
 }
 
-TEST(WeightedAverage, PartialUpdatesCanBeAnError) {
+TEST(WeightedAverage, Partial_updates_can_be_an_error) {
   clients c(2);
   round_of<strict_average> r(32);
   ASSERT_TRUE(r.add(c.models[0], 1, 32));
@@ -235,7 +235,7 @@ TEST(WeightedAverage, PartialUpdatesCanBeAnError) {
   EXPECT_TRUE(r.result.same_tensors(c.models[1]));
 }
 
-TEST(WeightedAverage, StagedUpdatesCountWholeOrNotAtAll) {
+TEST(WeightedAverage, Staged_updates_count_whole_or_not_at_all) {
   clients c(5);
   round_of<staged_average> r;
   std::deque<staged_average::update> updates;
@@ -260,7 +260,7 @@ TEST(WeightedAverage, StagedUpdatesCountWholeOrNotAtAll) {
   ASSERT_TRUE(staged_average::make(r.result.destination())) << "no buffers are needed";
 }
 
-TEST(WeightedAverage, ADigestThatDiffersInTheEndSpoilsTheRoundAndNamesThePeer) {
+TEST(WeightedAverage, A_digest_that_differs_in_the_end_spoils_the_round_and_names_the_peer) {
   clients c(2);
   round_of r;
   ASSERT_TRUE(r.add(c.models[0], 1));
@@ -279,7 +279,7 @@ TEST(WeightedAverage, ADigestThatDiffersInTheEndSpoilsTheRoundAndNamesThePeer) {
   EXPECT_TRUE(r.result.untouched());
 }
 
-TEST(WeightedAverage, SaysWhichTensorNoUpdateReachedAndWritesNothing) {
+TEST(WeightedAverage, Says_which_tensor_no_update_reached_and_writes_nothing) {
   clients c(1);
   round_of<reached_average> r(1);
   const auto none = r.average.finish();
@@ -299,7 +299,7 @@ TEST(WeightedAverage, SaysWhichTensorNoUpdateReachedAndWritesNothing) {
   EXPECT_TRUE(r.result.untouched());
 }
 
-TEST(WeightedAverage, RefusesToFinishWhileAnUpdateIsHalfWay) {
+TEST(WeightedAverage, Refuses_to_finish_while_an_update_is_half_way) {
   clients c(2);
   round_of r(16);
   ASSERT_TRUE(r.add(c.models[0], 1, 16));
@@ -316,7 +316,7 @@ TEST(WeightedAverage, RefusesToFinishWhileAnUpdateIsHalfWay) {
   expect_mean(r.result, {{&c.models[0], 1}, {&c.models[1], 1}});
 }
 
-TEST(WeightedAverage, AResetEndsWhatIsUnderWay) {
+TEST(WeightedAverage, A_reset_ends_what_is_under_way) {
   clients c(2);
   round_of r(16);
   weighted_average<>::update late(r.average, 1, {"late", 1});
@@ -335,7 +335,7 @@ TEST(WeightedAverage, AResetEndsWhatIsUnderWay) {
   EXPECT_EQ(r.buffers.available(), 4u);
 }
 
-TEST(WeightedAverage, ABufferComesBackHoweverAnUpdateEnds) {
+TEST(WeightedAverage, A_buffer_comes_back_however_an_update_ends) {
   clients c(1);
   round_of r(64);
   {
@@ -356,7 +356,7 @@ TEST(WeightedAverage, ABufferComesBackHoweverAnUpdateEnds) {
   EXPECT_EQ(r.buffers.available(), 4u);
 }
 
-TEST(WeightedAverage, RefusesDtypesThatHaveNoMean) {
+TEST(WeightedAverage, Refuses_dtypes_that_have_no_mean) {
   using tp::dtype;
   auto buffers = *chunk_buffers::make(64);
   for (const dtype t : {dtype::boolean, dtype::f4, dtype::f6_e2m3, dtype::f6_e3m2, dtype::f8_e8m0}) {
@@ -369,7 +369,7 @@ TEST(WeightedAverage, RefusesDtypesThatHaveNoMean) {
   }
 }
 
-TEST(WeightedAverage, RefusesWeightsAndModelsThatDoNotFitBeforeAnythingArrives) {
+TEST(WeightedAverage, Refuses_weights_and_models_that_do_not_fit_before_anything_arrives) {
   clients c(1);
   round_of r;
   for (const double weight : {0.0, -1.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e-60, 1e60}) {
@@ -392,7 +392,7 @@ TEST(WeightedAverage, RefusesWeightsAndModelsThatDoNotFitBeforeAnythingArrives) 
   }
 }
 
-TEST(WeightedAverage, AChunkLongerThanABufferFailsItsTransfer) {
+TEST(WeightedAverage, A_chunk_longer_than_a_buffer_fails_its_transfer) {
   clients c(1);
   round_of r(100);
   const auto refused = r.add(c.models[0], 1, 5000);
@@ -402,7 +402,7 @@ TEST(WeightedAverage, AChunkLongerThanABufferFailsItsTransfer) {
   EXPECT_EQ(r.buffers.available(), 4u);
 }
 
-TEST(WeightedAverage, IntegersAreRoundedToNearestEvenAndSaturate) {
+TEST(WeightedAverage, Integers_are_rounded_to_nearest_even_and_saturate) {
   const auto written = []<class T>(double v, T) {
     T out;
     tp::detail::integer<T>::write(reinterpret_cast<std::byte*>(&out), v);
@@ -422,7 +422,7 @@ TEST(WeightedAverage, IntegersAreRoundedToNearestEvenAndSaturate) {
   EXPECT_EQ(written(0x1.fffffffffffffp63, std::uint64_t{}), 0xfffffffffffff800u);
 }
 
-TEST(WeightedAverage, MayBeMovedWhileUpdatesAreUnderWay) {
+TEST(WeightedAverage, May_be_moved_while_updates_are_under_way) {
   clients c(1);
   round_of r(16);
   weighted_average<>::update update(r.average, 1, {"a", 1});
@@ -434,7 +434,7 @@ TEST(WeightedAverage, MayBeMovedWhileUpdatesAreUnderWay) {
   EXPECT_TRUE(r.result.same_tensors(c.models[0]));
 }
 
-TEST(WeightedAverage, OfAModelWithoutElementsNeedsAnUpdate) {
+TEST(WeightedAverage, Of_a_model_without_elements_needs_an_update) {
   model m;
   m.add("empty", tp::dtype::f32, {0}).ready();
   auto buffers = *chunk_buffers::make(64);
@@ -445,7 +445,7 @@ TEST(WeightedAverage, OfAModelWithoutElementsNeedsAnUpdate) {
   EXPECT_TRUE(average.finish());
 }
 
-TEST(WeightedAverage, OfAModelThatIsTooLargeIsAnErrorValue) {
+TEST(WeightedAverage, Of_a_model_that_is_too_large_is_an_error_value) {
   auto buffers = *chunk_buffers::make(64);
   alignas(8) std::array<std::byte, 8> never_written{};
   for (const std::uint64_t extent : {std::uint64_t{1} << 50, std::uint64_t{1} << 59, std::uint64_t{1} << 60}) {
@@ -460,11 +460,11 @@ TEST(WeightedAverage, OfAModelThatIsTooLargeIsAnErrorValue) {
             errc::out_of_memory);
 }
 
-TEST(ChunkBuffers, RefusesNothingAndTooMuch) {
+TEST(ChunkBuffers, Refuses_nothing_and_too_much) {
   EXPECT_EQ(chunk_buffers::make(0).error().code, errc::invalid_argument);
   EXPECT_EQ(chunk_buffers::make(64, 0).error().code, errc::invalid_argument);
   EXPECT_EQ(chunk_buffers::make(~std::uint64_t{0}).error().code, errc::out_of_memory);
   EXPECT_EQ(chunk_buffers::make(std::uint64_t{1} << 40, std::size_t{1} << 40).error().code, errc::out_of_memory);
 }
 
-}  // namespace
+}  // namespace weighted_average_test

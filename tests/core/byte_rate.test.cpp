@@ -7,7 +7,7 @@
 
 #include <deque>
 
-namespace {
+namespace byte_rate_test {
 
 using std::chrono::nanoseconds;
 using tensorpull::byte_rate;
@@ -26,7 +26,7 @@ struct any_second {
   }
 };
 
-TEST(ByteRate, NoSecondHasMore) {
+TEST(ByteRate, No_second_has_more) {
   for (const std::uint64_t rate :
        {1ull, 2ull, 3ull, 15ull, 16ull, 17ull, 1000ull, 999'983ull, 125'000'000ull, 10'000'000'000ull, 1ull << 37}) {
     const byte_rate r(rate);
@@ -54,7 +54,7 @@ TEST(ByteRate, NoSecondHasMore) {
     EXPECT_GT(sum.total, 0u) << rate;
   }
 }
-TEST(ByteRate, WhoAlwaysTakesAllHasAlmostTheRate) {
+TEST(ByteRate, Who_always_takes_all_has_almost_the_rate) {
   for (const std::uint64_t rate : {1600ull, 1'000'000ull, 10'000'000'000ull}) {
     const byte_rate r(rate);
     byte_rate::used u;
@@ -65,7 +65,7 @@ TEST(ByteRate, WhoAlwaysTakesAllHasAlmostTheRate) {
     EXPECT_GE(sum.total, rate * 60 * 93 / 100);
   }
 }
-TEST(ByteRate, WithoutALimitThereIsNone) {
+TEST(ByteRate, Without_a_limit_there_is_none) {
   for (const std::uint64_t rate : {0ull, (1ull << 37) + 1, ~0ull}) {
     const byte_rate r(rate);
     byte_rate::used u;
@@ -75,4 +75,4 @@ TEST(ByteRate, WithoutALimitThereIsNone) {
   }
 }
 
-}  // namespace
+}  // namespace byte_rate_test

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-namespace {
+namespace callback_test {
 
 using tensorpull::callback;
 
@@ -26,7 +26,7 @@ static_assert(!std::is_constructible_v<callback<int>, int> &&
 static_assert(sizeof(callback<int>) == 4 * sizeof(void*) && std::is_trivially_copyable_v<callback<int>>);
 static_assert(!callback<int>{} && noexcept(callback<int>(see)));
 
-TEST(Callback, ANamedCallableIsBorrowed) {
+TEST(Callback, A_named_callable_is_borrowed) {
   int sum = 0;
   auto add = [sum = &sum, calls = 0](int n) mutable { *sum += n + 100 * calls++; };
   const callback<int> first = add, second = first;
@@ -34,7 +34,7 @@ TEST(Callback, ANamedCallableIsBorrowed) {
   second(2);  // the same object: its second call
   EXPECT_EQ(sum, 103);
 }
-TEST(Callback, AConstantIsBorrowed) {
+TEST(Callback, A_constant_is_borrowed) {
   int sum = 0;
   const auto add = [&](int n) { sum += n; };
   const callback<int> tell = add;
@@ -44,13 +44,13 @@ TEST(Callback, AConstantIsBorrowed) {
   callback<int>{owning}(4);
   EXPECT_EQ(sum, 7);
 }
-TEST(Callback, ALargeNamedCallableIsBorrowed) {
+TEST(Callback, A_large_named_callable_is_borrowed) {
   int sum = 0;
   const large add{&sum, nullptr, nullptr, nullptr};
   callback<int>{add}(5);
   EXPECT_EQ(sum, 5);
 }
-TEST(Callback, ASmallTemporaryIsKept) {
+TEST(Callback, A_small_temporary_is_kept) {
   int a = 0, b = 0, c = 0;
   callback<int> tell = [&a, &b, &c](int n) { a += n, b += 2 * n, c += 3 * n; };
   callback<int> copy = tell;
@@ -63,7 +63,7 @@ TEST(Callback, ASmallTemporaryIsKept) {
   EXPECT_EQ(b, 6);
   EXPECT_EQ(c, 9);
 }
-TEST(Callback, ACopyHasItsOwnState) {
+TEST(Callback, A_copy_has_its_own_state) {
   int sum = 0;
   const callback<int> tell = [sum = &sum, calls = 0](int n) mutable { *sum += n + 100 * calls++; };
   const callback<int> copy = tell;
@@ -73,25 +73,25 @@ TEST(Callback, ACopyHasItsOwnState) {
   tell(1);
   EXPECT_EQ(sum, 103);
 }
-TEST(Callback, AConstantTemporaryIsKept) {
+TEST(Callback, A_constant_temporary_is_kept) {
   int sum = 0;
   const auto add = [&](int n) { sum += n; };
   const callback<int> tell = std::move(add);
   tell(6);
   EXPECT_EQ(sum, 6);
 }
-TEST(Callback, AFunctionIsKeptByItsAddress) {
+TEST(Callback, A_function_is_kept_by_its_address) {
   seen = 0;
   const callback<int> direct = see, pointed = &see;
   direct(1);
   pointed(2);
   EXPECT_EQ(seen, 3);
 }
-TEST(Callback, WhatItReturnsIsDropped) {
+TEST(Callback, What_it_returns_is_dropped) {
   int calls = 0;
   const callback<> tell = [&] { return ++calls; };
   tell();
   EXPECT_EQ(calls, 1);
 }
 
-}  // namespace
+}  // namespace callback_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace checked_test {
 
 using namespace tensorpull;
 
@@ -14,7 +14,7 @@ static_assert(checked_multiply(most, 1) == most && !checked_multiply(most, 2) &&
 static_assert(!checked_multiply(std::uint64_t{1} << 32, std::uint64_t{1} << 32));
 static_assert(checked_add(1, 2).value_or(7) == 3 && checked_add(most, 1).value_or(7) == 7);
 
-TEST(Checked, RangesNeverWrap) {
+TEST(Checked, Ranges_never_wrap) {
   EXPECT_TRUE(range_within(0, 0, 0));
   EXPECT_TRUE(range_within(5, 5, 10));
   EXPECT_TRUE(range_within(10, 0, 10));
@@ -25,4 +25,4 @@ TEST(Checked, RangesNeverWrap) {
   EXPECT_TRUE(range_within(0, most, most));
 }
 
-}  // namespace
+}  // namespace checked_test

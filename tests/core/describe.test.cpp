@@ -8,15 +8,15 @@
 #include <sstream>
 #include <string>
 
-namespace {
+namespace describe_test {
 
 using namespace tensorpull;
 
-TEST(Describe, ACodeAloneIsItsSentence) {
+TEST(Describe, A_code_alone_is_its_sentence) {
   for_each_code([](errc code) { EXPECT_EQ(describe({code, 0, 0, {}}).view(), to_string(code)); });
 }
 
-TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
+TEST(Describe, Adds_the_name_the_place_and_what_the_system_says) {
   EXPECT_EQ(describe({errc::schema_mismatch, 0, 0, error_name("layers.0.weight")}).view(),
             "the model on the other side has another schema: layers.0.weight");
   EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
@@ -32,7 +32,7 @@ TEST(Describe, AddsTheNameThePlaceAndWhatTheSystemSays) {
             "the operating system reported an error: m.npy, at 10 (" + says + ")");
 }
 
-TEST(Describe, GoesWhereTextGoes) {
+TEST(Describe, Goes_where_text_goes) {
   const auto text = describe({errc::busy, 0, 0, {}});
   const std::string_view converted = text;
   EXPECT_EQ(converted, to_string(errc::busy));
@@ -42,7 +42,7 @@ TEST(Describe, GoesWhereTextGoes) {
   EXPECT_EQ(stream.str(), "no: " + std::string(to_string(errc::busy)) + ".");
 }
 
-TEST(Describe, ANameFromTheOtherSideCannotSteerATerminal) {
+TEST(Describe, A_name_from_the_other_side_cannot_steer_a_terminal) {
   EXPECT_EQ(describe({errc::unknown_field, 0, 0, error_name("a\x1b[2J\n\x7f")}).view(),
             std::string(to_string(errc::unknown_field)) + ": a?[2J??");
   EXPECT_EQ(describe({errc::unknown_field, 0, 0,
@@ -52,7 +52,7 @@ TEST(Describe, ANameFromTheOtherSideCannotSteerATerminal) {
             std::string(to_string(errc::unknown_field)) + ": a\xc2?2J\xc3\x9b");
 }
 
-TEST(Describe, TheLongestTextFits) {
+TEST(Describe, The_longest_text_fits) {
   for_each_code([](errc code) {
     const auto text = describe({code, E2BIG, ~std::uint64_t{0}, error_name(std::string(100, 'n'))});
     EXPECT_LT(text.view().size(), 255u) << "nothing is cut off";
@@ -64,4 +64,4 @@ TEST(Describe, TheLongestTextFits) {
   EXPECT_EQ(full.c_str()[255], '\0');
 }
 
-}  // namespace
+}  // namespace describe_test

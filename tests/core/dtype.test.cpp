@@ -6,11 +6,11 @@
 #include <complex>
 #include <string>
 
-namespace {
+namespace dtype_test {
 
 using namespace tensorpull;
 
-TEST(Dtype, NamesAndValuesAreInverse) {
+TEST(Dtype, Names_and_values_are_inverse) {
   for (std::size_t i = 0; i < dtype_count; ++i) {
     const auto type = static_cast<dtype>(i);
     EXPECT_EQ(dtype_from_string(to_string(type)), type);
@@ -21,7 +21,7 @@ TEST(Dtype, NamesAndValuesAreInverse) {
   EXPECT_FALSE(dtype_from_string("f32"));
 }
 
-TEST(Dtype, OrderIsTheReferenceLibrarysOwn) {
+TEST(Dtype, Order_is_the_reference_librarys_own) {
   std::string order;
   for (std::size_t i = 0; i < dtype_count; ++i) order += std::string(to_string(static_cast<dtype>(i))) + ' ';
   EXPECT_EQ(order,
@@ -29,7 +29,7 @@ TEST(Dtype, OrderIsTheReferenceLibrarysOwn) {
             "I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64 ");
 }
 
-TEST(Dtype, AnInvalidValueIsHarmless) {
+TEST(Dtype, An_invalid_value_is_harmless) {
   constexpr auto bad = static_cast<dtype>(200);
   static_assert(!is_valid(bad) && bits(bad) == 0);
   EXPECT_EQ(to_string(bad), "?");
@@ -55,7 +55,7 @@ errc refusal(dtype type, std::initializer_list<std::uint64_t> shape) {
   return size_bytes(type, std::span(shape.begin(), shape.size())).error().code;
 }
 
-TEST(TensorView, SizesAreChecked) {
+TEST(TensorView, Sizes_are_checked) {
   EXPECT_EQ(size_of(dtype::f32, {}), 4u);
   EXPECT_EQ(size_of(dtype::f32, {2, 3}), 24u);
   EXPECT_EQ(size_of(dtype::f32, {0, ~std::uint64_t{}}), 0u);
@@ -73,7 +73,7 @@ bool contiguous(std::initializer_list<std::uint64_t> shape, std::initializer_lis
   return is_contiguous(dtype::f32, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size()));
 }
 
-TEST(TensorView, ContiguityIgnoresDimensionsOfOne) {
+TEST(TensorView, Contiguity_ignores_dimensions_of_one) {
   EXPECT_TRUE(contiguous({2, 3}, {12, 4}));
   EXPECT_TRUE(contiguous({2, 3}, {}));
   EXPECT_FALSE(contiguous({2, 3}, {4, 8}));
@@ -84,4 +84,4 @@ TEST(TensorView, ContiguityIgnoresDimensionsOfOne) {
   EXPECT_FALSE(contiguous({3}, {0}));
 }
 
-}  // namespace
+}  // namespace dtype_test

@@ -5,11 +5,11 @@
 #include <set>
 #include <string>
 
-namespace {
+namespace error_test {
 
 using namespace tensorpull;
 
-TEST(Error, EveryCodeHasASentenceOfItsOwn) {
+TEST(Error, Every_code_has_a_sentence_of_its_own) {
   std::set<std::string_view> sentences;
   int codes = 0;
   for (int i = 1; i < 256 && to_string(static_cast<errc>(i)) != "unknown error"; ++i, ++codes) {
@@ -24,7 +24,7 @@ TEST(Error, EveryCodeHasASentenceOfItsOwn) {
   EXPECT_EQ(to_string(errc{}), "unknown error");
 }
 
-TEST(Error, EachCodeHasANameOfItsOwn) {
+TEST(Error, Each_code_has_a_name_of_its_own) {
   std::set<std::string_view> names;
   int codes = 0;
   tensorpull::for_each_code([&](errc code) { ++codes, names.insert(tensorpull::code_name(code)); });
@@ -34,7 +34,7 @@ TEST(Error, EachCodeHasANameOfItsOwn) {
   EXPECT_EQ(tensorpull::code_name(errc{}), "");
 }
 
-TEST(Error, NamesAreCutVisiblyAndNeverOverrun) {
+TEST(Error, Names_are_cut_visibly_and_never_overrun) {
   EXPECT_TRUE(error_name().empty());
   EXPECT_EQ(error_name("w").view(), "w");
   const std::string fits(55, 'a');
@@ -46,4 +46,4 @@ TEST(Error, NamesAreCutVisiblyAndNeverOverrun) {
 static_assert(error{errc::busy} == errc::busy);
 static_assert(std::is_trivially_copyable_v<error> && sizeof(error) <= 72);
 
-}  // namespace
+}  // namespace error_test

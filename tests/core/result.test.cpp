@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-namespace {
+namespace result_test {
 
 using namespace tensorpull;
 
@@ -14,7 +14,7 @@ result<int> half(int n) {
   return n / 2;
 }
 
-TEST(Result, HoldsAValueOrAnError) {
+TEST(Result, Holds_a_value_or_an_error) {
   const auto good = half(4);
   ASSERT_TRUE(good);
   EXPECT_EQ(*good, 2);
@@ -27,14 +27,14 @@ TEST(Result, HoldsAValueOrAnError) {
   EXPECT_EQ(good.value_or(7), 2);
 }
 
-TEST(Result, ErrorsPassThroughChains) {
+TEST(Result, Errors_pass_through_chains) {
   EXPECT_EQ(*half(8).and_then(half), 2);
   EXPECT_EQ(half(6).and_then(half).error().at, 3u);
   EXPECT_EQ(*half(6).transform([](int n) { return std::to_string(n); }), "3");
   EXPECT_EQ(half(5).transform([](int n) { return n; }).error(), errc::invalid_argument);
 }
 
-TEST(Result, MovesWhatCannotBeCopied) {
+TEST(Result, Moves_what_cannot_be_copied) {
   result<std::unique_ptr<int>> made = std::make_unique<int>(5);
   result<std::unique_ptr<int>> moved = std::move(made);
   ASSERT_TRUE(moved);
@@ -46,7 +46,7 @@ TEST(Result, MovesWhatCannotBeCopied) {
   EXPECT_EQ(*taken, 6);
 }
 
-TEST(Result, OfNothing) {
+TEST(Result, Of_nothing) {
   const result<void> good;
   const result<void> bad = failure(errc::io, 0, {}, 5);
   EXPECT_TRUE(good);
@@ -55,7 +55,7 @@ TEST(Result, OfNothing) {
   EXPECT_EQ(result<void>().and_then([] { return half(2); }).value(), 1);
 }
 
-TEST(ResultDeathTest, ReadingWhatIsNotThereEndsTheProgram) {
+TEST(ResultDeathTest, Reading_what_is_not_there_ends_the_program) {
   EXPECT_DEATH((void)half(3).value(), "");
   EXPECT_DEATH((void)half(4).error(), "");
 }
@@ -67,4 +67,4 @@ constexpr bool in_constant_evaluation() {
 }
 static_assert(in_constant_evaluation());
 
-}  // namespace
+}  // namespace result_test

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace xxh3_test {
 
 using tensorpull::xxh3_64;
 
@@ -25,19 +25,19 @@ std::uint64_t ours(std::span<const std::byte> bytes) {
   return hash.digest();
 }
 
-TEST(Xxh3, EqualsXxhashForEveryLengthAcrossTwoBlocks) {
+TEST(Xxh3, Equals_xxhash_for_every_length_across_two_blocks) {
   const auto bytes = random_bytes(2100, 1);
   for (std::size_t n = 0; n <= bytes.size(); ++n) ASSERT_EQ(ours({bytes.data(), n}), XXH3_64bits(bytes.data(), n)) << n;
 }
 
-TEST(Xxh3, EqualsXxhashForLongInputs) {
+TEST(Xxh3, Equals_xxhash_for_long_inputs) {
   for (std::size_t n : {4095u, 4096u, 4097u, 65536u, 1000003u, 5u << 20}) {
     const auto bytes = random_bytes(n, 2);
     ASSERT_EQ(ours(bytes), XXH3_64bits(bytes.data(), n)) << n;
   }
 }
 
-TEST(Xxh3, DoesNotDependOnHowTheInputIsSplit) {
+TEST(Xxh3, Does_not_depend_on_how_the_input_is_split) {
   std::mt19937 generator(3);
   for (int round = 0; round < 2000; ++round) {
     const auto bytes = random_bytes(generator() % 3000, static_cast<unsigned>(round));
@@ -61,7 +61,7 @@ constexpr std::uint64_t hash_of_a_thousand() {
   return hash.digest();
 }
 
-TEST(Xxh3, IsTheSameInConstantEvaluation) {
+TEST(Xxh3, Is_the_same_in_constant_evaluation) {
   constexpr std::uint64_t at_compile_time = hash_of_a_thousand();
   std::string text;
   for (int i = 0; i < 100; ++i) text += "0123456789";
@@ -69,4 +69,4 @@ TEST(Xxh3, IsTheSameInConstantEvaluation) {
   static_assert(std::is_trivially_copyable_v<xxh3_64> && sizeof(xxh3_64) <= 344);
 }
 
-}  // namespace
+}  // namespace xxh3_test

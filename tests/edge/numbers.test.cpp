@@ -72,7 +72,7 @@ void put(land& to, const bytes& image, std::uint64_t at, std::uint64_t length, s
   }
 }
 
-TEST(Numbers, AnImageHasThemLittleEndian) {
+TEST(Numbers, An_image_has_them_little_endian) {
   const auto m = filled();
   const bytes image = image_of(*m);
   EXPECT_EQ(bytes_of(image, "step"), octets({0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01}));
@@ -81,15 +81,13 @@ TEST(Numbers, AnImageHasThemLittleEndian) {
             octets({0x80, 0x3f, 0x81, 0x3f, 0x82, 0x3f, 0x83, 0x3f, 0x84, 0x3f, 0x85, 0x3f, 0x86, 0x3f}));
   EXPECT_EQ(bytes_of(image, "small"), octets({0xd4, 0xfe, 0xd5, 0xfe, 0xd6, 0xfe, 0xd7, 0xfe, 0xd8, 0xfe}));
   const bytes waves = bytes_of(image, "waves");
-  EXPECT_EQ(bytes(waves.begin() + 16, waves.begin() + 24), octets({0, 0, 0x20, 0x40, 0, 0, 0x10, 0xc0}));  // 2.5
-                                                                                                           // - 2.25i,
-                                                                                                           // part by
-                                                                                                           // part
+  // 2.5 - 2.25i, part by part
+  EXPECT_EQ(bytes(waves.begin() + 16, waves.begin() + 24), octets({0, 0, 0x20, 0x40, 0, 0, 0x10, 0xc0}));
   for (const std::size_t slice : {13u, 1000u})
     EXPECT_EQ(collect(policy::source(*m), image.size(), slice), image) << slice;
 }
 
-TEST(Numbers, LandInOrderWhereverReadsAreCut) {
+TEST(Numbers, Land_in_order_wherever_reads_are_cut) {
   const bytes image = image_of(*filled());
   std::mt19937 random(1);
   for (const std::size_t step : {1u, 9u, 3000u, 70'000u}) {
@@ -100,7 +98,7 @@ TEST(Numbers, LandInOrderWhereverReadsAreCut) {
       const std::uint64_t n = std::min<std::uint64_t>(image.size() - at, 1 + random() % 100'000);
       put(to, image, at, n, random, step);
       at += n;
-      // what has landed can be read back, also where it ends within a number
+      // what has landed can be read back, even if it ends within a number
       const bytes back = collect(to.read_back(), at, 512);
       ASSERT_TRUE(std::equal(back.begin(), back.end(), image.begin())) << at;
     }
@@ -109,7 +107,7 @@ TEST(Numbers, LandInOrderWhereverReadsAreCut) {
   }
 }
 
-TEST(Numbers, LandInAnyOrderAndTwice) {
+TEST(Numbers, Land_in_any_order_and_twice) {
   const bytes image = image_of(*filled());
   std::mt19937 random(2);
   const auto mine = std::make_unique<edge::model>();
@@ -127,7 +125,7 @@ TEST(Numbers, LandInAnyOrderAndTwice) {
 }
 
 // An average reads updates as images have them, and writes its result as the machine has numbers.
-TEST(Numbers, AreAveragedFromAnImageIntoAModel) {
+TEST(Numbers, Are_averaged_from_an_image_into_a_model) {
   using namespace tensorpull::detail;
   EXPECT_EQ(native_float<double>::read(octets({0, 0, 0, 0, 0, 0, 0xf8, 0x3f}).data()), 1.5);
   EXPECT_EQ(small_float<f16_format>::read(octets({0, 0x3e}).data()), 1.5f);

@@ -27,7 +27,7 @@ bytes from_hex(const std::string& text) {
   return b;
 }
 
-TEST(RecordedFrames, AreReadAndWrittenAlikeOnEveryMachine) {
+TEST(RecordedFrames, Are_read_and_written_alike_on_every_machine) {
   std::ifstream file(TENSORPULL_WIRE_RECORDING);
   ASSERT_TRUE(file) << TENSORPULL_WIRE_RECORDING;
   std::map<std::string, int> same;

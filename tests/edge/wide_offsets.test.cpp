@@ -1,5 +1,5 @@
-// Offsets have 64 bits where a size_t has 32. What is longer than this machine's memory can be is refused by name; what
-// is only far away is reached.
+// Offsets have 64 bits even if a size_t has 32. What is longer than this machine's memory can be is refused by name;
+// what is only far away is reached.
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
@@ -43,7 +43,7 @@ result<void> write(void* context, std::uintptr_t token, std::uint64_t offset,
   return {};
 }
 
-TEST(WideOffsets, ATensorThatNoMemoryOfThisMachineHoldsIsRefusedByName) {
+TEST(WideOffsets, A_tensor_that_no_memory_of_this_machine_holds_is_refused_by_name) {
   const std::uint64_t shapes[][1] = {{0x7fff'ffff}, {0x8000'0000}, {0xffff'ffff}, {0x1'0000'0000}, {0x1'0000'0001}};
   for (const auto& shape : shapes) {
     const auto bytes = size_bytes(dtype::u8, shape);
@@ -64,7 +64,7 @@ TEST(WideOffsets, ATensorThatNoMemoryOfThisMachineHoldsIsRefusedByName) {
   EXPECT_EQ(size_bytes(dtype::f32, words).has_value(), !small_machine);
 }
 
-TEST(WideOffsets, AnImageAbove4GiBIsReadAndWrittenAnywhere) {
+TEST(WideOffsets, An_image_above_4_GiB_is_read_and_written_anywhere) {
   const std::uint64_t shape[] = {each};
   std::vector<mutable_tensor_view> views;
   for (const char* const name : {"a", "b", "c", "d"})
@@ -99,7 +99,7 @@ TEST(WideOffsets, AnImageAbove4GiBIsReadAndWrittenAnywhere) {
   }
 }
 
-TEST(WideOffsets, ACursorKeepsThem) {
+TEST(WideOffsets, A_cursor_keeps_them) {
   const resume_cursor far{{1, 2}, 3, 4, 0x1'2345'6789, 6};
   const auto bytes = encode(far);
   const auto again = decode_cursor(bytes);
@@ -108,7 +108,7 @@ TEST(WideOffsets, ACursorKeepsThem) {
 }
 
 // armhf has an off_t of 32 bits unless the program says otherwise.
-TEST(WideOffsets, AFileAbove4GiBIsWrittenAndReadOrRefusedByErrno) {
+TEST(WideOffsets, A_file_above_4_GiB_is_written_and_read_or_refused_by_errno) {
   const char* const folder = std::getenv("TMPDIR");
   std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/tensorpull-wide-XXXXXX";
   const detail::file_descriptor fd(::mkstemp(path.data()));

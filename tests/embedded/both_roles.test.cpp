@@ -6,7 +6,7 @@
 
 #include <deque>
 
-namespace {
+namespace both_roles_test {
 
 using namespace test;
 using state = tp::recipient_state;
@@ -16,8 +16,9 @@ constexpr tp::ref_id average{5, 5}, update{1, 2};
 bool same(const device_model& a, const device_model& b) { return twin_of(a).image_bytes() == twin_of(b).image_bytes(); }
 
 TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_once) {
-  int at_once = 0;  // pulls that were both under way; otherwise the first request of one was lost, and the other was
-                    // over before it came again
+  // pulls that were both under way; otherwise the first request of one was lost, and the other was over before it came
+  // again
+  int at_once = 0;
   for (const double noise : {0.0, 0.05, 0.2})
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       generator dice(seed);
@@ -246,8 +247,8 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
     }
     ASSERT_TRUE(t.ended() && t.outcome()) << t.landed_bytes();
     EXPECT_EQ(got.image_bytes(), image);
-    const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;  // milliseconds: each request and its
-                                                                               // answer, one after the other
+    // milliseconds: each request and its answer, one after the other
+    const std::uint64_t ideal = (image.size() + 511) / 512 * (597 + 85) / 11;
     std::printf(
         "queue %llu: %u ms (%llu if nothing is lost), %u requests for %zu chunks, %llu bytes of %zu sent, %llu bytes lost\n",
         static_cast<unsigned long long>(queue), now - 1000, static_cast<unsigned long long>(ideal), requests,
@@ -258,4 +259,4 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
   }
 }
 
-}  // namespace
+}  // namespace both_roles_test

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace {
+namespace cursor_slots_test {
 
 using namespace tensorpull;
 using test::power_cut;
@@ -52,7 +52,7 @@ class CursorSlots : public testing::Test {};
 using flashes = testing::Types<byte_units, word_units, long_units, one_a_page>;
 TYPED_TEST_SUITE(CursorSlots, flashes);
 
-TYPED_TEST(CursorSlots, FindNothingInFlashThatHoldsSomethingElse) {
+TYPED_TEST(CursorSlots, Find_nothing_in_flash_that_holds_something_else) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     TypeParam flash(4, seed, seed == 0);
     EXPECT_FALSE(found(flash));
@@ -62,7 +62,7 @@ TYPED_TEST(CursorSlots, FindNothingInFlashThatHoldsSomethingElse) {
   EXPECT_FALSE(found(zeros));
 }
 
-TYPED_TEST(CursorSlots, GiveTheNewestCursorWithItsUnit) {
+TYPED_TEST(CursorSlots, Give_the_newest_cursor_with_its_unit) {
   TypeParam flash(4, 7);
   const auto before = flash.bytes();
   cursor_slots<TypeParam> slots(flash, 1);
@@ -82,7 +82,7 @@ TYPED_TEST(CursorSlots, GiveTheNewestCursorWithItsUnit) {
                                    std::span(flash.bytes()).subspan(page * flash.page_bytes, flash.page_bytes)));
 }
 
-TYPED_TEST(CursorSlots, WearBothPagesAlike) {
+TYPED_TEST(CursorSlots, Wear_both_pages_alike) {
   constexpr std::uint64_t each = cursor_slots<TypeParam>::records_per_page, records = 20 * each;
   TypeParam flash(4, 7);
   cursor_slots<TypeParam> slots(flash, 1);
@@ -102,7 +102,7 @@ TYPED_TEST(CursorSlots, WearBothPagesAlike) {
   EXPECT_EQ(flash.complaint(), "");
 }
 
-TYPED_TEST(CursorSlots, SurviveAPowerCutAtEveryOperation) {
+TYPED_TEST(CursorSlots, Survive_a_power_cut_at_every_operation) {
   constexpr std::uint64_t records = 3 * cursor_slots<TypeParam>::records_per_page + 1;
   std::uint64_t torn = 0, lost = 0;
   for (const power_cut kind : {power_cut::before, power_cut::within, power_cut::after})
@@ -146,7 +146,7 @@ TYPED_TEST(CursorSlots, SurviveAPowerCutAtEveryOperation) {
   EXPECT_EQ(lost, 4u);
 }
 
-TYPED_TEST(CursorSlots, BelieveNoRecordOfWhichABitHasChanged) {
+TYPED_TEST(CursorSlots, Believe_no_record_of_which_a_bit_has_changed) {
   constexpr std::uint32_t record_bytes = cursor_slots<TypeParam>::record_bytes;
   TypeParam flash(4, 7);
   cursor_slots<TypeParam> slots(flash, 1);
@@ -167,7 +167,7 @@ TYPED_TEST(CursorSlots, BelieveNoRecordOfWhichABitHasChanged) {
   EXPECT_EQ(older, record_bytes * 8) << "every bit of the newest record counts, and no other";
 }
 
-TYPED_TEST(CursorSlots, CountOnBehindTheLargestNumber) {
+TYPED_TEST(CursorSlots, Count_on_behind_the_largest_number) {
   constexpr std::uint32_t record_bytes = cursor_slots<TypeParam>::record_bytes;
   for (std::uint32_t first = 0xfffffff8u; first != 2; ++first) {
     TypeParam flash(4, 7, true);
@@ -191,7 +191,7 @@ TYPED_TEST(CursorSlots, CountOnBehindTheLargestNumber) {
   }
 }
 
-TYPED_TEST(CursorSlots, SayWhenTheFlashFails) {
+TYPED_TEST(CursorSlots, Say_when_the_flash_fails) {
   TypeParam flash(2, 7);  // the pages 1 and 2, of which there is only one
   cursor_slots<TypeParam> slots(flash, 1);
   unit<TypeParam> read;
@@ -203,4 +203,4 @@ TYPED_TEST(CursorSlots, SayWhenTheFlashFails) {
   EXPECT_EQ(flash.complaint(), "a page outside was erased");
 }
 
-}  // namespace
+}  // namespace cursor_slots_test

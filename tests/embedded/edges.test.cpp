@@ -1,16 +1,17 @@
-// The edges of the parts for small machines: lines that take nothing, two who want the same model, and owners that lie.
-#include <tensorpull/drivers/platform.hpp>
+// The edges of the parts for small machines: lines that take nothing, two recipients that want the same model, and
+// owners that lie.
 #include <tensorpull/embedded/landing.hpp>
 #include <tensorpull/embedded/line.hpp>
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/embedded/recipient.hpp>
+#include <tensorpull/pull/platform.hpp>
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
-namespace {
+namespace edges_test {
 struct small_model {
   float weight[40][4];
   std::uint8_t u[5];
@@ -32,25 +33,26 @@ struct odd_model {
   std::array<small_model, 0> gone;
   std::array<std::array<float, 0>, 3> hole;
 };
-}  // namespace
+}  // namespace edges_test
 template <std::size_t N>
-inline constexpr auto tensorpull::members_of<bytes_model<N>> = tensorpull::members(
-    tensorpull::member{"u", &bytes_model<N>::u});
+inline constexpr auto tensorpull::members_of<edges_test::bytes_model<N>> = tensorpull::members(
+    tensorpull::member{"u", &edges_test::bytes_model<N>::u});
 template <>
-inline constexpr auto tensorpull::members_of<bool_model> = tensorpull::members(
-    tensorpull::member{"one", &bool_model::one});
+inline constexpr auto tensorpull::members_of<edges_test::bool_model> = tensorpull::members(
+    tensorpull::member{"one", &edges_test::bool_model::one});
 template <>
-inline constexpr auto tensorpull::members_of<no_tensors> = tensorpull::members();
+inline constexpr auto tensorpull::members_of<edges_test::no_tensors> = tensorpull::members();
 template <>
-inline constexpr auto tensorpull::members_of<small_model> = tensorpull::members(
-    tensorpull::member{"weight", &small_model::weight}, tensorpull::member{"u", &small_model::u});
+inline constexpr auto tensorpull::members_of<edges_test::small_model> = tensorpull::members(
+    tensorpull::member{"weight", &edges_test::small_model::weight},
+    tensorpull::member{"u", &edges_test::small_model::u});
 template <>
-inline constexpr auto tensorpull::members_of<odd_model> = tensorpull::members(
-    tensorpull::member{"b", &odd_model::b}, tensorpull::member{"u", &odd_model::u},
-    tensorpull::member{"hole", &odd_model::hole}, tensorpull::member{"none", &odd_model::none},
-    tensorpull::member{"gone", &odd_model::gone});
+inline constexpr auto tensorpull::members_of<edges_test::odd_model> = tensorpull::members(
+    tensorpull::member{"b", &edges_test::odd_model::b}, tensorpull::member{"u", &edges_test::odd_model::u},
+    tensorpull::member{"hole", &edges_test::odd_model::hole}, tensorpull::member{"none", &edges_test::odd_model::none},
+    tensorpull::member{"gone", &edges_test::odd_model::gone});
 
-namespace {
+namespace edges_test {
 
 namespace tp = tensorpull;
 using landing = tp::model_landing<small_model>;
@@ -131,7 +133,8 @@ struct kept_landing {
   tp::resume_cursor at;
   tp::result<void> write(std::uint32_t, std::span<const std::byte>) noexcept { return {}; }
   tp::result<void> read(std::uint32_t from, std::span<std::byte> out) noexcept {
-    return image::read(*m, from, out), tp::result<void>{};
+    image::read(*m, from, out);
+    return tp::result<void>{};
   }
   tp::resume_cursor cursor() noexcept { return at; }
   tp::result<void> save(const tp::resume_cursor&) noexcept { return {}; }
@@ -169,9 +172,8 @@ void expect_it_arrives() {
   using image = tp::embedded_image<Model>;
   const auto source = std::make_unique<Model>(), copy = std::make_unique<Model>();
   std::vector<std::byte> data(image::data_bytes), there(image::data_bytes);
-  for (std::size_t i = 0; i < data.size(); ++i)
-    data[i] = static_cast<std::byte>(std::is_same_v<Model, bool_model> || std::is_same_v<Model, odd_model> ? i % 2
-                                                                                                           : 3 * i);
+  constexpr bool of_bools = std::is_same_v<Model, bool_model> || std::is_same_v<Model, odd_model>;
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(of_bools ? i % 2 : 3 * i);
   ASSERT_TRUE(image::write(*source, 0, data));
   tp::embedded_owner<Model, Chunk, std::conditional_t<(image::image_bytes >= 241), tp::lean_xxh3_64, tp::xxh3_64>,
                      tp::detail::no_hash, Datagram>
@@ -242,4 +244,4 @@ TEST(EmbeddedEdges, A_time_out_of_more_than_the_clock_has_is_cut_and_still_comes
       testing::ExitedWithCode(0), "");
 }
 
-}  // namespace
+}  // namespace edges_test

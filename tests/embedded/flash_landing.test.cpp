@@ -10,7 +10,7 @@
 #include <array>
 #include <vector>
 
-namespace {
+namespace flash_landing_test {
 
 using namespace tensorpull;
 using test::power_cut;
@@ -71,7 +71,7 @@ struct pulled {
 /// A recipient as embedded_recipient is one: it resumes where the cursor's hash proves the bytes before it, and saves
 /// the cursor after each chunk. Ends when the power does.
 template <class Landing, class Image>
-pulled pull(Landing& landing, const published<Image>& what, std::uint32_t chunk) {
+pulled pull_into(Landing& landing, const published<Image>& what, std::uint32_t chunk) {
   pulled p;
   xxh3_64 hash;
   std::uint32_t at = 0;
@@ -125,14 +125,14 @@ class FlashLanding : public testing::Test {
   pulled run(typename Shape::flash& in, const published<typename Shape::image>& what,
              std::uint32_t chunk = Shape::chunk) {
     typename Shape::landing there(in, first_page);
-    return pull(there, what, chunk);
+    return pull_into(there, what, chunk);
   }
   bool valid(typename Shape::flash& in) { return typename Shape::landing(in, first_page).valid(); }
   std::uint64_t finished(typename Shape::flash& in) { return typename Shape::landing(in, first_page).finished(); }
 };
 TYPED_TEST_SUITE(FlashLanding, shapes);
 
-TYPED_TEST(FlashLanding, TakesAnImageAndErasesEachPageOnce) {
+TYPED_TEST(FlashLanding, Takes_an_image_and_erases_each_page_once) {
   using shape = TypeParam;
   for (const bool blank : {false, true}) {
     typename shape::flash flash(this->pages, 5, blank);
@@ -161,7 +161,7 @@ TYPED_TEST(FlashLanding, TakesAnImageAndErasesEachPageOnce) {
   }
 }
 
-TYPED_TEST(FlashLanding, GoesOnAfterAPowerCutAtAnyOperation) {
+TYPED_TEST(FlashLanding, Goes_on_after_a_power_cut_at_any_operation) {
   using shape = TypeParam;
   const published<typename shape::image> model(1), older(2);
   test::generator random(11);
@@ -214,7 +214,7 @@ TYPED_TEST(FlashLanding, GoesOnAfterAPowerCutAtAnyOperation) {
   EXPECT_GT(refetched, cuts / 4);
 }
 
-TYPED_TEST(FlashLanding, GoesOnWithChunksOfAnotherLengthAfterAPowerCut) {
+TYPED_TEST(FlashLanding, Goes_on_with_chunks_of_another_length_after_a_power_cut) {
   // Then other units are torn than those that come next, and another record follows the torn one.
   using shape = TypeParam;
   const published<typename shape::image> model(1);
@@ -232,7 +232,7 @@ TYPED_TEST(FlashLanding, GoesOnWithChunksOfAnotherLengthAfterAPowerCut) {
     }
 }
 
-TYPED_TEST(FlashLanding, WritesNothingOfAFinishedImageAgain) {
+TYPED_TEST(FlashLanding, Writes_nothing_of_a_finished_image_again) {
   using shape = TypeParam;
   typename shape::flash flash(this->pages, 5);
   const published<typename shape::image> model(1);
@@ -246,7 +246,7 @@ TYPED_TEST(FlashLanding, WritesNothingOfAFinishedImageAgain) {
   EXPECT_EQ(flash.operations(), operations);
 }
 
-TYPED_TEST(FlashLanding, BeginsAtByteZeroForAnythingElse) {
+TYPED_TEST(FlashLanding, Begins_at_byte_zero_for_anything_else) {
   using shape = TypeParam;
   using image = typename shape::image;
   const published<image> model(1), newer(2), elsewhere(1, {3, 5});
@@ -255,7 +255,7 @@ TYPED_TEST(FlashLanding, BeginsAtByteZeroForAnythingElse) {
     typename shape::landing landing(flash, first_page);
     published<image> wrong = model;
     wrong.version += 1;
-    EXPECT_FALSE(pull(landing, wrong, shape::chunk).completed) << "the digest differs at the end";
+    EXPECT_FALSE(pull_into(landing, wrong, shape::chunk).completed) << "the digest differs at the end";
     EXPECT_EQ(landing.finished(), wrong.version);
     EXPECT_FALSE(landing.valid()) << "by its cursor it is there, by its hash it is not";
     flash.restart();
@@ -286,7 +286,7 @@ TYPED_TEST(FlashLanding, BeginsAtByteZeroForAnythingElse) {
     EXPECT_FALSE(landing.cursor()) << "a cursor of another model";
     EXPECT_EQ(landing.finished(), 0u);
     EXPECT_FALSE(landing.valid());
-    EXPECT_EQ(pull(landing, published<other>(1), shape::chunk).from, 0u);
+    EXPECT_EQ(pull_into(landing, published<other>(1), shape::chunk).from, 0u);
   }
   {
     using longer = some_image<image::header_bytes, image::data_bytes - 1>;
@@ -311,7 +311,7 @@ TYPED_TEST(FlashLanding, BeginsAtByteZeroForAnythingElse) {
   EXPECT_TRUE(this->valid(flash));
 }
 
-TYPED_TEST(FlashLanding, FindsPagesThatWereErasedByHalf) {
+TYPED_TEST(FlashLanding, Finds_pages_that_were_erased_by_half) {
   using shape = TypeParam;
   const published<typename shape::image> model(1);
   typename shape::flash flash(this->pages, 5);
@@ -338,7 +338,7 @@ TYPED_TEST(FlashLanding, FindsPagesThatWereErasedByHalf) {
   EXPECT_GE(broken, shape::landing::pages - 3);
 }
 
-TYPED_TEST(FlashLanding, BeginsAnewWhenAnOwnerSendsOtherBytesUnderTheSameVersion) {
+TYPED_TEST(FlashLanding, Begins_anew_when_an_owner_sends_other_bytes_under_the_same_version) {
   // A chunk that was damaged on its way is in flash, and the power went ahead of its cursor. The right chunk cannot be
   // written over it.
   using shape = TypeParam;
@@ -351,7 +351,7 @@ TYPED_TEST(FlashLanding, BeginsAnewWhenAnOwnerSendsOtherBytesUnderTheSameVersion
     typename shape::flash flash(this->pages, 5);
     flash.cut_after(at, power_cut::after);
     (void)this->run(flash, damaged);
-    if (flash.on()) break;  // it came to the end, where the digest differs
+    if (flash.on()) break;  // it came to the end, and the digest differs
     flash.restart();
     bool completed = false;
     for (int attempt = 0; attempt < 3 && !completed; ++attempt) {
@@ -369,7 +369,66 @@ TYPED_TEST(FlashLanding, BeginsAnewWhenAnOwnerSendsOtherBytesUnderTheSameVersion
   EXPECT_GT(began_anew, 0u);
 }
 
-TYPED_TEST(FlashLanding, TakesChunksOfAnyLength) {
+TYPED_TEST(FlashLanding, A_worn_cell_never_ends_as_completed_with_other_bytes) {
+  // Also in a byte that waited for the rest of its unit, and was programmed with a later chunk.
+  using shape = TypeParam;
+  using image = typename shape::image;
+  const published<image> model(1);
+  for (const std::uint32_t chunk : {shape::chunk, 24u, 7u})
+    for (std::uint32_t at = 0; at < image::data_bytes; at += 3) {
+      typename shape::flash flash(this->pages, 5, true);
+      flash.wear((first_page + 2) * flash.page_bytes + at, std::byte{0x10});
+      typename shape::landing landing(flash, first_page);
+      const bool completed = pull_into(landing, model, chunk).completed;
+      ASSERT_EQ(completed, holds(flash, model)) << "byte " << at << " with chunks of " << chunk;
+      ASSERT_EQ(this->valid(flash), completed);
+      ASSERT_EQ(flash.complaint(), "");
+      if (!completed) {
+        ASSERT_FALSE(landing.cursor()) << "nothing counts other bytes; byte " << at << " with chunks of " << chunk;
+      }
+    }
+}
+
+TYPED_TEST(FlashLanding, A_worn_cell_behind_the_image_is_no_fault) {
+  // In the last unit, if that is not whole.
+  using shape = TypeParam;
+  const published<typename shape::image> model(1);
+  typename shape::flash flash(this->pages, 5, true);
+  flash.wear((first_page + 2) * flash.page_bytes + shape::image::data_bytes, std::byte{0}, std::byte{0x10});
+  EXPECT_TRUE(this->run(flash, model).completed);
+  EXPECT_TRUE(this->valid(flash));
+}
+
+TYPED_TEST(FlashLanding, A_restart_erases_at_most_a_page_of_the_cursor_more_and_those_that_begin_in_a_chunk) {
+  using shape = TypeParam;
+  using flash = typename shape::flash;
+  const published<typename shape::image> model(1);
+  const auto erases = [](const flash& in, std::uint32_t from, std::uint32_t to) {
+    std::uint64_t n = 0;
+    for (std::uint32_t page = from; page < to; ++page) n += in.erases(page);
+    return n;
+  };
+  constexpr std::uint32_t data = first_page + 2, end = first_page + shape::landing::pages;
+  flash whole(this->pages, 5, true);
+  ASSERT_TRUE(this->run(whole, model).completed);
+  // a chunk that begins anywhere
+  constexpr std::uint64_t in_a_chunk = (shape::chunk + flash::page_bytes - 1) / flash::page_bytes;
+  std::uint64_t most = 0;
+  for (const power_cut kind : {power_cut::before, power_cut::within, power_cut::after})
+    for (std::uint64_t at = 0; at < whole.operations(); ++at) {
+      flash cut(this->pages, 5, true);
+      cut.cut_after(at, kind);
+      (void)this->run(cut, model);
+      cut.restart();
+      ASSERT_TRUE(this->run(cut, model).completed);
+      ASSERT_LE(erases(cut, first_page, data), erases(whole, first_page, data) + 1) << "operation " << at;
+      ASSERT_LE(erases(cut, data, end), erases(whole, data, end) + in_a_chunk) << "operation " << at;
+      most = std::max(most, erases(cut, data, end) - erases(whole, data, end));
+    }
+  EXPECT_EQ(most, in_a_chunk);
+}
+
+TYPED_TEST(FlashLanding, Takes_chunks_of_any_length) {
   using shape = TypeParam;
   const published<typename shape::image> model(1);
   for (std::uint32_t chunk : {1u, 3u, 7u, 17u, 250u, shape::image::image_bytes}) {
@@ -382,7 +441,7 @@ TYPED_TEST(FlashLanding, TakesChunksOfAnyLength) {
   }
 }
 
-TYPED_TEST(FlashLanding, RefusesWhatIsOutOfPlace) {
+TYPED_TEST(FlashLanding, Refuses_what_is_out_of_place) {
   using shape = TypeParam;
   using image = typename shape::image;
   typename shape::flash flash(this->pages, 5);
@@ -426,19 +485,19 @@ TYPED_TEST(FlashLanding, RefusesWhatIsOutOfPlace) {
   EXPECT_EQ(flash.complaint(), "");
 }
 
-TEST(FlashLandingEmpty, AnImageWithoutDataNeedsOnlyItsCursor) {
+TEST(FlashLandingEmpty, An_image_without_data_needs_only_its_cursor) {
   using flash = test::simulated_flash<256, 4>;
   using image = some_image<64, 0>;
   using landing = flash_landing<image, flash>;
   static_assert(landing::pages == 2);
   flash in(3, 1);
   landing there(in, 1);
-  EXPECT_TRUE(pull(there, published<image>(1), 16).completed);
+  EXPECT_TRUE(pull_into(there, published<image>(1), 16).completed);
   EXPECT_TRUE(there.valid());
-  EXPECT_EQ(pull(there, published<image>(1), 16).from, 64u);
+  EXPECT_EQ(pull_into(there, published<image>(1), 16).from, 64u);
 }
 
-TEST(FlashLandingUnverified, AnImageWithoutADigestIsFinishedAndNotValid) {
+TEST(FlashLandingUnverified, An_image_without_a_digest_is_finished_and_not_valid) {
   using flash = test::simulated_flash<256, 4>;
   using image = some_image<64, 640>;
   using landing = flash_landing<image, flash>;
@@ -451,4 +510,4 @@ TEST(FlashLandingUnverified, AnImageWithoutADigestIsFinishedAndNotValid) {
   EXPECT_FALSE(there.valid());
 }
 
-}  // namespace
+}  // namespace flash_landing_test

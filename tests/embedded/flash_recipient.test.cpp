@@ -4,7 +4,7 @@
 
 #include <tensorpull/embedded/flash_landing.hpp>
 
-namespace {
+namespace flash_recipient_test {
 
 using namespace test;
 using tp::errc;
@@ -176,4 +176,4 @@ TEST(MemoryLanding, Has_no_cursor_so_a_restart_begins_at_byte_0) {
   EXPECT_EQ(data_of(device.target), data_of(source));
 }
 
-}  // namespace
+}  // namespace flash_recipient_test

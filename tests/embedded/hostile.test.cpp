@@ -3,7 +3,7 @@
 
 #include <set>
 
-namespace {
+namespace hostile_test {
 
 using namespace test;
 using tp::errc;
@@ -19,13 +19,13 @@ struct tiny {
   std::uint64_t guard_after;
 };
 
-}  // namespace
+}  // namespace hostile_test
 
 template <>
-inline constexpr auto tensorpull::members_of<tiny> = tensorpull::members(tensorpull::member{"a", &tiny::a},
-                                                                         tensorpull::member{"b", &tiny::b});
+inline constexpr auto tensorpull::members_of<hostile_test::tiny> = tensorpull::members(
+    tensorpull::member{"a", &hostile_test::tiny::a}, tensorpull::member{"b", &hostile_test::tiny::b});
 
-namespace {
+namespace hostile_test {
 
 bytes encoded(const frame& m) {
   bytes out(512);
@@ -131,8 +131,8 @@ TEST(EmbeddedHostile, A_bit_that_was_changed_in_any_answer_lands_nothing_wrong) 
       spoilt[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       const auto landed = v.small.recipient.landed_bytes();
       v.hear(spoilt);
-      const bool payload = k > 0 && k + 1 < answers.size() && bit >= 640;  // which only the digest, or the link, can
-                                                                           // tell
+      // which only the digest, or the link, can tell
+      const bool payload = k > 0 && k + 1 < answers.size() && bit >= 640;
       if (!payload) {
         EXPECT_TRUE(v.nothing_wrong_landed());
         if (k > 0 && k + 1 < answers.size() && v.small.recipient.landed_bytes() != landed) {
@@ -165,8 +165,8 @@ TEST(EmbeddedHostile, A_datagram_that_was_cut_anywhere_is_nothing) {
     const bytes answer = owner.answer(request);
     const auto landed = v.small.recipient.landed_bytes();
     for (std::size_t n = 0; n < answer.size(); ++n) {
-      const bytes exact(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(n));  // so that a sanitizer sees
-                                                                                           // what is read behind it
+      // so that a sanitizer sees what is read behind it
+      const bytes exact(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(n));
       v.hear(exact);
       ASSERT_EQ(v.small.recipient.landed_bytes(), landed) << n;
       ASSERT_FALSE(v.small.recipient.ended());
@@ -212,9 +212,8 @@ TEST(EmbeddedHostile, Chunks_that_were_not_asked_for_never_land) {
         bytes lie = chunk_of(m, std::span(payload).first(std::min<std::size_t>(m.length, payload.size())));
         if (how == 15) lie[72] = std::byte{5};  // the payload is elsewhere
         if (how == 16)
-          lie[76] = std::byte{
-              static_cast<unsigned char>((std::to_integer<unsigned>(lie[76]) & 0xf8u) | 3u)};  // it consists of other
-                                                                                               // elements
+          // it consists of other elements
+          lie[76] = std::byte{static_cast<unsigned char>((std::to_integer<unsigned>(lie[76]) & 0xf8u) | 3u)};
         if (how == 17) lie[4] = static_cast<std::byte>(std::to_integer<unsigned>(lie[4]) + 1);  // the segment is longer
         v.hear(lie);
         ASSERT_EQ(v.small.recipient.landed_bytes(), landed) << how;
@@ -300,9 +299,8 @@ TEST(EmbeddedHostile, Every_status_has_its_name_in_every_state) {
   const model source = published();
   const script owner(source);
   for (unsigned s = 0; s < 20; ++s)
-    for (std::size_t after = 0; after < 7; ++after) {  // the description, two chunks of header, three of data, the
-                                                       // confirmation
-
+    for (std::size_t after = 0; after < 7; ++after) {
+      // the description, two chunks of header, three of data, the confirmation
       SCOPED_TRACE(std::to_string(s) + " after " + std::to_string(after));
       victim v(source);
       bytes request = v.ask();
@@ -584,4 +582,4 @@ TEST(EmbeddedHostile, A_header_with_metadata_is_that_of_the_same_model) {
   }
 }
 
-}  // namespace
+}  // namespace hostile_test

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-namespace {
+namespace lean_xxh3_test {
 
 namespace tp = tensorpull;
 
@@ -46,4 +46,4 @@ TEST(LeanXxh3, It_goes_on_after_each_digest) {
 }
 TEST(LeanXxh3, It_holds_two_stripes) { EXPECT_LE(sizeof(tp::lean_xxh3_64), 208u); }
 
-}  // namespace
+}  // namespace lean_xxh3_test

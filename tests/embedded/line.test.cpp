@@ -3,11 +3,12 @@
 #include "embedded/small_pair.hpp"
 
 #include <tensorpull/embedded/line.hpp>
-#include <tensorpull/links/serial_link.hpp>
+#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/links/serial/serial_link.hpp>
 
 #include <deque>
 
-namespace {
+namespace line_test {
 
 using namespace test;
 using bytes = std::vector<std::byte>;
@@ -254,4 +255,52 @@ TEST(EmbeddedLine, A_line_of_nothing_but_noise_times_out_by_name_and_goes_on_beh
   EXPECT_LT(p.ticks, 1'000 + 3 * net_pull.retry_ms) << "it goes on within a time-out";
 }
 
-}  // namespace
+/// A UART: it takes as much as its FIFO has room for. What reads the other end of the wire empties the FIFO.
+struct uart_with_fifo {
+  std::deque<std::byte>* in;
+  std::deque<std::byte>* out;
+  std::size_t fifo;
+  std::size_t written = 0;
+  tp::io_result read(std::span<std::byte> memory) noexcept {
+    std::size_t n = 0;
+    while (n < memory.size() && !in->empty()) memory[n++] = in->front(), in->pop_front();
+    return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
+  }
+  tp::io_result write(std::span<const std::byte> b) noexcept {
+    const std::size_t n = std::min(b.size(), fifo - std::min(fifo, out->size()));
+    out->insert(out->end(), b.begin(), b.begin() + static_cast<std::ptrdiff_t>(n));
+    written += n;
+    return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
+  }
+};
+TEST(EmbeddedLine, An_owner_alone_sends_the_rest_of_an_answer_although_nothing_comes) {
+  for (const std::size_t fifo : {1u, 16u, 64u, 592u}) {
+    SCOPED_TRACE(fifo);
+    std::deque<std::byte> up, down;
+    uart_with_fifo owner_end{&up, &down, fifo}, recipient_end{&down, &up, 1'000};
+    tp::embedded_line<uart_with_fifo, 80, 592> owner_line(owner_end);
+    tp::embedded_line<uart_with_fifo, 592, 80> recipient_line(recipient_end);
+    auto source = std::make_unique<net>();
+    tp::embedded_image<net>::write(*source, 0, data_of(fill(list_of<net>(), 6)));
+    tp::embedded_owner<net, 512> owner;
+    owner.publish(*source, {1, 2}, 77);
+    tp::embedded_pull of = net_pull;
+    of.retry_ms = 2'000;  // no request is repeated, so nothing but the rest of an answer can go on
+    landed_net<> small(of);
+    tp::no_role none;
+    std::uint32_t now = 0;
+    for (; now < 20'000 && !(small.recipient.ended() && owner_line.idle()); ++now) {
+      (void)tp::step(recipient_line, small.recipient, none, now);
+      (void)tp::step(owner_line, none, owner, now);
+    }
+    ASSERT_TRUE(small.recipient.ended());
+    const auto done = small.recipient.outcome();
+    ASSERT_TRUE(done) << code_name(done.error().code);
+    EXPECT_TRUE(done->confirmed);
+    EXPECT_EQ(owner.state(), tp::recipient_state::completed);
+    EXPECT_EQ(data_of(small.target), data_of(*source));
+    EXPECT_LE(now, owner_end.written / fifo + 3 * (done->chunks + 2)) << "each step fills the FIFO";
+  }
+}
+
+}  // namespace line_test

@@ -5,7 +5,7 @@
 
 #include <complex>
 
-namespace {
+namespace members_test {
 
 using namespace test;
 
@@ -24,21 +24,22 @@ struct outer {
   std::array<std::array<double, 2>, 0> none;
 };
 
-}  // namespace
+}  // namespace members_test
 
-BOOST_HANA_ADAPT_STRUCT(inner, w, n);
-BOOST_HANA_ADAPT_STRUCT(outer, layers, last, z, h, e, b, u, none);
+BOOST_HANA_ADAPT_STRUCT(members_test::inner, w, n);
+BOOST_HANA_ADAPT_STRUCT(members_test::outer, layers, last, z, h, e, b, u, none);
 template <>
-inline constexpr auto tensorpull::members_of<inner> = tensorpull::members(tensorpull::member{"w", &inner::w},
-                                                                          tensorpull::member{"n", &inner::n});
+inline constexpr auto tensorpull::members_of<members_test::inner> = tensorpull::members(
+    tensorpull::member{"w", &members_test::inner::w}, tensorpull::member{"n", &members_test::inner::n});
 // in another order than the struct's
 template <>
-inline constexpr auto tensorpull::members_of<outer> = tensorpull::members(
-    tensorpull::member{"none", &outer::none}, tensorpull::member{"b", &outer::b}, tensorpull::member{"u", &outer::u},
-    tensorpull::member{"last", &outer::last}, tensorpull::member{"layers", &outer::layers},
-    tensorpull::member{"h", &outer::h}, tensorpull::member{"e", &outer::e}, tensorpull::member{"z", &outer::z});
+inline constexpr auto tensorpull::members_of<members_test::outer> = tensorpull::members(
+    tensorpull::member{"none", &members_test::outer::none}, tensorpull::member{"b", &members_test::outer::b},
+    tensorpull::member{"u", &members_test::outer::u}, tensorpull::member{"last", &members_test::outer::last},
+    tensorpull::member{"layers", &members_test::outer::layers}, tensorpull::member{"h", &members_test::outer::h},
+    tensorpull::member{"e", &members_test::outer::e}, tensorpull::member{"z", &members_test::outer::z});
 
-namespace {
+namespace members_test {
 
 using small = tp::embedded_image<outer>;
 static_assert(small::tensor_count == 2 * 13 + 6);
@@ -107,4 +108,4 @@ TEST(EmbeddedMembers, Every_byte_of_the_header_belongs_to_the_tensor_whose_text_
   EXPECT_EQ(small::tensor_of_header(small::header_bytes - 1), schema.tensor_count);
 }
 
-}  // namespace
+}  // namespace members_test

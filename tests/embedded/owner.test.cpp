@@ -1,7 +1,7 @@
 // The owner of a small machine, pulled by unmodified hosts, asked by hand, by strangers and by nobody's rules.
 #include "support/embedded_owner.hpp"
 
-namespace {
+namespace owner_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -413,4 +413,4 @@ TEST_F(EmbeddedOwner, Of_many_requests_in_one_datagram_as_many_are_answered_as_f
   EXPECT_EQ(o.state(), state::acquired) << "the end was asked for and not sent";
 }
 
-}  // namespace
+}  // namespace owner_test

@@ -2,7 +2,7 @@
 // without a byte from outside the image.
 #include "support/embedded_owner.hpp"
 
-namespace {
+namespace owner_hostile_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -12,13 +12,12 @@ constexpr tp::ref_id id{0x1122334455667788, 0x99aabbccddeeff00};
 constexpr tp::recipient_id alice{0x123456789abcdef0};
 constexpr std::string_view names[] = {"fc1.weight", "a"};
 using checked_owner = small_owner<512, tp::xxh3_64>;
-using radio_owner = small_owner<48, tp::embedded_crc32c<>, 128>;
+using radio_owner = small_owner<48, tp::basic_crc32c<tp::crc32c_small>, 128>;
 
 template <class Owner>
 struct EmbeddedOwnerAskedByStrangers : testing::Test {
-  const std::unique_ptr<device_model> source = std::make_unique<device_model>(random_model(1));  // so that a sanitizer
-                                                                                                 // sees every byte
-                                                                                                 // behind it
+  // so that a sanitizer sees every byte behind it
+  const std::unique_ptr<device_model> source = std::make_unique<device_model>(random_model(1));
   const model twin = twin_of(*source);
   const std::vector<std::byte> image = twin.image_bytes();
   const std::uint64_t version = version_of(twin), size = image.size();
@@ -53,9 +52,8 @@ struct EmbeddedOwnerAskedByStrangers : testing::Test {
     EXPECT_EQ(say(to, encode(ask(kind::pull, 0x7f000000)).bytes()).size(), 1u);
     const answers told = say(to, encode(ask(kind::confirm, 0x7f000001)).bytes());
     ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(told[0].kind == kind::confirmed || told[0].kind == kind::refused);  // a flipped recipient number may
-                                                                                    // have taken the place of an
-                                                                                    // anonymous one
+    // a flipped recipient number may have taken the place of an anonymous one
+    EXPECT_TRUE(told[0].kind == kind::confirmed || told[0].kind == kind::refused);
   }
 };
 using Owners = testing::Types<checked_owner, radio_owner>;
@@ -194,4 +192,4 @@ TYPED_TEST(EmbeddedOwnerAskedByStrangers, Answers_of_its_own_and_of_other_owners
   EXPECT_EQ(this->o.state(), state::provisional);
 }
 
-}  // namespace
+}  // namespace owner_hostile_test

@@ -1,6 +1,6 @@
 // Radios, whose datagrams are short: 128 bytes with chunks of 48, 256 bytes with chunks of 176, and what is left of
-// them where the link adds 8 bytes of its own. A frame has 80 bytes before its payload, on every link. Small machines
-// and hosts pull from each other, in virtual time.
+// them if the link adds 8 bytes of its own. A frame has 80 bytes before its payload, on every link. Small machines and
+// hosts pull from each other, in virtual time.
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/embedded/recipient.hpp>
@@ -11,7 +11,7 @@
 #include <iterator>
 #include <string>
 
-namespace {
+namespace radio_test {
 
 using namespace test;
 
@@ -218,7 +218,7 @@ TEST_P(Radio, A_host_pulls_from_a_host) {
   }
 }
 
-/// The table of include/tensorpull/embedded/README.md: what the lengths cost where nothing is lost.
+/// The table of include/tensorpull/embedded/README.md: what the lengths cost if nothing is lost.
 TEST(RadioCosts, Are_those_of_the_page) {
   std::ifstream file(std::filesystem::path(TENSORPULL_SCHEMA).parent_path().parent_path() / "embedded/README.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
@@ -248,4 +248,4 @@ TEST(RadioCosts, Are_those_of_the_page) {
   EXPECT_EQ(image, 25'892u);
 }
 
-}  // namespace
+}  // namespace radio_test

@@ -1,7 +1,7 @@
 // Power cuts: what a landing keeps, the next program goes on with, if it is what it says.
 #include "embedded/small_pair.hpp"
 
-namespace {
+namespace resume_test {
 
 using namespace test;
 using tp::errc;
@@ -40,7 +40,7 @@ static_assert(tp::lasting_landing<kept> && !tp::lasting_landing<tp::model_landin
 
 using program = tp::embedded_recipient<kept, 64>;
 
-struct cut_test : testing::Test {
+struct CutTest : testing::Test {
   /// One program; it ends, or the power does when `cut()` says so.
   template <class Cut>
   tp::result<tp::receipt> start(Cut cut) {
@@ -63,12 +63,12 @@ struct cut_test : testing::Test {
   static constexpr std::uint64_t image = kept::image::image_bytes, header = kept::image::header_bytes;
 };
 
-TEST_F(cut_test, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_again_at_most) {
+TEST_F(CutTest, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_again_at_most) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     const double noise = seed % 3 == 0 ? 0.1 : 0;
-    pair = small_pair({640, noise, noise / 2, 1, 5}, seed);  // without noise, so that what is sent twice was asked for
-                                                             // twice
+    // without noise, so that what is sent twice was asked for twice
+    pair = small_pair({640, noise, noise / 2, 1, 5}, seed);
     landing = {};
     pair.left->publish(source, {1, 2}, 1);
     std::uint64_t cuts = 0;
@@ -93,7 +93,7 @@ TEST_F(cut_test, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_
     EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
   }
 }
-TEST_F(cut_test, The_cursor_is_kept_once_for_each_chunk) {
+TEST_F(CutTest, The_cursor_is_kept_once_for_each_chunk) {
   pair.left->publish(source);
   ASSERT_TRUE(start());
   EXPECT_EQ(landing.writes, (image - header + 63) / 64);
@@ -101,7 +101,7 @@ TEST_F(cut_test, The_cursor_is_kept_once_for_each_chunk) {
   EXPECT_EQ(landing.saved.offset, image);
   EXPECT_EQ(landing.saved.digest, version_of(source));
 }
-TEST_F(cut_test, A_cursor_or_bytes_that_are_wrong_begin_at_the_start) {
+TEST_F(CutTest, A_cursor_or_bytes_that_are_wrong_begin_at_the_start) {
   pair.left->publish(source);
   (void)start([](const program& r) { return r.landed_bytes() > 1'500; });
   const kept good = landing;
@@ -136,7 +136,7 @@ TEST_F(cut_test, A_cursor_or_bytes_that_are_wrong_begin_at_the_start) {
   EXPECT_EQ(sent() - so_far, image - good.saved.offset) << "and the right one does not";
   EXPECT_GT(before, 0u);
 }
-TEST_F(cut_test, Another_version_begins_at_the_start) {
+TEST_F(CutTest, Another_version_begins_at_the_start) {
   pair.left->publish(source);
   (void)start([](const program& r) { return r.landed_bytes() > 1'500; });
   const model second = fill(list_of<net>(), 2);
@@ -146,7 +146,7 @@ TEST_F(cut_test, Another_version_begins_at_the_start) {
   EXPECT_EQ(done->version, version_of(second));
   EXPECT_EQ(landing.data, data_of(second));
 }
-TEST_F(cut_test, Cut_before_the_confirmation_it_confirms_and_fetches_one_byte) {
+TEST_F(CutTest, Cut_before_the_confirmation_it_confirms_and_fetches_one_byte) {
   pair.left->publish(source, {1, 2}, 1);
   bool confirms = false;
   pair.meddle = [&](std::span<std::byte> d, bool down) {
@@ -164,7 +164,7 @@ TEST_F(cut_test, Cut_before_the_confirmation_it_confirms_and_fetches_one_byte) {
   EXPECT_EQ(landing.writes, writes) << "nothing is written again";
   EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
 }
-TEST_F(cut_test, Cut_behind_the_confirmation_it_learns_that_it_is_final) {
+TEST_F(CutTest, Cut_behind_the_confirmation_it_learns_that_it_is_final) {
   for (const bool good : {true, false}) {
     pair = small_pair({}, 5);
     landing = {};
@@ -189,7 +189,7 @@ TEST_F(cut_test, Cut_behind_the_confirmation_it_learns_that_it_is_final) {
     EXPECT_EQ(done->bytes, image);
   }
 }
-TEST_F(cut_test, Wrong_bytes_are_not_kept_as_right_ones) {
+TEST_F(CutTest, Wrong_bytes_are_not_kept_as_right_ones) {
   ASSERT_TRUE(pair.left->references.publish(source.source(), version_of(source) ^ 1, true, {1, 2}, 2));
   for (int i = 0; i < 2; ++i) {
     const auto before = sent();
@@ -199,7 +199,7 @@ TEST_F(cut_test, Wrong_bytes_are_not_kept_as_right_ones) {
     EXPECT_EQ(sent() - before, image) << "the second begins at the start";
   }
 }
-TEST_F(cut_test, A_landing_that_fails_ends_the_transfer_by_name) {
+TEST_F(CutTest, A_landing_that_fails_ends_the_transfer_by_name) {
   pair.left->publish(source, {1, 2}, 2);
   landing.fails_at = 3;
   const auto written = start();
@@ -214,4 +214,4 @@ TEST_F(cut_test, A_landing_that_fails_ends_the_transfer_by_name) {
   EXPECT_TRUE(start());
 }
 
-}  // namespace
+}  // namespace resume_test

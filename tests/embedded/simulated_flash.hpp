@@ -68,12 +68,10 @@ class simulated_flash {
     const std::uint64_t how = random_.below(3), until = random_.below(in.size() + 1);
     for (std::size_t i = 0; i < in.size(); ++i) {
       if (i % program_bytes == 0) check_unit(units_[(at + i) / program_bytes], in.subspan(i, program_bytes));
-      std::byte mask = std::byte{0xff};
-      if (kind == what::half)
-        mask = how == 0   ? static_cast<std::byte>(random_())
-               : how == 1 ? std::byte{i < until ? std::uint8_t{0xff} : std::uint8_t{0}}
-                          : std::byte{0};
+      std::byte mask{kind != what::half || (how == 1 && i < until) ? std::uint8_t{0xff} : std::uint8_t{0}};
+      if (kind == what::half && how == 0) mask = static_cast<std::byte>(random_());
       bytes_[at + i] &= in[i] | ~mask;
+      if (at + i == worn_at_) bytes_[at + i] = (bytes_[at + i] | ones_) & ~zeros_;
     }
     return on_;
   }
@@ -85,6 +83,13 @@ class simulated_flash {
     return true;
   }
 
+  /// Cells at a place are worn out: after program() the bits of `ones` are 1 and those of `zeros` 0, and nothing says
+  /// so.
+  void wear(std::uint32_t at, std::byte ones, std::byte zeros = {}) noexcept {
+    worn_at_ = at;
+    ones_ = ones;
+    zeros_ = zeros;
+  }
   /// The power goes at the operation after `n` more.
   void cut_after(std::uint64_t n, power_cut kind) noexcept {
     cut_at_ = operations_ + n;
@@ -129,7 +134,8 @@ class simulated_flash {
   what begin() noexcept {
     if (operations_++ != cut_at_) return what::all;
     on_ = false;
-    return kind_ == power_cut::before ? what::nothing : kind_ == power_cut::within ? what::half : what::all;
+    if (kind_ == power_cut::before) return what::nothing;
+    return kind_ == power_cut::within ? what::half : what::all;
   }
   void check_unit(unit& u, std::span<const std::byte> in) {
     if (u.is == state::unknown) complain("a unit was programmed that was not erased");
@@ -143,6 +149,8 @@ class simulated_flash {
   std::vector<std::byte> bytes_;
   std::vector<unit> units_;
   std::vector<std::uint64_t> erases_;
+  std::uint32_t worn_at_ = ~0u;
+  std::byte ones_{}, zeros_{};
   std::uint64_t operations_ = 0, programs_ = 0, cut_at_ = never, power_ = 0;
   power_cut kind_ = power_cut::before;
   bool on_ = true;

@@ -14,8 +14,8 @@
 
 namespace test {
 
-/// Every kind of member: nested arrays of either kind, a scalar, structs in structs, an array of structs, what is no
-/// tensor, and padding.
+/// Every kind of member: nested arrays of either kind, a scalar, structs in structs, an array of structs, a member that
+/// is not a tensor, and padding.
 struct block {
   std::array<std::array<float, 3>, 5> weight;
   float bias[5];
@@ -129,7 +129,8 @@ struct small_pair {
   /// Until it has ended, `done()`, or `limit` milliseconds are over. True: it has ended.
   template <class Recipient>
   bool run(Recipient& r, std::uint32_t limit = 2'000'000) {
-    return run_until(r, [] { return false; }, limit), r.ended();
+    run_until(r, [] { return false; }, limit);
+    return r.ended();
   }
   template <class Recipient, class Done>
   bool run_until(Recipient& r, Done done, std::uint32_t limit = 2'000'000) {

@@ -1,18 +1,18 @@
 // The parts of the main example that do not move models: digits, cohorts, training, counting, judging, options, output.
-#include "federated/cohort.hpp"
-#include "federated/digits.hpp"
-#include "federated/heap_count.hpp"
-#include "federated/json_report.hpp"
-#include "federated/options.hpp"
-#include "federated/output_file.hpp"
-#include "federated/plot.hpp"
-#include "federated/process_stats.hpp"
-#include "federated/progress_line.hpp"
-#include "federated/random.hpp"
-#include "federated/round_report.hpp"
-#include "federated/round_table.hpp"
-#include "federated/training.hpp"
-#include "federated/verdict.hpp"
+#include "jobs/federated/cohort.hpp"
+#include "jobs/federated/digits.hpp"
+#include "jobs/federated/heap_count.hpp"
+#include "jobs/federated/json_report.hpp"
+#include "jobs/federated/options.hpp"
+#include "jobs/federated/output_file.hpp"
+#include "jobs/federated/plot.hpp"
+#include "jobs/federated/process_stats.hpp"
+#include "jobs/federated/progress_line.hpp"
+#include "jobs/federated/round_report.hpp"
+#include "jobs/federated/round_table.hpp"
+#include "jobs/federated/training.hpp"
+#include "jobs/federated/training_random.hpp"
+#include "jobs/federated/verdict.hpp"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@
 
 #include <unistd.h>
 
-namespace {
+namespace federated_test {
 
 using namespace federated;
 
@@ -61,7 +61,7 @@ struct temporary_file {
 /// Digits that a perceptron can learn: one bright row of pixels for each label.
 std::vector<digit> learnable_digits(std::size_t count) {
   std::vector<digit> digits(count);
-  random_source random{3};
+  training_random random{3};
   for (std::size_t i = 0; i < count; ++i) {
     digits[i].label = static_cast<std::uint8_t>(i % digit_classes);
     for (std::size_t p = 0; p < digit_pixels; ++p)
@@ -70,15 +70,15 @@ std::vector<digit> learnable_digits(std::size_t count) {
   return digits;
 }
 
-TEST(random_source, draws_what_splitmix64_draws) {
-  random_source random{1234567};
+TEST(RandomSource, Draws_what_splitmix64_draws) {
+  training_random random{1234567};
   EXPECT_EQ(random.next(), 6457827717110365317u);
   EXPECT_EQ(random.next(), 3203168211198807973u);
   EXPECT_EQ(random.next(), 9817491932198370423u);
 }
 
-TEST(random_source, stays_in_range) {
-  random_source random{1};
+TEST(RandomSource, Stays_in_range) {
+  training_random random{1};
   std::set<std::uint64_t> seen;
   for (int i = 0; i < 1000; ++i) {
     seen.insert(random.below(7));
@@ -89,14 +89,14 @@ TEST(random_source, stays_in_range) {
   EXPECT_EQ(seen, (std::set<std::uint64_t>{0, 1, 2, 3, 4, 5, 6}));
 }
 
-TEST(digits, a_line_is_784_pixels_and_the_label) {
+TEST(Digits, A_line_is_784_pixels_and_the_label) {
   const digit parsed = parse_digit(digit_line("255", "9"), "here");
   EXPECT_EQ(parsed.pixels[0], 255);
   EXPECT_EQ(parsed.pixels[783], 783 % 256);
   EXPECT_EQ(parsed.label, 9);
 }
 
-TEST(digits, a_wrong_line_is_named) {
+TEST(Digits, A_wrong_line_is_named) {
   const auto message = [](const std::string& line) { return message_of([&] { parse_digit(line, "f.csv line 3"); }); };
   EXPECT_EQ(message(digit_line("256")), "f.csv line 3: expected a number from 0 to 255, found '256'");
   EXPECT_EQ(message(digit_line("-1")), "f.csv line 3: expected a number from 0 to 255, found '-1'");
@@ -107,7 +107,7 @@ TEST(digits, a_wrong_line_is_named) {
   EXPECT_EQ(message(digit_line() + ",1"), "f.csv line 3: expected 785 fields (784 pixels and the label), found 786");
 }
 
-TEST(digits, a_file_is_checked_to_its_last_line) {
+TEST(Digits, A_file_is_checked_to_its_last_line) {
   const temporary_file file;
   const auto write = [&](std::size_t lines, const std::string& last) {
     std::ofstream out{file.path};
@@ -126,7 +126,7 @@ TEST(digits, a_file_is_checked_to_its_last_line) {
   EXPECT_EQ(message_of([] { load_digits("/nonexistent/x"); }), "cannot open the digits file /nonexistent/x");
 }
 
-TEST(digits, are_dealt_whole_and_evenly) {
+TEST(Digits, Are_dealt_whole_and_evenly) {
   const std::vector<digit> digits = learnable_digits(1100);
   const dealt_digits dealt{digits, 7, 5};
   EXPECT_EQ(dealt.held_out().size(), 1000u);
@@ -150,7 +150,7 @@ TEST(digits, are_dealt_whole_and_evenly) {
   EXPECT_THROW((dealt_digits{digits, 0, 1}), std::runtime_error);
 }
 
-TEST(cohort, draws_distinct_clients_from_seed_and_round_alone) {
+TEST(Cohort, Draws_distinct_clients_from_seed_and_round_alone) {
   cohort one{50, 9};
   cohort two{50, 9};
   two.draw(1, 30);
@@ -161,7 +161,7 @@ TEST(cohort, draws_distinct_clients_from_seed_and_round_alone) {
   EXPECT_EQ(one.draw(5, 80).size(), 50u);
 }
 
-TEST(cohort, a_participants_file_is_checked) {
+TEST(Cohort, A_participants_file_is_checked) {
   const temporary_file file;
   const auto load = [&](const std::string& text) {
     std::ofstream{file.path} << text;
@@ -173,7 +173,7 @@ TEST(cohort, a_participants_file_is_checked) {
   EXPECT_EQ(message_of([&] { load(" \n"); }), file.path + ": holds no number of participants");
 }
 
-TEST(training, learns_repeatably_and_allocates_nothing) {
+TEST(Training, Learns_repeatably_and_allocates_nothing) {
   const std::vector<digit> digits = learnable_digits(90);
   const auto scratch = std::make_unique<training_scratch>(digits.size());
   const auto model = std::make_unique<perceptron>();
@@ -191,7 +191,7 @@ TEST(training, learns_repeatably_and_allocates_nothing) {
   EXPECT_EQ(model->output_bias, again->output_bias);
 }
 
-TEST(training, follows_the_gradient_of_the_loss) {
+TEST(Training, Follows_the_gradient_of_the_loss) {
   const std::vector<digit> digits = learnable_digits(3);
   const auto model = std::make_unique<perceptron>();
   initialise(*model, 2);
@@ -235,7 +235,7 @@ TEST(training, follows_the_gradient_of_the_loss) {
     EXPECT_NEAR(static_cast<double>(kept - after) / static_cast<double>(rate), slope, 2e-4 + 0.02 * std::abs(slope))
         << name;
   };
-  random_source random{8};
+  training_random random{8};
   for (int i = 0; i < 20; ++i) {
     const std::size_t j = random.below(hidden_units);
     const std::size_t p = random.below(digit_pixels);
@@ -247,7 +247,7 @@ TEST(training, follows_the_gradient_of_the_loss) {
   }
 }
 
-TEST(process_stats, tells_of_this_process) {
+TEST(ProcessStats, Tells_of_this_process) {
   const auto before = stats_of_self();
   ASSERT_TRUE(before);
   EXPECT_GT(before->resident_bytes, 500'000u);
@@ -262,7 +262,7 @@ TEST(process_stats, tells_of_this_process) {
   EXPECT_FALSE(stats_of(999'999'999));
 }
 
-TEST(heap_count, follows_every_way_to_allocate) {
+TEST(HeapCount, Follows_every_way_to_allocate) {
   if (!heap_is_counted()) GTEST_SKIP() << "not counted under this sanitizer";
   std::array<void*, 5> blocks{};  // figures are taken before anything is expected: GoogleTest allocates, too
   const heap_figures start = live_heap();
@@ -299,13 +299,13 @@ run_report flat_run(std::uint32_t rounds) {
   return report;
 }
 
-TEST(verdict, a_flat_run_passes) {
+TEST(Verdict, A_flat_run_passes) {
   const verdict judged = judge(flat_run(45));
   EXPECT_TRUE(judged.passed());
   EXPECT_TRUE(judged.notes.empty());
 }
 
-TEST(verdict, each_figure_that_moves_is_named) {
+TEST(Verdict, Each_figure_that_moves_is_named) {
   const auto violation = [](const std::function<void(round_figures&)>& change, std::size_t round) {
     run_report report = flat_run(45);
     change(report.rounds[round - 1]);
@@ -334,7 +334,7 @@ TEST(verdict, each_figure_that_moves_is_named) {
             "1 of 45 rounds lost updates; in round 10, 5 of 100 arrived.");
 }
 
-TEST(verdict, one_percent_of_a_large_process_is_allowed) {
+TEST(Verdict, One_percent_of_a_large_process_is_allowed) {
   run_report report = flat_run(45);
   for (round_figures& round : report.rounds) round.clients.resident_bytes = 1000u << 20;
   report.rounds.back().clients.resident_bytes += 9u << 20;
@@ -343,7 +343,7 @@ TEST(verdict, one_percent_of_a_large_process_is_allowed) {
   EXPECT_FALSE(judge(report).passed());
 }
 
-TEST(verdict, a_short_run_says_what_was_not_judged) {
+TEST(Verdict, A_short_run_says_what_was_not_judged) {
   run_report report = flat_run(6);
   report.rounds.back().accuracy = 0.1;
   const verdict judged = judge(report);
@@ -355,7 +355,7 @@ TEST(verdict, a_short_run_says_what_was_not_judged) {
   EXPECT_FALSE(judge(run_report{{.rounds = 3}}).passed());
 }
 
-TEST(reports, json_holds_settings_rounds_and_verdict) {
+TEST(Reports, Json_holds_settings_rounds_and_verdict) {
   run_report report = flat_run(2);
   report.rounds[0].accuracy = 1.0 / 0.0;
   const std::string json = json_report(report, judge(report));
@@ -365,7 +365,7 @@ TEST(reports, json_holds_settings_rounds_and_verdict) {
   EXPECT_EQ(detail::json_string("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
 }
 
-TEST(reports, a_plot_of_any_length_is_drawn) {
+TEST(Reports, A_plot_of_any_length_is_drawn) {
   for (const std::uint32_t rounds : {0u, 1u, 3u, 45u, 500u}) {
     const std::string drawn = plot(flat_run(rounds));
     EXPECT_TRUE(drawn.ends_with("</svg>\n"));
@@ -374,7 +374,7 @@ TEST(reports, a_plot_of_any_length_is_drawn) {
   }
 }
 
-TEST(reports, a_file_appears_whole_or_not_at_all) {
+TEST(Reports, A_file_appears_whole_or_not_at_all) {
   const temporary_file file;
   write_port_file(file.path, 4711);
   std::ifstream in{file.path};
@@ -386,7 +386,7 @@ TEST(reports, a_file_appears_whole_or_not_at_all) {
             "cannot open /nonexistent/x: No such file or directory");
 }
 
-TEST(options, are_read_and_checked) {
+TEST(Options, Are_read_and_checked) {
   const auto parse = [](std::vector<const char*> arguments) { return parse_options(arguments); };
   const options defaults = parse({});
   EXPECT_EQ(defaults.rounds, 45u);
@@ -415,4 +415,4 @@ TEST(options, are_read_and_checked) {
   EXPECT_EQ(message({"seven"}), "'seven' is no option; --help lists them");
 }
 
-}  // namespace
+}  // namespace federated_test

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+namespace strided_landing_test {
+
 using namespace tensorpull;
 using namespace tensorpull::python;
-
-namespace {
 
 struct layout {
   std::uint64_t item = 1;
@@ -61,7 +61,7 @@ layout any_layout(std::mt19937& random, bool apart) {
   return made;
 }
 
-TEST(StridedLanding, AnyRangeGoesWhereItsElementsAre) {
+TEST(StridedLanding, Any_range_goes_where_its_elements_are) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -87,7 +87,7 @@ TEST(StridedLanding, AnyRangeGoesWhereItsElementsAre) {
   }
 }
 
-TEST(StridedLanding, SharedMemoryIsFoundAsByAListOfAllBytes) {
+TEST(StridedLanding, Shared_memory_is_found_as_by_a_list_of_all_bytes) {
   std::size_t shared = 0;
   for (unsigned seed = 0; seed < 5000; ++seed) {
     SCOPED_TRACE(seed);
@@ -112,7 +112,7 @@ TEST(StridedLanding, SharedMemoryIsFoundAsByAListOfAllBytes) {
   EXPECT_LT(shared, 4000u);
 }
 
-TEST(StridedLanding, TheWindowMovesOverMemoryThatIsLongerThanIt) {
+TEST(StridedLanding, The_window_moves_over_memory_that_is_longer_than_it) {
   // a comb of bytes, 79 MiB long, and a run that ends before its last tooth, or on it
   const std::vector<std::uint64_t> shape{80};
   const std::vector<std::int64_t> strides{1 << 20};
@@ -125,30 +125,36 @@ TEST(StridedLanding, TheWindowMovesOverMemoryThatIsLongerThanIt) {
   }
 }
 
-TEST(StridedLanding, ColumnsCostAsMuchAsTheirElements) {
+TEST(StridedLanding, Columns_cost_as_much_as_their_elements) {
   std::size_t asked = 0;
   const std::uint64_t columns = 5000, rows = 500;
   std::vector<footprint> all;
   for (std::uint64_t i = 0; i < columns; ++i)
     all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{rows},
                      std::vector<std::int64_t>{static_cast<std::int64_t>(4 * columns)});
-  auto search = overlap_search([&asked] { return ++asked, false; });
+  auto search = overlap_search([&asked] {
+    ++asked;
+    return false;
+  });
   EXPECT_EQ(search.find(all), search.none);
   EXPECT_EQ(asked, columns * rows / 65536 + 1);  // it asks at each 65,536th element, and at the end of each group
 }
 
-TEST(StridedLanding, TheSearchEndsWhenItIsToStop) {
+TEST(StridedLanding, The_search_ends_when_it_is_to_stop) {
   std::vector<footprint> all;
   for (std::uint64_t i = 0; i < 1000; ++i)
     all.emplace_back(static_cast<std::size_t>(i), 0, 4096 + 4 * i, 4, std::vector<std::uint64_t>{1000},
                      std::vector<std::int64_t>{4000});
   all.emplace_back(1000, 0, 4096 + 4000 + 3996, 4, std::vector<std::uint64_t>{}, std::vector<std::int64_t>{});
   std::size_t asked = 0;
-  auto stopped = overlap_search([&asked] { return ++asked, true; });
+  auto stopped = overlap_search([&asked] {
+    ++asked;
+    return true;
+  });
   EXPECT_EQ(stopped.find(all), stopped.none);
   EXPECT_LE(asked, 2u);
   auto to_the_end = overlap_search([] { return false; });
   EXPECT_EQ(to_the_end.find(all), 1000u);
 }
 
-}  // namespace
+}  // namespace strided_landing_test

@@ -26,7 +26,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples/python/tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/python"))
 from mutating_path import MutatingPath, flip, without_digest
 
 MIB = 1 << 20
@@ -542,7 +542,7 @@ def nobody_there():
     path.go_on()
     _, err = recv.communicate(timeout=20)
     assert recv.returncode == 1 and "lost" in err and "--resume" in err and names() == [PART, "model.safetensors"], (err, names())
-    # who goes on while nobody is there loses nothing
+    # a recv that goes on while nobody is there loses nothing
     before, again = Path(PART).read_bytes(), shlex.split(err.splitlines()[-1])
     _, err = run(*again, status=1)
     assert err.splitlines()[-1].split()[-1] == "--resume" and Path(PART).read_bytes() == before, err
@@ -738,6 +738,23 @@ def a_full_standard_output_has_a_word():
         with open("/dev/full", "w") as full:
             done = subprocess.run(command("send", "model.safetensors", *option), stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
         assert done.returncode == 1 and "standard output" in done.stderr, done
+
+
+def standard_streams_that_are_closed():
+    """A file that is opened would get the number of a stream that is closed, and what is printed would land in it."""
+    write("model.safetensors", CANONICAL)
+
+    def shell(line, *words):
+        return subprocess.run(["bash", "-c", line, *words], capture_output=True, text=True, timeout=60)
+
+    for redirected in ("2>&-", ">&- 2>&-", "<&- 2>&-"):
+        shell('"$0" nothing model.safetensors %s; echo $? >status' % redirected, *command("inspect"))
+        assert Path("status").read_text() == "3\n", redirected
+    done = shell('"$0" model.safetensors >&-; echo $? >status', *command("inspect"))
+    assert done.stderr == "inspect: standard output could not be written\n" and Path("status").read_text() == "3\n", done
+    with Sender("model.safetensors") as sender:
+        shell('"$0" "$1" "$2" -o copy >&- 2>&-', *command("recv", sender.address, sender.ref))
+        assert Path("copy").read_bytes() == CANONICAL
 
 
 def S8_the_published_file_shrinks():

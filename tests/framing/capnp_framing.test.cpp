@@ -3,7 +3,7 @@
 #include "support/allocation_counter.hpp"
 #include "support/messages.hpp"
 
-namespace {
+namespace capnp_framing_test {
 
 using namespace test;
 
@@ -171,4 +171,4 @@ TEST(CapnpFraming, An_older_schema_with_fewer_fields_is_read_with_defaults) {
   EXPECT_EQ(d.m.length, 0u);
 }
 
-}  // namespace
+}  // namespace capnp_framing_test

@@ -4,11 +4,139 @@
 #include "support/generated_codec.hpp"
 #include "support/random_messages.hpp"
 
+#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 
-namespace {
+#include <set>
+#include <tuple>
+
+namespace generated_accessors_test {
 
 using namespace test;
+using kind = tp::frame_kind;
+namespace wire = tp::wire;
+
+// The sizes and the numbers that the tool `capnp` computed from protocol.capnp.
+template <class Struct>
+constexpr bool has_size(tp::detail::struct_size size) {
+  return Struct::_capnpPrivate::dataWordSize == size.data && Struct::_capnpPrivate::pointerCount == size.pointers;
+}
+static_assert(has_size<wire::Frame>(tp::detail::size_of_frame) && has_size<wire::Tensor>(tp::detail::size_of_tensor));
+static_assert(has_size<wire::Range>(tp::detail::size_of_range) &&
+              has_size<wire::Reference>(tp::detail::size_of_reference));
+static_assert(has_size<wire::Description>(tp::detail::body_size(kind::description)) &&
+              has_size<wire::SchemaPage>(tp::detail::body_size(kind::schema_page)));
+static_assert(has_size<wire::Locate>(tp::detail::body_size(kind::locate)) &&
+              has_size<wire::Located>(tp::detail::body_size(kind::located)));
+static_assert(has_size<wire::Application>(tp::detail::body_size(kind::application)));
+constexpr bool is_tag(kind k, wire::Frame::Which tag) { return static_cast<unsigned>(k) == static_cast<unsigned>(tag); }
+static_assert(is_tag(kind::nothing, wire::Frame::NOTHING) && is_tag(kind::describe, wire::Frame::DESCRIBE) &&
+              is_tag(kind::pull, wire::Frame::PULL) && is_tag(kind::chunk, wire::Frame::CHUNK) &&
+              is_tag(kind::end, wire::Frame::END) && is_tag(kind::confirm, wire::Frame::CONFIRM) &&
+              is_tag(kind::confirmed, wire::Frame::CONFIRMED) && is_tag(kind::cancel, wire::Frame::CANCEL) &&
+              is_tag(kind::refused, wire::Frame::REFUSED) && is_tag(kind::schema, wire::Frame::SCHEMA));
+static_assert(is_tag(kind::description, wire::Frame::DESCRIPTION) &&
+              is_tag(kind::schema_page, wire::Frame::SCHEMA_PAGE) && is_tag(kind::locate, wire::Frame::LOCATE) &&
+              is_tag(kind::located, wire::Frame::LOCATED) && is_tag(kind::application, wire::Frame::APPLICATION) &&
+              is_tag(kind::piece, wire::Frame::PIECE) && is_tag(kind::taken, wire::Frame::TAKEN));
+static_assert(static_cast<unsigned>(tp::status::owner_lost) == static_cast<unsigned>(wire::Status::OWNER_LOST));
+
+/// Every member of a frame that is a field of some kind.
+constexpr std::tuple members{
+    &tp::frame::ref,     &tp::frame::version, &tp::frame::nonce,       &tp::frame::fingerprint,
+    &tp::frame::digest,  &tp::frame::offset,  &tp::frame::image_bytes, &tp::frame::data_start,
+    &tp::frame::tensors, &tp::frame::length,  &tp::frame::delay_ms,    &tp::frame::application,
+    &tp::frame::window,  &tp::frame::reason,  &tp::frame::recipient,   &tp::frame::chunk_digest,
+    &tp::frame::flag,    &tp::frame::memory,  &tp::frame::status};
+
+template <class T>
+void set_all_bits(T& field) {
+  if constexpr (std::is_enum_v<T>) field = static_cast<T>(static_cast<std::underlying_type_t<T>>(~std::uint64_t{0}));
+  else field = static_cast<T>(~std::uint64_t{0});
+}
+void set_all_bits(tp::ref_id& ref) { ref = {~std::uint64_t{0}, ~std::uint64_t{0}}; }
+void set_all_bits(tp::recipient_id& who) { who = {~std::uint64_t{0}}; }
+
+/// The words of a frame of the generated builders.
+std::vector<std::uint64_t> written(const tp::frame& m) {
+  const auto words = generated::encode(m);
+  return {words.begin(), words.end()};
+}
+
+TEST(GeneratedAccessors, Every_field_of_the_table_is_where_the_generated_builders_put_it_and_there_is_no_other) {
+  std::size_t found = 0;
+  std::set<kind> seen;
+  for (const tp::frame& of_kind : every_message()) {
+    if (!seen.insert(of_kind.kind).second) continue;
+    tp::frame m;
+    m.kind = of_kind.kind;
+    const auto empty = written(m);
+    // behind the segment table and the root pointer, or behind the frame and its pointer
+    const std::size_t first = tp::detail::body_size(m.kind).data > 0 ? 10 : 3;
+    tp::detail::visit_fields(m.kind, m, [&](auto& field, tp::detail::field_place p) {
+      const auto was = field;
+      set_all_bits(field);
+      auto words = written(m);
+      field = was;
+      ASSERT_EQ(words.size(), empty.size());
+      const std::size_t at = p.word == 0 ? 2 : first + p.word - 1;
+      words[at] ^= ~std::uint64_t{0} >> (64 - p.bits) << p.bit;
+      if (std::same_as<std::remove_cvref_t<decltype(field)>, tp::ref_id>) words[at + 1] ^= ~std::uint64_t{0};
+      EXPECT_EQ(words, empty) << "kind " << static_cast<int>(m.kind) << ", word " << +p.word << ", bit " << +p.bit;
+      ++found;
+    });
+    std::apply([&](auto... member) { (set_all_bits(m.*member), ...); }, members);
+    tp::detail::visit_fields(m.kind, m, [](auto& field, tp::detail::field_place) { field = {}; });
+    EXPECT_EQ(written(m), empty) << "kind " << static_cast<int>(m.kind);
+  }
+  EXPECT_EQ(seen.size(), 14u);
+  EXPECT_EQ(found, 60u);
+}
+
+/// What is compared of a field: a number of any width, or the high half of a reference.
+template <class T>
+std::uint64_t number(T field) {
+  return static_cast<std::uint64_t>(field);
+}
+std::uint64_t number(tp::ref_id ref) { return ref.high; }
+std::uint64_t number(tp::recipient_id who) { return who.value; }
+
+/// Reads each field of a frame in its place, and compares it with what a framing has read.
+template <kind Kind>
+std::size_t compare_in_place(const frame& f, const tp::frame& read) {
+  std::size_t compared = 0;
+  const auto one = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+    constexpr auto member = std::get<I>(members);
+    if constexpr (tp::detail::place_of<Kind, member>.bits > 0) {
+      EXPECT_EQ((tp::detail::field_in<Kind, member>(f.bytes().data())), number(read.*member)) << I;
+      ++compared;
+    }
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (one(std::integral_constant<std::size_t, I>{}), ...);
+  }(std::make_index_sequence<std::tuple_size_v<decltype(members)>>{});
+  return compared;
+}
+
+TEST(GeneratedAccessors, Fields_that_are_read_in_place_are_those_of_the_generated_builders) {
+  generator random(53);
+  std::size_t compared = 0;
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::vector<std::string_view>> names;
+    std::vector<std::vector<tp::schema_row>> rows;
+    for (const tp::frame& m : random_messages(random, names, rows)) {
+      const frame f(generated::encode(m));
+      const decoded d(f);
+      EXPECT_EQ(tp::detail::kind_in(f.bytes().data()), m.kind);
+      EXPECT_EQ(tp::detail::id_in(f.bytes().data()), m.id);
+      [&]<std::size_t... K>(std::index_sequence<K...>) {
+        ((compared += static_cast<std::size_t>(m.kind) == K ? compare_in_place<static_cast<kind>(K)>(f, d.m) : 0), ...);
+      }(std::make_index_sequence<static_cast<std::size_t>(kind::piece)>{});
+      ASSERT_FALSE(HasFailure()) << "kind " << static_cast<int>(m.kind);
+    }
+  }
+  EXPECT_GE(compared, 6000u);
+}
 
 TEST(GeneratedAccessors, Every_kind_has_the_bytes_that_the_generated_builders_write) {
   generator random(31);
@@ -54,13 +182,17 @@ TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
     for (int round = 0; round < 3000; ++round) {
       const std::size_t word = 1 + random.below(f.size() / 8 - 1);
       const std::uint64_t was = f.word(word), pick = random.below(4);
-      tp::store_le64(f.bytes().data() + 8 * word, pick == 0   ? random()
-                                                  : pick == 1 ? was ^ std::uint64_t{1} << random.below(64)
-                                                  : pick == 2
-                                                      ? f.word(random.below(f.size() / 8))
-                                                      : list_pointer(static_cast<std::int32_t>(random.below(8)) - 4,
-                                                                     static_cast<list_size>(random.below(8)),
-                                                                     static_cast<std::uint32_t>(random.below(20))));
+      const auto any = [&] {
+        switch (pick) {
+          case 0: return random();
+          case 1: return was ^ std::uint64_t{1} << random.below(64);
+          case 2: return f.word(random.below(f.size() / 8));
+          default: break;
+        }
+        return list_pointer(static_cast<std::int32_t>(random.below(8)) - 4, static_cast<list_size>(random.below(8)),
+                            static_cast<std::uint32_t>(random.below(20)));
+      };
+      tp::store_le64(f.bytes().data() + 8 * word, any());
       expect_agreement(f);
       if (HasFatalFailure())
         FAIL() << "kind " << static_cast<int>(m.kind) << ", word " << word << ": " << std::hex << f.word(word);
@@ -69,4 +201,4 @@ TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
   }
 }
 
-}  // namespace
+}  // namespace generated_accessors_test

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-namespace {
+namespace hostile_frames_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -103,8 +103,8 @@ const std::pair<frame, std::optional<errc>> cyclic_frames[]{
     // A page whose only pointer is the root's: as a list of tensors it is a struct.
     {single_segment(kind::schema_page, {struct_pointer(-8, 7, 1)}), errc::bad_frame},
     // A page that begins at the root's own pointer. It shares the root's words, of which the last data word stands
-    // where its pointer would. Cap'n Proto
-    // lets objects overlap, and says what a page with those words says: no tensors.
+    // where its pointer would. Cap'n Proto lets objects overlap, and says what a page with those words says: no
+    // tensors.
     {single_segment(kind::schema_page, {struct_pointer(-9, 7, 1)}), std::nullopt},
     {single_segment(kind::schema_page, {struct_pointer(-9, 0, 1)}), errc::bad_frame},  // the root's pointer as a list
     {single_segment(kind::locate, {struct_pointer(-9, 0, 1)}), errc::bad_frame},
@@ -268,8 +268,8 @@ TEST(Framing, F14_a_list_of_structs_where_a_list_of_pointers_belongs) {
   EXPECT_EQ(decode_error(names(elements(2, 1, 0))), errc::bad_frame) << "no pointer in an element";
   EXPECT_EQ(decode_error(names(elements(0x3fffffff >> 1, 0, 0))), errc::bad_frame) << "elements of nothing";
   EXPECT_EQ(decode_error(names(elements(2, 0, 0xffff))), errc::bad_frame) << "longer than the list";
-  const decoded upgraded(names(elements(1, 0, 1)));  // a struct whose first member is the text: a later version may
-                                                     // write it so
+  // a struct whose first member is the text: a later version may write it so
+  const decoded upgraded(names(elements(1, 0, 1)));
   ASSERT_TRUE(upgraded.outcome);
   ASSERT_EQ(upgraded.m.names.size(), 1u);
   EXPECT_EQ(upgraded.m.names[0], "");
@@ -330,4 +330,4 @@ TEST(Framing, Valid_frames_of_several_segments_are_read) {
   EXPECT_EQ(d.m.names.size(), 1u);
 }
 
-}  // namespace
+}  // namespace hostile_frames_test

@@ -4,7 +4,7 @@
 #include "support/messages.hpp"
 #include "support/random.hpp"
 
-namespace {
+namespace mutations_test {
 
 using namespace test;
 
@@ -98,10 +98,15 @@ TEST(Mutations, Twenty_thousand_random_changes) {
     for (std::uint64_t n = 1 + random.below(6); n > 0; --n) {
       if (random.below(3) == 0) {  // a whole word, often a small number or a pointer
         const std::uint64_t word = random.below(f.size() / 8), pick = random.below(4);
-        tp::store_le64(f.bytes().data() + 8 * word, pick == 0   ? random()
-                                                    : pick == 1 ? random.below(16)
-                                                    : pick == 2 ? f.word(random.below(f.size() / 8))
-                                                                : ~random.below(64));
+        const auto any = [&] {
+          switch (pick) {
+            case 0: return random();
+            case 1: return random.below(16);
+            case 2: return f.word(random.below(f.size() / 8));
+            default: return ~random.below(64);
+          }
+        };
+        tp::store_le64(f.bytes().data() + 8 * word, any());
       } else {
         f.bytes()[random.below(f.size())] = static_cast<std::byte>(random());
       }
@@ -130,4 +135,4 @@ TEST(Mutations, Random_words_behind_a_right_segment_table) {
   }
 }
 
-}  // namespace
+}  // namespace mutations_test

@@ -9,7 +9,7 @@
 
 #include <capnp/serialize.h>
 
-namespace {
+namespace payload_prefix_test {
 
 using namespace test;
 using prefix = tp::detail::payload_prefix;
@@ -132,4 +132,4 @@ TEST(PayloadPrefix, Any_72_bytes_are_read_without_harm) {
     EXPECT_FALSE(prefix::announces_payload(std::span<const std::byte>(bytes).first(n)));
 }
 
-}  // namespace
+}  // namespace payload_prefix_test

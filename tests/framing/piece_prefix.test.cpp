@@ -8,7 +8,7 @@
 
 #include <capnp/serialize.h>
 
-namespace {
+namespace piece_prefix_test {
 
 using namespace test;
 using prefix = tp::detail::piece_prefix;
@@ -31,6 +31,11 @@ TEST(PiecePrefix, Equals_what_the_library_writes) {
     ASSERT_EQ(ours.size(), words.asBytes().size()) << n;
     ASSERT_EQ(std::memcmp(ours.data(), words.begin(), ours.size()), 0) << n;
     ASSERT_TRUE(prefix::announced(ours));
+    constexpr auto what = tp::frame_kind::piece;
+    EXPECT_EQ((tp::detail::field_in<what, &piece::sender>(ours.data())), p.sender);
+    EXPECT_EQ((tp::detail::field_in<what, &piece::number>(ours.data())), p.number);
+    EXPECT_EQ((tp::detail::field_in<what, &piece::offset>(ours.data())), p.offset);
+    EXPECT_EQ((tp::detail::field_in<what, &piece::total>(ours.data())), p.total);
     const auto read = prefix::read(std::span<const std::byte>(ours).first<prefix::bytes>());
     ASSERT_EQ(read.has_value(), n <= 0xffffffff - 0xddeeff00u);
     EXPECT_EQ(read->length, n);
@@ -77,4 +82,4 @@ TEST(PiecePrefix, F17_other_layouts_and_lengths_that_disagree_are_refused) {
   EXPECT_FALSE(read([](auto& w) { w[4] |= ~0ull << 32; })) << "an offset beyond the whole";
 }
 
-}  // namespace
+}  // namespace piece_prefix_test

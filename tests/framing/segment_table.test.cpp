@@ -3,7 +3,7 @@
 #include "support/frames.hpp"
 #include "support/processor_time.hpp"
 
-namespace {
+namespace segment_table_test {
 
 using namespace test;
 
@@ -101,4 +101,4 @@ TEST(Framing, F16_other_protocols_are_refused_from_their_first_words) {
   EXPECT_EQ(first_word("\xff\xff\xff\xff\xff\xff\xff\xff"), tp::errc::bad_frame);
 }
 
-}  // namespace
+}  // namespace segment_table_test

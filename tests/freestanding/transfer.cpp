@@ -20,7 +20,7 @@ namespace {
 
 using namespace tensorpull;
 
-/// Control frames as plain memory of this machine: enough where both ends are one program. Carries no lists.
+/// Control frames as plain memory of this machine: enough if both ends are one program. Carries no lists.
 struct plain_framing {
   using is_framing_policy = void;
   struct decode_storage {};

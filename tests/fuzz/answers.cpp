@@ -1,7 +1,7 @@
 // What an HTTP proxy answers, against a reader that was written another way: it looks at the whole text.
 #include "target.hpp"
 
-#include <tensorpull/transports/proxy/proxy_response.hpp>
+#include <tensorpull/transports/over/proxy/proxy_response.hpp>
 
 #include <regex>
 

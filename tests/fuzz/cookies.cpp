@@ -1,11 +1,11 @@
-// Datagrams to an owner over a link whose addresses anybody can forge: who has not shown the word of its address gets
-// no more bytes than it sent and takes no place.
+// Datagrams to an owner over a link whose addresses anybody can forge: a peer that has not shown the word of its
+// address gets no more bytes than it sent and takes no place.
 #include "target.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/datagrams/datagram_transport.hpp>
-#include <tensorpull/transports/datagrams/owner.hpp>
+#include <tensorpull/transports/over/datagram_transport.hpp>
+#include <tensorpull/transports/peers/owner.hpp>
 
 #include <deque>
 #include <vector>
@@ -24,7 +24,7 @@ constexpr std::size_t places = 8;
 
 /// All that came from an address and went to it.
 struct traffic {
-  std::uint64_t sent = 0, heard = 0, word = 0;
+  std::uint64_t sent = 0, heard = 0, word = 0, front = 0;
   bool proved = false;
 };
 struct network {
@@ -53,7 +53,9 @@ struct memory_link {
     std::size_t n = 0;
     for (const auto& s : spans) n += s.size();
     t.heard += n;
-    if (n == tp::cookie_bytes) t.word = tp::cookie_in(spans[0]);
+    if (n == tp::cookie_bytes || n == 2 * tp::cookie_bytes) t.word = tp::cookie_in(spans[0]);
+    if (n == 2 * tp::cookie_bytes)
+      require(tp::cookie_in(spans[0].subspan(tp::cookie_bytes)) == t.front, "an echo is what its datagram began with");
     return {tp::io_status::ok, 0, n};
   }
   tp::io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
@@ -68,8 +70,8 @@ using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, memory_transport, li
 
 }  // namespace
 
-/// Datagrams, each with a head of two bytes: the sender and whether it says its word, then the length in words. The
-/// word is put in front by the target: a fuzzer cannot guess it.
+/// Datagrams, each with a head of two bytes: the sender and whether it says its word or asks for an echo, then the
+/// length in words. What is to stand in front is put there by the target: a fuzzer cannot guess a word.
 unsigned cookies(input in) {
   network between;
   auto owner = net::downloader::over(memory_link{&between}, {.peers = 4, .long_buffers = 2});
@@ -93,11 +95,16 @@ unsigned cookies(input in) {
       datagram.resize(tp::cookie_bytes);
       std::memcpy(datagram.data(), &word, sizeof word);
       t.proved |= word != 0 && word == t.word;
+    } else if ((head & 0x10) != 0) {  // the number of a guest that wants an echo
+      const std::uint64_t number = tp::cookie_guest(head).number();
+      datagram.resize(tp::cookie_bytes);
+      std::memcpy(datagram.data(), &number, sizeof number);
     }
     datagram.insert(datagram.end(), in.begin() + 2, in.begin() + 2 + static_cast<std::ptrdiff_t>(length));
     in = in.subspan(2 + length);
     if (datagram.size() > memory_link::max_datagram_bytes) datagram.resize(memory_link::max_datagram_bytes);
     t.sent += datagram.size();
+    if (datagram.size() >= tp::cookie_bytes) t.front = tp::cookie_in(datagram);
     between.under_way.emplace_back(place{head % places}, std::move(datagram));
     owner->run([&, turns = 0](const auto&) mutable { return between.under_way.empty() && turns++ > 0; });
     std::size_t honest = 0;

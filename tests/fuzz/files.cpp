@@ -1,4 +1,4 @@
-// A safetensors file: accepted exactly where a second opinion accepts it, and published as what it says.
+// A safetensors file: accepted exactly if a second opinion accepts it, and published as what it says.
 #include "target.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
@@ -51,7 +51,7 @@ struct tensor {
   std::uint64_t begin, end;
 };
 
-/// What a header says; nothing where the reference library or its specification refuses it.
+/// What a header says; nothing if the reference library or its specification refuses it.
 struct opinion {
   std::map<std::string, tensor> tensors;
   std::map<std::string, std::string> metadata;

@@ -63,7 +63,7 @@ class guarded_bytes {
 /// each input.
 class small_model {
  public:
-  /// `part`: three of the tensors, as who asks for a subset has them.
+  /// `part`: three of the tensors, as a recipient that asks for a subset has them.
   explicit small_model(std::size_t rows = 3, bool part = false) {
     add("w", tp::dtype::f32, {rows, 5});
     add("step", tp::dtype::i64, {});
@@ -180,7 +180,8 @@ class piecewise {
  private:
   /// Pieces grow after the first hundred: a long stream in single bytes costs time and shows no more.
   static std::size_t size(std::uint8_t stated, std::size_t calls) noexcept {
-    return stated == 0 ? ~std::size_t{0} : calls < 100 ? stated : stated * std::size_t{32};
+    if (stated == 0) return ~std::size_t{0};
+    return calls < 100 ? stated : stated * std::size_t{32};
   }
 
   settings sizes_;

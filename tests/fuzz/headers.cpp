@@ -49,12 +49,14 @@ struct tensor {
 /// Small extents, and those at which sizes stop to fit.
 std::uint64_t extent(reader& in) noexcept {
   const unsigned n = in.octet();
-  return n<200 ? n : n<240 ? std::uint64_t{1} << (n - 200) : ~std::uint64_t{0}>>(n - 240);
+  if (n < 200) return n;
+  if (n < 240) return std::uint64_t{1} << (n - 200);
+  return ~std::uint64_t{0} >> (n - 240);
 }
 
 bool json_takes(const std::string& text) {
   try {
-    (void)json(text).dump();  // strict: throws where the text is not UTF-8
+    (void)json(text).dump();  // strict: throws if the text is not UTF-8
     return true;
   } catch (const json::exception&) {
     return false;
@@ -71,7 +73,7 @@ bool has_size(const tensor& t, std::uint64_t& bytes) noexcept {
   return bits <= ~std::uint64_t{0} && bits % 8 == 0;
 }
 
-/// Whether an image can be made of it; nothing where that depends on the length of the header.
+/// Whether an image can be made of it; nothing if that depends on the length of the header.
 std::optional<bool> acceptable(const std::vector<tensor>& tensors,
                                const std::vector<std::pair<std::string, std::string>>& metadata) {
   std::set<std::string> names, keys;

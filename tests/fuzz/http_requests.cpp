@@ -3,8 +3,8 @@
 
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/transports/http/detail/owner_endpoint.hpp>
-#include <tensorpull/transports/http/http_shared.hpp>
+#include <tensorpull/transports/http/owner/detail/owner_endpoint.hpp>
+#include <tensorpull/transports/http/owner/http_shared.hpp>
 
 #include <memory>
 
@@ -91,7 +91,7 @@ unsigned check(std::string& out, const conversation& c, const std::string (&imag
     at = end + 4;
     require(head.substr(0, 9) == "HTTP/1.1 ", "an answer begins with the protocol's name");
     const unsigned status = static_cast<unsigned>(std::stoul(head.substr(9, 3)));
-    if (status == 100) continue;  // who has sent the body along with the head is not told to go on
+    if (status == 100) continue;  // a client that has sent the body along with the head is not told to go on
     const std::size_t date = head.find("\r\nDate: ");
     plain += date == head.npos ? head : head.substr(0, date) + head.substr(head.find("\r\n", date + 2));
     require(std::find(tp::http_statuses.begin(), tp::http_statuses.end(), status) != tp::http_statuses.end(),

@@ -1,7 +1,7 @@
 // The bytes of a serial line, which any noise may give: the reader of frames against one that was written another way.
 #include "target.hpp"
 
-#include <tensorpull/links/cobs.hpp>
+#include <tensorpull/links/serial/cobs.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -60,11 +60,9 @@ unsigned lines(input in) {
   tensorpull::cobs_reader<most> reader;
   std::vector<bytes> found;
   for (auto rest = in; !rest.empty();) {
-    const bytes piece(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(std::min(step, rest.size())));  // memory
-                                                                                                               // of
-                                                                                                               // exactly
-                                                                                                               // this
-                                                                                                               // size
+    const bytes piece(rest.begin(),
+                      // memory of exactly this size
+                      rest.begin() + static_cast<std::ptrdiff_t>(std::min(step, rest.size())));
     std::span<const std::byte> part(piece);
     rest = rest.subspan(piece.size());
     while (reader.read(part)) found.emplace_back(reader.datagram().begin(), reader.datagram().end());

@@ -7,8 +7,8 @@
 
 #include <tensorpull/framing/detail/piece_prefix.hpp>
 
-#include <tensorpull/links/cobs.hpp>
-#include <tensorpull/transports/shared_memory/segment_index.hpp>
+#include <tensorpull/links/serial/cobs.hpp>
+#include <tensorpull/transports/over/shared_memory/segment_index.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -132,25 +132,6 @@ void make_frames() {
   for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
 }
 
-/// The same frames behind a byte that says for which set of kinds they are; those with lists are in the set of that
-/// number.
-void make_layouts() {
-  const auto add = [](unsigned set, const std::string& name, const frame& f) {
-    write("layouts", name, joined({bytes{static_cast<std::byte>(set)}, f.bytes()}));
-  };
-  for (const tp::frame& m : every_message()) {
-    const unsigned set = m.kind == kind::schema        ? 1
-                         : m.kind == kind::application ? 2
-                         : m.kind == kind::schema_page ? 3
-                         : m.kind == kind::located     ? 4
-                         : m.kind == kind::locate      ? 5
-                                                       : 0;
-    add(set, "valid-" + std::to_string(static_cast<int>(m.kind)), encode(m));
-  }
-  add(0, "chunk", chunk_frame(every_message()[2], bytes(13, std::byte{7})));
-  for (const auto& [name, f] : hostile_frames()) add(2, name, f);
-}
-
 /// One transfer between two honest ends; what each of them sent.
 struct recording {
   bytes to_owner, to_recipient;
@@ -247,7 +228,8 @@ void make_streams() {
     to.insert(to.end(), f.bytes().begin(), f.bytes().end());
   };
   for (std::uint32_t i = 0; i < 20; ++i) {
-    m.kind = i % 5 == 0 ? kind::describe : i % 5 == 4 ? kind::schema : kind::pull;
+    m.kind = i % 5 == 4 ? kind::schema : kind::pull;
+    if (i % 5 == 0) m.kind = kind::describe;
     m.id = i, m.offset = m.kind == kind::pull ? 37u * i : 0, m.length = 100, m.flag = i % 2 == 0;
     add(pulls, m);
   }
@@ -544,7 +526,7 @@ bytes from(unsigned sender, std::span<const std::byte> frames) {
   return d;
 }
 void make_cookies() {
-  constexpr unsigned with_word = 0x80, with_anothers = 0xc0;
+  constexpr unsigned with_word = 0x80, with_anothers = 0xc0, with_number = 0x10;
   tp::frame m;
   m.kind = kind::describe;
   m.id = 1;
@@ -559,6 +541,8 @@ void make_cookies() {
   write("cookies", "strangers", joined({from(0, ask), from(1, ask), from(2, more), from(3, {})}));
   write("cookies", "valid-proved", joined({from(0, ask), from(with_word, ask), from(with_word, joined({more, more}))}));
   write("cookies", "stolen", joined({from(1, ask), from(with_anothers, ask), from(with_anothers, more)}));
+  write("cookies", "valid-echoed",
+        joined({from(with_number, ask), from(with_word, ask), from(with_number | 1, more), from(with_number | 1, {})}));
   bytes crowd;
   for (unsigned i = 0; i < 8; ++i) crowd = joined({crowd, from(i, ask), from(with_word | i, ask)});
   write("cookies", "valid-crowd", crowd);
@@ -692,7 +676,6 @@ int main(int count, char** arguments) {
   }
   folder = arguments[1];
   make_frames();
-  make_layouts();
   make_streams();
   make_headers();
   make_texts();

@@ -180,8 +180,8 @@ class scene {
   unsigned check_answers() const {
     const std::span<const std::byte> out = recipient_->out, theirs = answers_heard_;
     const auto marks = begins_of(theirs);
-    std::set<std::size_t> places{0};  // how much of the coordinator's words the recipient has; an own chunk may look
-                                      // like one of theirs
+    // how much of the coordinator's words the recipient has; an own chunk may look like one of theirs
+    std::set<std::size_t> places{0};
     unsigned frames = 0;
     for (std::size_t at = 0; at < out.size();) {
       const auto rest = out.subspan(at);
@@ -227,12 +227,12 @@ class scene {
     if (bytes.size() < prefix::bytes) return true;
     const auto m = prefix::read(bytes.first<prefix::bytes>());
     if (!m) return false;
-    const small_model* const of = m->ref == first_ref && m->version == first_.version()      ? &first_
-                                  : m->ref == second_ref && m->version == unverified_version ? &second_
-                                                                                             : nullptr;
+    const small_model* of = nullptr;
+    if (m->ref == first_ref && m->version == first_.version()) of = &first_;
+    if (m->ref == second_ref && m->version == unverified_version) of = &second_;
     if (of == nullptr) return false;
-    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};  // the models are the
-                                                                                                 // same for each input
+    // the models are the same for each input
+    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};
     const std::vector<std::byte>& image = images[of == &first_ ? 0 : 1];
     if (m->length == 0 || m->offset >= image.size() || m->length > image.size() - m->offset) return false;
     const auto expected = std::span<const std::byte>(image).subspan(static_cast<std::size_t>(m->offset), m->length);

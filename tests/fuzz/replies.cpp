@@ -53,7 +53,7 @@ void check_chunks(std::span<const std::byte> stream, const watched_land& to) {
   require(missing.empty(), "a chunk is taken from the frame that is about it");
 }
 
-/// How much of the input an owner who answers one frame for each that it gets may have sent.
+/// How much of the input may have been sent by an owner that answers one frame for each that it gets.
 std::size_t answered(std::span<const std::byte> stream, std::span<const std::byte> sent) {
   std::size_t at = 0;
   while (!sent.empty() && at < stream.size()) {

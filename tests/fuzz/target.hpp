@@ -26,7 +26,6 @@ inline void require(bool holds, const char* what) {
 // Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was
 // accepted.
 unsigned frames(input);    ///< one frame
-unsigned layouts(input);   ///< a set of kinds, then one frame
 unsigned requests(input);  ///< settings, then what a recipient sends to an owner
 unsigned replies(input);   ///< settings, then what an owner sends to a recipient
 unsigned datagrams(input); ///< settings, then frames that come in datagrams, to both ends
@@ -73,7 +72,6 @@ struct target {
 };
 inline constexpr std::array targets{
     target{"frames", frames, true, 0},
-    target{"layouts", layouts, true, 1},
     target{"requests", requests, true, settings::bytes},
     target{"replies", replies, true, settings::bytes},
     target{"datagrams", datagrams, true, settings::bytes},

@@ -6,9 +6,9 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/system/link_url.hpp>
-#include <tensorpull/transports/nats/nats_subject.hpp>
-#include <tensorpull/transports/pipe/command_words.hpp>
-#include <tensorpull/transports/serial/serial_address.hpp>
+#include <tensorpull/transports/over/nats/nats_subject.hpp>
+#include <tensorpull/transports/over/pipe/command_words.hpp>
+#include <tensorpull/transports/over/serial/serial_address.hpp>
 
 #include <algorithm>
 #include <cctype>

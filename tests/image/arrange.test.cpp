@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace arrange_test {
 
 using namespace tensorpull;
 
-TEST(Arrange, SortsByDtypeThenNameAndTakesTheAddressesAlong) {
+TEST(Arrange, Sorts_by_dtype_then_name_and_takes_the_addresses_along) {
   std::mt19937 generator(1);
   std::vector<std::string> names;
   for (int i = 0; i < 3000; ++i) names.push_back("t" + std::to_string(i * 7919 % 3001));
@@ -35,7 +35,7 @@ TEST(Arrange, SortsByDtypeThenNameAndTakesTheAddressesAlong) {
   EXPECT_EQ(schema->image_bytes, schema->header_bytes + end);
 }
 
-TEST(Arrange, NamesCompareAsUnsignedBytes) {
+TEST(Arrange, Names_compare_as_unsigned_bytes) {
   tensor_entry entries[] = {{"\xc3\xa9", dtype::u8},
                             {"z", dtype::u8},
                             {"", dtype::u8},
@@ -49,7 +49,7 @@ TEST(Arrange, NamesCompareAsUnsignedBytes) {
 }
 
 // Every pair of dtypes, and the pair anywhere among others.
-TEST(Arrange, FindsEqualNamesAcrossDtypes) {
+TEST(Arrange, Finds_equal_names_across_dtypes) {
   std::mt19937 generator(2);
   for (int round = 0; round < 2000; ++round) {
     std::vector<std::string> names;
@@ -71,7 +71,7 @@ TEST(Arrange, FindsEqualNamesAcrossDtypes) {
   }
 }
 
-TEST(Arrange, RefusesMismatchedArraysAndMissingShapes) {
+TEST(Arrange, Refuses_mismatched_arrays_and_missing_shapes) {
   tensor_entry entries[] = {{"a", dtype::u8}, {"b", dtype::u8}};
   std::uintptr_t where[] = {1};
   EXPECT_EQ(arrange(entries, where).error(), errc::invalid_argument);
@@ -79,7 +79,7 @@ TEST(Arrange, RefusesMismatchedArraysAndMissingShapes) {
   EXPECT_EQ(arrange(shapeless).error(), errc::invalid_argument);
 }
 
-TEST(TensorAt, SkipsEmptyTensors) {
+TEST(TensorAt, Skips_empty_tensors) {
   const std::uint64_t none[] = {0}, three[] = {3};
   tensor_entry entries[] = {{"a", dtype::u8, false, 1, 0, 0, none},
                             {"b", dtype::u8, false, 1, 0, 0, three},
@@ -95,4 +95,4 @@ TEST(TensorAt, SkipsEmptyTensors) {
   EXPECT_EQ(tensor_at(*schema, ~std::uint64_t{}), 5u);
 }
 
-}  // namespace
+}  // namespace arrange_test

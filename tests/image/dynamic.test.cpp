@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace {
+namespace dynamic_test {
 
 using namespace tensorpull;
 
@@ -22,7 +22,7 @@ error refusal(std::initializer_list<tensor_view> views, std::initializer_list<me
   return made ? error{} : made.error();
 }
 
-TEST(DynamicImage, RefusesEachBadTensorByName) {
+TEST(DynamicImage, Refuses_each_bad_tensor_by_name) {
   EXPECT_EQ(refusal({view("a"), view("b"), view("a")}), errc::duplicate_name);
   EXPECT_EQ(refusal({view("a"), view("b"), view("a", dtype::i8)}).name.view(), "a");
   EXPECT_EQ(refusal({view("a", dtype::f64), view("b", dtype::u8), view("z", dtype::i8), view("b", dtype::i64)}),
@@ -48,12 +48,12 @@ TEST(DynamicImage, RefusesEachBadTensorByName) {
   EXPECT_EQ(refusal({view("a", dtype::f32, many)}), errc::invalid_argument);
 }
 
-TEST(DynamicImage, RefusesBadMetadata) {
+TEST(DynamicImage, Refuses_bad_metadata) {
   EXPECT_EQ(refusal({view("a")}, {{"k", "v"}, {"k", "w"}}), errc::duplicate_name);
   EXPECT_EQ(refusal({view("a")}, {{"k", "\xc0\x80"}}), errc::invalid_argument);
 }
 
-TEST(DynamicImage, RefusesMoreHeaderTextThanTheReferenceLibraryReads) {
+TEST(DynamicImage, Refuses_more_header_text_than_the_reference_library_reads) {
   const std::string name(99'999'990, 'x');
   EXPECT_EQ(refusal({view(name)}), errc::does_not_fit);
 }
@@ -65,7 +65,7 @@ TEST(DynamicImage, L9_StridedDestinationsAreRefused) {
   EXPECT_EQ(dynamic_image::make(std::span(&strided, 1)).error(), errc::unsupported_layout);
 }
 
-TEST(DynamicImage, StridedRankIsBounded) {
+TEST(DynamicImage, Strided_rank_is_bounded) {
   std::vector<std::uint64_t> shape(65, 1);
   std::vector<std::int64_t> strides(65, 0);
   shape.back() = 4;
@@ -73,8 +73,8 @@ TEST(DynamicImage, StridedRankIsBounded) {
   EXPECT_EQ(refusal({broadcast}), errc::unsupported_layout);
 }
 
-TEST(DynamicImage, ViewsSurviveMoves) {
-  test::random_tensors tensors(3, 20, false);
+TEST(DynamicImage, Views_survive_moves) {
+  tensorpull::test::random_tensors tensors(3, 20, false);
   auto first = dynamic_image::make(tensors.views());
   ASSERT_TRUE(first);
   const source_view source = first->source();
@@ -84,7 +84,7 @@ TEST(DynamicImage, ViewsSurviveMoves) {
   EXPECT_EQ(source.schema->tensor_count, 20u);
 }
 
-TEST(DynamicImage, CopiesNamesAndShapes) {
+TEST(DynamicImage, Copies_names_and_shapes) {
   std::string name = "temporary";
   std::vector<std::uint64_t> shape{2, 2};
   const tensor_view t{name, dtype::f32, shape, memory.data()};
@@ -95,7 +95,7 @@ TEST(DynamicImage, CopiesNamesAndShapes) {
   EXPECT_EQ(image->schema().tensors[0].shape[1], 2u);
 }
 
-TEST(DynamicImage, TakesAtMost96BytesATensorOfRank4BesidesNames) {
+TEST(DynamicImage, Takes_at_most_96_bytes_a_tensor_of_rank_4_besides_names) {
   const std::uint64_t shape[] = {1, 2, 2, 1};
   std::vector<std::string> names;
   std::vector<tensor_view> views;
@@ -107,14 +107,14 @@ TEST(DynamicImage, TakesAtMost96BytesATensorOfRank4BesidesNames) {
   EXPECT_LE(image->table_bytes() - characters, 96u * 1000 + 128);
 }
 
-TEST(DynamicImageDeathTest, AReadOnlyImageIsNoDestination) {
+TEST(DynamicImageDeathTest, A_read_only_image_is_no_destination) {
   const tensor_view t = view("a");
   auto image = dynamic_image::make(std::span(&t, 1));
   EXPECT_FALSE(image->writable());
   EXPECT_DEATH((void)image->destination(), "");
 }
 
-TEST(Fingerprint, DependsOnTheSchemaAndOnNothingElse) {
+TEST(Fingerprint, Depends_on_the_schema_and_on_nothing_else) {
   const auto fingerprint = [](std::initializer_list<tensor_view> views, std::span<const metadata_entry> metadata = {}) {
     return dynamic_image::make(std::span(views.begin(), views.size()), metadata)->schema().fingerprint;
   };
@@ -130,7 +130,7 @@ TEST(Fingerprint, DependsOnTheSchemaAndOnNothingElse) {
   EXPECT_EQ(fingerprint({}), xxh3_64().digest());
 }
 
-TEST(DynamicImage, DestinationsThatShareMemoryAreRefused) {
+TEST(DynamicImage, Destinations_that_share_memory_are_refused) {
   std::array<float, 8> room{};
   const std::uint64_t shape[] = {4}, none[] = {0};
   const auto at = [&](std::size_t i) { return reinterpret_cast<std::byte*>(room.data() + i); };
@@ -151,4 +151,4 @@ TEST(DynamicImage, DestinationsThatShareMemoryAreRefused) {
   EXPECT_TRUE(dynamic_image::make(sources)) << "what is only read may be shared";
 }
 
-}  // namespace
+}  // namespace dynamic_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace gather_scatter_test {
 
 using namespace tensorpull;
 
@@ -33,9 +33,9 @@ std::vector<std::byte> collect(const source_view& source, std::uint64_t offset, 
 }
 
 // The law: gathered bytes are the image's bytes, whatever the range, the number of pieces and the size of the slice.
-TEST(GatherLaw, AnyRangeInAnyStepsIsTheImage) {
+TEST(GatherLaw, Any_range_in_any_steps_is_the_image) {
   for (unsigned seed = 0; seed < 400; ++seed) {
-    test::random_tensors tensors(seed, seed % 23, true);
+    tensorpull::test::random_tensors tensors(seed, seed % 23, true);
     const std::vector<metadata_entry> metadata = seed % 3 == 0
                                                      ? std::vector<metadata_entry>{{"a\"b", "line\n"}, {"format", "pt"}}
                                                      : std::vector<metadata_entry>{};
@@ -56,7 +56,7 @@ TEST(GatherLaw, AnyRangeInAnyStepsIsTheImage) {
   }
 }
 
-TEST(Gather, ContiguousTensorsAreNotCopied) {
+TEST(Gather, Contiguous_tensors_are_not_copied) {
   if (!little_endian_machine) GTEST_SKIP() << "on this machine numbers are";
   const std::vector<float> weight(1000, 1.5f);
   const std::uint64_t shape[] = {10, 100};
@@ -70,8 +70,8 @@ TEST(Gather, ContiguousTensorsAreNotCopied) {
   EXPECT_EQ(out[0].size(), 100u);
 }
 
-TEST(Gather, WithoutRoomItTakesNothing) {
-  test::random_tensors tensors(1, 5, true);
+TEST(Gather, Without_room_it_takes_nothing) {
+  tensorpull::test::random_tensors tensors(1, 5, true);
   const auto image = dynamic_image::make(tensors.views());
   std::vector<std::byte> slice(100);
   EXPECT_EQ(gather(image->source(), 0, 50, {}, slice).bytes, 0u);
@@ -82,7 +82,7 @@ TEST(Gather, WithoutRoomItTakesNothing) {
 }
 
 // Neighbours in memory and in the image become one piece.
-TEST(Gather, PiecesThatContinueEachOtherAreJoined) {
+TEST(Gather, Pieces_that_continue_each_other_are_joined) {
   const std::vector<std::byte> memory(64, std::byte{7});
   const std::uint64_t shape[] = {32};
   const tensor_view views[] = {{"b", dtype::u8, shape, memory.data() + 32}, {"a", dtype::u8, shape, memory.data()}};
@@ -93,4 +93,4 @@ TEST(Gather, PiecesThatContinueEachOtherAreJoined) {
   EXPECT_EQ(got.bytes, 64u);
 }
 
-}  // namespace
+}  // namespace gather_scatter_test

@@ -1,3 +1,5 @@
+#include "image/header_windows.hpp"
+
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/header.hpp>
 
@@ -6,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace header_test {
 
 using namespace tensorpull;
 
@@ -15,24 +17,13 @@ const std::uint64_t two_three[] = {2, 3};
 std::string header_of(std::vector<tensor_entry> entries, std::vector<metadata_entry> metadata = {}) {
   const auto schema = arrange(entries, {}, metadata);
   if (!schema) return std::string(to_string(schema.error().code));
-  std::vector<std::byte> out(schema->header_bytes + 9);
-  const std::size_t n = write_header(*schema, 0, out);
-  EXPECT_EQ(n, schema->header_bytes);
-  // The law of ranges: any window of the header is that part of it.
-  std::vector<std::byte> part(n);
-  for (std::size_t offset = 0; offset <= n; ++offset)
-    for (const std::size_t length : {std::size_t{1}, std::size_t{7}, std::size_t{16}, n}) {
-      const std::size_t got = write_header(*schema, offset, std::span(part).first(std::min(length, part.size())));
-      EXPECT_EQ(got, std::min(length, n - offset));
-      EXPECT_TRUE(std::equal(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got),
-                             out.begin() + static_cast<std::ptrdiff_t>(offset)))
-          << offset;
-    }
+  const auto out = ::test::header_in_windows(*schema);
+  const std::size_t n = out.size();
   EXPECT_EQ(static_cast<std::uint64_t>(out[0]) | static_cast<std::uint64_t>(out[1]) << 8, n - 8);
   return {reinterpret_cast<const char*>(out.data()) + 8, n - 8};
 }
 
-TEST(Header, IsWhatSafetensorsWrites) {
+TEST(Header, Is_what_safetensors_writes) {
   EXPECT_EQ(header_of({}), "{}      ");
   EXPECT_EQ(header_of({{"w", dtype::f32, false, 2, 0, 0, two_three}}),
             R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})"
@@ -45,7 +36,7 @@ TEST(Header, IsWhatSafetensorsWrites) {
                                                      "      ");
 }
 
-TEST(Header, EscapesAsSerdeJsonDoes) {
+TEST(Header, Escapes_as_serde_json_does) {
   EXPECT_EQ(
       header_of({{"\"\\/\b\f\n\r\t\x01\x1f\x7f\xc3\xa9", dtype::u8}}),
       "{\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}       ");
@@ -92,4 +83,4 @@ TEST(Header, A_window_is_found_without_looking_at_the_names_before_it) {
   }
 }
 
-}  // namespace
+}  // namespace header_test

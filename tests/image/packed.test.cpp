@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace packed_test {
 
 using namespace tensorpull;
 
@@ -35,7 +35,7 @@ struct numbers {
   std::uint8_t width;
 };
 
-TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
+TEST(PackedLaw, Numbers_in_the_other_byte_order_arrive_in_this_one) {
   std::mt19937_64 random(3);
   const auto below = [&random](std::uint64_t n) { return random() % n; };
   const std::uint64_t shape[] = {3, 5, 4};
@@ -74,9 +74,8 @@ TEST(PackedLaw, NumbersInTheOtherByteOrderArriveInThisOne) {
   }
 }
 
-// As on a big-endian machine, where numbers land so: ranges in any order, which cut numbers anywhere, and some of them
-// twice.
-TEST(PackedLaw, WhatIsWrittenInReverseIsReadAsItCame) {
+// As numbers land on a big-endian machine: ranges in any order, which cut numbers anywhere, and some of them twice.
+TEST(PackedLaw, What_is_written_in_reverse_is_read_as_it_came) {
   std::mt19937_64 random(4);
   for (const std::size_t width : {2u, 4u, 8u})
     for (int round = 0; round < 200; ++round) {
@@ -98,7 +97,7 @@ TEST(PackedLaw, WhatIsWrittenInReverseIsReadAsItCame) {
     }
 }
 
-TEST(Packed, AWidthThatTheNumbersDoNotHaveIsRefused) {
+TEST(Packed, A_width_that_the_numbers_do_not_have_is_refused) {
   const std::uint64_t shape[] = {4};
   const std::byte memory[64]{};
   const auto refusal = [&](dtype type, std::uint8_t width) {
@@ -118,7 +117,7 @@ TEST(Packed, AWidthThatTheNumbersDoNotHaveIsRefused) {
     EXPECT_EQ(refusal(type, width), errc::invalid_argument) << to_string(type) << ' ' << int{width};
 }
 
-/// Tensors whose bytes lie in strings; a token is an index. Fails where told to.
+/// Tensors whose bytes lie in strings; a token is an index. Fails at the place that it is told.
 struct strings {
   std::vector<std::string> at;
   std::size_t fails_from = ~std::size_t{0};  ///< of the tensor with token 1
@@ -131,7 +130,7 @@ struct strings {
   }
 };
 
-TEST(PackedLaw, AReaderGivesWhatNoAddressLeadsTo) {
+TEST(PackedLaw, A_reader_gives_what_no_address_leads_to) {
   const std::uint64_t shape[] = {10};
   strings far{{"0123456789", "abcdefghij"}};
   const std::byte near[10]{};
@@ -171,4 +170,4 @@ TEST(PackedLaw, AReaderGivesWhatNoAddressLeadsTo) {
   }
 }
 
-}  // namespace
+}  // namespace packed_test

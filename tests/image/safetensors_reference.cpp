@@ -4,27 +4,17 @@
 // Input, repeated, all numbers u64 little-endian: count of metadata pairs, each {key, value}; count of tensors, each
 // {name, dtype, rank, extents, data}; strings and data are {length, bytes}. Output for each: {length, bytes} of the
 // image, gathered in odd steps.
+#include "../support/standard_streams.hpp"
+
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 
-#include <cstdio>
-#include <string>
 #include <vector>
 
 namespace {
 
 using namespace tensorpull;
-
-bool read_exactly(void* to, std::size_t n) { return std::fread(to, 1, n, stdin) == n; }
-
-std::uint64_t number() {
-  std::uint64_t n = 0;
-  return read_exactly(&n, sizeof n) ? n : 0;
-}
-std::string text() {
-  std::string s(number(), '\0');
-  return read_exactly(s.data(), s.size()) ? s : "short read";
-}
+using namespace test;
 
 struct tensor {
   std::string name, type, data;
@@ -46,19 +36,28 @@ int answer(std::size_t pairs) {
     for (auto& extent : t.shape) extent = number();
     t.data = text();
     const auto type = dtype_from_string(t.type);
-    if (!type) return std::fprintf(stderr, "unknown dtype %s\n", t.type.c_str()), 1;
+    if (!type) {
+      std::fprintf(stderr, "unknown dtype %s\n", t.type.c_str());
+      return 1;
+    }
     views.push_back({t.name, *type, t.shape, reinterpret_cast<const std::byte*>(t.data.data())});
   }
 
   const auto image = dynamic_image::make(views, metadata);
-  if (!image) return std::fprintf(stderr, "refused: %s\n", to_string(image.error().code).data()), 1;
+  if (!image) {
+    std::fprintf(stderr, "refused: %s\n", to_string(image.error().code).data());
+    return 1;
+  }
   const std::uint64_t total = image->schema().image_bytes;
-  std::fwrite(&total, sizeof total, 1, stdout);
+  put(total);
   std::vector<std::byte> slice(997);
   std::span<const std::byte> out[3];
   for (std::uint64_t at = 0; at < total;) {
     const gathered got = gather(image->source(), at, total - at, out, slice);
-    if (got.bytes == 0) return std::fprintf(stderr, "gather made no progress\n"), 1;
+    if (got.bytes == 0) {
+      std::fprintf(stderr, "gather made no progress\n");
+      return 1;
+    }
     for (std::size_t i = 0; i < got.pieces; ++i) std::fwrite(out[i].data(), 1, out[i].size(), stdout);
     at += got.bytes;
   }
@@ -69,7 +68,7 @@ int answer(std::size_t pairs) {
 
 int main() {
   std::uint64_t pairs = 0;
-  while (read_exactly(&pairs, sizeof pairs))
+  while (try_number(pairs))
     if (const int status = answer(pairs); status != 0) return status;
   return 0;
 }

@@ -7,15 +7,15 @@
 
 #include <cstring>
 
-namespace {
+namespace scatter_test {
 
 using namespace tensorpull;
 
 // The law: what is landed range by range, in any order and any number of pieces, is the image; and no byte beside the
 // tensors changes.
-TEST(ScatterLaw, LandedRangesAreTheImage) {
+TEST(ScatterLaw, Landed_ranges_are_the_image) {
   for (unsigned seed = 0; seed < 400; ++seed) {
-    test::random_tensors tensors(seed, seed % 19, false);
+    tensorpull::test::random_tensors tensors(seed, seed % 19, false);
     const std::vector<std::byte> expected = tensors.expected_image();
     for (auto& t : tensors.tensors()) {
       std::fill(t.memory.begin(), t.memory.end(), std::byte{0});
@@ -46,7 +46,7 @@ TEST(ScatterLaw, LandedRangesAreTheImage) {
       }
     }
     for (const auto& t : tensors.tensors()) {
-      const std::vector<std::byte> landed = test::random_tensors::in_memory(t);
+      const std::vector<std::byte> landed = tensorpull::test::random_tensors::in_memory(t);
       ASSERT_TRUE(std::equal(landed.begin(), landed.end(), t.memory.begin())) << "seed " << seed;
       ASSERT_EQ(t.memory.back(), std::byte{0x5a}) << "seed " << seed;
     }
@@ -55,4 +55,4 @@ TEST(ScatterLaw, LandedRangesAreTheImage) {
   }
 }
 
-}  // namespace
+}  // namespace scatter_test

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace {
+namespace utf8_test {
 
 using tensorpull::is_utf8;
 
@@ -17,13 +17,13 @@ std::string encode(std::uint32_t c) {
   return {octet(0xf0 | c >> 18), octet(0x80 | (c >> 12 & 63)), octet(0x80 | (c >> 6 & 63)), octet(0x80 | (c & 63))};
 }
 
-TEST(Utf8, AcceptsEveryCodePointAndNoSurrogate) {
+TEST(Utf8, Accepts_every_code_point_and_no_surrogate) {
   for (std::uint32_t c = 0; c < 0x110000; ++c) ASSERT_EQ(is_utf8(encode(c)), c < 0xd800 || c > 0xdfff) << c;
   EXPECT_FALSE(is_utf8(encode(0x110000)));
   EXPECT_FALSE(is_utf8(encode(0x1fffff)));
 }
 
-TEST(Utf8, RefusesTruncatedOverlongAndStrayBytes) {
+TEST(Utf8, Refuses_truncated_overlong_and_stray_bytes) {
   for (const std::uint32_t c : {0xe9u, 0x20acu, 0x1f600u}) {
     const std::string whole = encode(c);
     for (std::size_t n = 1; n < whole.size(); ++n) {
@@ -38,4 +38,4 @@ TEST(Utf8, RefusesTruncatedOverlongAndStrayBytes) {
     EXPECT_FALSE(is_utf8(text)) << text;
 }
 
-}  // namespace
+}  // namespace utf8_test

@@ -7,7 +7,7 @@
 #include <array>
 #include <string_view>
 
-namespace {
+namespace crc32c_test {
 
 namespace tp = tensorpull;
 using bytes = std::vector<std::byte>;
@@ -80,6 +80,39 @@ TEST(Crc32c, Parts_are_the_whole) {
   }
 }
 
+/// Every way to compute it gives what the table of 1 KiB gives, whatever was before.
+void expect_one_crc(std::span<const std::byte> data, std::uint32_t before) {
+  const std::uint32_t expected = tp::crc32c_fast::of(data, before);
+  EXPECT_EQ(tp::crc32c_small::of(data, before), expected) << data.size();
+  EXPECT_EQ(tp::crc32c_of_processor::of(data, before), expected) << data.size();
+  if (tp::detail::has_crc32c()) {
+    EXPECT_EQ(tp::detail::crc32c_by_instruction(data, before), expected) << data.size();
+  }
+#if defined(__x86_64__)
+  if (tp::detail::has_crc32c_vectors() && data.size() >= tp::detail::crc32c_least_vectors) {
+    EXPECT_EQ(tp::detail::crc32c_by_vectors(data, before), expected) << data.size();
+  }
+#endif
+}
+
+TEST(Crc32c, Tables_instruction_and_vectors_agree_at_every_length_and_alignment) {
+  test::generator random(34);
+  test::fuzz::guarded_bytes memory(1200);
+  random.fill(memory.bytes());
+  for (std::size_t n = 0; n <= 1200; ++n) expect_one_crc(memory.bytes().last(n), static_cast<std::uint32_t>(random()));
+  for (std::size_t shift = 0; shift < 65; ++shift) expect_one_crc(memory.bytes().subspan(shift, 1100), 0x12345678);
+}
+
+TEST(Crc32c, Tables_instruction_and_vectors_agree_where_three_parts_are_joined) {
+  test::generator random(35);
+  constexpr std::size_t three = 3 * tp::detail::crc32c_part_bytes;
+  test::fuzz::guarded_bytes memory(3 * three + 300);
+  random.fill(memory.bytes());
+  for (const std::size_t n : {three, 2 * three, 3 * three})
+    for (std::size_t near = n - 17; near <= n + 17; ++near)
+      expect_one_crc(memory.bytes().last(near), static_cast<std::uint32_t>(random()));
+}
+
 TEST(Crc32c, Policies_say_what_they_want_with_each_chunk) {
   static_assert(std::same_as<tp::chunk_hash_of<tp::chunk_crc32c>, tp::crc32c> && !tp::chunk_crc32c::whole);
   static_assert(std::same_as<tp::chunk_hash_of<tp::chunk_crc32c_and_image_digest>, tp::crc32c>);
@@ -92,4 +125,4 @@ TEST(Crc32c, Policies_say_what_they_want_with_each_chunk) {
   EXPECT_EQ(static_cast<int>(tp::digest_kind::crc32c), 2) << "the wire's number";
 }
 
-}  // namespace
+}  // namespace crc32c_test

@@ -3,7 +3,7 @@
 
 #include <tensorpull/integrity/crc32c/crc32c.hpp>
 
-namespace {
+namespace crc32c_transfer_test {
 
 using namespace test;
 template <class Integrity>
@@ -38,4 +38,4 @@ TEST(Crc32cTransfer, An_owner_without_it_refuses_and_one_with_it_still_serves_xx
   EXPECT_TRUE(same(*mine, *source));
 }
 
-}  // namespace
+}  // namespace crc32c_transfer_test

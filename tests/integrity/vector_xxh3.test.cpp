@@ -13,7 +13,7 @@
 
 namespace tp = tensorpull;
 
-namespace {
+namespace vector_xxh3_test {
 std::vector<std::byte> random_bytes(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::byte> bytes(n + 8);
@@ -31,9 +31,8 @@ std::uint64_t in_pieces(std::span<const std::byte> bytes, std::size_t piece) {
     h.update(bytes.subspan(at, std::min(piece, bytes.size() - at)));
   return h.digest();
 }
-}  // namespace
 
-TEST(VectorXxh3, EachLengthUpTo5000) {
+TEST(VectorXxh3, Each_length_up_to_5000) {
   const auto bytes = random_bytes(5000, 1);
   for (std::size_t n = 0; n <= bytes.size(); ++n) {
     const auto part = std::span(bytes).first(n);
@@ -43,7 +42,7 @@ TEST(VectorXxh3, EachLengthUpTo5000) {
   }
 }
 
-TEST(VectorXxh3, LongInputsOfAnyLengthAtAnyAddress) {
+TEST(VectorXxh3, Long_inputs_of_any_length_at_any_address) {
   const auto bytes = random_bytes(3'000'000, 2);
   std::mt19937_64 random(3);
   for (int i = 0; i < 40; ++i) {
@@ -55,7 +54,7 @@ TEST(VectorXxh3, LongInputsOfAnyLengthAtAnyAddress) {
   }
 }
 
-TEST(VectorXxh3, EachCutInTwo) {
+TEST(VectorXxh3, Each_cut_in_two) {
   const auto bytes = random_bytes(2200, 4);
   for (const std::size_t n : {1u, 17u, 200u, 240u, 241u, 256u, 257u, 320u, 321u, 512u, 1024u, 1025u, 1089u, 2200u}) {
     const auto all = std::span(bytes).first(n);
@@ -70,13 +69,13 @@ TEST(VectorXxh3, EachCutInTwo) {
   }
 }
 
-TEST(VectorXxh3, PiecesOfEachLength) {
+TEST(VectorXxh3, Pieces_of_each_length) {
   const auto bytes = random_bytes(5000, 5);
   const std::uint64_t right = of_library(bytes);
   for (std::size_t piece = 1; piece <= 1200; ++piece) ASSERT_EQ(in_pieces(bytes, piece), right) << piece;
 }
 
-TEST(VectorXxh3, RandomCuts) {
+TEST(VectorXxh3, Random_cuts) {
   const auto bytes = random_bytes(400'000, 6);
   std::mt19937_64 random(7);
   for (int i = 0; i < 30; ++i) {
@@ -90,7 +89,7 @@ TEST(VectorXxh3, RandomCuts) {
   }
 }
 
-TEST(VectorXxh3, ACopyGoesOnAndAResetBeginsAnew) {
+TEST(VectorXxh3, A_copy_goes_on_and_a_reset_begins_anew) {
   const auto bytes = random_bytes(1000, 8);
   tp::vector_xxh3 h;
   h.update(std::span(bytes).first(700));
@@ -105,7 +104,7 @@ TEST(VectorXxh3, ACopyGoesOnAndAResetBeginsAnew) {
 }
 
 // A machine takes one of the ways; what the others compute would not be seen without this.
-TEST(VectorXxh3, EachWidthTakesStripesAlike) {
+TEST(VectorXxh3, Each_width_takes_stripes_alike) {
   namespace vectors = tp::detail::vectors;
   const auto bytes = random_bytes(64 * 100 + 1, 9);
   for (std::size_t stripe = 0; stripe < vectors::block_stripes; ++stripe)
@@ -127,3 +126,5 @@ TEST(VectorXxh3, EachWidthTakesStripesAlike) {
 #endif
     }
 }
+
+}  // namespace vector_xxh3_test

@@ -9,7 +9,7 @@
 
 namespace tp = tensorpull;
 
-TEST(XxhashDigest, IsTheSameWithWideVectorsAndWithout) {
+TEST(XxhashDigest, Is_the_same_with_wide_vectors_and_without) {
   std::vector<std::byte> bytes(300'000);
   std::uint64_t x = 1;
   for (auto& b : bytes) b = static_cast<std::byte>((x = x * 6364136223846793005u + 1442695040888963407u) >> 56);

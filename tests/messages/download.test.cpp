@@ -3,7 +3,7 @@
 
 #include <tensorpull/messages/download.hpp>
 
-namespace {
+namespace download_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -27,7 +27,7 @@ class Download : public testing::Test {
   std::optional<serving> first, second;
 };
 
-TEST_F(Download, TheFirstAddressThatHasItServes) {
+TEST_F(Download, The_first_address_that_has_it_serves) {
   const auto done = tp::download_tensors<net>(at({1, other->port(), owner->port(), 2}), *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -35,25 +35,25 @@ TEST_F(Download, TheFirstAddressThatHasItServes) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-TEST_F(Download, WithoutSuccessTheLastErrorIsTheOutcome) {
+TEST_F(Download, Without_success_the_last_error_is_the_outcome) {
   EXPECT_EQ(tp::download_tensors<net>(at({1, other->port()}), *mine).error().code, tp::errc::unknown_reference);
   EXPECT_EQ(tp::download_tensors<net>(at({other->port(), 1}), *mine).error().code, tp::errc::connection_failed);
   EXPECT_EQ(tp::download_tensors<net>(at({}), *mine).error().code, tp::errc::bad_address);
   EXPECT_EQ(tp::download_tensors<net>(tp::locator(), *mine).error().code, tp::errc::bad_address);
 }
 
-TEST_F(Download, AnotherVersionIsNotTaken) {
+TEST_F(Download, Another_version_is_not_taken) {
   tp::locator l = at({owner->port()});
   l.reference.version ^= 1;
   EXPECT_EQ(tp::download_tensors<net>(l, *mine).error().code, tp::errc::stale_version);
   EXPECT_TRUE(same(*mine, *blank<mlp>()));
 }
 
-TEST_F(Download, AModelThatDoesNotFitEndsTheSearch) {
+TEST_F(Download, A_model_that_does_not_fit_ends_the_search) {
   using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   const auto wrong = blank<tiny>();
   EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), 1}), *wrong).error().code, tp::errc::schema_mismatch)
       << "the next address would say connection_failed";
 }
 
-}  // namespace
+}  // namespace download_test

@@ -1,5 +1,5 @@
-// Bodies that no honest sender makes. Each is refused with a code and, where one is to blame, the field's name; nothing
-// is allocated by a claim.
+// Bodies that no honest sender makes. Each is refused with a code and, if a field is to blame, its name; nothing is
+// allocated by a claim.
 #include "support/allocation_counter.hpp"
 
 #include "messages/structs.hpp"
@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace {
+namespace hostile_bodies_test {
 
 using namespace test;
 
@@ -59,16 +59,16 @@ struct only_set {
   tp::tensors_of<split_model> model;
 };
 
-}  // namespace
+}  // namespace hostile_bodies_test
 
-BOOST_HANA_ADAPT_STRUCT(two_fields, small, name);
-BOOST_HANA_ADAPT_STRUCT(lists, fixed, any, text);
-BOOST_HANA_ADAPT_STRUCT(narrow, value);
-BOOST_HANA_ADAPT_STRUCT(where_to, at);
-BOOST_HANA_ADAPT_STRUCT(six_texts, a, b, c, d, e, f);
-BOOST_HANA_ADAPT_STRUCT(only_set, model);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::two_fields, small, name);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::lists, fixed, any, text);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::narrow, value);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::where_to, at);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::six_texts, a, b, c, d, e, f);
+BOOST_HANA_ADAPT_STRUCT(hostile_bodies_test::only_set, model);
 
-namespace {
+namespace hostile_bodies_test {
 
 template <class Message>
 tp::error refusal(std::span<const std::byte> bytes, std::span<const tp::reference> references = {}) {
@@ -94,7 +94,7 @@ tp::error one(const char* name, Fill fill, std::span<const tp::reference> refere
   return refusal<Message>(b.bytes(), references);
 }
 
-TEST(HostileBodies, FieldsThatAreNotTheStructs) {
+TEST(HostileBodies, Fields_that_are_not_the_structs) {
   const auto fields = [](std::initializer_list<const char*> names) {
     return body([&](tp::wire::Decomposed::Builder d) {
       auto list = d.initFields(static_cast<unsigned>(names.size()));
@@ -115,7 +115,7 @@ TEST(HostileBodies, FieldsThatAreNotTheStructs) {
   EXPECT_REFUSED(refusal<two_fields>(fields({"small", "name", "more"}).bytes()), unknown_field, "more");
 }
 
-TEST(HostileBodies, ValuesOfAnotherKindOrOutOfRange) {
+TEST(HostileBodies, Values_of_another_kind_or_out_of_range) {
   using F = tp::wire::Field::Builder;
   EXPECT_REFUSED(one<two_fields>("small", [](F f) { f.setText("1"); }), wrong_kind, "small");
   EXPECT_REFUSED(one<two_fields>("small", [](F f) { f.setBoolean(true); }), wrong_kind, "small");
@@ -152,7 +152,7 @@ TEST(HostileBodies, ValuesOfAnotherKindOrOutOfRange) {
   EXPECT_EQ(third([&](auto list) { numbers("U16", 0)(list[1]), list[2].setText("1234"); }).code, tp::errc{});
 }
 
-TEST(HostileBodies, LocatorsThatLeadNowhere) {
+TEST(HostileBodies, Locators_that_lead_nowhere) {
   using F = tp::wire::Field::Builder;
   const std::array refs{tp::reference{{1, 2}, 3, 4}, tp::reference{}};
   const auto at = [](std::uint16_t index, std::initializer_list<const char*> addresses) {
@@ -173,7 +173,7 @@ TEST(HostileBodies, LocatorsThatLeadNowhere) {
   EXPECT_REFUSED(one<where_to>("at", at(0, {"a:1", "a:2", "a:3", "a:4", "a:5"}), refs), table_full, "at");
 }
 
-TEST(HostileBodies, SetsOfAnotherModel) {
+TEST(HostileBodies, Sets_of_another_model) {
   publisher_of<net> owner;
   const auto model = random_model<split_model>(1);
   only_set s{tp::tensors_of<split_model>(*model)};
@@ -231,7 +231,7 @@ TEST(HostileBodies, SetsOfAnotherModel) {
   EXPECT_TRUE(same(mine, split_model{}));
 }
 
-TEST(HostileBodies, ClaimsMakeNoMemoryAndChangedBytesNeverCrash) {
+TEST(HostileBodies, Claims_make_no_memory_and_changed_bytes_never_crash) {
   publisher_of<net> owner;
   const auto model = random_model<split_model>(1);
   task t = some_task();
@@ -261,7 +261,7 @@ TEST(HostileBodies, ClaimsMakeNoMemoryAndChangedBytesNeverCrash) {
   EXPECT_GT(accepted, 0u);
 }
 
-TEST(HostileBodies, NobodyIsMadeToReadOneObjectManyTimes) {
+TEST(HostileBodies, Nobody_is_made_to_read_one_object_many_times) {
   // one text of 30 KB, pointed to by six fields: a body of 30 KB that claims six times as much
   const auto made = [] {
     return body([](tp::wire::Decomposed::Builder d) {
@@ -290,7 +290,7 @@ TEST(HostileBodies, NobodyIsMadeToReadOneObjectManyTimes) {
   EXPECT_LE(watch.largest(), 2 * b.bytes().size());
 }
 
-TEST(HostileBodies, TheBodyIsWhatCapnpDecodes) {
+TEST(HostileBodies, The_body_is_what_capnp_decodes) {
 #ifndef TENSORPULL_MESSAGE_SCHEMA
 #define TENSORPULL_MESSAGE_SCHEMA "include/tensorpull/messages/decomposed.capnp"
 #endif
@@ -319,4 +319,4 @@ TEST(HostileBodies, TheBodyIsWhatCapnpDecodes) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text.substr(0, 2000);
 }
 
-}  // namespace
+}  // namespace hostile_bodies_test

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace {
+namespace locator_test {
 
 namespace tp = tensorpull;
 
@@ -20,7 +20,7 @@ tp::locator two_addresses() {
   return l;
 }
 
-TEST(Locator, WhatIsPrintedIsParsed) {
+TEST(Locator, What_is_printed_is_parsed) {
   EXPECT_EQ(tp::to_text(tp::locator(some)).view(), text);
   EXPECT_EQ(tp::to_text(two_addresses()).view(), text + "@10.0.0.7:8002,[fe80::1]:9");
   for (const tp::locator& l : {tp::locator(some), two_addresses()}) {
@@ -36,7 +36,7 @@ TEST(Locator, WhatIsPrintedIsParsed) {
   EXPECT_EQ(*tp::parse_locator(tp::to_text(full).view()), full);
 }
 
-TEST(Locator, NothingElseIsParsedAndNothingIsAllocated) {
+TEST(Locator, Nothing_else_is_parsed_and_nothing_is_allocated) {
   const std::string everything(1 << 20, 'x');
   const std::string long_address = text + "@" + std::string(200, 'a') + ":1";
   const std::string five = text + "@a:1,a:2,a:3,a:4,a:5";
@@ -73,4 +73,4 @@ TEST(Locator, NothingElseIsParsedAndNothingIsAllocated) {
   EXPECT_EQ(watch.count(), 0u);
 }
 
-}  // namespace
+}  // namespace locator_test

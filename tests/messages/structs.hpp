@@ -25,6 +25,25 @@ enum class phase : std::uint8_t {
 struct flags {
   bool on[8];
 };
+/// An ordinary model: in each layer a weight that is pulled and a bias that travels inline.
+struct stack_layer {
+  float weight[100][100];
+  float bias[100];
+};
+struct stack {
+  stack_layer layers[4];
+};
+/// Split, with a BOOL member on either side of the threshold.
+struct split_flags {
+  bool many[20000];
+  bool few[8];
+};
+/// Two large members, which tied_tensors makes one, and a small one.
+struct tied_model {
+  float embed[100][100];
+  float head[100][100];
+  std::int64_t step;
+};
 struct schedule {
   double rate;
   std::int16_t offset;
@@ -36,6 +55,10 @@ struct schedule {
 BOOST_HANA_ADAPT_STRUCT(test::split_model, weight, bias, step);
 BOOST_HANA_ADAPT_STRUCT(test::too_big_inline, a, b, c, d, e);
 BOOST_HANA_ADAPT_STRUCT(test::flags, on);
+BOOST_HANA_ADAPT_STRUCT(test::stack_layer, weight, bias);
+BOOST_HANA_ADAPT_STRUCT(test::stack, layers);
+BOOST_HANA_ADAPT_STRUCT(test::tied_model, embed, head, step);
+BOOST_HANA_ADAPT_STRUCT(test::split_flags, many, few);
 BOOST_HANA_ADAPT_STRUCT(test::schedule, rate, offset);
 
 namespace test {
@@ -57,8 +80,19 @@ struct task {
 struct big_task {
   tp::tensors_of<too_big_inline> weights;
 };
+/// `head` is the same tensor as `embed`.
+using tied_tensors = tp::raw_tensors<tp::tied<tied_model, tp::from_to{"head", "embed"}>>;
+struct tied_task {
+  tp::tensors_of<tied_tensors> model;
+};
 struct flags_task {
   tp::tensors_of<flags> all;
+};
+struct split_flags_task {
+  tp::tensors_of<split_flags> all;
+};
+struct stack_task {
+  tp::tensors_of<stack> model;
 };
 struct two_models {
   tp::tensors_of<split_model> first, second;
@@ -72,6 +106,9 @@ struct list_task {
 BOOST_HANA_ADAPT_STRUCT(test::task, round, seed, momentum, last, now, site, tag, plan, shape, history, elsewhere,
                         model);
 BOOST_HANA_ADAPT_STRUCT(test::flags_task, all);
+BOOST_HANA_ADAPT_STRUCT(test::tied_task, model);
+BOOST_HANA_ADAPT_STRUCT(test::split_flags_task, all);
+BOOST_HANA_ADAPT_STRUCT(test::stack_task, model);
 BOOST_HANA_ADAPT_STRUCT(test::big_task, weights);
 BOOST_HANA_ADAPT_STRUCT(test::two_models, first, second);
 BOOST_HANA_ADAPT_STRUCT(test::list_task, tensors);

@@ -3,11 +3,11 @@
 
 #include <tensorpull/transports/host/owner.hpp>
 
-namespace {
+namespace tensor_decomposer_test {
 
 using namespace test;
 
-TEST(TensorDecomposer, ATaskIsReceivedEagerlyAndTheSenderHearsOfIt) {
+TEST(TensorDecomposer, A_task_is_received_eagerly_and_the_sender_hears_of_it) {
   connected_sessions<net> both;
   const auto model = random_model<split_model>(1);
   std::jthread left([&] {
@@ -30,7 +30,7 @@ TEST(TensorDecomposer, ATaskIsReceivedEagerlyAndTheSenderHearsOfIt) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-TEST(TensorDecomposer, AHandleIsPulledLaterOrNever) {
+TEST(TensorDecomposer, A_handle_is_pulled_later_or_never) {
   connected_sessions<net> both;
   const auto model = random_model<split_model>(2);
   std::jthread left([&](std::stop_token stop) {
@@ -55,7 +55,7 @@ TEST(TensorDecomposer, AHandleIsPulledLaterOrNever) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-TEST(TensorDecomposer, ChunkSizeZeroPutsEverythingInlineOrSaysThatItDoesNotFit) {
+TEST(TensorDecomposer, Chunk_size_zero_puts_everything_inline_or_says_that_it_does_not_fit) {
   using native = tp::pipeline<tp::raw_tensors<split_model>, tp::whole, tp::tcp>;
   using native_messages = tp::tensor_decomposer<native>;
   publisher_of<native> owner;
@@ -82,7 +82,7 @@ TEST(TensorDecomposer, ChunkSizeZeroPutsEverythingInlineOrSaysThatItDoesNotFit) 
   EXPECT_EQ(refused.error().name.view(), "weights");
 }
 
-TEST(TensorDecomposer, AnInlineBoolIsCheckedLikeOneThatIsPulled) {
+TEST(TensorDecomposer, An_inline_bool_is_checked_like_one_that_is_pulled) {
   publisher_of<net> owner;
   flags theirs{}, mine{};
   std::memset(theirs.on + 3, 2, 1);
@@ -99,7 +99,47 @@ TEST(TensorDecomposer, AnInlineBoolIsCheckedLikeOneThatIsPulled) {
   std::memcpy(&byte, mine.on + 3, 1);
   EXPECT_EQ(byte, 1) << "a value of its type nevertheless";
 }
-TEST(TensorDecomposer, OnlyTensorsAboveTheThresholdArePublished) {
+
+TEST(TensorDecomposer, A_bool_of_a_split_set_is_checked_too) {
+  connected_sessions<net> both;
+  for (const bool inlined : {true, false}) {
+    const auto theirs = std::make_unique<split_flags>(), mine = std::make_unique<split_flags>();
+    std::memset(inlined ? theirs->few + 3 : theirs->many + 777, 2, 1);
+    std::jthread left([&](std::stop_token stop) {
+      const auto sent = messages::send(both.left(), 1, split_flags_task{tp::tensors_of<split_flags>(*theirs)});
+      ASSERT_TRUE(sent);
+      ASSERT_EQ(sent->references().size(), 1u);
+      (void)both.left().serve(tp::until_settled(*sent), 30s, stop);
+      sent->withdraw(both.left());
+    });
+    split_flags_task got;
+    ASSERT_TRUE(messages::receive(both.right(), got));
+    const auto done = got.all.download_tensors(both.right(), *mine);
+    ASSERT_FALSE(done) << inlined;
+    EXPECT_EQ(done.error().code, tp::errc::value_out_of_range);
+    EXPECT_EQ(done.error().name.view(), inlined ? "few" : "many");
+    unsigned char byte = 0;
+    std::memcpy(&byte, inlined ? mine->few + 3 : mine->many + 777, 1);
+    EXPECT_EQ(byte, 1) << "a value of its type nevertheless";
+  }
+}
+
+TEST(TensorDecomposer, A_model_of_several_layers_is_split_and_put_together) {
+  connected_sessions<net> both;
+  const auto model = random_model<stack>(11);
+  std::jthread left([&](std::stop_token stop) {
+    const auto sent = messages::send(both.left(), 1, stack_task{tp::tensors_of<stack>(*model)});
+    ASSERT_TRUE(sent);
+    (void)both.left().serve(tp::until_settled(*sent), 30s, stop);
+  });
+  const auto mine = std::make_unique<stack>();
+  stack_task got{tp::tensors_of<stack>::into(*mine)};
+  const auto kind = messages::receive(both.right(), got);
+  ASSERT_TRUE(kind) << to_string(kind.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+}
+
+TEST(TensorDecomposer, Only_tensors_above_the_threshold_are_published) {
   publisher_of<net> owner;
   const auto model = random_model<split_model>(4);
   task t = some_task();
@@ -122,7 +162,7 @@ TEST(TensorDecomposer, OnlyTensorsAboveTheThresholdArePublished) {
       << "nothing inline: the image is the model's own";
 }
 
-TEST(TensorDecomposer, AModelThatWasHandedOverLivesAsLongAsItIsPublished) {
+TEST(TensorDecomposer, A_model_that_was_handed_over_lives_as_long_as_it_is_published) {
   publisher_of<net> owner;
   std::weak_ptr<const split_model> watch;
   tp::reference ref;
@@ -144,7 +184,7 @@ struct few : tp::default_limits {
   static constexpr std::size_t references = 1;
 };
 
-TEST(TensorDecomposer, AfterAnErrorNothingStaysPublished) {
+TEST(TensorDecomposer, After_an_error_nothing_stays_published) {
   using small_net = tp::pipeline<tp::raw_tensors<split_model>, tp::fixed_bytes<64_KiB>, tp::tcp, few>;
   publisher_of<small_net> owner;
   const auto a = random_model<split_model>(6), b = random_model<split_model>(7);
@@ -156,7 +196,7 @@ TEST(TensorDecomposer, AfterAnErrorNothingStaysPublished) {
   EXPECT_TRUE(owner.add_tensors(*a)) << "the slot of the first is free again";
 }
 
-TEST(TensorDecomposer, AHandleIsSentOnAndPulledByAThirdParty) {
+TEST(TensorDecomposer, A_handle_is_sent_on_and_pulled_by_a_third_party) {
   auto owner = net::downloader::open();
   ASSERT_TRUE(owner);
   const auto model = random_model<split_model>(8);
@@ -184,6 +224,70 @@ TEST(TensorDecomposer, AHandleIsSentOnAndPulledByAThirdParty) {
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(same(*mine, *model));
+}
+
+TEST(TensorDecomposer, A_model_with_ties_is_whole_however_it_landed) {
+  connected_sessions<net> both;
+  const auto model = random_model<tied_model>(12);
+  std::memcpy(model->head, model->embed, sizeof model->head);
+  std::jthread left([&](std::stop_token stop) {
+    const auto sent = messages::send(both.left(), 1, tied_task{tp::tensors_of<tied_tensors>(*model)},
+                                     {.recipients = 0});
+    ASSERT_TRUE(sent);
+    (void)both.left().serve(tp::until_settled(*sent), 30s, stop);
+    sent->withdraw(both.left());
+  });
+  tied_task got;
+  ASSERT_TRUE(messages::receive(both.right(), got));
+  const auto mine = std::make_unique<tied_model>(), other = std::make_unique<tied_model>();
+  ASSERT_TRUE(got.model.download_tensors(both.right(), *mine));
+  EXPECT_TRUE(same(*mine, *model));
+
+  const auto parts = got.model.land_in(*other);  // as a handler of a host does it
+  ASSERT_TRUE(parts);
+  tp::land to = parts->consumer();
+  ASSERT_TRUE(both.right().pull(parts->remote()->reference, to));
+  ASSERT_TRUE(parts->finish());
+  EXPECT_TRUE(same(*other, *model));
+}
+
+TEST(TensorDecomposer, A_set_that_came_wholly_inline_is_sent_on_whether_or_not_its_owner_is_named) {
+  publisher_of<net> owner;
+  flags theirs{};
+  theirs.on[5] = true;
+  const auto apart = messages::decompose(owner, flags_task{tp::tensors_of<flags>(theirs)});
+  ASSERT_TRUE(apart);
+  for (const bool named : {true, false}) {
+    flags_task middle;
+    ASSERT_TRUE(messages::recompose(apart->references(), apart->body(), middle));
+    if (named) {
+      ASSERT_TRUE(middle.all.owner_at("127.0.0.1:1"));
+    }
+    EXPECT_EQ(middle.all.owner_at("127.0.0.1:0").error(), tp::errc::bad_address) << "checked nevertheless";
+    EXPECT_FALSE(middle.all.remote());
+    const auto onward = messages::decompose(owner, middle);
+    ASSERT_TRUE(onward);
+    EXPECT_TRUE(onward->references().empty());
+    flags_task last;
+    const auto read = messages::recompose(onward->references(), onward->body(), last);
+    ASSERT_TRUE(read) << named << to_string(read.error().code);
+    flags mine{};
+    no_session nobody;
+    ASSERT_TRUE(last.all.download_tensors(nobody, mine));
+    EXPECT_EQ(std::memcmp(&mine, &theirs, sizeof mine), 0);
+  }
+}
+
+TEST(TensorDecomposer, Addresses_without_a_reference_are_refused_before_they_are_sent) {
+  publisher_of<net> owner;
+  auto t = some_task();
+  const auto model = random_model<split_model>(9);
+  t.model = tp::tensors_of<split_model>(*model);
+  ASSERT_TRUE(t.elsewhere.add("h:1"));
+  const auto apart = messages::decompose(owner, t);
+  ASSERT_FALSE(apart) << "the other end would refuse the whole message";
+  EXPECT_EQ(apart.error().code, tp::errc::invalid_argument);
+  EXPECT_EQ(apart.error().name.view(), "elsewhere");
 }
 
 /// A host that sends every client a task, and pulls the result that comes back when it has time.
@@ -215,7 +319,7 @@ struct aggregator {
   int closes = 0;
 };
 
-TEST(TensorDecomposer, AHostSendsOneMessageToManyAndPullsFromItsHandler) {
+TEST(TensorDecomposer, A_host_sends_one_message_to_many_and_pulls_from_its_handler) {
   const auto server = std::make_unique<aggregator>();
   boost::asio::io_context io(1);
   aggregator::host_type host(io, *server);
@@ -250,7 +354,7 @@ TEST(TensorDecomposer, AHostSendsOneMessageToManyAndPullsFromItsHandler) {
   }
 }
 
-TEST(TensorDecomposer, ALocatorIsAMemberToo) {
+TEST(TensorDecomposer, A_locator_is_a_member_too) {
   publisher_of<net> owner;
   auto t = some_task();
   const auto model = random_model<split_model>(9);
@@ -265,7 +369,7 @@ TEST(TensorDecomposer, ALocatorIsAMemberToo) {
   EXPECT_EQ(got.elsewhere, t.elsewhere);
 }
 
-TEST(TensorDecomposer, ARunTimeListTravelsToo) {
+TEST(TensorDecomposer, A_run_time_list_travels_too) {
   publisher_of<net> owner;
   std::vector<float> weights(10000), landed(10000);
   weights[9999] = 3;
@@ -293,4 +397,4 @@ TEST(TensorDecomposer, ARunTimeListTravelsToo) {
   EXPECT_EQ(bias_landed, bias);
 }
 
-}  // namespace
+}  // namespace tensor_decomposer_test

@@ -18,16 +18,9 @@ def _lying(change):
             return rc, data, new
 
     class Decomposer(TensorDecomposer):
-        def to_downloadable(self, items, max_chunk_size, fobs_ctx):
-            return Lying(items, max_chunk_size, _cell(fobs_ctx))
+        offering = Lying
 
     return Decomposer
-
-
-def _cell(fobs_ctx):
-    from nvflare.fuel.utils.fobs import FOBSContextKey
-
-    return fobs_ctx.get(FOBSContextKey.CELL)
 
 
 def _foreign(said, owner):
@@ -58,5 +51,4 @@ class Dying(OfferedTensors):
 
 
 class DyingInMidTransfer(TensorDecomposer):
-    def to_downloadable(self, items, max_chunk_size, fobs_ctx):
-        return Dying(items, max_chunk_size, _cell(fobs_ctx))
+    offering = Dying

@@ -28,7 +28,7 @@ BOOST_HANA_ADAPT_STRUCT(tests::renamed_twin, weight, bias);
 BOOST_HANA_ADAPT_STRUCT(tests::encoder_decoder, encoder, decoder, step);
 BOOST_HANA_ADAPT_STRUCT(tests::only_decoder, decoder);
 
-namespace {
+namespace composition_test {
 
 using namespace tensorpull;
 using tests::mlp;
@@ -95,7 +95,7 @@ static_assert(consumer<plain::consumer> && consumer<land> && !consumer<nothing> 
 static_assert(tensor_policy<raw_tensors<mlp>> && tensor_policy<tensor_list> && !tensor_policy<nothing> &&
               !tensor_policy<loopback>);
 static_assert(limits_policy<few> && !limits_policy<nothing> && !limits_policy<raw_tensors<mlp>>);
-// a number of any integral type will do, and 0 where it means something
+// a number of any integral type will do, and 0 if it means something
 struct quiet_limits : default_limits {
   static constexpr int window = 1;
   static constexpr unsigned short application_references = 0;
@@ -106,16 +106,21 @@ struct hurried_limits : default_limits {
   static constexpr std::chrono::milliseconds busy_delay{-1};
 };
 static_assert(limits_policy<quiet_limits> && !limits_policy<hurried_limits>);
-static_assert(detail::missed_of_integrity<chunk_and_image_digest>() == 0 && hash<xxhash_digest> &&
+static_assert(integrity_policy<chunk_and_image_digest> && hash<xxhash_digest> &&
               chunk_digest_kind<chunk_digest> == digest_kind::xxh3_64);
-static_assert(detail::missed_of_tensors<tensor_list>() == 0 && detail::missed_of_chunking<whole>() == 0 &&
-              detail::missed_of_integrity<unverified>() == 0);
-static_assert(detail::missed_of_framing<word_framing>() == 0 && detail::missed_of_transport<tcp, plain::parts>() == 0 &&
-              detail::missed_of_consumer<land>() == 0);
-static_assert(detail::missed_of_transport<endless_transport, plain::parts>() == 2 &&
-              detail::missed_of_integrity<no_digest>() == 3);
-static_assert(detail::missed_of_chunking<wrong_chunk>() == 2 && detail::missed_of_consumer<mlp>() == 1 &&
-              detail::missed_of_limits<nothing>() == 1);
+static_assert(tensor_policy<tensor_list> && chunking_strategy<whole> && integrity_policy<unverified>);
+static_assert(integrity_policy<image_digest> && integrity_policy<chunk_digest>);
+static_assert(framing<word_framing> && transport_for<tcp, plain::parts> && consumer<land>);
+// The first requirement that is missed ends what is met.
+static_assert(detail::transport_requirements<endless_transport>::met_1 &&
+              !detail::transport_requirements<endless_transport>::met_2 &&
+              !detail::transport_requirements<endless_transport>::met_4 &&
+              !transport_for<endless_transport, plain::parts>);
+static_assert(detail::integrity_requirements<no_digest>::met_2 && !detail::integrity_requirements<no_digest>::met_3 &&
+              !detail::integrity_requirements<no_digest>::met_5);
+static_assert(detail::chunking_requirements<wrong_chunk>::met_1 && !detail::chunking_requirements<wrong_chunk>::met_2);
+static_assert(!detail::consumer_requirements<mlp>::met_1 && !detail::consumer_requirements<mlp>::met_11);
+static_assert(!detail::limits_requirements<nothing>::met_1);
 static_assert(std::is_empty_v<detail::consumer_checks<land>>);
 
 template <class Net, class Model>
@@ -126,7 +131,7 @@ result<receipt> carry(const Model& source, Model& mine) {
   return Net::download_tensors(*owner, *ref, mine);
 }
 
-TEST(Composition, EveryOrderCarriesTheSame) {
+TEST(Composition, Every_order_carries_the_same) {
   const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
   mlp a{}, b{};
   const auto first = carry<one>(source, a), second = carry<two>(source, b);
@@ -136,7 +141,7 @@ TEST(Composition, EveryOrderCarriesTheSame) {
   EXPECT_EQ(a.b[3], 10);
   EXPECT_EQ(b.w[1][2], 6);
 }
-TEST(Composition, TemporaryLambdasHearOfTheTransfer) {
+TEST(Composition, Temporary_lambdas_hear_of_the_transfer) {
   const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
   mlp mine{};
   int settled = 0, steps = 0;
@@ -150,7 +155,7 @@ TEST(Composition, TemporaryLambdasHearOfTheTransfer) {
   EXPECT_EQ(settled, 1);
   EXPECT_GT(steps, 0);
 }
-TEST(Composition, APullIntoAConsumer) {
+TEST(Composition, A_pull_into_a_consumer) {
   const mlp source{{{1, 2, 3}, {4, 5, 6}}, {7, 8, 9, 10}};
   mlp mine{};
   const auto owner = std::make_unique<plain::downloader>();
@@ -160,7 +165,7 @@ TEST(Composition, APullIntoAConsumer) {
   ASSERT_TRUE(plain::pull(*owner, *ref, to));
   EXPECT_EQ(mine.b[3], 10);
 }
-TEST(Composition, AWholeImageAboveTheDefaultCapIsOneChunk) {
+TEST(Composition, A_whole_image_above_the_default_cap_is_one_chunk) {
   const std::uint64_t extents[] = {80 << 20};
   const auto from = std::make_unique<std::byte[]>(extents[0]), to = std::make_unique<std::byte[]>(extents[0]);
   for (std::size_t i = 0; i < extents[0]; i += 4096) from[i] = static_cast<std::byte>(i >> 12);
@@ -180,7 +185,7 @@ TEST(Composition, AWholeImageAboveTheDefaultCapIsOneChunk) {
   ASSERT_FALSE(hashed);
   EXPECT_EQ(hashed.error(), errc::does_not_fit) << "what has to be hashed first stays capped";
 }
-TEST(Composition, AdaptiveChunksCarryTheSame) {
+TEST(Composition, Adaptive_chunks_carry_the_same) {
   const std::uint64_t extents[] = {1 << 20};
   const auto from = std::make_unique<std::byte[]>(extents[0]), to = std::make_unique<std::byte[]>(extents[0]);
   for (std::size_t i = 0; i < extents[0]; ++i) from[i] = static_cast<std::byte>(i * 7);
@@ -194,14 +199,14 @@ TEST(Composition, AdaptiveChunksCarryTheSame) {
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(std::memcmp(from.get(), to.get(), extents[0]), 0);
 }
-TEST(Composition, LimitsAreThePolicys) {
+TEST(Composition, Limits_are_the_policys) {
   const auto owner = std::make_unique<one::downloader>();
   const mlp source{};
   ASSERT_TRUE(owner->add_tensors(source));
   ASSERT_TRUE(owner->add_tensors(source));
   EXPECT_EQ(owner->add_tensors(source).error(), errc::table_full);
 }
-TEST(Composition, RenamedModelsMeetUnderTheNewNames) {
+TEST(Composition, Renamed_models_meet_under_the_new_names) {
   using theirs = pipeline<raw_tensors<renamed<tests::renamed_twin, from_to{"weight", "w"}, from_to{"bias", "b"}>>,
                           whole, loopback>;
   const auto owner = std::make_unique<plain::downloader>();
@@ -214,7 +219,7 @@ TEST(Composition, RenamedModelsMeetUnderTheNewNames) {
   EXPECT_EQ(mine.weight[0][2], 3);
   EXPECT_EQ(mine.bias[0], 4);
 }
-TEST(Composition, APartOfALargerModelByName) {
+TEST(Composition, A_part_of_a_larger_model_by_name) {
   using whole_model = pipeline<raw_tensors<tests::encoder_decoder>, fixed_bytes<64>, loopback>;
   using part = pipeline<raw_tensors<tests::only_decoder>, fixed_bytes<24>, loopback>;
   const auto owner = std::make_unique<whole_model::downloader>();
@@ -240,4 +245,4 @@ TEST(Composition, APartOfALargerModelByName) {
   EXPECT_EQ(refused.error().name.view(), "no.such");
 }
 
-}  // namespace
+}  // namespace composition_test

@@ -2,7 +2,7 @@
 """Which headers the compiler reads for a program: includes.py COMPILER CASE [INCLUDE FOLDER...]
 
 Cases: umbrella: tensorpull.hpp has no Cap'n Proto and no Boost.Asio in it. pull: a program that only pulls, over TCP, reads no header of an
-owner. The check fails too if what must be there is not, so a wrong command is no success."""
+owner. http: neither does one that pulls over HTTP, and it needs no library but the standard one. The check fails too if what must be there is not, so a wrong command is no success."""
 import re
 import subprocess
 import sys
@@ -12,14 +12,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/transports/tcp/tcp.hpp>
+#include <tensorpull/transports/over/tcp/tcp.hpp>
 """
+HTTP = "#include <tensorpull/transports/http/recipient/http_pull.hpp>\n"
 # case: the program, what must not be read, what must be read
 CASES = {
     "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|/boost/asio\.hpp$|tensorpull/(framing/capnp|messages|testing|transports/host)/",
-                 ("tensorpull/pipeline.hpp", "tensorpull/transports/tcp/tcp.hpp")),
-    "pull": (PULL, r"tensorpull/(protocol/(owner|relay)|transports/host|testing|messages)/|tensorpull/transports/(publisher|stream/session|stream/relay)\.hpp$|/(capnp|kj|asio)/",
+                 ("tensorpull/pipeline.hpp", "tensorpull/transports/over/tcp/tcp.hpp")),
+    "pull": (PULL, r"tensorpull/(protocol/(owner|relay)|transports/host|testing|messages)/|tensorpull/transports/(publisher|session/[a-z_]+|blocking/relay)\.hpp$|/(capnp|kj|asio)/",
              ("tensorpull/pipeline.hpp", "tensorpull/protocol/recipient/transfer.hpp")),
+    "http": (HTTP, r"tensorpull/(protocol/relay|transports/(host|http/owner)|testing|messages)/|/(capnp|kj|asio|beast|openssl)/",
+             ("tensorpull/transports/http/text/http_url.hpp",)),
 }
 
 

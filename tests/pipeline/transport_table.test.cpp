@@ -1,17 +1,17 @@
 // The table of transports in include/tensorpull/transports/README.md says what the policies' constants say.
-#include <tensorpull/transports/loopback/loopback.hpp>
-#include <tensorpull/transports/pipe/pipe.hpp>
-#include <tensorpull/transports/serial/serial.hpp>
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
-#include <tensorpull/transports/tcp/tcp.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
+#include <tensorpull/transports/over/pipe/pipe.hpp>
+#include <tensorpull/transports/over/serial/serial.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
+#include <tensorpull/transports/over/tcp/tcp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include "transport_table.hpp"
 
 namespace tp = tensorpull;
 
-TEST(TransportTable, SaysWhatThePoliciesSay) {
+TEST(TransportTable, Says_what_the_policies_say) {
   test::table_says<tp::loopback>("loopback");
   test::table_says<tp::shared_memory>("shared_memory");
   test::table_says<tp::unix_socket>("unix_socket");

@@ -2,7 +2,7 @@
 #include "support/allocation_counter.hpp"
 #include "support/pair.hpp"
 
-namespace {
+namespace allocation_test {
 
 using namespace test;
 
@@ -84,4 +84,4 @@ TEST(Allocation, A_claim_of_much_data_allocates_nothing) {
   EXPECT_LE(p.pool.available(), 4u);
 }
 
-}  // namespace
+}  // namespace allocation_test

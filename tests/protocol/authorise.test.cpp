@@ -1,13 +1,14 @@
-// Who may have what: when the program is asked, and that a refusal looks like a reference that nobody knows.
+// Access to references: when the program is asked, and that a refusal looks like a reference that nobody knows.
 #include "transactions.hpp"
 
 #include <cstring>
 #include <string>
 #include <tuple>
 
-namespace {
+namespace authorise_test {
 
 using namespace test;
+using namespace test::transactions;
 
 /// Somebody whom the transport knows.
 struct known {
@@ -46,7 +47,7 @@ struct Authorise : Transactions {
   }
 };
 
-TEST_F(Authorise, WhoMayNotHearsWhatIsSaidOfAnUnknownReference) {
+TEST_F(Authorise, Who_may_not_hears_what_is_said_of_an_unknown_reference) {
   publish(counted(2));
   guard();
   for (const kind k : {kind::describe, kind::pull, kind::schema, kind::confirm, kind::cancel}) {
@@ -71,27 +72,27 @@ TEST_F(Authorise, WhoMayNotHearsWhatIsSaidOfAnUnknownReference) {
             std::tuple(unknown.kind, unknown.status, unknown.version, unknown.nonce, unknown.delay_ms, unknown.offset));
   EXPECT_EQ(o.status_of(id)->acquired, 0u) << "nobody was counted";
 }
-TEST_F(Authorise, ItIsAskedForUnknownReferencesToo) {
+TEST_F(Authorise, It_is_asked_for_unknown_references_too) {
   guard();
   (void)say_as(line, her, ask(kind::describe, {}, other));
   ASSERT_EQ(asked.size(), 1u) << "otherwise a refusal would take longer than an unknown reference";
   EXPECT_EQ(asked[0].ref, other);
 }
-TEST_F(Authorise, WhatIsWithdrawnIsNotToldEither) {
+TEST_F(Authorise, What_is_withdrawn_is_not_told_either) {
   publish(counted(2));
   guard();
   ASSERT_TRUE(o.withdraw(id, 77));
   EXPECT_EQ(say_as(stranger, him, ask(kind::describe, {})).status, status::unknown_reference);
   EXPECT_EQ(say_as(line, her, ask(kind::describe, {})).status, status::withdrawn);
 }
-TEST_F(Authorise, OneThatCompletedIsToldSoOnlyIfItMay) {
+TEST_F(Authorise, One_that_completed_is_told_so_only_if_it_may) {
   publish(counted(1));
   ASSERT_EQ(complete(line, bob), status::ok);
   ASSERT_TRUE(o.withdraw(id));
   guard();
   EXPECT_EQ(say_as(stranger, her, ask(kind::describe, bob)).status, status::unknown_reference);
 }
-TEST_F(Authorise, ANamedRecipientIsClaimedOnlyByItsIdentity) {
+TEST_F(Authorise, A_named_recipient_is_claimed_only_by_its_identity) {
   const tp::recipient_id both[] = {ada, bob};
   publish(named(both));
   guard();
@@ -106,7 +107,7 @@ TEST_F(Authorise, ANamedRecipientIsClaimedOnlyByItsIdentity) {
   q.nonce = 1;
   EXPECT_EQ(say_as(line, her, q).status, status::unknown_reference) << "nor by a confirmation";
 }
-TEST_F(Authorise, WhatWasAgreedIsRememberedForTheConnection) {
+TEST_F(Authorise, What_was_agreed_is_remembered_for_the_connection) {
   publish(counted(2));
   guard();
   EXPECT_EQ(say_as(line, her, ask(kind::describe, ada)).kind, kind::description);
@@ -128,7 +129,7 @@ TEST_F(Authorise, WhatWasAgreedIsRememberedForTheConnection) {
   o.authorise([](const tp::access_request&) { return true; });
   EXPECT_EQ(say_as(stranger, him, ask(kind::describe, {})).kind, kind::description);
 }
-TEST_F(Authorise, ATransferGoesThroughAsBefore) {
+TEST_F(Authorise, A_transfer_goes_through_as_before) {
   publish(counted(1));
   guard();
   owner::peer l;
@@ -145,4 +146,4 @@ TEST_F(Authorise, ATransferGoesThroughAsBefore) {
   EXPECT_EQ(settled[0].verdict, verdict::completed);
 }
 
-}  // namespace
+}  // namespace authorise_test

@@ -2,7 +2,7 @@
 // whole, in order, once.
 #include "support/lossy_pair.hpp"
 
-namespace {
+namespace datagram_control_test {
 
 using namespace test;
 using tp::errc;
@@ -287,4 +287,4 @@ TEST(DatagramControl, Garbage_changes_nothing) {
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
 }
 
-}  // namespace
+}  // namespace datagram_control_test

@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/tee.hpp>
 
-namespace {
+namespace datagram_recovery_test {
 
 using namespace test;
 using tp::errc;
@@ -288,4 +288,4 @@ TEST(DatagramMemory, Is_as_stated) {
   std::printf("endpoint %zu, of an owner %zu, transfer %zu\n", sizeof(no_owner_end), sizeof(owner_end), sizeof(pull<>));
 }
 
-}  // namespace
+}  // namespace datagram_recovery_test

@@ -1,7 +1,7 @@
 // A pull over datagrams that are lost, doubled, delayed and re-ordered.
 #include "support/lossy_pair.hpp"
 
-namespace {
+namespace datagram_transfer_test {
 
 using namespace test;
 
@@ -67,4 +67,4 @@ INSTANTIATE_TEST_SUITE_P(
                       conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
     [](const auto& i) { return i.param.name; });
 
-}  // namespace
+}  // namespace datagram_transfer_test

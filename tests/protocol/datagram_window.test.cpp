@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace datagram_window_test {
 
 using tensorpull::congestion_window;
 using tensorpull::round_trip;
@@ -107,4 +107,4 @@ TEST(CongestionWindow, Requests_are_spread_over_the_round_trip) {
   EXPECT_LE(in_a_round, 1200u);
 }
 
-}  // namespace
+}  // namespace datagram_window_test

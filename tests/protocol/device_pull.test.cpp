@@ -3,8 +3,9 @@
 #include "pair.hpp"
 
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/drivers/device_pull.hpp>
 #include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/pull/device_pull.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@
 #include <memory>
 #include <string>
 
-namespace {
+namespace device_pull_test {
 
 using namespace test;
 using std::chrono::milliseconds;
@@ -142,22 +143,28 @@ struct world {
     mine.ready();
     ref = owner.publish(source);
   }
-  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::device_pull_options options = {},
-                               tp::recipient_id me = {77}) {
-    std::size_t made = 0;
-    const auto connect = [&]() noexcept -> tp::result<fake_stream> {
+  auto connecting(const std::vector<plan>& connections) {
+    return [this, &connections, made = std::size_t{0}]() mutable noexcept -> tp::result<fake_stream> {
       machine::wrote("connect", static_cast<long long>(made));
       const plan p = made < connections.size() ? connections[made] : plan{};
       ++made;
       return fake_stream(owner, p.most, p.closes, p.wrong);
     };
-    const auto pause = [](milliseconds time) noexcept {
-      machine::ms += static_cast<std::uint32_t>(time.count());
-      machine::wrote("paused", time.count());
-    };
+  }
+  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::device_pull_options options = {},
+                               tp::recipient_id me = {77}) {
     tp::land to(mine.destination());
-    return tp::device_pull_with<device>(connect, pause, {.ref = ref, .recipient = me}, to, options, {},
+    return tp::device_pull_with<device>(connecting(connections), pause, {.ref = ref, .recipient = me}, to, options, {},
                                         [&]() noexcept { ++steps; });
+  }
+  /// The same with the driver of hosts.
+  tp::result<tp::receipt> pull_as_host(std::vector<plan> connections, const tp::pull_options& options) {
+    tp::land to(mine.destination());
+    return tp::pull_with<device>(connecting(connections), pause, {ref, 0, 0}, to, options);
+  }
+  static void pause(milliseconds time) noexcept {
+    machine::ms += static_cast<std::uint32_t>(time.count());
+    machine::wrote("paused", time.count());
   }
   int steps = 0;
 };
@@ -204,6 +211,34 @@ TEST(DevicePull, Jitter_and_the_name_of_the_recipient_are_the_platforms_random_n
   EXPECT_LT(total(machine::log, "paused"), 130);
   tp::recipient_id me{machine::random_step};
   EXPECT_TRUE(w.owner.references.recipient_of(w.ref, me)) << "the first number";
+}
+
+TEST(DevicePull, A_host_with_this_clock_and_these_random_numbers_waits_and_tries_as_the_device_does) {
+  const std::vector<plan> connections{{.most = 1500}, {.most = 3000, .closes = false}, {.most = 0}, {.most = 0}};
+  for (const std::uint64_t step : {std::uint64_t{0}, std::uint64_t{0xfedc'ba98'7654'3210}}) {
+    constexpr tp::retry_policy retry{.first_delay = milliseconds(240)};
+    world of_device;
+    machine::random_step = step;
+    const auto first = of_device.pull(connections, {.per_request_timeout = milliseconds(730), .retry = retry});
+    ASSERT_TRUE(first) << to_string(first.error().code);
+    const std::string log = machine::log;
+
+    world of_host;
+    machine::random_step = step;
+    int told = 0;
+    const auto watch = [&](const tp::progress_event&) { ++told; };
+    const auto done = of_host.pull_as_host(
+        connections, {.per_request_timeout = milliseconds(730),
+                      .retry = retry,
+                      .recipient = {77},
+                      .progress = watch,
+                      .progress_interval = step == 0 ? milliseconds(700) : std::chrono::hours(24)});
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(of_host.source.same_tensors(of_host.mine));
+    EXPECT_EQ(machine::log, log);
+    if (step == 0) EXPECT_GT(told, 2) << "while the owner was silent 730 ms of this clock went by";
+    else EXPECT_EQ(told, 2) << "the first and the last";
+  }
 }
 
 TEST(DevicePull, A_program_that_stops_is_heard_within_50_ms_of_any_wait) {
@@ -297,4 +332,4 @@ TEST(DevicePullDeathTest, A_contract_that_the_platform_breaks_is_a_panic) {
       << "a panic that returns";
 }
 
-}  // namespace
+}  // namespace device_pull_test

@@ -1,7 +1,7 @@
 // The digests that an owner computes for others: in slices between other work, remembered, within budgets.
 #include "support/pair.hpp"
 
-namespace {
+namespace digests_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -18,6 +18,9 @@ struct counting_hash : tp::xxhash_digest {
 struct tight : tp::default_limits {
   static constexpr std::uint64_t subset_bytes_per_second = 10 << 20;
   static constexpr std::uint64_t chunk_digest_bytes_per_second = 1 << 20;
+};
+struct no_subsets : tp::default_limits {
+  static constexpr std::uint64_t subset_bytes_per_second = 0;
 };
 struct no_digests : tp::default_limits {
   static constexpr std::uint64_t chunk_digest_bytes_per_second = 0;
@@ -342,6 +345,67 @@ TEST(Digests, Subsets_that_nobody_asked_for_before_have_a_budget_and_the_others_
   EXPECT_EQ(counting_hash::bytes, before);
 }
 
+/// What a budget gives in so many seconds, if it is looked at so often and all that is left is used in pieces.
+template <std::uint64_t PerSecond>
+std::uint64_t given(std::uint64_t seconds, std::uint64_t every_ms, std::uint64_t piece) {
+  tp::detail::digest_budget<PerSecond> budget;
+  std::uint64_t spent = 0;
+  for (std::uint64_t now = 1'000'000; now <= 1'000'000 + 1000 * seconds; now += every_ms) {
+    const std::chrono::milliseconds at(now);
+    for (; budget.left(at); spent += piece) budget.spend(piece, at);
+  }
+  return spent;
+}
+template <std::uint64_t PerSecond>
+void expect_what_was_promised() {
+  for (const std::uint64_t every_ms : {1u, 7u, 999u, 1000u, 100'000u})
+    for (const std::uint64_t piece : {std::uint64_t{1}, PerSecond / 16 + 1}) {
+      // what is not used is not saved up for longer than a second
+      const std::uint64_t least = every_ms > 1000 ? PerSecond * (100'000 / every_ms) : PerSecond * 99;
+      const std::uint64_t spent = given<PerSecond>(100, every_ms, piece);
+      EXPECT_LE(spent, PerSecond * 101 + piece) << PerSecond << ' ' << every_ms << ' ' << piece;
+      EXPECT_GE(spent, least) << PerSecond << ' ' << every_ms << ' ' << piece;
+    }
+}
+
+TEST(Digests, A_budget_of_any_number_of_bytes_is_given_back_to_the_byte) {
+  expect_what_was_promised<1>();
+  expect_what_was_promised<999>();
+  expect_what_was_promised<1000>();
+  expect_what_was_promised<1999>();
+  expect_what_was_promised<10'007>();
+  tp::detail::digest_budget<0> none;
+  EXPECT_FALSE(none.left(std::chrono::hours(1)));
+  tp::detail::digest_budget<~std::uint64_t{0}> any;
+  for (std::uint64_t hour = 1; hour <= 10'000; ++hour) {
+    ASSERT_TRUE(any.left(std::chrono::hours(hour))) << hour;
+    any.spend(std::uint64_t{1} << 50, std::chrono::hours(hour));
+  }
+  tp::detail::digest_budget<1000> late;  // one long digest is paid off over the following seconds
+  EXPECT_TRUE(late.left(std::chrono::seconds(1)));
+  late.spend(5000, std::chrono::seconds(1));
+  EXPECT_FALSE(late.left(std::chrono::milliseconds(5000)));
+  EXPECT_TRUE(late.left(std::chrono::milliseconds(5001)));
+}
+
+TEST(Digests, Subsets_that_are_not_computed_at_all_are_refused_and_nobody_is_told_to_come_back) {
+  const model source = large_model(2, 100);
+  served<no_subsets> s(source);
+  typename served<no_subsets>::connection c(s);
+  const std::string_view names[] = {"t1"}, unknown[] = {"x"};
+  for (const auto asked : {std::span(names), std::span(unknown)}) {
+    c.say(locate(1, asked));
+    const decoded d{c.answer()};
+    EXPECT_EQ(d.m.kind, kind::refused);
+    EXPECT_EQ(d.m.status, tp::status::unsupported);
+  }
+  c.say(describe(2));
+  EXPECT_EQ(kind_of(c.answer().bytes()), kind::description) << "the whole is served";
+  ASSERT_TRUE(s.machine.withdraw({1, 2}));
+  c.say(locate(3, names));
+  EXPECT_EQ(decoded{c.answer()}.m.status, tp::status::withdrawn);
+}
+
 TEST(Digests, C1_a_change_after_the_first_who_asked_is_noticed_by_the_next) {
   const model source = large_model(8, 1000);
   served s(source);
@@ -459,4 +523,4 @@ TEST(Digests, A_subset_whose_connection_takes_no_answers_keeps_nobody_from_anoth
   EXPECT_FALSE(bad.end.works()) << "its driver sleeps";
 }
 
-}  // namespace
+}  // namespace digests_test

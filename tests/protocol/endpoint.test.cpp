@@ -3,7 +3,7 @@
 #include "support/messages.hpp"
 #include "support/pair.hpp"
 
-namespace {
+namespace endpoint_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -100,12 +100,10 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
     std::vector<tp::frame> asked;
     for (std::uint32_t i = 0; i < 100; ++i) {
       const std::uint64_t pick = random.below(6);
-      asked.push_back(pick == 0   ? ask(kind::describe, i)
-                      : pick == 1 ? ask(kind::schema, i)
-                      : pick == 2 ? ask(kind::locate, i)
-                                  : ask(kind::pull, i, random.below(source.schema().image_bytes),
-                                        static_cast<std::uint32_t>(1 + random.below(900))));  // odd lengths, header
-                                                                                                                                                        // included
+      if (pick < 3) asked.push_back(ask(std::array{kind::describe, kind::schema, kind::locate}[pick], i));
+      else  // odd lengths, header included
+        asked.push_back(ask(kind::pull, i, random.below(source.schema().image_bytes),
+                            static_cast<std::uint32_t>(1 + random.below(900))));
       if (pick == 2) asked.back().names = some_names;
     }
     wire in, out;
@@ -132,9 +130,10 @@ TEST(Endpoint, F7_a_hundred_pipelined_requests_are_answered_in_order) {
         ASSERT_TRUE(std::equal(f.bytes().begin() + 80, f.bytes().begin() + 80 + m->length,
                                image.begin() + static_cast<std::ptrdiff_t>(m->offset)));
       } else {
-        ASSERT_EQ(kind_of(f.bytes()), asked[i].kind == kind::describe ? kind::description
-                                      : asked[i].kind == kind::schema ? kind::schema_page
-                                                                      : kind::refused);
+        kind expected = kind::refused;
+        if (asked[i].kind == kind::describe) expected = kind::description;
+        if (asked[i].kind == kind::schema) expected = kind::schema_page;
+        ASSERT_EQ(kind_of(f.bytes()), expected);
       }
       EXPECT_EQ(i == 99, at == out.bytes.size());
     }
@@ -260,9 +259,9 @@ void check_plans(std::size_t least, std::size_t most) {
     typename owner::peer link;
     output out;
     tp::pending_reply r;
-    for (std::uint32_t k = 0; k < output::reply_capacity; ++k) {
+    for (std::uint32_t k = 0; k < owner::waiting_replies; ++k) {
       ASSERT_TRUE(references.handle(link, ask(k % 2 == 0 ? kind::pull : kind::describe, k, 8, 1'000'000), r));
-      out.push(r);
+      out.replies.push(r);
     }
     const auto scratch = std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536);
     tp::write_plan plan;
@@ -397,4 +396,4 @@ TEST(Endpoint, Random_bytes_and_damaged_requests_never_harm) {
   }
 }
 
-}  // namespace
+}  // namespace endpoint_test

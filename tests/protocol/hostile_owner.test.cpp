@@ -3,7 +3,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include "support/pair.hpp"
 
-namespace {
+namespace hostile_owner_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -111,11 +111,11 @@ TEST(HostileOwner, A_flipped_payload_byte_is_never_completed) {
       f[80 + random.below(m->length)] ^= static_cast<std::byte>(1 << random.below(8));
     };
     EXPECT_EQ(caught(flip).code, errc::digest_mismatch);
-    // also where the owner confirms whatever it is told: the recipient's own digest counts
+    // even if the owner confirms whatever it is told: the recipient's own digest counts
     seen = 0;
     const tampering confirm_all = lie_about(kind::confirmed, [](tp::frame& m) { m.status = tp::status::ok; });
     EXPECT_EQ(caught([&](std::vector<std::byte>& f) { flip(f), confirm_all(f); }).code, errc::digest_mismatch);
-    // where each chunk has a digest, the damaged one is asked for again, until it has come wrong too often
+    // if each chunk has a digest, the damaged one is asked for again, until it has come wrong too often
     const auto flip_always = [&](std::vector<std::byte>& f) {
       if (kind_of(f) != kind::chunk) return;
       const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
@@ -239,6 +239,25 @@ TEST(HostileOwner, R14_a_recipient_that_is_sent_requests_answers_them_as_an_owne
   EXPECT_TRUE(mine.guards_intact());
 }
 
+TEST(HostileOwner, A_confirmation_of_another_serve_version_or_request_confirms_nothing) {
+  const model source = mixed_model().fill(1);
+  for (const auto& lie : {lie_about(kind::confirmed, [](tp::frame& m) { m.nonce += 1; }),
+                          lie_about(kind::confirmed, [](tp::frame& m) { m.version += 1; }),
+                          lie_about(kind::confirmed, [](tp::frame& m) { m.id += 1; })}) {
+    pair p;
+    p.left.publish(source);
+    p.owner_lies = lie;
+    model mine = mixed_model();
+    tp::land to(mine.destination());
+    transfer<> t(to, {{1, 2}}, {}, 1);
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_FALSE(done->confirmed);
+    EXPECT_EQ(done->unconfirmed_because, errc::unexpected_frame);
+    EXPECT_TRUE(mine.same_tensors(source));
+  }
+}
+
 TEST(HostileOwner, Bytes_that_were_checked_stay_so_if_the_owner_refuses_to_confirm) {
   const model source = mixed_model().fill(1);
   for (const auto& [s, code] : {std::pair{tp::status::digest_mismatch, errc::digest_mismatch},
@@ -330,8 +349,8 @@ TEST(HostileOwner, A_subset_has_a_digest_of_its_own_whatever_the_flag_says) {
 TEST(HostileOwner, Only_answers_that_were_asked_for_are_progress) {
   const model source = mixed_model().fill(1);
   for (const kind k : {kind::description, kind::located, kind::schema_page, kind::confirmed, kind::refused})
-    for (const std::uint32_t id : {4u, 0x9000'0000u, 1000u}) {  // before the transfer's first, by far and with
-                                                                // wrap-around; never used
+    for (const std::uint32_t id : {4u, 0x9000'0000u, 1000u}) {
+      // before the transfer's first, by far and with wrap-around; never used
       model mine = mixed_model();
       tp::land to(mine.destination());
       transfer<> t(to, {{1, 2}}, {}, 5);
@@ -377,8 +396,8 @@ TEST(HostileOwner, Ids_wrap_in_the_middle_of_a_transfer) {
   for (std::uint32_t before = 0; before < 10; ++before) {
     pair p;
     p.left.publish(source);
-    p.owner_lies = [last = std::vector<std::byte>()](std::vector<std::byte>& f) mutable {  // and late duplicates come
-                                                                                           // around it
+    p.owner_lies = [last = std::vector<std::byte>()](std::vector<std::byte>& f) mutable {
+      // and late duplicates come around it
       if (kind_of(f) != kind::chunk) return;
       const std::vector<std::byte> now = f;
       f.insert(f.begin(), last.begin(), last.end());
@@ -394,8 +413,8 @@ TEST(HostileOwner, Ids_wrap_in_the_middle_of_a_transfer) {
 }
 
 TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
-  const std::pair<tp::status, errc> all[] = {{tp::status::ok, errc::bad_request},  // a refusal that says ok is still a
-                                                                                   // refusal
+  // the first: a refusal that says ok is still a refusal
+  const std::pair<tp::status, errc> all[] = {{tp::status::ok, errc::bad_request},
                                              {tp::status::unknown_reference, errc::unknown_reference},
                                              {tp::status::withdrawn, errc::withdrawn},
                                              {tp::status::stale, errc::stale_version},
@@ -412,8 +431,8 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
                                              {static_cast<tp::status>(65535), errc::unsupported_request},
                                              {tp::status::schema_mismatch, errc::schema_mismatch}};
   for (const auto& [s, code] : all)
-    for (const std::uint64_t victim : {0u, 1u, 4u}) {  // instead of the description, of the first chunk, and of a later
-                                                       // one
+    for (const std::uint64_t victim : {0u, 1u, 4u}) {
+      // instead of the description, of the first chunk, and of a later one
       std::uint64_t n = 0;
       const tp::error e = caught([&, s = s](std::vector<std::byte>& f) {
         if (n++ != victim) return;
@@ -455,4 +474,4 @@ TEST(HostileOwner, Random_damage_to_any_frame_never_harms) {
   }
 }
 
-}  // namespace
+}  // namespace hostile_owner_test

@@ -4,7 +4,7 @@
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 
-namespace {
+namespace owner_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -367,4 +367,4 @@ TEST_F(Owner, A_full_table_is_said_and_withdrawn_slots_are_used_again) {
   EXPECT_EQ(o.publish(m.source(), version, true, {2, 0}, 1).error(), tp::errc::table_full);
 }
 
-}  // namespace
+}  // namespace owner_test

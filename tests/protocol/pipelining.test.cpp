@@ -2,7 +2,7 @@
 #include "support/messages.hpp"
 #include "support/pair.hpp"
 
-namespace {
+namespace pipelining_test {
 
 using namespace test;
 using kind = tp::frame_kind;
@@ -95,4 +95,4 @@ TEST(Pipelining, F7_more_transfers_at_once_than_allowed_are_busy_in_their_place_
   }
 }
 
-}  // namespace
+}  // namespace pipelining_test

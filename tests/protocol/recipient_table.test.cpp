@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace recipient_table_test {
 
 namespace tp = tensorpull;
 using table = tp::detail::recipient_table;
@@ -15,7 +15,10 @@ struct records {
   /// `judge` is counted.
   tp::recipient_record* add(std::uint64_t who, table::worth judged = table::current) {
     looks = 0;
-    const auto judge = [&](const tp::recipient_record& r) { return ++looks, r.slot == 1 ? table::gone : judged; };
+    const auto judge = [&](const tp::recipient_record& r) {
+      ++looks;
+      return r.slot == 1 ? table::gone : judged;
+    };
     return all.add({1, 2}, {who}, judge, [&](const tp::recipient_record&) { ++forgotten; });
   }
   std::vector<tp::recipient_record> memory;
@@ -72,4 +75,4 @@ TEST(RecipientTable, Who_is_connected_expected_or_counted_on_stays_and_what_is_g
   EXPECT_EQ(r.all.find({1, 2}, {60}), nullptr);
 }
 
-}  // namespace
+}  // namespace recipient_table_test

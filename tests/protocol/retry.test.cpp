@@ -2,9 +2,9 @@
 #include "support/pair.hpp"
 
 #include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/transports/retry.hpp>
+#include <tensorpull/protocol/retry.hpp>
 
-namespace {
+namespace retry_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -132,8 +132,8 @@ TEST(Transfer, T4_reconnections_lose_nothing_that_has_landed) {
 TEST(Transfer, C3_of_a_thousand_publications_under_one_reference_every_completion_is_exactly_one) {
   interrupted x;
   generator random(3);
-  model published[2] = {mixed_model().fill(1), mixed_model().fill(2)};  // in turn, since one is read while the other is
-                                                                        // filled
+  // in turn, since one is read while the other is filled
+  model published[2] = {mixed_model().fill(1), mixed_model().fill(2)};
   std::vector<std::pair<std::uint64_t, std::uint64_t>> versions;  // and what they were filled from
   const auto publish = [&] {
     const std::uint64_t seed = 100 + versions.size();
@@ -286,4 +286,4 @@ TEST(Transfer, Reconnecting_to_another_version_is_stale_and_never_a_mix) {
   EXPECT_EQ(done.error(), tp::errc::stale_version);
 }
 
-}  // namespace
+}  // namespace retry_test

@@ -6,11 +6,11 @@
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/transports/stream/inbox.hpp>
+#include <tensorpull/transports/session/inbox.hpp>
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace roles_test {
 
 using namespace tensorpull;
 
@@ -54,4 +54,4 @@ TEST(Roles, An_end_that_owns_nothing_says_so_and_asks_for_nothing) {
   EXPECT_TRUE(no_transfer::ended());
 }
 
-}  // namespace
+}  // namespace roles_test

@@ -2,7 +2,7 @@
 // untouched.
 #include "support/pair.hpp"
 
-namespace {
+namespace schema_comparison_test {
 
 using namespace test;
 using tp::dtype;
@@ -33,7 +33,7 @@ tp::error refused(model& theirs, model& mine, std::span<const std::string_view> 
   EXPECT_TRUE(good) << to_string(good.error().code);
   return done.error();
 }
-/// Both ways: whoever has which, the same tensor is named.
+/// Both ways: whichever end has which, the same tensor is named.
 void expect_named(const std::function<void(model&)>& a, const std::function<void(model&)>& b, std::string_view name) {
   for (const bool swapped : {false, true})
     for (const bool with_common : {false, true}) {
@@ -178,4 +178,4 @@ TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
   EXPECT_EQ(done.error().name.view(), "w");
 }
 
-}  // namespace
+}  // namespace schema_comparison_test

@@ -1,7 +1,7 @@
 // Pulling named tensors: the right bytes land, with a digest and a fingerprint of their own.
 #include "support/pair.hpp"
 
-namespace {
+namespace subset_test {
 
 using namespace test;
 using tp::dtype;
@@ -88,16 +88,18 @@ TEST(Subset, The_right_tensors_land) {
   generator random(5);
   for (const std::size_t every : {std::size_t{1}, std::size_t{33}, ~std::size_t{0}}) {
     pair p(cut{every});
-    p.left.publish(source, {1, 2}, 1000);
+    p.left.publish(source, {1, 2}, 64);
     for (int round = 0; round < 12; ++round) {
       names wanted;
       for (std::size_t i = 0; i < source.size(); ++i)
         if (random.below(1 + static_cast<std::uint64_t>(round)) == 0) wanted.push_back(source.schema().tensors[i].name);
       if (wanted.empty()) continue;
       model mine = part_of(wanted);
-      const auto done = round % 3 == 0   ? pull_part(p, mine, wanted)
-                        : round % 3 == 1 ? pull_part<tp::per_tensor<100>, tp::chunk_and_image_digest>(p, mine, wanted)
-                                         : pull_part<tp::bytes_up_to<1000>>(p, mine, wanted, tp::bytes_up_to<1000>{37});
+      const auto done = [&] {
+        if (round % 3 == 0) return pull_part(p, mine, wanted);
+        if (round % 3 == 1) return pull_part<tp::per_tensor<100>, tp::chunk_and_image_digest>(p, mine, wanted);
+        return pull_part<tp::bytes_up_to<1000>>(p, mine, wanted, tp::bytes_up_to<1000>{37});
+      }();
       ASSERT_TRUE(done) << to_string(done.error().code) << " round " << round;
       EXPECT_EQ(done->outcome, tp::outcome::completed);
       EXPECT_EQ(done->bytes, mine.schema().data_bytes());
@@ -111,7 +113,7 @@ TEST(Subset, The_right_tensors_land) {
 TEST(Subset, L7_empty_tensors_first_last_between_and_alone) {
   const model source = numbered(25).fill(1);  // t104, t109, ... are empty
   pair p(cut{50});
-  p.left.publish(source, {1, 2}, 1000);
+  p.left.publish(source, {1, 2}, 64);
   for (const names& wanted : {names{"t104"}, names{"t104", "t109"}, names{"t100", "t104"}, names{"t104", "t105"},
                               names{"t109", "t110", "t114"}, names{"t100", "t124"}, names{"t124"}}) {
     model mine = part_of(wanted);
@@ -125,7 +127,7 @@ TEST(Subset, L7_empty_tensors_first_last_between_and_alone) {
 TEST(Subset, A_whole_pull_after_a_subset_that_ended_badly_is_counted_by_the_whole_digest) {
   const model source = numbered(10).fill(1);
   pair p;
-  p.left.publish(source, {1, 2}, 1000);
+  p.left.publish(source, {1, 2}, 64);
   tp::no_transfer idle;
   {
     const names wanted{"t100"};
@@ -174,7 +176,7 @@ TEST(Subset, A_tensor_of_another_shape_is_named) {
 TEST(Subset, More_names_or_ranges_than_fit_are_a_named_error_and_the_connection_goes_on) {
   const model source = numbered(400).fill(1);
   pair p(cut{1000});
-  p.left.publish(source, {1, 2}, 1000);
+  p.left.publish(source, {1, 2}, 64);
   names all, every_second;
   for (std::size_t i = 0; i < 400; ++i) all.push_back(source.schema().tensors[i].name);
   for (std::size_t i = 0; i < 200; i += 2) every_second.push_back(source.schema().tensors[i].name);
@@ -229,4 +231,4 @@ TEST(Subset, Located_ranges_that_lie_move_no_data) {
   EXPECT_EQ(caught([](list& r) { r[2].end += 1; }), errc::schema_mismatch);
 }
 
-}  // namespace
+}  // namespace subset_test

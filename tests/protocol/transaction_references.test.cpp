@@ -1,9 +1,10 @@
 // Transactions of several references: budgets, ends and quorums are those of a recipient, not of one of its references.
 #include "transactions.hpp"
 
-namespace {
+namespace transaction_references_test {
 
 using namespace test;
+using namespace test::transactions;
 using std::chrono::milliseconds;
 
 using TransactionReferences = Transactions;
@@ -452,4 +453,4 @@ TEST_F(TransactionReferences, The_end_of_the_owner_settles_each_transaction_once
   EXPECT_EQ(settled.size(), 2u);
 }
 
-}  // namespace
+}  // namespace transaction_references_test

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-namespace test {
+namespace test::transactions {
 
 using kind = tp::frame_kind;
 using tp::recipient_state;
@@ -117,4 +117,4 @@ struct Transactions : testing::Test {
   }
 };
 
-}  // namespace test
+}  // namespace test::transactions

@@ -1,9 +1,10 @@
-// Who is expected, what counts as an end, and what a transaction's outcome is. The clock is a number.
+// The recipients that are expected, what counts as an end, and the outcome of a transaction. The clock is a number.
 #include "transactions.hpp"
 
-namespace {
+namespace transactions_test {
 
 using namespace test;
+using namespace test::transactions;
 
 TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
   const std::array who{ada, bob};
@@ -208,6 +209,56 @@ TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
   EXPECT_EQ(settled[0].counts.completed, 1u) << "the outcome was a value";
 }
 
+TEST_F(Transactions, Who_has_completed_stays_so_whatever_its_other_connections_still_ask) {
+  for (const bool verified : {false, true}) {
+    publish(counted(2));
+    owner::peer late, quick, third;
+    describe(late, ada), pull(late, 0, 8);
+    const auto nonce = take_all(quick, ada);
+    EXPECT_EQ(confirm(quick, ada, nonce, verified ? version : 0).status, status::ok);
+    const auto end = verified ? recipient_state::completed : recipient_state::completed_unverified;
+    ASSERT_EQ(state(ada), end);
+    EXPECT_EQ(pull(late, 8, 8).kind, kind::chunk) << "it is served all the same";
+    EXPECT_EQ(state(ada), end);
+    EXPECT_EQ(describe(third, ada).kind, kind::description);
+    EXPECT_EQ(state(ada), end);
+    cancel(late, ada, nonce);
+    for (owner::peer* const l : {&late, &quick, &third}) o.forget(*l);
+    EXPECT_EQ(state(ada), end);
+    EXPECT_EQ(o.status_of(id)->final(), 1u);
+    EXPECT_EQ(o.status_of(id)->lost, 0u);
+    const std::size_t before = settled.size();
+    owner::peer b;
+    EXPECT_EQ(complete(b, bob), status::ok);
+    ASSERT_EQ(settled.size(), before + 1);
+    EXPECT_EQ(settled.back().verdict, verified ? verdict::completed : verdict::completed_unverified);
+    EXPECT_EQ(settled.back().counts.final(), 2u);
+  }
+}
+
+TEST_F(Transactions, Who_completed_without_a_digest_may_pull_again_and_confirm_with_one) {
+  publish(counted(2));
+  owner::peer a;
+  const auto first = take_all(a, ada);
+  EXPECT_EQ(confirm(a, ada, first, 0).status, status::ok);
+  EXPECT_EQ(confirm(a, ada, first, version).status, status::ok);
+  EXPECT_EQ(state(ada), recipient_state::completed_unverified) << "it says so of the same serve again";
+  const auto half = describe(a, ada).nonce;
+  pull(a, 0, 8);
+  EXPECT_EQ(confirm(a, ada, half, version).status, status::ok);
+  EXPECT_EQ(state(ada), recipient_state::completed_unverified) << "it has not been sent everything again";
+  EXPECT_EQ(confirm(a, ada, take_all(a, ada), version ^ 1).status, status::digest_mismatch);
+  EXPECT_EQ(state(ada), recipient_state::completed_unverified);
+  EXPECT_EQ(confirm(a, ada, take_all(a, ada), version).status, status::ok);
+  EXPECT_EQ(state(ada), recipient_state::completed);
+  EXPECT_EQ(o.status_of(id)->completed, 1u);
+  EXPECT_EQ(o.status_of(id)->final(), 1u);
+  owner::peer b;
+  EXPECT_EQ(complete(b, bob), status::ok);
+  ASSERT_EQ(settled.size(), 1u);
+  EXPECT_EQ(settled[0].verdict, verdict::completed);
+}
+
 TEST_F(Transactions, R11_a_cancelled_serve_stays_cancelled) {
   publish(counted(2));
   owner::peer a;
@@ -296,6 +347,49 @@ TEST_F(Transactions, Tables_that_are_full_are_said_and_change_nothing) {
   owner::peer l;
   EXPECT_EQ(describe(l, eve).kind, kind::description) << "eve is number 13";
   EXPECT_EQ(describe(l, {99}).status, status::busy);
+}
+
+TEST_F(Transactions, More_recipients_than_the_table_remembers_are_refused_at_once) {
+  const auto refused = [&](const tp::error& e) {
+    EXPECT_EQ(e.code, tp::errc::table_full);
+    EXPECT_EQ(e.at, 16u);
+    EXPECT_EQ(e.name.view(), "recipients");
+  };
+  std::vector<tp::recipient_id> crowd;
+  for (std::uint64_t i = 1; i <= 17; ++i) crowd.push_back({i});
+  for (const auto& too_many : {counted(17), counted(0, 17), counted(~0u), counted(~0u, ~0u), named(crowd)}) {
+    refused(o.open_transaction(too_many).error());
+    refused(o.publish(m.source(), version, true, id, too_many).error());
+  }
+  for (const bool quorum : {false, true}) {
+    const auto six = quorum ? counted(0, 6) : counted(6);
+    const auto t = o.open_transaction(six);
+    ASSERT_TRUE(t);
+    ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
+    ASSERT_TRUE(o.publish(m.source(), version, true, other, *t));
+    refused(o.publish(m.source(), version, true, {5, 6}, *t).error());
+    ASSERT_TRUE(o.withdraw(other));
+    EXPECT_TRUE(o.publish(m.source(), version, true, {5, 6}, *t)) << "two again";
+    o.seal(*t);
+    for (const tp::ref_id left : {id, tp::ref_id{5, 6}}) ASSERT_TRUE(o.withdraw(left));
+    deliver();
+    const auto whole = o.open_transaction(six);
+    ASSERT_TRUE(whole);
+    std::array<tp::transaction_image, 3> three;
+    for (std::size_t i = 0; i < 3; ++i) three[i] = {m.source(), {{7, 1 + i}, version, 0}};
+    refused(o.publish_all(three, true, *whole).error());
+    EXPECT_TRUE(o.publish_all(std::span(three).first(2), true, *whole));
+    o.seal(*whole);
+    for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_TRUE(o.withdraw({7, i}));
+    deliver();
+  }
+  publish(counted(16));
+  for (std::uint64_t i = 1; i <= 16; ++i) {
+    owner::peer l;
+    EXPECT_EQ(complete(l, {i}), status::ok) << i;
+    o.forget(l);
+  }
+  EXPECT_EQ(settled.back().verdict, verdict::completed) << "exactly as many as there is room for";
 }
 
 TEST_F(Transactions, R8_the_end_of_an_earlier_publication_is_none_of_a_later_one_with_the_same_bytes) {
@@ -457,6 +551,57 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   EXPECT_EQ(active, 5u) << "one each 100 ms";
   EXPECT_EQ(of_bob, (std::vector{tp::progress_phase::started, tp::progress_phase::aborted}));
   EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
+}
+
+TEST_F(Transactions, An_image_that_has_ended_is_not_read_for_progress_that_is_told_later) {
+  const std::uint64_t total = m.schema().image_bytes;
+  tp::progress_event expected;
+  tp::count_done(expected, m.schema(), total - 1);
+  ASSERT_GT(expected.tensors_done, 0u);
+  for (const std::string_view how : {"replaced", "replaced together", "withdrawn", "not readable"}) {
+    std::vector<tp::progress_event> seen;
+    auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
+    auto t = counted(2);
+    t.progress = watch;
+    auto schema = m.schema();
+    auto image = m.source();
+    image.schema = &schema;
+    const auto in = o.open_transaction(t);
+    ASSERT_TRUE(in);
+    ASSERT_TRUE(o.publish(image, version, true, id, *in));
+    ASSERT_TRUE(o.publish(m.source(), version, true, other, *in));  // it goes on when the first has ended
+    o.seal(*in);
+    owner::peer a;
+    describe(a, ada);
+    const auto r = pull(a, 0, 1u << 30);
+    ASSERT_NE(o.pin(r), nullptr);
+    if (how == "not readable") o.unreadable(r);  // and some bytes leave after that
+    o.unpin(r, total - 1);
+    if (how == "replaced") publish(counted(1));
+    if (how == "withdrawn") (void)o.withdraw(id);
+    if (how == "replaced together") {
+      const auto next = o.open_transaction(counted(1));
+      ASSERT_TRUE(next);
+      const std::array anew{tp::transaction_image{m.source(), {id, version, 0}}};
+      ASSERT_TRUE(o.publish_all(anew, true, *next));
+      o.seal(*next);
+    }
+    schema.image_bytes = schema.tensor_count = 0;  // as if its memory were used for something else
+    tp::progress_event e;
+    tp::callback<const tp::progress_event&> tell;
+    while (const tp::transaction_id of = o.next_event(e, tell)) tell(e), (void)o.returned(of);
+    ASSERT_EQ(seen.size(), 2u) << how;
+    for (const auto& told : seen) {
+      EXPECT_EQ(told.ref, id) << how;
+      EXPECT_EQ(told.bytes_done, total - 1) << how;
+      EXPECT_EQ(told.bytes_total, total) << how;
+      EXPECT_EQ(told.tensors_done, expected.tensors_done) << how;
+      EXPECT_EQ(told.tensors_total, m.size()) << how;
+    }
+    for (const tp::ref_id left : {id, other}) ASSERT_TRUE(o.withdraw(left));
+    while (const tp::transaction_id of = o.next_event(e, tell)) (void)o.returned(of);
+    deliver();
+  }
 }
 
 TEST_F(Transactions, Who_vanished_goes_on_over_its_own_connection) {
@@ -680,16 +825,24 @@ TEST_F(Transactions, A_reference_is_settled_only_when_nobody_reads_its_memory_an
   EXPECT_TRUE(o.settled(id));
 }
 
-/// A table that is too small for the number that is expected.
+/// A table in which others have taken the room of those that are expected.
 TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_twice) {
   model m = mixed_model().fill(1);
-  tp::owner_storage<1, 4> storage;
+  tp::owner_storage<2, 4> storage;
   tp::owner_memory memory = storage.view();
-  memory.records = memory.records.first(1);
+  memory.records = memory.records.first(2);
   generator random{5};
   owner o{memory, [&random] { return random(); }};
   const std::uint64_t version = version_of(m);
   ASSERT_TRUE(o.publish(m.source(), version, true, id, 2));
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, 0u));
+  owner::peer stays;
+  tp::frame asks;
+  tp::pending_reply described;
+  asks.kind = kind::describe;
+  asks.ref = other;
+  o.handle(stays, asks, described);
+  ASSERT_EQ(described.kind, kind::description);
   const auto pull = [&](tp::recipient_id who) {
     owner::peer l{};
     tp::frame q;
@@ -711,7 +864,7 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
     return r.status;
   };
   EXPECT_EQ(pull(ada), status::ok);
-  EXPECT_EQ(pull(bob), status::busy) << "there is room for one, and it counts";
+  EXPECT_EQ(pull(bob), status::busy) << "there is room for one beside the connected one, and it counts";
   EXPECT_EQ(pull(ada), status::ok);
   EXPECT_EQ(o.settlement_of(id)->verdict, verdict::open) << "one recipient twice is not two";
   EXPECT_EQ(o.status_of(id)->completed, 1u);
@@ -740,4 +893,4 @@ TEST_F(Transactions, The_records_of_a_connection_that_is_gone_make_room_however_
   }
 }
 
-}  // namespace
+}  // namespace transactions_test

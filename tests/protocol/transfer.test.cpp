@@ -2,7 +2,7 @@
 // bytes.
 #include "support/pair.hpp"
 
-namespace {
+namespace transfer_test {
 
 using namespace test;
 
@@ -23,7 +23,7 @@ void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_requ
   EXPECT_EQ(done->fingerprint, source.schema().fingerprint);
   const auto after = p.left.status();
   EXPECT_EQ(done->outcome, Integrity::whole ? tp::outcome::completed : tp::outcome::completed_unverified);
-  // one connection is one recipient: it counts once, and who has completed stays so
+  // one connection is one recipient: it counts once, and one that has completed stays so
   EXPECT_EQ(after.completed, Integrity::whole || before.completed == 1 ? 1u : 0u);
   EXPECT_EQ(after.completed_unverified, 1u - after.completed);
   EXPECT_EQ(after.final(), 1u);
@@ -400,4 +400,4 @@ TEST(Transfer, A_recipient_and_its_connection_take_at_most_4_KiB) {
   EXPECT_LE(sizeof(connection) + sizeof(transfer<tp::fixed_bytes<1024>, tp::unverified>) + sizeof(tp::land), 4096u);
 }
 
-}  // namespace
+}  // namespace transfer_test

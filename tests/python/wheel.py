@@ -28,7 +28,7 @@ import urllib.parse
 import zipfile
 
 #: What a wheel may need of the machine: what auditwheel's policy lets it. libssl and libcrypto are in the wheel, under names of their own.
-OF_EVERY_MACHINE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+OF_EVERY_MACHINE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libz.so.1"}  # manylinux leaves it to the machine, as Python's own zipfile does
 BROUGHT = re.compile(r"lib(ssl|crypto)-[0-9a-f]{8}\.so\.3(\.[0-9.]+)?")
 
 #: In the installed package: which links it has, and what it says about one that it has not.
@@ -92,7 +92,7 @@ def check_metadata(wheel, version):
     expect(about["Version"] == inside == version, f"one version: {about['Version']}, {inside}, {version} of CMake")
     expect(about["License-Expression"] == "Apache-2.0" and any(n.endswith(".dist-info/licenses/LICENSE") for n in names), "the licence is in the wheel")
     expect(not any(key in about for key in ("Author", "Author-email", "Maintainer", "Home-page")), "nobody is named")
-    expect("tensorpull/py.typed" in names and "tensorpull/_commands/send.py" in names, "types and commands are in the wheel")
+    expect("tensorpull/py.typed" in names and all(f"tensorpull/_tools/{tool}" in names for tool in ("send", "recv", "inspect")), "types and tools are in the wheel")
     expect(not any(n.startswith(("tests", "include", "library")) for n in names), "only the package is in the wheel")
 
 
@@ -132,12 +132,12 @@ def main():
     expect(_sentence(shown, f'is consistent with the following platform tag: "{tag[1]}"'), f"auditwheel agrees with {tag[1]}:\n{shown}")
     with zipfile.ZipFile(repaired) as inside:
         inside.extractall(folder / "unpacked")
-    libraries = list((folder / "unpacked").rglob("*.so*"))
+    libraries = [*(folder / "unpacked").rglob("*.so*"), *(folder / "unpacked").glob("tensorpull/_tools/*")]
     expect(any(p.name.startswith("_native") for p in libraries), "the compiled half is there")
     for library in libraries:
         strange = {name for name in needed_by(library) if name not in OF_EVERY_MACHINE and not BROUGHT.fullmatch(name)}
         expect(not strange, f"{library.name} needs {strange}")
-    steps.done(f"{repaired.name}: {repaired.stat().st_size / 2**20:.1f} MiB, brings {', '.join(sorted(p.name for p in libraries if not p.name.startswith('_native')))}")
+    steps.done(f"{repaired.name}: {repaired.stat().st_size / 2**20:.1f} MiB, brings {', '.join(sorted(p.name for p in libraries if BROUGHT.fullmatch(p.name)))}")
 
     model, got = spaced / "a model", spaced / "got"
     text = b'{"a":{"dtype":"U8","shape":[400000],"data_offsets":[0,400000]}}'
@@ -182,7 +182,7 @@ def main():
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Python's own web server, which knows no ranges: whoever asks for one gets the whole file."""
+    """Python's own web server, which knows no ranges: a request for one gets the whole file."""
 
     def log_message(self, *_):
         pass

@@ -27,7 +27,7 @@ KEY = "5d1f0c0000000000000000000000000c"
 OTHER_KEY = "5d1f0c0000000000000000000000000d"
 PATIENCE = 120
 
-# The key of the cache has the Authorization field in it, so what one key has fetched is nobody else's, whatever nginx makes of Vary. One of those who ask
+# The key of the cache has the Authorization field in it, so what one key has fetched is nobody else's, whatever nginx makes of Vary. One of the clients that ask
 # for the same at once asks the owner, and the others wait for it.
 CONFIG = """
 {user}

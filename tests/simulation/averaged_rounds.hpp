@@ -14,9 +14,9 @@
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
-#include <tensorpull/transports/retry.hpp>
 
 #include <map>
 #include <memory>
@@ -33,9 +33,9 @@ struct averaging_report {
   std::uint64_t untold = 0;      ///< updates that counted, and whose confirmation was not heard
   std::uint64_t repeats = 0;     ///< updates that came whole although they counted, or although their round was over
   std::uint64_t continued = 0;   ///< updates that counted after an earlier one of the same key had stopped half-way
-  std::uint64_t under_way = 0, changed = 0, overtaken = 0;  ///< updates that failed with update_under_way,
-                                                            ///< update_changed, cancelled
-  std::uint64_t partial = 0;     ///< rounds whose average was an error, as it has to be
+  /// updates that failed with update_under_way, update_changed, cancelled
+  std::uint64_t under_way = 0, changed = 0, overtaken = 0;
+  std::uint64_t partial = 0;  ///< rounds whose average was an error, as it has to be
   const char* first_failure = nullptr;
 
   void add(const averaging_report& r) noexcept {
@@ -377,7 +377,7 @@ class averaged_rounds {
   tp::chunk_buffers buffers_;
   Average average_;
   std::map<std::uint64_t, std::vector<float>> published_;  // by version
-  std::map<std::uint64_t, counted> truth_;                 // by peer, of the current round
+  std::map<std::uint64_t, counted> truth_;  // by peer, of the current round
   std::vector<peer> peers_;
   std::vector<std::unique_ptr<attempt>> attempts_;
   std::array<std::uint64_t, 1024> scratch_{};

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace averages_test {
 
 using namespace tensorpull;
 using tests::averaged_rounds;
@@ -53,4 +53,4 @@ TEST(AverageSimulationFinds, An_update_that_is_added_a_second_time) {
   EXPECT_GT(found, 50u);
 }
 
-}  // namespace
+}  // namespace averages_test

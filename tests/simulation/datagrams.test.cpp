@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-namespace {
+namespace datagrams_test {
 
 using namespace test;
 using std::chrono::milliseconds;
@@ -378,4 +378,4 @@ TEST(Datagrams, Every_seed_completes_exactly_or_fails_by_name_and_the_owner_tell
   EXPECT_LE(static_cast<double>(sum.payload), 1.15 * static_cast<double>(sum.image));
 }
 
-}  // namespace
+}  // namespace datagrams_test

@@ -22,7 +22,7 @@ struct sensor_model {
 }  // namespace tests
 BOOST_HANA_ADAPT_STRUCT(tests::sensor_model, w, b, mask, scale);
 
-namespace {
+namespace simulation_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -135,7 +135,7 @@ struct heap_tensors {
   }
   void clear() noexcept { memory.clear(); }
 };
-/// A model and another one that is made from the header, where one of the allocations fails now and then.
+/// A model and another one that is made from the header. One of the allocations fails now and then.
 struct short_of_memory {
   static constexpr bool irrevocable = false;
   static inline std::uint64_t headers = 0, failures = 0;
@@ -143,7 +143,10 @@ struct short_of_memory {
       : model(to), made({}, {.max_bytes = 1u << 20}), both(model, made) {}
   std::uint64_t fingerprint() const noexcept { return both.fingerprint(); }
   const image_schema* schema() const noexcept { return both.schema(); }
-  result<void> begin(const description& d) noexcept { return ++headers, both.begin(d); }
+  result<void> begin(const description& d) noexcept {
+    ++headers;
+    return both.begin(d);
+  }
   prepared prepare(std::uint64_t o, std::uint64_t n, std::span<std::span<std::byte>> out) noexcept {
     return both.prepare(o, n, out);
   }
@@ -216,7 +219,10 @@ struct spoiling : land {
   explicit spoiling(const destination_view& to) noexcept : land(to), to_(to) {}
   result<void> finish(const receipt&) noexcept {
     for (std::size_t i = 0; i < to_.schema->tensor_count; ++i)
-      if (to_.schema->tensors[i].size_bytes() > 0) return to_.address(i)[0] ^= std::byte{1}, result<void>{};
+      if (to_.schema->tensors[i].size_bytes() > 0) {
+        to_.address(i)[0] ^= std::byte{1};
+        return result<void>{};
+      }
     return {};
   }
   destination_view to_;
@@ -277,4 +283,4 @@ TEST(SimulationFinds, Somebody_who_never_completes) {
   EXPECT_EQ(sum.stuck, 3u);
 }
 
-}  // namespace
+}  // namespace simulation_test

@@ -15,8 +15,8 @@ int main() {
 
   // SNIPPET 4
 
-  const std::string balancer = "127.0.0.1:" + std::to_string(replica->port());  // a balancer with one replica is that
-                                                                                // replica
+  // a balancer with one replica is that replica
+  const std::string balancer = "127.0.0.1:" + std::to_string(replica->port());
   must(ref.has_value() && same.has_value());
   std::jthread a([&](std::stop_token stop) { coordinator->run(stop); }),
       b([&](std::stop_token stop) { replica->run(stop); });

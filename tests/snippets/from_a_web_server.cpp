@@ -1,7 +1,7 @@
 #include "context.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include "context.hpp"
 
 #include <tensorpull/messages/tensor_decomposer.hpp>
-#include <tensorpull/transports/stream/session.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
 
 using net = over_tcp;
 

@@ -54,7 +54,10 @@ struct pulled_by_a_host {
         wake = std::min(wake, now + wait);
       if (wake == microseconds::max()) return done();
       spins_ = wake <= now ? spins_ + 1 : 0;
-      if (spins_ == 100'000) return ADD_FAILURE() << "it spins", false;
+      if (spins_ == 100'000) {
+        ADD_FAILURE() << "it spins";
+        return false;
+      }
       now = std::max(wake, now);
       for (std::pair<datagram, std::size_t> d; next(up, now, d);) {
         if (before_answer) before_answer();

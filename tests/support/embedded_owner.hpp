@@ -88,14 +88,19 @@ inline answers read_answers(std::span<const std::byte> bytes, std::span<const st
   answers all;
   while (!bytes.empty()) {
     const auto measured = tp::detail::measure_frame(bytes, bytes.size(), 1);
-    if (!measured || !*measured) return ADD_FAILURE() << "not a frame: " << bytes.size(), all;
+    if (!measured || !*measured) {
+      ADD_FAILURE() << "not a frame: " << bytes.size();
+      return all;
+    }
     const auto one = bytes.first(**measured);
     bytes = bytes.subspan(one.size());
     if (prefix::announces_payload(one)) {
       const auto m = prefix::read(one.first<prefix::bytes>());
       if (!m || m->length == 0 || m->offset > image.size() || m->length > image.size() - m->offset ||
-          one.size() != prefix::frame_bytes(m->length))
-        return ADD_FAILURE() << "a wrong chunk", all;
+          one.size() != prefix::frame_bytes(m->length)) {
+        ADD_FAILURE() << "a wrong chunk";
+        return all;
+      }
       EXPECT_EQ(std::memcmp(one.data() + prefix::bytes, image.data() + m->offset, m->length), 0) << m->offset;
       for (std::size_t i = prefix::bytes + m->length; i < one.size(); ++i)
         EXPECT_EQ(one[i], std::byte{}) << "something leaves in the padding";

@@ -121,7 +121,10 @@ struct lossy_pair {
         if (wait != microseconds::max()) next = std::min(next, now + wait);
       if (next == microseconds::max()) return done();
       spins_ = next <= now ? spins_ + 1 : 0;
-      if (spins_ == 100'000) return ADD_FAILURE() << "it spins", false;
+      if (spins_ == 100'000) {
+        ADD_FAILURE() << "it spins";
+        return false;
+      }
       now = std::max(next, now);
       left.references.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
       receive(left, idle, up);

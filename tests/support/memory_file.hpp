@@ -1,4 +1,4 @@
-// A file in memory, for what reads files at positions; counts the reads, and ends earlier than it says where it is told
+// A file in memory, for what reads files at positions; counts the reads, and ends earlier than it says if it is told
 // to.
 #pragma once
 

@@ -26,7 +26,10 @@ std::size_t painted_bytes(Call& call) {
   pthread_attr_init(&attributes);
   pthread_attr_setstack(&attributes, stack.get(), size);
   pthread_t thread;
-  const auto run = [](void* p) -> void* { return (*static_cast<Call*>(p))(), nullptr; };
+  const auto run = [](void* p) -> void* {
+    (*static_cast<Call*>(p))();
+    return nullptr;
+  };
   if (pthread_create(&thread, &attributes, run, &call) != 0) std::terminate();
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);

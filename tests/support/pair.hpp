@@ -165,10 +165,8 @@ class pair {
     right.end.begin_pull();
     if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended())
       t.fail({tp::errc::busy, 0, 0, {}});
-    if (!t.ended())
-      return right_error  ? tp::failure(*right_error)
-             : left_error ? tp::failure(*left_error)
-                          : tp::failure(tp::errc::timed_out);
+    if (!t.ended() && right_error) return tp::failure(*right_error);
+    if (!t.ended()) return left_error ? tp::failure(*left_error) : tp::failure(tp::errc::timed_out);
     right.end.end_pull(t);
     if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
     if (!right_error && !left_error) run(idle, idle, [] { return false; });

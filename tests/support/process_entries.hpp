@@ -1,7 +1,7 @@
 // What the process holds of the system, as the system tells it: descriptors, threads, memory. Of Linux.
 #pragma once
 
-#include "federated/process_stats.hpp"
+#include "jobs/federated/process_stats.hpp"
 
 #include <dirent.h>
 #include <unistd.h>

@@ -27,6 +27,7 @@ struct zip_file {
   std::string header_extra = {}, extra = {}, comment = {};
   std::uint64_t size = content.size(), packed = content.size();
   std::int64_t moved = 0;  // added to the offset of its header
+  std::string unpacked = content;  // whose checksum it has
 };
 
 struct zip_end {
@@ -39,7 +40,7 @@ inline std::string zip(const std::vector<zip_file>& files, const zip_end& end = 
   std::string out(before), directory;
   for (const zip_file& f : files) {
     const std::uint64_t at = out.size() - before.size() + static_cast<std::uint64_t>(f.moved);
-    const std::string crc = little(crc32_of(f.content), 4);
+    const std::string crc = little(crc32_of(f.unpacked), 4);
     out += "PK\3\4" + little(f.version, 2) + little(f.flags, 2) + little(f.method, 2) + little(0, 4) + crc +
            little(f.packed, 4) + little(f.size, 4) + little(f.header_name.size(), 2) +
            little(f.header_extra.size(), 2) + f.header_name + f.header_extra + f.content;

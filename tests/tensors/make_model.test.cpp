@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace {
+namespace make_model_test {
 
 using namespace tensorpull;
 
@@ -29,7 +29,7 @@ void expect_zeros() {
   }
 }
 
-TEST(MakeModel, IsZeroAndWritableInEverySize) {
+TEST(MakeModel, Is_zero_and_writable_in_every_size) {
   expect_zeros<1>();
   expect_zeros<(128u << 10) - 1>();
   expect_zeros<128u << 10>();
@@ -47,7 +47,7 @@ std::size_t pages_mapped() {
   return pages;
 }
 
-TEST(MakeModel, FreeingGivesEverythingBack) {
+TEST(MakeModel, Freeing_gives_everything_back) {
   (void)make_model<model<(9u << 20) + 1>>();
   const std::size_t before = pages_mapped();
   for (int i = 0; i < 100; ++i) {
@@ -67,7 +67,7 @@ struct initialised {
   ~initialised() { ++destroyed; }
 };
 
-TEST(MakeModel, KeepsDefaultInitialisersAndRunsTheDestructor) {
+TEST(MakeModel, Keeps_default_initialisers_and_runs_the_destructor) {
   {
     const auto made = make_model<initialised>();
     ASSERT_TRUE(made);
@@ -77,8 +77,8 @@ TEST(MakeModel, KeepsDefaultInitialisersAndRunsTheDestructor) {
   EXPECT_EQ(initialised::destroyed, 1);
 }
 
-TEST(MakeModel, NoRoomIsAnError) {
+TEST(MakeModel, No_room_is_an_error) {
   EXPECT_EQ((make_model<model<(std::size_t{1} << 60)>>().error()), errc::out_of_memory);
 }
 
-}  // namespace
+}  // namespace make_model_test

@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <string>
 
-namespace tensorpull::test {
+namespace test {
+
+using namespace tensorpull;
 
 struct linear {
   float weight[4][3];
@@ -62,13 +64,13 @@ struct wide {
   five_blocks a, b, c, d, e, f, g, h, i, j;
 };
 
-}  // namespace tensorpull::test
+}  // namespace test
 
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::linear, weight, bias);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::block, up, down, scale);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::everything, layers, grid, flag, i8, u8, i16, u16, i32, u32, i64, u64, f32,
-                        f64, c64, f16, e4m3, e5m2, e8m0, nothing, no_layers);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::small, a, b, c, d);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::thousand, layers);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::five_blocks, one, two, three, four, five);
-BOOST_HANA_ADAPT_STRUCT(tensorpull::test::wide, a, b, c, d, e, f, g, h, i, j);
+BOOST_HANA_ADAPT_STRUCT(test::linear, weight, bias);
+BOOST_HANA_ADAPT_STRUCT(test::block, up, down, scale);
+BOOST_HANA_ADAPT_STRUCT(test::everything, layers, grid, flag, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64, c64, f16,
+                        e4m3, e5m2, e8m0, nothing, no_layers);
+BOOST_HANA_ADAPT_STRUCT(test::small, a, b, c, d);
+BOOST_HANA_ADAPT_STRUCT(test::thousand, layers);
+BOOST_HANA_ADAPT_STRUCT(test::five_blocks, one, two, three, four, five);
+BOOST_HANA_ADAPT_STRUCT(test::wide, a, b, c, d, e, f, g, h, i, j);

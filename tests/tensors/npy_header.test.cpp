@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace {
+namespace npy_header_test {
 
 using namespace tensorpull;
 using test::npy;
@@ -37,7 +37,7 @@ void expect_refused(const std::string& header, errc why = errc::bad_file, unsign
   EXPECT_EQ(h.error(), why) << header;
 }
 
-TEST(NpyHeader, IsReadAsItWasWritten) {
+TEST(NpyHeader, Is_read_as_it_was_written) {
   const auto h = parse(npy(text("'>c8'", "True", "(1, 3)"), data));
   ASSERT_TRUE(h);
   EXPECT_EQ(h->format.type, dtype::c64);
@@ -51,7 +51,7 @@ TEST(NpyHeader, IsReadAsItWasWritten) {
   EXPECT_EQ(parse(npy(text("'<f8'", "False", "(0, 5)"), ""))->data_bytes, 0u);
 }
 
-TEST(NpyHeader, EverySpellingOfTheDictThatPythonEvaluates) {
+TEST(NpyHeader, Every_spelling_of_the_dict_that_Python_evaluates) {
   for (const char* shape : {"(2,3,)", "( +2 ,\t3)", "(0x2, 0b11)", "((2), 3)", "(2L, 3L)", "(2,# rows\n 3)",
                             "(2, \\\n3)", "(2, 3 L L)", "(0o2, 0x_3)"})
     expect_read(text("'<f4'", "False", shape));
@@ -60,12 +60,12 @@ TEST(NpyHeader, EverySpellingOfTheDictThatPythonEvaluates) {
     expect_read(text(descr));
   expect_read("(" + text() + ")");
   expect_read("\n# made by hand\n" + text() + " # end");
-  expect_read("{'shape': (2,3), 'descr': '<i2', 'descr': 'f4', 'fortran_order': False}");  // of two equal keys Python
-                                                                                           // takes the last
+  // of two equal keys Python takes the last
+  expect_read("{'shape': (2,3), 'descr': '<i2', 'descr': 'f4', 'fortran_order': False}");
   expect_refused(text("'<f4'", "False", "(2L, 3)"), errc::bad_file, 3);  // version 3 is younger than Python 2
 }
 
-TEST(NpyHeader, NoSpellingThatPythonRefuses) {
+TEST(NpyHeader, No_spelling_that_Python_refuses) {
   for (const char* shape : {"(6)",
                             "[2, 3]",
                             "(2, 3",
@@ -128,7 +128,7 @@ TEST(NpyHeader, N2_WhatLiesBehindTheArrayIsNotLookedAt) {
   EXPECT_EQ(parse(npy(text(), data.substr(1))).error(), errc::bad_file) << "but all of it must be there";
 }
 
-TEST(NpyHeader, SizesThatNoFileHas) {
+TEST(NpyHeader, Sizes_that_no_file_has) {
   for (const char* shape :
        {"(4294967296, 4294967296)", "(2, 2305843009213693952)", "(18446744073709551617,)", "(0, 9223372036854775807)",
         "(0, 4611686018427387904)", "(4611686018427387904, 0)", "(7,)", "(9223372036854775807,)"})
@@ -141,7 +141,7 @@ TEST(NpyHeader, SizesThatNoFileHas) {
   expect_refused(text("'<f4'", "False", many + "1)"));
 }
 
-TEST(NpyHeader, LengthsAreLimitedAsInNumPy) {
+TEST(NpyHeader, Lengths_are_limited_as_in_NumPy) {
   const auto padded = [](std::size_t characters, unsigned version, std::string_view character = " ") {
     std::string header = text() + " # ";
     while (characters > header.size()) header += " ";
@@ -169,7 +169,7 @@ TEST(NpyHeader, LengthsAreLimitedAsInNumPy) {
     EXPECT_FALSE(parse("\x93NUMPY" + std::string(version, 2) + whole.substr(8)));
 }
 
-TEST(NpyHeader, BracketsNestNoDeeperThanInPython) {
+TEST(NpyHeader, Brackets_nest_no_deeper_than_in_Python) {
   const auto nested = [](std::size_t n) { return text("'<f4'", std::string(n, '(') + "False" + std::string(n, ')')); };
   expect_read(nested(199));
   expect_refused(nested(200));
@@ -178,4 +178,4 @@ TEST(NpyHeader, BracketsNestNoDeeperThanInPython) {
   expect_refused(text("'<f4'", "False", "(" + std::string(9900, '-') + "1,)"));
 }
 
-}  // namespace
+}  // namespace npy_header_test

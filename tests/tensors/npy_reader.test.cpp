@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <string>
 
-namespace {
+namespace npy_reader_test {
 
 using test::laid_out;
 using test::sample;
 
-TEST(NpyReader, EveryRangeOfEveryLayoutIsThatOfTheImage) {
+TEST(NpyReader, Every_range_of_every_layout_is_that_of_the_image) {
   for (const sample& s : {sample{{5}, 4, 0, false},
                           {{3, 4}, 4, 4, false},
                           {{3, 4}, 8, 4, false},
@@ -32,7 +32,7 @@ TEST(NpyReader, EveryRangeOfEveryLayoutIsThatOfTheImage) {
   }
 }
 
-TEST(NpyReader, LongColumnsAndManyOfThem) {
+TEST(NpyReader, Long_columns_and_many_of_them) {
   for (const sample& s : {sample{{5000, 3}, 4, 4, true}, {{3, 5000}, 4, 0, true}, {{70, 30, 9}, 8, 4, true}}) {
     laid_out array(s);
     for (const std::size_t step :
@@ -45,7 +45,7 @@ TEST(NpyReader, LongColumnsAndManyOfThem) {
   }
 }
 
-TEST(NpyReader, ReadsNoOftenerThanItMust) {
+TEST(NpyReader, Reads_no_oftener_than_it_must) {
   laid_out row(sample{{10'000}, 4, 4, false});
   row.read(0, 40'000);
   EXPECT_EQ(row.file.reads, 1u) << "in C's order, one read";
@@ -57,7 +57,7 @@ TEST(NpyReader, ReadsNoOftenerThanItMust) {
   EXPECT_EQ(columns.file.reads, 10u) << "and only for those that it meets";
 }
 
-TEST(NpyReader, AFileThatEndsEarlyIsAnError) {
+TEST(NpyReader, A_file_that_ends_early_is_an_error) {
   for (const bool fortran : {false, true}) {
     laid_out array(sample{{30, 40}, 4, 4, fortran});
     array.file.content.resize(array.file.content.size() - 1);
@@ -67,4 +67,4 @@ TEST(NpyReader, AFileThatEndsEarlyIsAnError) {
   }
 }
 
-}  // namespace
+}  // namespace npy_reader_test

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace {
+namespace npy_tile_test {
 
 using tensorpull::detail::npy_tile;
 using test::laid_out;
@@ -22,7 +22,7 @@ std::string whole(laid_out& array, npy_tile& tile, std::size_t step) {
   return all;
 }
 
-TEST(NpyTile, GivesTheImageOfEachArrayThatSharesIt) {
+TEST(NpyTile, Gives_the_image_of_each_array_that_shares_it) {
   npy_tile tile;
   // longer than a tile; shorter; with rows of which no two fit
   laid_out a(sample{{3000, 700}, 4, 4, true}), b(sample{{40, 3, 50}, 8, 0, true}), c(sample{{2, 600'000}, 8, 0, true});
@@ -39,7 +39,7 @@ TEST(NpyTile, GivesTheImageOfEachArrayThatSharesIt) {
   }
 }
 
-TEST(NpyTile, ReadsEachColumnOnceForAllSlicesOfItsRows) {
+TEST(NpyTile, Reads_each_column_once_for_all_slices_of_its_rows) {
   npy_tile tile;
   laid_out array(sample{{500, 2000}, 4, 0, true});  // 4,000,000 bytes: all of it fits
   tile.make_room(array.place);
@@ -47,7 +47,7 @@ TEST(NpyTile, ReadsEachColumnOnceForAllSlicesOfItsRows) {
   EXPECT_EQ(array.file.reads, 2000u);
 }
 
-TEST(NpyTile, AFileThatEndsEarlyIsAnErrorEachTime) {
+TEST(NpyTile, A_file_that_ends_early_is_an_error_each_time) {
   npy_tile tile;
   laid_out array(sample{{500, 2000}, 4, 0, true});
   tile.make_room(array.place);
@@ -58,7 +58,7 @@ TEST(NpyTile, AFileThatEndsEarlyIsAnErrorEachTime) {
   EXPECT_EQ(array.read(tile, 0, 100), array.image.substr(0, 100)) << "nothing is kept of what failed";
 }
 
-TEST(NpyTile, ThreadsDoNotDisturbEachOther) {
+TEST(NpyTile, Threads_do_not_disturb_each_other) {
   npy_tile tile;
   laid_out array(sample{{3000, 700}, 4, 0, true});
   tile.make_room(array.place);
@@ -85,4 +85,4 @@ TEST(NpyTile, ThreadsDoNotDisturbEachOther) {
   EXPECT_EQ(wrong, std::vector<int>(3));
 }
 
-}  // namespace
+}  // namespace npy_tile_test

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-namespace {
+namespace numpy_test {
 
 using namespace tensorpull;
 
@@ -50,7 +50,7 @@ error refusal(const mutable_numpy_array& array) {
   return image ? error{} : image.error();
 }
 
-TEST(NumpyTensors, EveryTypeThatBothSidesHave) {
+TEST(NumpyTensors, Every_type_that_both_sides_have) {
   const std::pair<const char*, dtype> known[] = {{"|b1", dtype::boolean},
                                                  {"?", dtype::boolean},
                                                  {"|u1", dtype::u8},
@@ -93,7 +93,7 @@ TEST(NumpyTensors, N1_OtherTypesAreRefusedWithTheArraysName) {
   }
 }
 
-TEST(NumpyTensors, OrdersStridesAndByteOrdersGiveTheLogicalValues) {
+TEST(NumpyTensors, Orders_strides_and_byte_orders_give_the_logical_values) {
   const float c[6] = {1, 2, 3, 4, 5, 6}, fortran[6] = {1, 4, 2, 5, 3, 6};
   const std::vector<float> wanted(c, c + 6);
   float swapped[6], reversed[12] = {0, 6, 0, 5, 0, 4, 0, 3, 0, 2, 0, 1};
@@ -114,7 +114,7 @@ TEST(NumpyTensors, OrdersStridesAndByteOrdersGiveTheLogicalValues) {
   EXPECT_EQ(refusal(numpy_array{"w", "<f4", too_many, raw(c), {}, numpy_order::fortran}).code, errc::size_overflow);
 }
 
-TEST(NumpyTensors, BitsOfTypesThatNumpyLacks) {
+TEST(NumpyTensors, Bits_of_types_that_numpy_lacks) {
   const std::uint16_t bits[6] = {0x3f80, 1, 2, 3, 4, 5};
   numpy_array array{"w", "<u2", two_by_three, raw(bits)};
   array.bits_of = dtype::bf16;
@@ -137,7 +137,7 @@ TEST(NumpyTensors, BitsOfTypesThatNumpyLacks) {
   EXPECT_EQ(refusal(array).code, errc::unsupported_dtype) << "two to the byte: the shape would be another";
 }
 
-TEST(NumpyTensors, DestinationsAreContiguousAndNative) {
+TEST(NumpyTensors, Destinations_are_contiguous_and_native) {
   float data[6] = {};
   const auto at = reinterpret_cast<std::byte*>(data);
   const std::int64_t strides[] = {12, 4}, transposed[] = {4, 8};
@@ -156,7 +156,7 @@ TEST(NumpyTensors, DestinationsAreContiguousAndNative) {
   EXPECT_EQ(refusal(mutable_numpy_array{"w", "<f4", empty, at, {}, numpy_order::fortran}).code, errc{});
 }
 
-TEST(NumpyTensors, ArraysArriveInOthers) {
+TEST(NumpyTensors, Arrays_arrive_in_others) {
   using net = pipeline<numpy_tensors, fixed_bytes<64_KiB>, loopback>;
   const std::uint64_t shape[] = {300, 200}, flags[] = {5};
   std::vector<std::uint32_t> swapped(60'000), mine(60'000), wanted(60'000);
@@ -183,7 +183,7 @@ TEST(NumpyTensors, ArraysArriveInOthers) {
   EXPECT_TRUE(std::equal(on, on + 5, got));
 }
 
-TEST(NumpyTensors, GatheringAllocatesNothing) {
+TEST(NumpyTensors, Gathering_allocates_nothing) {
   std::vector<double> data(50'000);
   const std::uint64_t shape[] = {250, 200};
   const numpy_array array{"w", ">f8", shape, raw(data.data()), {}, numpy_order::fortran};
@@ -197,4 +197,4 @@ TEST(NumpyTensors, GatheringAllocatesNothing) {
   EXPECT_EQ(watch.count(), 0u);
 }
 
-}  // namespace
+}  // namespace numpy_test

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace numpy_file_test {
 
 namespace tp = tensorpull;
 namespace fs = std::filesystem;
@@ -67,7 +67,7 @@ class NumpyFile : public testing::Test {
 const std::string six = test::little(1, 2) + test::little(2, 2) + test::little(3, 2) + test::little(4, 2) +
                         test::little(5, 2) + test::little(6, 2);
 
-TEST_F(NumpyFile, OneArrayIsNamedAfterItsFile) {
+TEST_F(NumpyFile, One_array_is_named_after_its_file) {
   const auto path = write("weights.npy", npy("<i2", "(2, 3)", false, six));
   auto file = tp::numpy_file::open(path);
   ASSERT_TRUE(file);
@@ -77,7 +77,7 @@ TEST_F(NumpyFile, OneArrayIsNamedAfterItsFile) {
   EXPECT_EQ(bytes_of(*file, "layers.0.w"), six);
 }
 
-TEST_F(NumpyFile, FortranAndBigEndianFilesHaveTheLogicalValues) {
+TEST_F(NumpyFile, Fortran_and_big_endian_files_have_the_logical_values) {
   std::string file_order;
   for (const int value : {1, 4, 2, 5, 3, 6}) file_order += std::string{'\0', static_cast<char>(value)};
   const auto file = open(
@@ -112,7 +112,7 @@ TEST_F(NumpyFile, N2_OfTwoArraysInOneFileTheFirstIsTaken) {
   }
 }
 
-TEST_F(NumpyFile, NamesAreNamesAndNeverPaths) {
+TEST_F(NumpyFile, Names_are_names_and_never_paths) {
   const std::string array = npy("<i2", "(6,)", false, six);
   const auto file = open(
       test::zip({{"../../x.npy", array}, {"/etc/passwd.npy", array}, {".npy", array}, {"a.npy.npy", array}}));
@@ -120,7 +120,7 @@ TEST_F(NumpyFile, NamesAreNamesAndNeverPaths) {
   for (const char* name : {"../../x", "/etc/passwd", "", "a.npy"}) EXPECT_EQ(bytes_of(*file, name), six) << name;
 }
 
-TEST_F(NumpyFile, WhatNumPyGoesOnWithAndThisDoesNot) {
+TEST_F(NumpyFile, What_NumPy_goes_on_with_and_this_does_not) {
   const std::string array = npy("<i2", "(6,)", false, six);
   EXPECT_EQ(refusal(test::zip({{"a.npy", array}, {"a", array}})).code, tp::errc::duplicate_name);
   EXPECT_EQ(refusal(test::zip({{"a.npy", "no array"}})).code, tp::errc::bad_file);
@@ -132,10 +132,40 @@ TEST_F(NumpyFile, WhatNumPyGoesOnWithAndThisDoesNot) {
   const auto why = refusal(wrong);
   EXPECT_EQ(why.code, tp::errc::bad_file) << "a wrong checksum";
   EXPECT_EQ(refusal(wrong, {.check_crc32 = false}).code, tp::errc{}) << "unless nobody wants to know";
-  EXPECT_EQ(refusal(test::zip({{"a.npy", array, 0, 8}})).code, tp::errc::unsupported_layout);
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array, 0, 12}})).code, tp::errc::unsupported_layout);
 }
 
-TEST_F(NumpyFile, FilesThatAreNone) {
+TEST_F(NumpyFile, Packed_arrays_are_unpacked) {
+  const std::string array = npy("<i2", "(6,)", false, six), columns = npy("<i2", "(2, 3)", true, six);
+  const auto packed = [](const std::string& name, const std::string& content) {  // as one stored block of DEFLATE
+    const auto n = static_cast<unsigned>(content.size());
+    const char head[5]{1, static_cast<char>(n), static_cast<char>(n >> 8), static_cast<char>(~n),
+                       static_cast<char>(~n >> 8)};
+    test::zip_file f{.name = name, .content = std::string(head, 5) + content, .method = 8};
+    f.size = content.size();
+    f.unpacked = content;
+    return f;
+  };
+  const auto file = open(test::zip({packed("a.npy", array),
+                                    {"b.npy", array},
+                                    packed("c.npy", columns),
+                                    packed("d.npy", npy("<i2", "(0,)", false, ""))}));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(bytes_of(*file, "a"), six);
+  EXPECT_EQ(bytes_of(*file, "b"), six);
+  EXPECT_EQ(bytes_of(*file, "c"), bytes_of(*open(test::zip({{"c.npy", columns}})), "c"));
+  EXPECT_EQ(bytes_of(*file, "d"), "");
+  EXPECT_EQ(refusal(test::zip({{"a.npy", array, 0, 8}})).code, tp::errc::bad_file) << "no stream";
+  auto wrong = packed("a.npy", array);
+  wrong.unpacked += "x";
+  EXPECT_EQ(refusal(test::zip({wrong})).code, tp::errc::bad_file) << "a wrong checksum";
+  wrong = packed("a.npy", array);
+  wrong.size = std::uint64_t{1} << 31;
+  EXPECT_EQ(refusal(test::zip({wrong})).code, tp::errc::bad_file)
+      << "memory grows with what is there, not with what is claimed";
+}
+
+TEST_F(NumpyFile, Files_that_are_none) {
   for (const std::string& content :
        {std::string(), std::string("P"), std::string("PK\3\4"), std::string("\x93NUMPY"), std::string(1000, '\0'),
         std::string("\x80\4K\1.", 5), npy("<i2", "(7,)", false, six), "PK\3\4" + std::string(100, 'x')}) {
@@ -156,7 +186,7 @@ struct published {
   std::unique_ptr<net::downloader> owner = std::make_unique<net::downloader>();
 };
 
-TEST_F(NumpyFile, IsPulledIntoMemory) {
+TEST_F(NumpyFile, Is_pulled_into_memory) {
   std::string numbers(400'000, '\0'), swapped = numbers;
   for (std::size_t i = 0; i < numbers.size(); ++i) swapped[i ^ 3] = numbers[i] = static_cast<char>(i * 7 + i / 251);
   const auto file = open(
@@ -176,7 +206,7 @@ TEST_F(NumpyFile, IsPulledIntoMemory) {
   EXPECT_EQ(std::memcmp(b.data(), six.data(), b.size()), 0);
 }
 
-TEST_F(NumpyFile, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
+TEST_F(NumpyFile, A_file_that_becomes_shorter_is_an_error_and_no_signal) {
   const auto path = write("w.npy", npy("<f4", "(100000,)", false, std::string(400'000, 'w')));
   const auto file = tp::numpy_file::open(path);
   ASSERT_TRUE(file);
@@ -193,13 +223,13 @@ TEST_F(NumpyFile, AFileThatBecomesShorterIsAnErrorAndNoSignal) {
   EXPECT_EQ(p.owner->add_tensors(*file).error(), tp::errc::io) << "nor is it published again";
 }
 
-TEST_F(NumpyFile, AFileOfAnySizeNeedsNoMoreMemory) {
+TEST_F(NumpyFile, A_file_of_any_size_needs_no_more_memory) {
   struct kind {
     const char* shape;
     bool fortran;
     std::size_t most;
   };
-  // 4 MiB to turn rows, where at least two of them fit
+  // 4 MiB to turn rows, if at least two of them fit
   for (const kind& k : {kind{"(1048576, 32)", true, 4 << 20}, kind{"(32, 1048576)", true, 64 * 1024},
                         kind{"(32, 1048576)", false, 64 * 1024}}) {
     const std::string content = npy(">f8", k.shape, k.fortran, "");
@@ -219,4 +249,4 @@ TEST_F(NumpyFile, AFileOfAnySizeNeedsNoMoreMemory) {
   }
 }
 
-}  // namespace
+}  // namespace numpy_file_test

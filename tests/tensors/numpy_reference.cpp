@@ -5,33 +5,18 @@
 // buffer, index of the first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in
 // memory that are to be written. Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the
 // error, {its name}, {its sentence}.
+#include "../support/standard_streams.hpp"
+
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/numpy/numpy.hpp>
 #include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 
-#include <cstdio>
-#include <string>
 #include <vector>
 
 namespace {
 
 using namespace tensorpull;
-
-bool read_exactly(void* to, std::size_t n) { return std::fread(to, 1, n, stdin) == n; }
-
-std::uint64_t number() {
-  std::uint64_t n = 0;
-  return read_exactly(&n, sizeof n) ? n : 0;
-}
-std::string text() {
-  std::string s(number(), '\0');
-  return read_exactly(s.data(), s.size()) ? s : "short read";
-}
-void put(std::uint64_t n) { std::fwrite(&n, sizeof n, 1, stdout); }
-void put(std::string_view s) {
-  put(s.size());
-  std::fwrite(s.data(), 1, s.size(), stdout);
-}
+using namespace test;
 
 void refuse(const error& why) {
   put(static_cast<std::uint64_t>(why.code));
@@ -50,7 +35,7 @@ void answer(const source_view& source) {
     for (std::size_t i = 0; i < got.pieces; ++i)
       image.append(reinterpret_cast<const char*>(out[i].data()), out[i].size());
   }
-  put(0);
+  put(std::uint64_t{0});
   put(image);
 }
 
@@ -96,7 +81,7 @@ void answer_arrays() {
 
 int main() {
   std::uint64_t kind = 0;
-  while (read_exactly(&kind, sizeof kind)) {
+  while (try_number(kind)) {
     if (kind == 0) answer_file();
     else if (kind == 1) answer_arrays<numpy_array>();
     else answer_arrays<mutable_numpy_array>();

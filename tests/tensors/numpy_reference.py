@@ -156,8 +156,8 @@ def stricter(data, read, why):
             return "a checksum that NumPy did not come to"
     if archive and b"same name" in why:
         return "one name twice"
-    if archive and b"layout" in why and compressed(data):
-        return "compressed"
+    if archive and compressed(data):
+        return "packed otherwise than NumPy does, or with bytes behind it"
     if archive and overlapping(data):
         return "files that overlap (newer Pythons refuse them)"
     if b"named __metadata__" in why:
@@ -337,11 +337,8 @@ def round_trips(driver, rng, count, path, check):
         whole = archive_of({n: x for n, x in arrays.items() if n != "file"}, rng)
         path.write(whole)
         answer = driver.file(path.name)
-        if compressed(whole):
-            check.expect(b"layout" in answer[2], f"compressed archive {index}: {answer}")
-        else:
-            left = {n: native(x) for n, x in arrays.items() if n != "file"}
-            check.expect(answer[0] == 0 and answer[1] == save(left), f"archive {index}: {answer}")
+        left = {n: native(x) for n, x in arrays.items() if n != "file"}
+        check.expect(answer[0] == 0 and answer[1] == save(left), f"archive {index}: {answer}")
 
         path.write(written(a, rng) + rng.choice([b"", b"", b"x", bytes(100)]))
         answer = driver.file(path.name)

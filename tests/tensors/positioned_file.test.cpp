@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-namespace {
+namespace positioned_file_test {
 
 namespace tp = tensorpull;
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ class PositionedFile : public testing::Test {
   std::string path;
 };
 
-TEST_F(PositionedFile, ReadsAnyRange) {
+TEST_F(PositionedFile, Reads_any_range) {
   const auto file = tp::positioned_file::open(path);
   ASSERT_TRUE(file);
   EXPECT_EQ(file->size(), 10u);
@@ -49,7 +49,7 @@ TEST_F(PositionedFile, ReadsAnyRange) {
   EXPECT_EQ(read(*file, 10, 0), "");
 }
 
-TEST_F(PositionedFile, BeyondTheEndIsAnErrorAtTheEnd) {
+TEST_F(PositionedFile, Beyond_the_end_is_an_error_at_the_end) {
   const auto file = tp::positioned_file::open(path);
   ASSERT_TRUE(file);
   EXPECT_EQ(read(*file, 8, 3), "the operating system reported an error at 10");
@@ -68,7 +68,7 @@ TEST_F(PositionedFile, S8_AFileThatShrinksIsAnErrorAndNoSignal) {
   EXPECT_EQ(read(*file, 2, 8), "the operating system reported an error at 4");
 }
 
-TEST_F(PositionedFile, StaysTheFileThatWasOpened) {
+TEST_F(PositionedFile, Stays_the_file_that_was_opened) {
   const auto file = tp::positioned_file::open(path);
   ASSERT_TRUE(file);
   fs::remove(path);
@@ -76,7 +76,7 @@ TEST_F(PositionedFile, StaysTheFileThatWasOpened) {
   EXPECT_EQ(read(*file, 0, 10), "0123456789");
 }
 
-TEST_F(PositionedFile, FollowsLinksToRegularFilesAndRefusesAllElse) {
+TEST_F(PositionedFile, Follows_links_to_regular_files_and_refuses_all_else) {
   const std::string link = (directory / "link").string(), pipe = (directory / "pipe").string();
   fs::create_symlink("file", link);
   const auto file = tp::positioned_file::open(link);
@@ -95,4 +95,4 @@ TEST_F(PositionedFile, FollowsLinksToRegularFilesAndRefusesAllElse) {
     EXPECT_EQ(tp::positioned_file::open(bad).error().code, tp::errc::invalid_argument);
 }
 
-}  // namespace
+}  // namespace positioned_file_test

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-namespace {
+namespace raw_test {
 
 using namespace tensorpull;
 
@@ -81,7 +81,7 @@ static_assert(find(every::schema(), "layers.0.note") == nullptr && find(every::s
 static_assert(find(every::schema(), "f64")->rank == 4 && find(every::schema(), "c64")->type == dtype::c64);
 static_assert(every::schema().fingerprint != 0 && every::schema().image_bytes > every::schema().header_bytes);
 
-TEST(RawTensors, AddressesAreThoseOfTheMembersInEveryObject) {
+TEST(RawTensors, Addresses_are_those_of_the_members_in_every_object) {
   const auto first = std::make_unique<test::everything>(), second = std::make_unique<test::everything>();
   for (const auto* model : {first.get(), second.get()}) {
     const source_view source = every::source(*model);
@@ -96,14 +96,14 @@ TEST(RawTensors, AddressesAreThoseOfTheMembersInEveryObject) {
   EXPECT_EQ(every::source(*first).where, every::source(*second).where) << "one table for the whole program";
 }
 
-TEST(RawTensors, AStaticImageIsTheDynamicImage) {
+TEST(RawTensors, A_static_image_is_the_dynamic_image) {
   const auto model = std::make_unique<test::everything>();
   expect_lands<every>(*model);
   expect_equals_dynamic<every>(*model);
 }
 
 // No compiler flag raises a limit for this file.
-TEST(RawTensors, AThousandTensorsInOneArray) {
+TEST(RawTensors, A_thousand_tensors_in_one_array) {
   using policy = raw_tensors<test::thousand>;
   static_assert(policy::schema().tensor_count == 1000);
   const auto model = std::make_unique<test::thousand>();
@@ -111,7 +111,7 @@ TEST(RawTensors, AThousandTensorsInOneArray) {
   expect_equals_dynamic<policy>(*model);
 }
 
-TEST(RawTensors, AThousandTensorsInNestedStructs) {
+TEST(RawTensors, A_thousand_tensors_in_nested_structs) {
   using policy = raw_tensors<test::wide>;
   static_assert(policy::schema().tensor_count == 1000);
   const auto model = std::make_unique<test::wide>();
@@ -119,7 +119,7 @@ TEST(RawTensors, AThousandTensorsInNestedStructs) {
   expect_equals_dynamic<policy>(*model);
 }
 
-TEST(RawTensors, AnArrayMayBeTheRoot) {
+TEST(RawTensors, An_array_may_be_the_root) {
   using policy = raw_tensors<std::array<std::array<test::linear, 2>, 3>>;
   static_assert(policy::schema().tensor_count == 12 && policy::schema().tensors[0].name == "0.0.bias" &&
                 policy::schema().tensors[11].name == "2.1.weight");
@@ -135,17 +135,17 @@ struct no_tensors {
   std::array<test::linear, 0> none;
 };
 
-}  // namespace
+}  // namespace raw_test
 
-BOOST_HANA_ADAPT_STRUCT(no_tensors, none);
+BOOST_HANA_ADAPT_STRUCT(raw_test::no_tensors, none);
 
-namespace {
+namespace raw_test {
 
-TEST(RawTensors, AModelMayBeEmpty) {
+TEST(RawTensors, A_model_may_be_empty) {
   using policy = raw_tensors<no_tensors>;
   static_assert(policy::schema().tensor_count == 0 && policy::schema().image_bytes == 16);
   const no_tensors model{};
   expect_equals_dynamic<policy>(model);
 }
 
-}  // namespace
+}  // namespace raw_test

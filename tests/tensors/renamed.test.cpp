@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace renamed_test {
 
 using namespace tensorpull;
 
@@ -16,7 +16,7 @@ static_assert(torch_names::schema().tensors[0].name == "0.weight" && torch_names
 static_assert(torch_names::schema().tensors[2].name == "2.weight" && torch_names::schema().tensors[3].name == "shift");
 static_assert(torch_names::schema().tensors[4].name == "\"s\"\n");
 
-TEST(Renamed, OrderAddressesAndHeaderFollowTheNewNames) {
+TEST(Renamed, Order_addresses_and_header_follow_the_new_names) {
   const test::block model{};
   const source_view source = torch_names::source(model);
   EXPECT_EQ(static_cast<const void*>(source.address(0)), &model.up.weight);
@@ -27,7 +27,7 @@ TEST(Renamed, OrderAddressesAndHeaderFollowTheNewNames) {
   EXPECT_EQ(source.schema->header_bytes, header_length(source.schema->entries(), {}));
 }
 
-TEST(Renamed, TheSameNamesHaveTheSameFingerprint) {
+TEST(Renamed, The_same_names_have_the_same_fingerprint) {
   using swapped = raw_tensors<renamed<test::block, from_to{"up", "down"}, from_to{"down", "up"}>>;
   EXPECT_EQ(swapped::schema().fingerprint, raw_tensors<test::block>::schema().fingerprint);
   EXPECT_NE(torch_names::schema().fingerprint, raw_tensors<test::block>::schema().fingerprint);
@@ -35,10 +35,10 @@ TEST(Renamed, TheSameNamesHaveTheSameFingerprint) {
   EXPECT_EQ(static_cast<const void*>(swapped::source(model).address(0)), &model.up.bias) << "which is called down.bias";
 }
 
-TEST(Renamed, APrefixIsWholeComponents) {
+TEST(Renamed, A_prefix_is_whole_components) {
   constexpr detail::name_change change{"l1", "x"};
   static_assert(change.fits("l1") && change.fits("l1.w") && !change.fits("l10") && !change.fits("l") &&
                 !change.fits("al1"));
 }
 
-}  // namespace
+}  // namespace renamed_test

@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-namespace {
+namespace safetensors_test {
 
 namespace tp = tensorpull;
 using namespace test;
@@ -33,7 +33,7 @@ class SafetensorsSource : public folder_test {
     ASSERT_FALSE(image) << text.substr(0, 200);
     EXPECT_EQ(image.error().code, code) << text.substr(0, 200) << ": " << to_string(image.error().code);
   }
-  /// The bytes of the image, through a slice of `slice_bytes`; short where reading failed.
+  /// The bytes of the image, through a slice of `slice_bytes`; short if reading failed.
   static std::string bytes_of(const tp::safetensors_image& image, std::size_t slice_bytes = 1000) {
     std::string all;
     std::vector<std::byte> slice(slice_bytes);
@@ -55,7 +55,7 @@ class SafetensorsSource : public folder_test {
   }
 };
 
-TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
+TEST_F(SafetensorsSource, Publishes_in_image_order_whatever_the_order_of_the_file) {
   const auto image = open(safetensors_file_of("{" + entry("z", "U8", "3", 4, 7) + "," + entry("a", "U8", "4", 0, 4) +
                                                   "," + entry("w", "F32", "", 7, 11) +
                                                   ",\"__metadata__\":{\"format\":\"pt\"}}   ",
@@ -72,7 +72,7 @@ TEST_F(SafetensorsSource, PublishesInImageOrderWhateverTheOrderOfTheFile) {
   EXPECT_EQ(tensor(*image, "z"), "zzz");
 }
 
-TEST_F(SafetensorsSource, OnlySomeTensorsOfALargerModel) {
+TEST_F(SafetensorsSource, Only_some_tensors_of_a_larger_model) {
   put(safetensors_file_of("{" + entry("base.w", "U8", "3", 0, 3) + "," + entry("head.w", "U8", "2", 3, 5) + "," +
                               entry("head.b", "U8", "1", 5, 6) + "}",
                           "bbbwwx"));
@@ -156,7 +156,10 @@ TEST_F(SafetensorsSource, S3_NestingIsBoundedLikeThatOfTheReferenceLibrary) {
     ASSERT_EQ(::pthread_attr_init(&small), 0);
     ASSERT_EQ(::pthread_attr_setstacksize(&small, 256 * 1024), 0);
     pthread_t thread;
-    const auto run = [](void* f) -> void* { return (*static_cast<const std::function<void()>*>(f))(), nullptr; };
+    const auto run = [](void* f) -> void* {
+      (*static_cast<const std::function<void()>*>(f))();
+      return nullptr;
+    };
     ASSERT_EQ(::pthread_create(&thread, &small, run, const_cast<std::function<void()>*>(&what)), 0);
     ::pthread_join(thread, nullptr);
     ::pthread_attr_destroy(&small);
@@ -234,9 +237,8 @@ TEST_F(SafetensorsSource, S7_OddFilesAreReadExactly) {
   ASSERT_TRUE(image);
   EXPECT_EQ(image->schema().tensors[0].rank, 300u);
   accepted("{" + entry("a", "U8", ones(65'535), 0, 1) + "}", "x");
-  refused(errc::unsupported_layout, "{" + entry("a", "U8", ones(65'536), 0, 1) + "}", "x");  // documented: the one
-                                                                                             // limit that the library
-                                                                                             // has not
+  // documented: the one limit that the library has not
+  refused(errc::unsupported_layout, "{" + entry("a", "U8", ones(65'536), 0, 1) + "}", "x");
   image = open(safetensors_file_of("{" + entry("a", "F32", "0,18446744073709551615,18446744073709551615", 0, 0) + "}"));
   ASSERT_TRUE(image);
   EXPECT_EQ(image->schema().tensors[0].shape[2], ~std::uint64_t{0});
@@ -256,16 +258,16 @@ TEST_F(SafetensorsSource, S8_AFileThatShrinksIsAnErrorOfTheRead) {
   }
 }
 
-TEST_F(SafetensorsSource, WhatTheSpecificationForbidsAndTheLibraryReads) {
+TEST_F(SafetensorsSource, What_the_specification_forbids_and_the_library_reads) {
   const std::string a = entry("a", "U8", "1", 0, 1);
-  refused(errc::bad_file, " {" + a + "}", "x");           // it MUST begin with {
-  refused(errc::bad_file, "{" + a + "}\n", "x");          // padding is 0x20
+  refused(errc::bad_file, " {" + a + "}", "x");  // it MUST begin with {
+  refused(errc::bad_file, "{" + a + "}\n", "x");  // padding is 0x20
   refused(errc::bad_file, "{\"a\":[\"U8\",[1],[0,1]]}", "x");
   refused(errc::bad_file, "{\"a\":{\"dtype\":{\"U8\":null},\"shape\":[1],\"data_offsets\":[0,1]}}", "x");
   refused(errc::bad_file, "{\"__metadata__\":null," + a + "}", "x");
 }
 
-TEST_F(SafetensorsSource, WhatTheLibraryReadsIsRead) {
+TEST_F(SafetensorsSource, What_the_library_reads_is_read) {
   const auto with = [&](std::string_view value) {
     accepted("{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
   };
@@ -280,7 +282,7 @@ TEST_F(SafetensorsSource, WhatTheLibraryReadsIsRead) {
   accepted("{" + entry("\\ud83d\\ude00\\/\\\"\\\\\\b\\f\\n\\r\\t\x7f\xf4\x8f\xbf\xbf", "U8", "1", 0, 1) + "}", "x");
 }
 
-TEST_F(SafetensorsSource, WhatIsNoHeaderIsRefused) {
+TEST_F(SafetensorsSource, What_is_no_header_is_refused) {
   const auto with = [&](std::string_view value) {
     refused(errc::bad_file, "{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
   };
@@ -365,7 +367,7 @@ TEST_F(SafetensorsSource, WhatIsNoHeaderIsRefused) {
   refused(errc::bad_file, "{\"__metadata__\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", "x");
 }
 
-TEST_F(SafetensorsSource, ErrorsSayWhichTensorAndWhere) {
+TEST_F(SafetensorsSource, Errors_say_which_tensor_and_where) {
   put(safetensors_file_of("{" + entry("first", "U8", "1", 0, 1) + "," + entry("second", "U9", "1", 1, 2) + "}", "xx"));
   auto failed = tp::safetensors_image::open(path).error();
   EXPECT_EQ(failed.name.view(), "second");
@@ -377,7 +379,7 @@ TEST_F(SafetensorsSource, ErrorsSayWhichTensorAndWhere) {
   EXPECT_EQ(failed.at, std::filesystem::file_size(path) - 2);
 }
 
-TEST_F(SafetensorsSource, TheTableIsAllThatOpeningKeeps) {
+TEST_F(SafetensorsSource, The_table_is_all_that_opening_keeps) {
   constexpr std::size_t tensors = 5000;
   std::string text = "{", names;
   for (std::size_t i = 0; i < tensors; ++i) {
@@ -404,7 +406,7 @@ TEST_F(SafetensorsSource, TheTableIsAllThatOpeningKeeps) {
   EXPECT_EQ(reading.count(), 0u);
 }
 
-TEST_F(SafetensorsSource, MovesAndClosesWhatItOpened) {
+TEST_F(SafetensorsSource, Moves_and_closes_what_it_opened) {
   const auto before = descriptors();
   {
     auto image = open(safetensors_file_of("{" + entry("a", "U8", "2", 0, 2) + "}", "ab"));
@@ -424,4 +426,4 @@ TEST_F(SafetensorsSource, MovesAndClosesWhatItOpened) {
   EXPECT_EQ(tp::safetensors_image::open(directory.string()).error().system, EISDIR);
 }
 
-}  // namespace
+}  // namespace safetensors_test

@@ -3,6 +3,8 @@
 //
 // Input, repeated: {u64 length, bytes} of a file, valid or not. Output for each: a byte, then {u64 length, bytes}: 1
 // and the file that the recipient wrote, or 0 and the code of the error that refused the input.
+#include "../support/standard_streams.hpp"
+
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
@@ -20,14 +22,13 @@ namespace tp = tensorpull;
 using net = tp::pipeline<tp::safetensors_tensors, tp::fixed_bytes<4096>, tp::loopback>;
 
 void answer(bool accepted, std::string_view bytes) {
-  const std::uint64_t n = bytes.size();
   std::putchar(accepted ? 1 : 0);
-  std::fwrite(&n, sizeof n, 1, stdout);
-  std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  test::put(bytes);
 }
 
 int fail(const char* what, const tp::error& e) {
-  return std::fprintf(stderr, "%s: %s\n", what, to_string(e.code).data()), 1;
+  std::fprintf(stderr, "%s: %s\n", what, to_string(e.code).data());
+  return 1;
 }
 
 int transfer(net::downloader& owner, const tp::safetensors_image& image, const std::string& path) {
@@ -50,13 +51,14 @@ int transfer(net::downloader& owner, const tp::safetensors_image& image, const s
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2) return std::fprintf(stderr, "usage: safetensors_files FOLDER\n"), 2;
+  if (count != 2) {
+    std::fprintf(stderr, "usage: safetensors_files FOLDER\n");
+    return 2;
+  }
   const auto owner = std::make_unique<net::downloader>();
   std::uint64_t n = 0;
-  std::string given;
-  while (std::fread(&n, sizeof n, 1, stdin) == 1) {
-    given.resize(n);
-    if (std::fread(given.data(), 1, n, stdin) != n) return 2;
+  while (test::try_number(n)) {
+    const std::string given = test::text(n);
     const tp::detail::file_descriptor memory(::memfd_create("given", MFD_CLOEXEC));
     if (tp::detail::write_all(memory.get(), 0, std::as_bytes(std::span(given))) != 0) return 2;
     const auto image = tp::safetensors_image::open("/proc/self/fd/" + std::to_string(memory.get()));

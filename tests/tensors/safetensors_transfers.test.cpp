@@ -29,7 +29,7 @@ struct classifier {
 BOOST_HANA_ADAPT_STRUCT(test::head, weight, bias);
 BOOST_HANA_ADAPT_STRUCT(test::classifier, output);
 
-namespace {
+namespace safetensors_transfers_test {
 
 namespace tp = tensorpull;
 using namespace test;
@@ -60,7 +60,7 @@ class SafetensorsTransfers : public folder_test {
   std::string copy() const { return (directory / "copy.safetensors").string(); }
 };
 
-TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
+TEST_F(SafetensorsTransfers, A_struct_pulls_from_a_file_of_torchs_names) {
   // as save_file writes a Sequential's state dict with {"format": "pt"}: another order, and names that no member can
   // have
   const std::string tensors = entry("2.bias", "F32", "2", 24, 32) + "," + entry("2.weight", "F32", "2,3", 0, 24);
@@ -78,7 +78,7 @@ TEST_F(SafetensorsTransfers, AStructPullsFromAFileOfTorchsNames) {
   EXPECT_EQ(mine.output.bias[1], 71.0f);
 }
 
-TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
+TEST_F(SafetensorsTransfers, A_head_is_pulled_from_a_larger_file_either_way) {
   put(safetensors_file_of("{" + entry("backbone.w", "F32", "100", 0, 400) + "," +
                               entry("output.weight", "F32", "2,3", 400, 424) + "," +
                               entry("output.bias", "F32", "2", 424, 432) + "}",
@@ -103,7 +103,7 @@ TEST_F(SafetensorsTransfers, AHeadIsPulledFromALargerFileEitherWay) {
   }
 }
 
-TEST_F(SafetensorsTransfers, AKeptFileIsClosedWhenItsReferenceIsWithdrawn) {
+TEST_F(SafetensorsTransfers, A_kept_file_is_closed_when_its_reference_is_withdrawn) {
   const auto before = descriptors();
   const auto owner = std::make_unique<net::downloader>();
   const auto ref = owner->add_tensors(published("{" + entry("a", "U8", "4", 0, 4) + "}", "abcd"));
@@ -141,7 +141,7 @@ TEST_F(SafetensorsTransfers, S8_AFileThatShrinksBeforeAndWhileItIsPublished) {
   EXPECT_EQ(net::pull(*owner, *ref, *file).error(), errc::unreadable);
 }
 
-TEST_F(SafetensorsTransfers, AFileThatIsWrittenToIsADigestThatDiffers) {
+TEST_F(SafetensorsTransfers, A_file_that_is_written_to_is_a_digest_that_differs) {
   const auto owner = std::make_unique<net::downloader>();
   const auto image = published("{" + entry("a", "U8", "10000", 0, 10000) + "}", repeated("0123456789", 1000));
   const auto ref = owner->add_tensors(image);
@@ -170,7 +170,7 @@ TEST_F(SafetensorsTransfers, S10_NamesOfTensorsAreNoNamesOfFiles) {
   EXPECT_TRUE(tp::safetensors_image::open((directory / "a" / "b" / "pulled").string()));
 }
 
-TEST_F(SafetensorsTransfers, AFileLargerThanMemoryIsPublishedAndPulledIntoAnother) {
+TEST_F(SafetensorsTransfers, A_file_larger_than_memory_is_published_and_pulled_into_another) {
   using large_net = tp::pipeline<tp::safetensors_tensors, tp::fixed_bytes<2_MiB>, tp::loopback>;
   constexpr std::uint64_t bytes = 256_MiB;
   put(safetensors_file_of("{" + entry("a", "U8", std::to_string(bytes / 2), bytes / 2, bytes) + "," +
@@ -205,4 +205,4 @@ TEST_F(SafetensorsTransfers, AFileLargerThanMemoryIsPublishedAndPulledIntoAnothe
   EXPECT_EQ(last, std::byte{'x'});
 }
 
-}  // namespace
+}  // namespace safetensors_transfers_test

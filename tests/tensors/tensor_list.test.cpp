@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace tensor_list_test {
 
 using namespace tensorpull;
 
-TEST(TensorList, ReadsAndWritesTheTensorsOfItsModel) {
+TEST(TensorList, Reads_and_writes_the_tensors_of_its_model) {
   float weights[4] = {1, 2, 3, 4};
   const std::uint64_t shape[] = {2, 2};
   const mutable_tensor_view view{"w", dtype::f32, shape, reinterpret_cast<std::byte*>(weights)};
@@ -19,4 +19,4 @@ TEST(TensorList, ReadsAndWritesTheTensorsOfItsModel) {
   EXPECT_EQ(tensor_list::destination(*model).address(0), view.data);
 }
 
-}  // namespace
+}  // namespace tensor_list_test

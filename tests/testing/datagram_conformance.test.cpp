@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-namespace {
+namespace datagram_conformance_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -264,4 +264,4 @@ TEST(DatagramConformance, A_link_may_lose_and_double_and_reorder_and_drop) {
   }
 }
 
-}  // namespace
+}  // namespace datagram_conformance_test

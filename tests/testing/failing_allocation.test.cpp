@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace failing_allocation_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -68,4 +68,4 @@ TEST(FailingAllocation, Q1_a_session_without_memory_is_an_error) {
   EXPECT_EQ(both.right.read_some({&one, 1}).status, io_status::closed) << "the stream was not kept";
 }
 
-}  // namespace
+}  // namespace failing_allocation_test

@@ -4,7 +4,7 @@
 
 #include <tensorpull/testing/frame_faults.hpp>
 
-namespace {
+namespace frame_faults_test {
 
 using namespace tensorpull::testing;
 using bytes = std::vector<std::byte>;
@@ -98,4 +98,4 @@ TEST(FrameFaults, What_is_no_frame_passes_as_it_is) {
   }
 }
 
-}  // namespace
+}  // namespace frame_faults_test

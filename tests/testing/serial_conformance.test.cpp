@@ -2,15 +2,15 @@
 #include "support/allocation_counter.hpp"
 #include "support/noisy_line.hpp"
 
-#include <tensorpull/links/serial_link.hpp>
+#include <tensorpull/links/serial/serial_link.hpp>
 #include <tensorpull/testing/conformance/datagram_conformance.hpp>
-#include <tensorpull/transports/serial/serial_port.hpp>
+#include <tensorpull/transports/over/serial/serial_port.hpp>
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
-namespace {
+namespace serial_conformance_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -48,4 +48,4 @@ TEST(SerialConformance, Q6_A_serial_line_keeps_every_requirement) {
 }
 TEST(SerialConformance, So_does_a_slow_one) { expect_all<256>(115'200); }
 
-}  // namespace
+}  // namespace serial_conformance_test

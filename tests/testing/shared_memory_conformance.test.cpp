@@ -1,13 +1,13 @@
 // The check of transports that share memory: the library's own passes, and each broken one fails its own line.
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/conformance/shared_memory_conformance.hpp>
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
-namespace {
+namespace shared_memory_conformance_test {
 
 namespace tp = tensorpull;
 
@@ -76,4 +76,4 @@ TEST(SharedMemoryConformance, Broken_streams_fail_their_own_line) {
   expect_failed(check<wrong::unsealed>(), "M.1");
 }
 
-}  // namespace
+}  // namespace shared_memory_conformance_test

@@ -1,9 +1,9 @@
-// Bytes under way in virtual time: when they arrive, what is lost, and who is told.
+// Bytes under way in virtual time: when they arrive, what is lost, and which end is told.
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace simulated_stream_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -126,4 +126,4 @@ TEST(SimulatedStream, A_late_frame_that_nothing_overtakes_arrives_after_a_while)
   EXPECT_EQ(l.read().bytes, 16u);
 }
 
-}  // namespace
+}  // namespace simulated_stream_test

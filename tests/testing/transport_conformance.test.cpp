@@ -4,7 +4,7 @@
 
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
-#include <tensorpull/transports/tcp/tcp_connect.hpp>
+#include <tensorpull/transports/over/tcp/tcp_connect.hpp>
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 #include <string>
 #include <thread>
 
-namespace {
+namespace transport_conformance_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -28,6 +28,13 @@ result<stream_pair<posix_stream>> socket_pair() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) != 0)
     return failure(errc::connection_failed, 0, {}, errno);
   return stream_pair<posix_stream>{posix_stream(fd[0]), posix_stream(fd[1])};
+}
+/// Such a pair, each end in an S.
+template <class S>
+result<stream_pair<S>> pair_of() {
+  auto both = socket_pair();
+  if (!both) return failure(both.error());
+  return stream_pair<S>{S(std::move(both->left)), S(std::move(both->right))};
 }
 result<stream_pair<posix_stream>> tcp_pair() {
   const posix_stream listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -165,7 +172,10 @@ class broken {
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (F == flaw::never_waits) timeout = 0ms;
-    if (F == flaw::deaf_to_the_end && peer_closed()) return std::this_thread::sleep_for(timeout), io_ready{};
+    if (F == flaw::deaf_to_the_end && peer_closed()) {
+      std::this_thread::sleep_for(timeout);
+      return io_ready{};
+    }
     if (ahead_ > 0 && read && F == flaw::forgets_when_moved) return {true, false};
     io_ready r = s_.wait(read, write, timeout);
     if (F == flaw::never_readable) r.read = false;
@@ -198,12 +208,7 @@ class broken {
 
 template <flaw F>
 void expect_only(std::string_view number) {
-  const auto connect = []() -> result<stream_pair<broken<F>>> {
-    auto both = socket_pair();
-    if (!both) return failure(both.error());
-    return stream_pair<broken<F>>{broken<F>(std::move(both->left)), broken<F>(std::move(both->right))};
-  };
-  const auto r = check_byte_stream(connect, {.patience = 300ms, .allocations = &test::allocations_so_far});
+  const auto r = check_byte_stream(pair_of<broken<F>>, {.patience = 300ms, .allocations = &test::allocations_so_far});
   EXPECT_TRUE(number.empty() ? r.passed() : r.failed(number)) << number;
   EXPECT_EQ(r.count(check_result::failed), number.empty() ? 0u : 1u) << number;
   if (r.count(check_result::failed) != (number.empty() ? 0u : 1u) || (!number.empty() && !r.failed(number)))
@@ -242,17 +247,10 @@ TEST(TransportConformance, Each_flaw_of_moving_and_ending_fails_its_own_check) {
   expect_only<flaw::allocates>("6.2");
 }
 
-/// Damages what it carries after a while, and only where both directions are used: no check of single calls sees that,
-/// a transfer does.
-class late_damage {
+/// Passes on to a socket what is written, and waits for it; what derives from it reads in its own way.
+class on_socket {
  public:
-  explicit late_damage(posix_stream s) noexcept : s_(std::move(s)) {}
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    const io_result io = s_.read_some(spans);
-    carried_ += io.bytes;
-    if (carried_ > 100'000 && written_ && io.bytes > 0 && !spans[0].empty()) spans[0][0] ^= std::byte{1};
-    return io;
-  }
+  explicit on_socket(posix_stream s) noexcept : s_(std::move(s)) {}
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
     written_ = true;
     return s_.write_some(spans);
@@ -261,26 +259,35 @@ class late_damage {
     return s_.wait(read, write, timeout);
   }
 
- private:
+ protected:
   posix_stream s_;
-  std::uint64_t carried_ = 0;
   bool written_ = false;
 };
+
+/// Damages what it carries after a while, and only if both directions are used: no check of single calls sees that, a
+/// transfer does.
+class late_damage : public on_socket {
+ public:
+  using on_socket::on_socket;
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    const io_result io = s_.read_some(spans);
+    carried_ += io.bytes;
+    if (carried_ > 100'000 && written_ && io.bytes > 0 && !spans[0].empty()) spans[0][0] ^= std::byte{1};
+    return io;
+  }
+
+ private:
+  std::uint64_t carried_ = 0;
+};
 TEST(TransportConformance, Damage_that_only_a_transfer_meets_fails_the_transfers) {
-  const auto r = check_byte_stream(
-      []() -> result<stream_pair<late_damage>> {
-        auto both = socket_pair();
-        if (!both) return failure(both.error());
-        return stream_pair<late_damage>{late_damage(std::move(both->left)), late_damage(std::move(both->right))};
-      },
-      {.patience = 300ms});
+  const auto r = check_byte_stream(pair_of<late_damage>, {.patience = 300ms});
   EXPECT_TRUE(r.failed("T1"));
 }
 /// A stream over which its peer sends a byte of its own first, as a TLS server sends session tickets: reading takes it
 /// away and gives nothing.
-class ticketed {
+class ticketed : public on_socket {
  public:
-  explicit ticketed(posix_stream s) noexcept : s_(std::move(s)) {}
+  using on_socket::on_socket;
   /// Sends the ticket to the other end.
   void greet() noexcept {
     const std::byte ticket{0x16};
@@ -291,10 +298,6 @@ class ticketed {
     take_ticket();
     return s_.read_some(spans);
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return s_.write_some(spans); }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    return s_.wait(read, write, timeout);
-  }
 
  private:
   void take_ticket() noexcept {
@@ -303,58 +306,42 @@ class ticketed {
     const std::span<std::byte> into(&ticket, 1);
     taken_ = s_.read_some({&into, 1}).bytes > 0;
   }
-  posix_stream s_;
   bool taken_ = false;
 };
 TEST(TransportConformance, A_stream_whose_peer_sends_session_tickets_passes) {
   expect_all(check_byte_stream(
       []() -> result<stream_pair<ticketed>> {
-        auto both = socket_pair();
-        if (!both) return failure(both.error());
-        stream_pair<ticketed> made{ticketed(std::move(both->left)), ticketed(std::move(both->right))};
-        made.left.greet(), made.right.greet();
+        auto made = pair_of<ticketed>();
+        if (made) made->left.greet(), made->right.greet();
         return made;
       },
       strict));
 }
 
 /// Raises SIGPIPE, but only after it has carried so much as no check of single calls does.
-class late_signals {
+class late_signals : public on_socket {
  public:
-  explicit late_signals(posix_stream s) noexcept : s_(std::move(s)) {}
+  using on_socket::on_socket;
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
     const io_result io = s_.read_some(spans);
     if (io.bytes > 0 && written_ && (carried_ += io.bytes) > 100'000) ::raise(SIGPIPE);
     return io;
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    written_ = true;
-    return s_.write_some(spans);
-  }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    return s_.wait(read, write, timeout);
-  }
 
  private:
-  posix_stream s_;
   std::uint64_t carried_ = 0;
-  bool written_ = false;
 };
 TEST(TransportConformance, A_signal_in_the_middle_of_a_transfer_is_a_line_and_not_the_end) {
-  const auto r = check_byte_stream([]() -> result<stream_pair<late_signals>> {
-    auto both = socket_pair();
-    if (!both) return failure(both.error());
-    return stream_pair<late_signals>{late_signals(std::move(both->left)), late_signals(std::move(both->right))};
-  });
+  const auto r = check_byte_stream(pair_of<late_signals>);
   EXPECT_TRUE(r.failed("T15"));
   EXPECT_NE(r.find("T15")->explanation().find("SIGPIPE"), std::string_view::npos);
   EXPECT_EQ(r.count(check_result::failed), 1u);
 }
 
 /// What a connection has not read comes first on the next one.
-class remembering {
+class remembering : public on_socket {
  public:
-  explicit remembering(posix_stream s) noexcept : s_(std::move(s)) {}
+  using on_socket::on_socket;
   remembering(remembering&&) noexcept = default;
   remembering& operator=(remembering&&) noexcept = default;
   ~remembering() {
@@ -370,30 +357,15 @@ class remembering {
     }
     return s_.read_some(spans);
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    written_ = true;
-    return s_.write_some(spans);
-  }
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    return s_.wait(read, write, timeout);
-  }
 
  private:
   static int& kept() noexcept {
     static int byte = -1;
     return byte;
   }
-  posix_stream s_;
-  bool written_ = false;
 };
 TEST(TransportConformance, A_stream_that_takes_a_byte_along_to_the_next_connection_cannot_go_on) {
-  const auto r = check_byte_stream(
-      []() -> result<stream_pair<remembering>> {
-        auto both = socket_pair();
-        if (!both) return failure(both.error());
-        return stream_pair<remembering>{remembering(std::move(both->left)), remembering(std::move(both->right))};
-      },
-      {.patience = 300ms});
+  const auto r = check_byte_stream(pair_of<remembering>, {.patience = 300ms});
   EXPECT_TRUE(r.failed("T14"));
 }
 
@@ -420,4 +392,4 @@ TEST(TransportConformance, The_report_is_text_of_any_length) {
   EXPECT_EQ(r.checks().size(), conformance_report::capacity);
 }
 
-}  // namespace
+}  // namespace transport_conformance_test

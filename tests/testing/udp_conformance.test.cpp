@@ -2,11 +2,11 @@
 #include "support/allocation_counter.hpp"
 
 #include <tensorpull/testing/conformance/datagram_conformance.hpp>
-#include <tensorpull/transports/udp/udp_link.hpp>
+#include <tensorpull/transports/over/udp/udp_link.hpp>
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace udp_conformance_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -26,4 +26,4 @@ TEST(UdpConformance, Q6_UDP_keeps_every_requirement) {
   if (!r.passed() || r.count(check_result::passed) < 28) r.print(stderr);
 }
 
-}  // namespace
+}  // namespace udp_conformance_test

@@ -8,12 +8,14 @@
 // of the dtype, storage, offset in elements, rank, sizes, strides, 1 conjugated | 2 negated}. Output for each: 0; count
 // of tensors of the new state dict, each {name, torch's name of the dtype, rank, sizes, bytes, index of the first
 // tensor with the same memory}; or 2^64-1 and a refusal {code, name}.
+#include "../support/standard_streams.hpp"
+
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
-#include <tensorpull/transports/loopback/loopback.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
 
 #include <ATen/ops/_neg_view.h>
 
@@ -28,13 +30,10 @@
 namespace {
 
 using namespace tensorpull;
+using namespace test;
+using test::must;
 using net = pipeline<torch_tensors, fixed_bytes<4096>, loopback>;
 
-void must(bool ok, const char* what) {
-  if (ok) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::exit(1);
-}
 template <class T>
 auto& must(result<T>& r, const char* what) {
   if (!r)
@@ -42,24 +41,6 @@ auto& must(result<T>& r, const char* what) {
                  std::string(r.error().name.view()).c_str()),
         std::exit(1);
   return *r;
-}
-
-bool try_number(std::uint64_t& n) { return std::fread(&n, 1, sizeof n, stdin) == sizeof n; }
-std::uint64_t number() {
-  std::uint64_t n = 0;
-  must(try_number(n), "short input");
-  return n;
-}
-std::string text(std::uint64_t length) {
-  std::string s(length, '\0');
-  must(std::fread(s.data(), 1, s.size(), stdin) == s.size(), "short input");
-  return s;
-}
-std::string text() { return text(number()); }
-void put(std::uint64_t n) { std::fwrite(&n, sizeof n, 1, stdout); }
-void put(std::string_view s) {
-  put(std::uint64_t{s.size()});
-  std::fwrite(s.data(), 1, s.size(), stdout);
 }
 
 at::ScalarType type_named(const std::string& name) {
@@ -96,9 +77,8 @@ void answer(const std::string& path) {
     if (lazy & 1) t = t.conj();
     if (lazy & 2) t = at::_neg_view(t);
     dict.emplace_back(name, t);
-    at::Tensor& empty = blanks[t.numel() == 0 ? static_cast<const void*>(&left + left) : t.data_ptr()];  // tied here
-                                                                                                         // where tied
-                                                                                                         // there
+    // tied here if tied there
+    at::Tensor& empty = blanks[t.numel() == 0 ? static_cast<const void*>(&left + left) : t.data_ptr()];
     if (!empty.defined() || empty.sizes() != t.sizes() || empty.scalar_type() != type || !t.is_contiguous())
       empty = at::empty(sizes, at::TensorOptions().dtype(type));
     blank.emplace_back(name, empty);

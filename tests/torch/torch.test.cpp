@@ -8,7 +8,7 @@
 #include <tensorpull/tensors/torch/torch.hpp>
 #include <tensorpull/tensors/torch/torch_state.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/loopback/loopback.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
 
 #include <ATen/ops/as_strided_native.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 #include <string>
 #include <thread>
 
-namespace {
+namespace torch_test {
 
 using namespace tensorpull;
 using dict = std::map<std::string, at::Tensor>;
@@ -100,7 +100,7 @@ at::Tensor random_bits(at::ScalarType type, at::IntArrayRef shape) {
   return t;
 }
 
-TEST(Torch, EveryDtypeOfBothArrivesInPlaceAndInANewStateDict) {
+TEST(Torch, Every_dtype_of_both_arrives_in_place_and_in_a_new_state_dict) {
   dict from, to;
   for (const auto type : every_dtype) {
     const std::string name = c10::toString(type);
@@ -130,7 +130,7 @@ TEST(Torch, EveryDtypeOfBothArrivesInPlaceAndInANewStateDict) {
   }
 }
 
-TEST(Torch, RefusesByNameWhatAnImageCannotHold) {
+TEST(Torch, Refuses_by_name_what_an_image_cannot_hold) {
   const at::Tensor plain = torch::randn({4, 4});
   const auto refusal = [&](at::Tensor t) {
     const auto made = torch_model::make(dict{{"a", plain}, {"odd", std::move(t)}});
@@ -160,7 +160,7 @@ TEST(Torch, RefusesByNameWhatAnImageCannotHold) {
   EXPECT_EQ(landing(torch::randn({4, 3})), errc{});
 }
 
-TEST(Torch, AModelForReadingTakesNothing) {
+TEST(Torch, A_model_for_reading_takes_nothing) {
   const at::Tensor target = torch::zeros({4, 4});
   const auto from = torch_model::make(dict{{"w", torch::randn({4, 4})}});
   auto to = torch_model::make(dict{{"w", target}});
@@ -169,7 +169,7 @@ TEST(Torch, AModelForReadingTakesNothing) {
   EXPECT_TRUE(same_bytes(target, torch::zeros({4, 4})));
 }
 
-TEST(Torch, EveryLayoutHasTheImageOfItsContiguousCopy) {
+TEST(Torch, Every_layout_has_the_image_of_its_contiguous_copy) {
   torch::manual_seed(1);
   const at::Tensor base = torch::randn({6, 7, 8}), complex = torch::randn({5, 9}, at::kComplexFloat),
                    large = torch::randn({300, 211}, at::kComplexFloat);
@@ -204,7 +204,7 @@ TEST(Torch, EveryLayoutHasTheImageOfItsContiguousCopy) {
   for (const auto& [name, tensor] : copies) EXPECT_TRUE(same_bytes(tensor, made->at(name))) << name;
 }
 
-TEST(Torch, LargeCopiesOfLazyTensorsStartNoThread) {
+TEST(Torch, Large_copies_of_lazy_tensors_start_no_thread) {
   const at::Tensor bytes = at::_neg_view(torch::zeros({1 << 20}, at::kChar));
   const auto model = torch_model::make(dict{{"w", bytes}});
   const auto before = test::threads();
@@ -212,7 +212,7 @@ TEST(Torch, LargeCopiesOfLazyTensorsStartNoThread) {
   EXPECT_EQ(test::threads(), before);
 }
 
-TEST(Torch, TiedTensorsAreSentOnceAndTiedOnArrival) {
+TEST(Torch, Tied_tensors_are_sent_once_and_tied_on_arrival) {
   const at::Tensor w = torch::randn({4, 3});
   const dict from{{"lm_head.weight", w}, {"embed.weight", w}, {"body", torch::randn({2})}, {"also", w.detach()}};
   const auto owned = torch_model::make(from);
@@ -247,7 +247,7 @@ TEST(Torch, TiedTensorsAreSentOnceAndTiedOnArrival) {
   EXPECT_EQ(refused.error().name.view(), "lm_head.weight");
 }
 
-TEST(Torch, TensorsThatShareAPartOfTheirMemoryAreSentEach) {
+TEST(Torch, Tensors_that_share_a_part_of_their_memory_are_sent_each) {
   const at::Tensor w = torch::randn({4, 4});
   const dict from{{"all", w},        {"row", w.select(0, 1)},     {"flat", w.view({16})},
                   {"turned", w.t()}, {"empty", w.slice(0, 0, 0)}, {"empty2", w.slice(0, 0, 0)}};
@@ -259,7 +259,7 @@ TEST(Torch, TensorsThatShareAPartOfTheirMemoryAreSentEach) {
   for (const auto& [name, tensor] : from) EXPECT_TRUE(same_bytes(tensor, made->at(name))) << name;
 }
 
-TEST(Torch, MetadataOfTheCallerIsKeptAndNoTie) {
+TEST(Torch, Metadata_of_the_caller_is_kept_and_no_tie) {
   const metadata_entry pairs[] = {{"format", "pt"}, {"tied", "mine"}};
   const at::Tensor w = torch::randn({2});
   const auto owned = torch_model::make(dict{{"pt", w}, {"tied", w}}, pairs);
@@ -272,7 +272,7 @@ TEST(Torch, MetadataOfTheCallerIsKeptAndNoTie) {
   EXPECT_EQ(image_of(dict{{"w", w}}).find("__metadata__"), std::string::npos);
 }
 
-TEST(Torch, LandingKeepsRequiresGradAndIsSeenByAutograd) {
+TEST(Torch, Landing_keeps_requires_grad_and_is_seen_by_autograd) {
   const at::Tensor weight = torch::ones({3}).requires_grad_(), input = torch::ones({3}).requires_grad_();
   const at::Tensor before = (weight * input).sum();
   const auto version = weight._version();
@@ -311,7 +311,7 @@ void expect_equal_outputs(Module& server, Module& client, const at::Tensor& inpu
   EXPECT_TRUE(same_bytes(client->forward(input), expected));
 }
 
-TEST(Torch, AConvolutionalNetworkHasTheSameOutputsAfterwards) {
+TEST(Torch, A_convolutional_network_has_the_same_outputs_afterwards) {
   const auto make = [] {
     return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
                                  torch::nn::BatchNorm2d(8), torch::nn::ReLU(), torch::nn::MaxPool2d(2),
@@ -325,7 +325,7 @@ TEST(Torch, AConvolutionalNetworkHasTheSameOutputsAfterwards) {
   EXPECT_EQ(image_of(torch_model::make(*server)->source()).find("num_batches_tracked") == std::string::npos, false);
 }
 
-TEST(Torch, ATransformerEncoderHasTheSameOutputsAfterwards) {
+TEST(Torch, A_transformer_encoder_has_the_same_outputs_afterwards) {
   const auto make = [] {
     return torch::nn::TransformerEncoder(
         torch::nn::TransformerEncoderLayer(torch::nn::TransformerEncoderLayerOptions(16, 4).dim_feedforward(32)), 2);
@@ -335,7 +335,7 @@ TEST(Torch, ATransformerEncoderHasTheSameOutputsAfterwards) {
   expect_equal_outputs(server, client, torch::randn({5, 2, 16}));
 }
 
-TEST(Torch, DictsOfEveryKind) {
+TEST(Torch, Dicts_of_every_kind) {
   const at::Tensor w = torch::randn({2, 2});
   c10::Dict<std::string, at::Tensor> c10_dict;
   c10_dict.insert("w", w);
@@ -349,7 +349,7 @@ TEST(Torch, DictsOfEveryKind) {
   EXPECT_TRUE(torch_model::make(dict{}));
 }
 
-TEST(Torch, ANewStateDictAllocatesNothingAboveItsLimits) {
+TEST(Torch, A_new_state_dict_allocates_nothing_above_its_limits) {
   const auto from = torch_model::make(dict{{"large", torch::zeros({1 << 20})}, {"small", torch::zeros({1})}});
   EXPECT_EQ(pull_new(*from, {.max_bytes = 4u << 20}).error(), errc::too_large);
   EXPECT_EQ(pull_new(*from, {.max_bytes = 5u << 20, .max_header_bytes = 64}).error(), errc::too_large);
@@ -392,7 +392,7 @@ at::Tensor on_device(const at::Tensor& t) {
   return at::Tensor(std::move(made));
 }
 
-TEST(Torch, TensorsOnAnotherDeviceAreAskedForASliceAtATime) {
+TEST(Torch, Tensors_on_another_device_are_asked_for_a_slice_at_a_time) {
   torch::manual_seed(5);
   dict device, copies;
   for (const auto& [name, tensor] : dict{{"matrix", torch::randn({37, 53})},
@@ -456,7 +456,7 @@ std::uint64_t peak_resident() {
   return kib << 10;
 }
 
-TEST(Torch, ALargeTransposedTensorIsNeverCopiedAsAWhole) {
+TEST(Torch, A_large_transposed_tensor_is_never_copied_as_a_whole) {
   using tcp_net = pipeline<torch_tensors, fixed_bytes<2_MiB>, tcp>;
   constexpr std::int64_t side = 8192;  // 256 MiB
   const at::Tensor large = torch::ones({side, side}).t();
@@ -492,11 +492,11 @@ struct two_layers {
   } l1;
 };
 
-}  // namespace
-BOOST_HANA_ADAPT_STRUCT(layer, weight, bias);
-BOOST_HANA_ADAPT_STRUCT(two_layers::head_type, weight, bias);
-BOOST_HANA_ADAPT_STRUCT(two_layers, l0, l1);
-namespace {
+}  // namespace torch_test
+BOOST_HANA_ADAPT_STRUCT(torch_test::layer, weight, bias);
+BOOST_HANA_ADAPT_STRUCT(torch_test::two_layers::head_type, weight, bias);
+BOOST_HANA_ADAPT_STRUCT(torch_test::two_layers, l0, l1);
+namespace torch_test {
 
 using sequential_names = renamed<two_layers, from_to{"l0", "0"}, from_to{"l1", "2"}>;
 using device_net = pipeline<raw_tensors<sequential_names>, fixed_bytes<64>, loopback>;
@@ -506,7 +506,7 @@ bool holds(const Array& array, const at::Tensor& tensor) {
   return sizeof array == tensor.nbytes() && std::memcmp(&array, tensor.contiguous().data_ptr(), sizeof array) == 0;
 }
 
-TEST(TorchMeetsStructs, ADevicePullsASequentialAndItsUpdateLandsInTheModule) {
+TEST(TorchMeetsStructs, A_device_pulls_a_sequential_and_its_update_lands_in_the_module) {
   torch::manual_seed(4);
   torch::nn::Sequential server(torch::nn::Linear(4, 3), torch::nn::ReLU(), torch::nn::Linear(3, 2));
   const metadata_entry pt[] = {{"format", "pt"}};
@@ -548,11 +548,11 @@ struct head_only {
   std::array<float, 2> bias;
 };
 
-}  // namespace
-BOOST_HANA_ADAPT_STRUCT(head_only, weight, bias);
-namespace {
+}  // namespace torch_test
+BOOST_HANA_ADAPT_STRUCT(torch_test::head_only, weight, bias);
+namespace torch_test {
 
-TEST(TorchMeetsStructs, OnlyTheHeadOfALargerModel) {
+TEST(TorchMeetsStructs, Only_the_head_of_a_larger_model) {
   using head_net = pipeline<raw_tensors<renamed<head_only, from_to{"weight", "2.weight"}, from_to{"bias", "2.bias"}>>,
                             fixed_bytes<64>, loopback>;
   torch::nn::Sequential server(torch::nn::Linear(4, 3), torch::nn::ReLU(), torch::nn::Linear(3, 2));
@@ -585,12 +585,12 @@ struct language_model {
   } embed, lm_head;
 };
 
-}  // namespace
-BOOST_HANA_ADAPT_STRUCT(decltype(language_model::embed), weight);
-BOOST_HANA_ADAPT_STRUCT(language_model, embed, lm_head);
-namespace {
+}  // namespace torch_test
+BOOST_HANA_ADAPT_STRUCT(decltype(torch_test::language_model::embed), weight);
+BOOST_HANA_ADAPT_STRUCT(torch_test::language_model, embed, lm_head);
+namespace torch_test {
 
-TEST(TorchMeetsStructs, BothNamesOfATiedWeightAreBoundToOneRange) {
+TEST(TorchMeetsStructs, Both_names_of_a_tied_weight_are_bound_to_one_range) {
   using tied_net =
       pipeline<raw_tensors<tied<language_model, from_to{"lm_head.weight", "embed.weight"}>>, fixed_bytes<64>, loopback>;
   const at::Tensor weight = torch::randn({5, 3});
@@ -620,4 +620,4 @@ TEST(TorchMeetsStructs, BothNamesOfATiedWeightAreBoundToOneRange) {
   EXPECT_EQ(weight[4][2].item<float>(), 9);
 }
 
-}  // namespace
+}  // namespace torch_test

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace {
+namespace allocations_test {
 
 using namespace test;
 template <class Transport>
@@ -32,7 +32,7 @@ template <class Net, class Owner = typename Net::downloader>
 tp::result<tp::receipt> pull(Owner& owner, const tp::reference& ref, mlp& mine) {
   auto stream = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
   if (!stream) return tp::failure(stream.error());
-  auto s = tp::session<typename Net::parts, beside_owner<Owner>>::over({std::move(*stream), &owner});
+  auto s = tp::stream_session<typename Net::parts, beside_owner<Owner>>::over({std::move(*stream), &owner});
   if (!s) return tp::failure(s.error());
   return s->download_tensors(ref, mine, {.per_request_timeout = 5s});
 }
@@ -50,7 +50,7 @@ struct outcome {
   bool reached = false, exact = false;
   std::size_t connections = 0;
 };
-/// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one where there was
+/// Everything that allocates in a transfer; `nth` of it fails. Afterwards the same owner, or a new one if there was
 /// none, has to serve.
 template <class Net>
 outcome transfer(const mlp& source, mlp& mine, std::uint64_t nth, bool& happened, std::uint64_t& count) {
@@ -127,4 +127,4 @@ TEST(Torture, Q1_the_same_where_several_threads_may_run_the_owner) {
   fail_each_allocation<net_over<tp::tcp_on_threads>>();
 }
 
-}  // namespace
+}  // namespace allocations_test

@@ -2,12 +2,12 @@
 // named error.
 #include "transports/network.hpp"
 
-#include <tensorpull/transports/stream/session.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
 
 #include <sys/socket.h>
 #include <cstdio>
 
-namespace {
+namespace calls_test {
 
 using namespace test;
 enum class fault {
@@ -19,7 +19,7 @@ enum class fault {
 };
 constexpr std::array faults{fault::would_block, fault::one_byte, fault::closed, fault::failed};
 
-/// A connected socket whose calls are counted; `nth` of them (from 1) goes wrong, or every one where `nth` is 0.
+/// A connected socket whose calls are counted; `nth` of them (from 1) goes wrong, or every one if `nth` is 0.
 struct plan {
   fault what = fault::none;
   std::uint64_t nth = 0, calls = 0;
@@ -37,7 +37,7 @@ struct faulty {
     if (!of->now()) return call(spans);
     switch (of->what) {
       case fault::would_block: {
-        // where every call may fail, half of them do, without a pattern that one kind of call could fall into for ever
+        // if every call may fail, half of them do, without a pattern that one kind of call could fall into for ever
         if (of->nth == 0 && (of->calls * 0x9e3779b97f4a7c15u) >> 63 == 0) return call(spans);
         return {tp::io_status::would_block, 0, 0};
       }
@@ -74,7 +74,7 @@ struct faulty {
 
 template <class Parts>
 struct pair_of_sessions {
-  using session = tp::session<Parts, faulty>;
+  using session = tp::stream_session<Parts, faulty>;
   plan at_owner, at_recipient;
   std::optional<session> owner, recipient;
   bool owner_lives = true;
@@ -168,4 +168,4 @@ TYPED_TEST(CallsOf, Q5_calls_that_all_do_the_least_give_the_exact_bytes) {
   }
 }
 
-}  // namespace
+}  // namespace calls_test

@@ -6,7 +6,7 @@
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 
-namespace {
+namespace files_test {
 
 namespace tp = tensorpull;
 using namespace test;
@@ -71,4 +71,4 @@ TEST_F(FilesShortOfMemory, Q1_a_file_to_go_on_with) {
   EXPECT_TRUE(std::filesystem::is_empty(directory));
 }
 
-}  // namespace
+}  // namespace files_test

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace {
+namespace flatness_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -32,7 +32,7 @@ struct footing {
   live_heap heap;
   std::size_t files = 0, threads = 0, connections = 0, kept_models = 0, unsettled = 0;
 };
-/// What is more than it was; empty where all is as before.
+/// What is more than it was; empty if all is as before.
 std::string growth(const footing& before, const footing& now) {
   std::string found;
   const auto compare = [&](const char* what, auto b, auto n) {
@@ -243,4 +243,4 @@ TEST(Flatness, C7_the_same_check_finds_a_cache_that_grows_with_the_cohort) {
   EXPECT_EQ(found.find("descriptors"), std::string::npos) << found;
 }
 
-}  // namespace
+}  // namespace flatness_test

@@ -1,14 +1,13 @@
-// A pull over HTTP allocates what it needs when it begins, and nothing for a chunk: neither this library nor Beast's
-// parser. The server is another process.
+// A pull over HTTP allocates what it needs when it begins, and nothing for a chunk. The server is another process.
 #include "support/allocation_counter.hpp"
 #include "transports/http_server.hpp"
 
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include <signal.h>
 #include <sys/wait.h>
 
-namespace {
+namespace http_allocations_test {
 
 using namespace test;
 
@@ -53,4 +52,4 @@ TEST(HttpAllocations, More_chunks_are_not_more_allocations) {
   for (const int end : ends) ::close(end);
 }
 
-}  // namespace
+}  // namespace http_allocations_test

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace {
+namespace isolation_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -120,7 +120,10 @@ class battle {
   void until(Done done, double* spent = nullptr) {
     const auto end = std::chrono::steady_clock::now() + 120s;
     while (!done()) {
-      if (std::chrono::steady_clock::now() > end) return ADD_FAILURE() << "no end", void();
+      if (std::chrono::steady_clock::now() > end) {
+        ADD_FAILURE() << "no end";
+        return void();
+      }
       const double t = turn();
       if (spent != nullptr) *spent += t;
     }
@@ -138,7 +141,7 @@ class battle {
     }
     // one of the slow readers takes a few bytes
     EXPECT_TRUE(take(slow_readers_[who], std::span(piece_).first(100), got));
-    // one sends what is no frame, is closed, and comes again
+    // one sends bytes that are not a frame, is closed, and comes again
     static constexpr std::string_view nonsense = "GET / HTTP/1.1\r\n\r\n";
     EXPECT_TRUE(bad_[who].say(nonsense));
     if (raw_peer& before = bad_[(who + of_each_kind - 2) % of_each_kind]; !take(before, piece_, got))
@@ -160,13 +163,13 @@ class battle {
   generator random_{7};
   std::int64_t owner_bytes_ = 0, most_owner_bytes_ = 0;
   std::uint64_t acts_ = 0, refused_bytes_ = 0;
-  double attacked_seconds_ = 0, next_act_ = seconds_between;  ///< over all transfers, so that short ones have their
-                                                              ///< share
+  /// over all transfers, so that short ones have their share
+  double attacked_seconds_ = 0, next_act_ = seconds_between;
   std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
   counting_handler handler_;
   boost::asio::io_context owner_io_{1};
-  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};  // attackers
-                                                                                                            // stay
+  // attackers stay
+  net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};
   std::uint16_t port_ = *owner_.listen("127.0.0.1:0");
   tp::reference ref_ = *owner_.published().add_tensors(*source_);
   crowd all_{*mine_};
@@ -200,4 +203,4 @@ TEST(Isolation, Two_hundred_attackers_cost_at_most_16_KiB_each_and_leave_the_hon
   EXPECT_TRUE(!measures || share >= 0.8) << share;
 }
 
-}  // namespace
+}  // namespace isolation_test

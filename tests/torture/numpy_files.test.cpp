@@ -7,7 +7,7 @@
 #include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 
-namespace {
+namespace numpy_files_test {
 
 namespace tp = tensorpull;
 using tp::errc;
@@ -53,4 +53,4 @@ TEST_F(NumpyFilesShortOfMemory, Q1_opening_a_file_that_is_valid_or_not) {
   fail_each(test::zip({{name + ".npy", flat}, {"b.npy", "none"}}), errc::bad_file);
 }
 
-}  // namespace
+}  // namespace numpy_files_test

@@ -15,7 +15,7 @@
 #include <fstream>
 #include <functional>
 
-namespace {
+namespace processes_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -107,9 +107,9 @@ class process {
 
 struct shared {
   std::atomic<std::uint16_t> port;
-  std::atomic<std::uint64_t> sent;       ///< by the owner that lives
+  std::atomic<std::uint64_t> sent;  ///< by the owner that lives
   std::atomic<std::uint64_t> sent_before;  ///< by those before it
-  std::atomic<int> outcome;              ///< of the recipient: an error, or exact
+  std::atomic<int> outcome;  ///< of the recipient: an error, or exact
 };
 
 int own(const large& model, shared& all) {
@@ -128,7 +128,10 @@ int own(const large& model, shared& all) {
 /// Takes its time, so that a fault falls into the transfer.
 struct slowly : tp::land {
   explicit slowly(large& m) noexcept : tp::land(tp::raw_tensors<large>::destination(m)) {}
-  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return ::usleep(700), tp::result<void>{}; }
+  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    ::usleep(700);
+    return tp::result<void>{};
+  }
 };
 int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
   for (;;) {
@@ -243,7 +246,10 @@ struct standing_owner {
 /// What became of a recipient with limits of its own: an error's number, or exact.
 int limited(shared& all, const std::function<int()>& run) {
   all.outcome = left_alone;
-  process p([&] { return all.outcome = run(), 0; });
+  process p([&] {
+    all.outcome = run();
+    return 0;
+  });
   const int status = p.wait();
   EXPECT_EQ(status, 0) << "it died";
   return all.outcome;
@@ -283,10 +289,12 @@ TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
           << how << " with " << most;
       EXPECT_TRUE(here.empty()) << most;
     }
-  EXPECT_EQ(
-      limited(*o.all,
-              [&] { return limit(RLIMIT_FSIZE, image_bytes), to_file(o.address(), here.file("model.safetensors")); }),
-      exact);
+  EXPECT_EQ(limited(*o.all,
+                    [&] {
+                      limit(RLIMIT_FSIZE, image_bytes);
+                      return to_file(o.address(), here.file("model.safetensors"));
+                    }),
+            exact);
   EXPECT_TRUE(holds_image(here.file("model.safetensors"), *o.source));
 }
 
@@ -357,4 +365,4 @@ TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
   }
 }
 
-}  // namespace
+}  // namespace processes_test

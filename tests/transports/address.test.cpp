@@ -4,31 +4,31 @@
 
 #include <string>
 
-namespace {
+namespace address_test {
 
 using namespace tensorpull;
 
-TEST(Address, HostAndPort) {
+TEST(Address, Host_and_port) {
   const auto a = parse_address("server.example:8002");
   ASSERT_TRUE(a);
   EXPECT_STREQ(a->host.data(), "server.example");
   EXPECT_STREQ(a->port.data(), "8002");
   EXPECT_EQ(a->number, 8002);
 }
-TEST(Address, AnEmptyHostIsEveryAddress) {
+TEST(Address, An_empty_host_is_every_address) {
   const auto a = parse_address(":0");
   ASSERT_TRUE(a);
   EXPECT_STREQ(a->host.data(), "");
   EXPECT_EQ(a->number, 0);
 }
-TEST(Address, SixWantsBrackets) {
+TEST(Address, Six_wants_brackets) {
   const auto a = parse_address("[::1]:65535");
   ASSERT_TRUE(a);
   EXPECT_STREQ(a->host.data(), "::1");
   EXPECT_EQ(a->number, 65535);
   EXPECT_FALSE(parse_address("::1:80"));
 }
-TEST(Address, WhatIsNoAddressIsRefusedAndNamed) {
+TEST(Address, What_is_no_address_is_refused_and_named) {
   const std::string zero_in_host("a\0b:80", 6), long_host = std::string(256, 'a') + ":80";
   for (const std::string_view text :
        {"", "localhost", "localhost:", "localhost:65536", "localhost:99999", "localhost:123456", "localhost:-1",
@@ -44,4 +44,4 @@ TEST(Address, WhatIsNoAddressIsRefusedAndNamed) {
   EXPECT_TRUE(parse_address(std::string(255, 'a') + ":80"));
 }
 
-}  // namespace
+}  // namespace address_test

@@ -1,7 +1,7 @@
 // Authorities and certificates, made when a test runs: no key lies in the tree.
 #pragma once
 
-#include <tensorpull/transports/tls/tls_context.hpp>
+#include <tensorpull/transports/over/tls/tls_context.hpp>
 
 #include <gtest/gtest.h>
 

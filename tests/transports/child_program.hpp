@@ -4,7 +4,7 @@
 
 #include "network.hpp"
 
-#include <tensorpull/transports/pipe/pipe.hpp>
+#include <tensorpull/transports/over/pipe/pipe.hpp>
 
 #include <csignal>
 #include <cstdio>
@@ -21,7 +21,8 @@ inline constexpr tp::ref_id child_ref{0x5d1f, 0x0c};
 inline constexpr std::uint64_t child_seed = 77;
 
 /// The command that starts it. `what`: "serve": until its input ends; "die N": it kills itself when N bytes were sent;
-/// "exit N": it ends with that status when a chunk was sent.
+/// "exit N": it ends with that status when a chunk was sent; "withdraw N": it withdraws the model when N bytes were
+/// sent.
 inline std::string child_command(const std::string& what) { return "/proc/self/exe --as-child " + what; }
 
 inline int be_child(std::string_view what, long number) {
@@ -32,14 +33,15 @@ inline int be_child(std::string_view what, long number) {
   if (!parent) return 90;
   const auto ref = parent->add_tensors(*model, {.id = child_ref});
   if (!ref) return 91;
-  const auto ended = parent->serve(
+  auto ended = parent->serve(
       [&](const auto& here) {
         const std::uint64_t sent = here.status_of(*ref)->bytes_sent;
         if (what == "die" && sent >= static_cast<std::uint64_t>(number)) ::raise(SIGKILL);
         if (what == "exit" && sent > 0) ::_exit(static_cast<int>(number));
-        return false;
+        return what == "withdraw" && sent >= static_cast<std::uint64_t>(number);
       },
       60s);
+  if (ended && parent->withdraw(*ref, 7)) ended = parent->serve([](const auto&) { return false; }, 60s);
   return !ended && ended.error().code == tp::errc::connection_lost ? 0 : 92;
 }
 

@@ -1,16 +1,17 @@
-// Cookies: only who receives at an address knows its word.
+// Cookies: only a peer that receives at an address knows its word.
 #include <tensorpull/system/entropy.hpp>
-#include <tensorpull/transports/datagrams/called_link.hpp>
-#include <tensorpull/transports/datagrams/cookie.hpp>
-#include <tensorpull/transports/datagrams/guest_link.hpp>
+#include <tensorpull/transports/peers/called_link.hpp>
+#include <tensorpull/transports/peers/cookie.hpp>
+#include <tensorpull/transports/peers/guest_link.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <vector>
 
-namespace {
+namespace datagrams_cookie_test {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
@@ -27,7 +28,7 @@ std::vector<std::byte> datagram_of(std::uint64_t word, std::size_t frames) {
   return d;
 }
 
-TEST(siphash, has_the_values_of_its_authors) {
+TEST(Siphash, Has_the_values_of_its_authors) {
   std::array<std::byte, 64> bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(i);
   const detail::siphash_key key{0x0706050403020100u, 0x0f0e0d0c0b0a0908u};
@@ -40,7 +41,7 @@ TEST(siphash, has_the_values_of_its_authors) {
   EXPECT_EQ(detail::siphash(key, std::span(bytes).first(63)), 0x958a324ceb064572u);
 }
 
-TEST(cookie_door, a_word_is_right_from_its_address_only) {
+TEST(CookieDoor, A_word_is_right_from_its_address_only) {
   const cookie_door door(system_entropy{}, start);
   const std::uint64_t word = door.of(place{1, 80});
   EXPECT_NE(word, 0u);
@@ -51,12 +52,12 @@ TEST(cookie_door, a_word_is_right_from_its_address_only) {
   EXPECT_EQ(door.check(place{1, 80}, word ^ 1), cookie_verdict::wrong);
 }
 
-TEST(cookie_door, another_owner_knows_none_of_its_words) {
+TEST(CookieDoor, Another_owner_knows_none_of_its_words) {
   const cookie_door one(system_entropy{}, start), other(system_entropy{}, start);
   EXPECT_EQ(other.check(place{1, 80}, one.of(place{1, 80})), cookie_verdict::wrong);
 }
 
-TEST(cookie_door, a_word_ends_with_the_secret_after_the_next) {
+TEST(CookieDoor, A_word_ends_with_the_secret_after_the_next) {
   cookie_door door(system_entropy{}, start);
   const std::uint64_t word = door.of(place{1, 80});
   door.pass_time(system_entropy{}, start + cookie_door::lifetime - 1ms);
@@ -68,50 +69,138 @@ TEST(cookie_door, a_word_ends_with_the_secret_after_the_next) {
   EXPECT_EQ(door.check(place{1, 80}, word), cookie_verdict::wrong);
 }
 
-TEST(cookie_door, a_door_that_slept_for_long_takes_no_old_word) {
+TEST(CookieDoor, A_door_that_slept_for_long_takes_no_old_word) {
   cookie_door door(system_entropy{}, start);
   const std::uint64_t word = door.of(place{1, 80});
   door.pass_time(system_entropy{}, start + 24h);
   EXPECT_EQ(door.check(place{1, 80}, word), cookie_verdict::wrong);
 }
 
-TEST(cookie_door, what_is_not_longer_than_its_answer_gets_none) {
+TEST(CookieDoor, What_is_not_longer_than_its_answer_gets_none) {
   for (std::size_t n = 0; n <= cookie_bytes; ++n) EXPECT_FALSE(cookie_door::answers(n)) << n;
   EXPECT_TRUE(cookie_door::answers(1200));
 }
 
-TEST(cookie_guest, takes_the_word_and_sends_again) {
-  cookie_guest guest;
-  EXPECT_EQ(guest.word(), 0u);
-  EXPECT_TRUE(guest.open(datagram_of(7, 0)).empty());
-  EXPECT_EQ(guest.word(), 7u);
-  EXPECT_TRUE(guest.changed());
-  EXPECT_FALSE(guest.changed());
-  EXPECT_TRUE(guest.open(datagram_of(7, 0)).empty());
-  EXPECT_FALSE(guest.changed()) << "it was the same word";
+/// As datagram_of, with the echo of `front`.
+std::vector<std::byte> answer_of(std::uint64_t word, std::uint64_t front) {
+  auto d = datagram_of(word, sizeof front);
+  std::memcpy(d.data() + cookie_bytes, &front, sizeof front);
+  return d;
 }
 
-TEST(cookie_guest, frames_without_its_word_are_dropped) {
-  cookie_guest guest;
+TEST(CookieDoor, Echoes_what_stood_in_front_only_to_those_that_want_it) {
+  cookie_door door(system_entropy{}, start);
+  const place who{1, 80};
+  const std::uint64_t number = cookie_guest(5).number();
+  EXPECT_TRUE(std::ranges::equal(door.answer(who, datagram_of(0, 16)).bytes(), datagram_of(door.of(who), 0)))
+      << "a guest of an earlier version begins with 0";
+  const std::uint64_t plain = door.of(who), word = door.of(who, number);
+  EXPECT_NE(word, plain);
+  EXPECT_TRUE(std::ranges::equal(door.answer(who, datagram_of(number, 16)).bytes(), answer_of(word, number)));
+  EXPECT_EQ(door.check(who, word), cookie_verdict::right);
+  EXPECT_EQ(door.check(who, plain), cookie_verdict::right);
+  EXPECT_EQ(door.check(who, number), cookie_verdict::wrong);
+  door.pass_time(system_entropy{}, start + cookie_door::lifetime);
+  EXPECT_EQ(door.check(who, word), cookie_verdict::outdated);
+  EXPECT_EQ(door.check(who, plain), cookie_verdict::outdated);
+  EXPECT_TRUE(
+      std::ranges::equal(door.answer(who, datagram_of(word, 100)).bytes(), answer_of(door.of(who, word), word)));
+  EXPECT_TRUE(std::ranges::equal(door.answer(who, datagram_of(plain, 100)).bytes(), datagram_of(door.of(who), 0)));
+}
+
+TEST(CookieDoor, No_answer_is_as_long_as_what_it_answers) {
+  const cookie_door door(system_entropy{}, start);
+  const std::uint64_t number = cookie_guest(5).number();
+  for (std::size_t n = 0; n < 64; ++n) {
+    auto d = datagram_of(number, 64);
+    d.resize(n);
+    const auto answer = door.answer(place{1, 80}, d).bytes();
+    EXPECT_EQ(answer.empty(), !cookie_door::answers(n)) << n;
+    EXPECT_LE(answer.size(), n);
+    EXPECT_TRUE(door.answer(place{1, 80}, answer).bytes().empty()) << "two doors never answer each other";
+  }
+}
+
+TEST(CookieGuest, Takes_the_word_and_sends_again) {
+  cookie_guest guest(5);
+  const std::uint64_t number = guest.word();
+  EXPECT_NE(number, 0u);
+  EXPECT_TRUE(guest.open(answer_of(7, number)).empty());
+  EXPECT_EQ(guest.word(), 7u);
+  EXPECT_TRUE(guest.proved());
+  EXPECT_TRUE(guest.changed());
+  EXPECT_FALSE(guest.changed());
+  EXPECT_TRUE(guest.open(answer_of(7, number)).empty());
+  EXPECT_FALSE(guest.changed()) << "it was the same word";
+  EXPECT_NE(cookie_guest(6).word(), number);
+  EXPECT_NE(cookie_guest(0).word(), 0u);
+}
+
+TEST(CookieGuest, A_word_without_an_echo_of_what_it_sent_changes_nothing) {
+  cookie_guest guest(5);
+  const std::uint64_t number = guest.word();
+  (void)guest.open(answer_of(7, number));
+  EXPECT_TRUE(guest.changed());
+  for (const auto& forged : {datagram_of(8, 0), answer_of(8, 0), answer_of(8, 8), answer_of(8, number + 1)}) {
+    EXPECT_TRUE(guest.open(forged).empty());
+    EXPECT_EQ(guest.word(), 7u);
+    EXPECT_FALSE(guest.changed());
+    EXPECT_TRUE(guest.open(datagram_of(8, 16)).empty()) << "frames behind a word that somebody has made up";
+  }
+  (void)guest.open(answer_of(9, 7));
+  EXPECT_EQ(guest.word(), 9u) << "the door has another secret";
+  EXPECT_TRUE(guest.changed());
+  (void)guest.open(answer_of(10, 7));
+  EXPECT_EQ(guest.word(), 9u) << "that is not in front any more";
+}
+
+TEST(CookieGuest, A_forged_word_that_came_first_is_forgotten) {
+  cookie_guest guest(5);
+  const std::uint64_t number = guest.word();
+  (void)guest.open(datagram_of(8, 0));
+  EXPECT_EQ(guest.word(), 8u) << "it may be of a door of an earlier version";
+  (void)guest.open(answer_of(9, 8));
+  EXPECT_FALSE(guest.proved()) << "who has made up 8 can echo it";
+  (void)guest.open(answer_of(7, number));
+  EXPECT_TRUE(guest.proved());
+  EXPECT_EQ(guest.word(), 7u);
+  EXPECT_TRUE(guest.open(datagram_of(8, 16)).empty());
+  EXPECT_TRUE(guest.open(datagram_of(9, 16)).empty());
+  EXPECT_EQ(guest.open(datagram_of(7, 16)).size(), 16u);
+}
+
+TEST(CookieGuest, Frames_without_its_word_are_dropped) {
+  cookie_guest guest(5);
   EXPECT_TRUE(guest.open(datagram_of(0, 16)).empty()) << "before the door has said a word";
   EXPECT_TRUE(guest.open(datagram_of(7, 16)).empty());
-  (void)guest.open(datagram_of(7, 0));
+  (void)guest.open(answer_of(7, guest.word()));
   EXPECT_EQ(guest.open(datagram_of(7, 16)).size(), 16u);
   EXPECT_TRUE(guest.open(datagram_of(8, 16)).empty());
   EXPECT_TRUE(guest.open(datagram_of(0, 16)).empty());
-  (void)guest.open(datagram_of(9, 0));
+  (void)guest.open(answer_of(9, 7));
   EXPECT_EQ(guest.open(datagram_of(7, 16)).size(), 16u) << "it was under way";
   EXPECT_EQ(guest.open(datagram_of(9, 16)).size(), 16u);
-  (void)guest.open(datagram_of(10, 0));
+  (void)guest.open(answer_of(10, 9));
   EXPECT_TRUE(guest.open(datagram_of(7, 16)).empty());
 }
 
-TEST(cookie_guest, short_datagrams_are_nothing) {
-  cookie_guest guest;
-  for (std::size_t n = 0; n < cookie_bytes; ++n)
+TEST(CookieGuest, A_door_of_an_earlier_version_changes_its_word) {
+  cookie_guest guest(5);
+  (void)guest.open(datagram_of(7, 0));
+  EXPECT_EQ(guest.open(datagram_of(7, 16)).size(), 16u);
+  (void)guest.open(datagram_of(9, 0));
+  EXPECT_EQ(guest.word(), 9u);
+  EXPECT_EQ(guest.open(datagram_of(7, 16)).size(), 16u) << "it was under way";
+  EXPECT_EQ(guest.open(datagram_of(9, 16)).size(), 16u);
+}
+
+TEST(CookieGuest, Short_datagrams_are_nothing) {
+  cookie_guest guest(5);
+  for (const std::size_t n : {0u, 1u, 7u, 9u, 12u, 15u})
     EXPECT_TRUE(guest.open(std::vector<std::byte>(n, std::byte{1})).empty());
-  EXPECT_EQ(guest.word(), 0u);
+  EXPECT_EQ(guest.word(), guest.number());
   EXPECT_TRUE(guest.open(datagram_of(0, 0)).empty()) << "no door says 0";
+  EXPECT_TRUE(guest.open(answer_of(0, guest.number())).empty());
   EXPECT_FALSE(guest.changed());
 }
 
@@ -149,7 +238,61 @@ void expect_it_returns() {
   EXPECT_EQ(link.receive(memory, from).status, io_status::would_block);
   EXPECT_GT(flooded::left, 99'000u) << "its caller has to look at the time now and then";
 }
-TEST(called_link, a_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<called_link<flooded>>(); }
-TEST(guest_link, a_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<guest_link<flooded>>(); }
+/// A link whose other end is the test.
+struct scripted {
+  using address = only_peer;
+  static constexpr std::size_t max_datagram_bytes = 128;
+  static constexpr bool checked = true, addresses_are_proved = false;
 
-}  // namespace
+  std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+  io_result receive(std::span<std::byte> memory, address&) noexcept {
+    if (comes.empty()) return {io_status::would_block, 0, 0};
+    const auto d = std::move(comes.front());
+    comes.pop_front();
+    std::ranges::copy(d, memory.begin());
+    return {io_status::ok, 0, d.size()};
+  }
+  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    std::vector<std::byte> d;
+    for (const auto& s : spans) d.insert(d.end(), s.begin(), s.end());
+    went.push_back(d);
+    return {io_status::ok, 0, d.size()};
+  }
+  io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
+
+  static inline std::deque<std::vector<std::byte>> comes, went;
+};
+TEST(GuestLink, Sends_its_first_datagram_again_with_the_word_that_is_proved_and_asks_until_then) {
+  using datagrams = std::deque<std::vector<std::byte>>;
+  scripted::comes.clear();
+  scripted::went.clear();
+  guest_link<scripted> guest(scripted{}, 5);
+  const std::uint64_t number = cookie_guest(5).number();
+  const std::vector<std::byte> first(32, std::byte{1});
+  const auto with = [&](std::uint64_t word) {
+    auto d = datagram_of(word, first.size());
+    std::ranges::copy(first, d.begin() + cookie_bytes);
+    return d;
+  };
+  alignas(8) std::array<std::byte, 128> memory;
+  only_peer door;
+  const auto hear = [&](std::vector<std::byte> d) {
+    scripted::comes.push_back(std::move(d));
+    (void)guest.receive(memory, door);
+    return std::exchange(scripted::went, {});
+  };
+  const std::array spans{std::span<const std::byte>(first)};
+  EXPECT_EQ(guest.send(spans, {}).bytes, first.size());
+  EXPECT_EQ(std::exchange(scripted::went, {}), datagrams{with(number)});
+  const auto question = datagram_of(number, 16);
+  EXPECT_EQ(hear(datagram_of(8, 0)), (datagrams{with(8), question})) << "it may be of an earlier version";
+  EXPECT_EQ(hear(datagram_of(9, 0)), datagrams{question}) << "forged ones cost little";
+  EXPECT_EQ(hear(answer_of(7, number)), datagrams{with(7)});
+  EXPECT_EQ(hear(datagram_of(8, 0)), datagrams{});
+  EXPECT_EQ(hear(answer_of(6, 7)), datagrams{}) << "the first has arrived long ago";
+}
+
+TEST(CalledLink, A_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<called_link<flooded>>(); }
+TEST(GuestLink, A_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<guest_link<flooded>>(); }
+
+}  // namespace datagrams_cookie_test

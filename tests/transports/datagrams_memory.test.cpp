@@ -1,6 +1,6 @@
 // What a pull over datagrams takes is what pipeline::memory says.
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ struct pulled_over_datagrams {
 };
 BOOST_HANA_ADAPT_STRUCT(pulled_over_datagrams, w);
 
-namespace {
+namespace datagrams_memory_test {
 
 struct small : tp::default_limits {
   static constexpr std::size_t window = 16;
@@ -33,4 +33,4 @@ TEST(DatagramsMemory, Is_a_constant_of_the_pipeline) {
   RecordProperty("bytes", static_cast<int>(usual::memory.recipient));
 }
 
-}  // namespace
+}  // namespace datagrams_memory_test

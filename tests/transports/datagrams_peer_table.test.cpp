@@ -1,5 +1,5 @@
-// The table of peers: bounded, found by address, aged; strangers never push out who makes progress.
-#include <tensorpull/transports/datagrams/peer_table.hpp>
+// The table of peers: bounded, found by address, aged; strangers never push out a peer that makes progress.
+#include <tensorpull/transports/peers/peer_table.hpp>
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace {
+namespace datagrams_peer_table_test {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
@@ -28,7 +28,7 @@ using table = peer_table<place, kept>;
 constexpr table::time_point start{1h};
 constexpr auto nobody = [](table::entry&) {};
 
-TEST(peer_table, finds_who_was_admitted) {
+TEST(PeerTable, Finds_who_was_admitted) {
   int alive = 0;
   {
     table t(3, {});
@@ -47,14 +47,14 @@ TEST(peer_table, finds_who_was_admitted) {
   EXPECT_EQ(alive, 0);
 }
 
-TEST(peer_table, without_room_nobody_is_admitted) {
+TEST(PeerTable, Without_room_nobody_is_admitted) {
   int alive = 0;
   table t(0, {});
   EXPECT_EQ(t.admit({1}, start, nobody, 1, alive), nullptr);
   EXPECT_EQ(t.find({1}), nullptr);
 }
 
-TEST(peer_table, a_full_table_pushes_out_the_oldest_newcomer_only_after_its_time) {
+TEST(PeerTable, A_full_table_pushes_out_the_oldest_newcomer_only_after_its_time) {
   int alive = 0;
   table t(2, {});
   (void)t.admit({1}, start, nobody, 1, alive);
@@ -68,7 +68,7 @@ TEST(peer_table, a_full_table_pushes_out_the_oldest_newcomer_only_after_its_time
   EXPECT_EQ(alive, 2);
 }
 
-TEST(peer_table, strangers_never_push_out_who_makes_progress) {
+TEST(PeerTable, Strangers_never_push_out_who_makes_progress) {
   int alive = 0;
   table t(4, {});
   for (std::uint64_t i = 0; i < 3; ++i) t.progressed(*t.admit({i}, start, nobody, int(i), alive), start);
@@ -85,7 +85,7 @@ TEST(peer_table, strangers_never_push_out_who_makes_progress) {
   EXPECT_GT(t.pushed_out(), 900u);
 }
 
-TEST(peer_table, who_was_silent_for_long_makes_room_if_the_table_is_full) {
+TEST(PeerTable, Who_was_silent_for_long_makes_room_if_the_table_is_full) {
   int alive = 0;
   table t(2, {});
   t.progressed(*t.admit({1}, start, nobody, 1, alive), start);
@@ -96,7 +96,7 @@ TEST(peer_table, who_was_silent_for_long_makes_room_if_the_table_is_full) {
   EXPECT_NE(t.find({2}), nullptr);
 }
 
-TEST(peer_table, nobody_says_goodbye_so_peers_age) {
+TEST(PeerTable, Nobody_says_goodbye_so_peers_age) {
   int alive = 0;
   table t(8, {});
   (void)t.admit({1}, start, nobody, 1, alive);
@@ -116,7 +116,7 @@ TEST(peer_table, nobody_says_goodbye_so_peers_age) {
   EXPECT_EQ(alive, 0);
 }
 
-TEST(peer_table, the_longest_budgets_do_not_overflow) {
+TEST(PeerTable, The_longest_budgets_do_not_overflow) {
   int alive = 0;
   constexpr auto never = std::chrono::milliseconds::max();
   table t(1, {never, never, never, never});
@@ -126,7 +126,7 @@ TEST(peer_table, the_longest_budgets_do_not_overflow) {
   EXPECT_EQ(t.size(), 1u);
 }
 
-TEST(peer_table, agrees_with_a_map_over_random_calls) {
+TEST(PeerTable, Agrees_with_a_map_over_random_calls) {
   int alive = 0;
   table t(16, {});
   std::map<std::uint64_t, int> expected;
@@ -150,4 +150,4 @@ TEST(peer_table, agrees_with_a_map_over_random_calls) {
   }
 }
 
-}  // namespace
+}  // namespace datagrams_peer_table_test

@@ -1,8 +1,8 @@
 // Links with the shortest datagrams, 128 bytes: a description does not fit one of them, and travels in pieces.
 #include "transports/udp_network.hpp"
 
-#include <tensorpull/transports/datagrams/owner.hpp>
-#include <tensorpull/transports/datagrams/session.hpp>
+#include <tensorpull/transports/peers/owner.hpp>
+#include <tensorpull/transports/session/datagram_session.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include <atomic>
 
-namespace {
+namespace datagrams_short_test {
 
 using namespace test;
 
@@ -63,7 +63,40 @@ struct by_radio : tp::datagram_transport<by_radio, tp::testing::faulty_datagrams
 };
 static_assert(by_radio::max_payload_bytes == 48);
 
-struct radio_of_128 : ::testing::Test {
+template <class Net>
+void expect_a_model_arrives(bool without_loss = true) {
+  const auto source = random_model<mlp>(1);
+  auto mine = blank<mlp>();
+  auto owner = Net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  serving run(*owner);
+  const auto done = Net::download_tensors(local(owner->port()), *ref, *mine);
+  ASSERT_TRUE(done) << tp::to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->confirmed || !without_loss);
+  EXPECT_TRUE(same(*source, *mine));
+}
+
+/// One of the tensors of `source`.
+template <class Net>
+void expect_the_mask_arrives(const std::string& address, const tp::reference& ref, const mlp& source,
+                             tp::pull_options options) {
+  const auto mine = blank<mlp>();
+  std::array<std::uint64_t, 1> shape{1000};
+  const std::array views{tp::mutable_tensor_view{
+      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
+  auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+  tp::land to(image->destination());
+  const std::string_view names[] = {"mask"};
+  options.tensors = names;
+  const auto done = Net::pull(address, ref, to, options);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(std::memcmp(mine->mask, source.mask, sizeof mine->mask), 0);
+}
+
+struct RadioOf128 : ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM, 0, air), 0);
     radio::too_long = false;
@@ -76,58 +109,28 @@ struct radio_of_128 : ::testing::Test {
 
 using radio_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<48>, by_radio>;
 
-TEST_F(radio_of_128, AModelArrivesInChunksOf48) {
+TEST_F(RadioOf128, A_model_arrives_in_chunks_of_48) {
   by_radio::faults = {};
-  const auto source = random_model<mlp>(1);
-  auto mine = blank<mlp>();
-  auto owner = radio_net::downloader::open();
-  ASSERT_TRUE(owner);
-  const auto ref = owner->add_tensors(*source, {.recipients = 1});
-  ASSERT_TRUE(ref);
-  serving run(*owner);
-  const auto done = radio_net::download_tensors("", *ref, *mine);
-  ASSERT_TRUE(done) << tp::to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_TRUE(done->confirmed);
-  EXPECT_TRUE(same(*source, *mine));
+  expect_a_model_arrives<radio_net>();
 }
 
-TEST_F(radio_of_128, AndThoughDatagramsAreLostDoubledAndOvertaken) {
+TEST_F(RadioOf128, And_though_datagrams_are_lost_doubled_and_overtaken) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     by_radio::faults = {.lost = 100, .doubled = 50, .overtaken = 50, .seed = seed};
-    const auto source = random_model<mlp>(1);
-    auto mine = blank<mlp>();
-    auto owner = radio_net::downloader::open();
-    ASSERT_TRUE(owner);
-    const auto ref = owner->add_tensors(*source, {.recipients = 1});
-    ASSERT_TRUE(ref);
-    serving run(*owner);
-    const auto done = radio_net::download_tensors("", *ref, *mine);
-    ASSERT_TRUE(done) << tp::to_string(done.error().code);
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
-    EXPECT_TRUE(same(*source, *mine));
+    expect_a_model_arrives<radio_net>(false);
   }
 }
 
-TEST_F(radio_of_128, SomeTensorsArriveThoughDatagramsAreLost) {
+TEST_F(RadioOf128, Some_tensors_arrive_though_datagrams_are_lost) {
   by_radio::faults = {.lost = 50, .seed = 9};
   const auto source = random_model<mlp>(5);
   auto owner = radio_net::downloader::open();
   const auto ref = *owner->add_tensors(*source);
   serving run(*owner);
-  const auto mine = blank<mlp>();
-  std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{
-      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
-  auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
-  tp::land to(image->destination());
-  const std::string_view names[] = {"mask"};
-  const auto done = radio_net::pull("", ref, to, {.tensors = names});
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
+  expect_the_mask_arrives<radio_net>("", ref, *source, {});
 }
 
-TEST_F(radio_of_128, SessionsTalkAndPull) {
+TEST_F(RadioOf128, Sessions_talk_and_pull) {
   by_radio::faults = {.lost = 20, .seed = 11};
   const auto source = random_model<mlp>(6);
   std::thread other([&] {
@@ -152,7 +155,7 @@ TEST_F(radio_of_128, SessionsTalkAndPull) {
   EXPECT_TRUE(same(*mine, *source));
 }
 
-/// UDP, where the cookie takes 8 bytes of each datagram.
+/// UDP: the cookie takes 8 bytes of each datagram.
 struct short_udp : tp::datagram_transport<short_udp, tp::basic_udp_link<128>> {
   static constexpr std::string_view any_address = "127.0.0.1:0";
   static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
@@ -161,23 +164,13 @@ struct short_udp : tp::datagram_transport<short_udp, tp::basic_udp_link<128>> {
   static tp::result<link> open(std::string_view address) noexcept { return link::open(address); }
 };
 
-TEST(UdpOf128, AModelArrives) {
+TEST(UdpOf128, A_model_arrives) {
   using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fit_datagram, short_udp>;
   static_assert(std::is_same_v<net::chunking, tp::fixed_bytes<40>>);
-  const auto source = random_model<mlp>(1);
-  auto mine = blank<mlp>();
-  auto owner = net::downloader::open();
-  ASSERT_TRUE(owner);
-  const auto ref = owner->add_tensors(*source, {.recipients = 1});
-  ASSERT_TRUE(ref);
-  serving run(*owner);
-  const auto done = net::download_tensors(local(owner->port()), *ref, *mine);
-  ASSERT_TRUE(done) << tp::to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_TRUE(same(*source, *mine));
+  expect_a_model_arrives<net>();
 }
 
-TEST(UdpOf128, DescriptionsThatNobodyTakesAreInNobodysWay) {
+TEST(UdpOf128, Descriptions_that_nobody_takes_are_in_nobodys_way) {
   using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fit_datagram, short_udp>;
   const auto source = random_model<mlp>(1);
   auto mine = blank<mlp>();
@@ -197,7 +190,7 @@ TEST(UdpOf128, DescriptionsThatNobodyTakesAreInNobodysWay) {
   EXPECT_TRUE(same(*source, *mine));
 }
 
-TEST(UdpOf128, PeersThatKeepBuffersLoseThemToOthers) {
+TEST(UdpOf128, Peers_that_keep_buffers_lose_them_to_others) {
   using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fit_datagram, short_udp>;
   const auto source = random_model<mlp>(1);
   auto owner = net::downloader::open({.budgets = {.idle_if_full = 300ms}, .long_buffers = 2});
@@ -219,17 +212,8 @@ TEST(UdpOf128, PeersThatKeepBuffersLoseThemToOthers) {
   two.say(of_two, encode(page).bytes());
   EXPECT_GT(two.hear().size(), tp::cookie_bytes);
 
-  const auto mine = blank<mlp>();
-  std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{
-      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
-  auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
-  tp::land to(image->destination());
-  const std::string_view names[] = {"mask"};
-  const auto done = net::pull(local(owner->port()), *ref, to,
-                              {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
+  expect_the_mask_arrives<net>(local(owner->port()), *ref, *source,
+                               {.per_request_timeout = 5s, .retry = {.retries = 0}});
 }
 
-}  // namespace
+}  // namespace datagrams_short_test

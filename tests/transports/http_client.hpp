@@ -2,39 +2,18 @@
 // frames them.
 #pragma once
 
-#include "network.hpp"
+#include "http_bytes.hpp"
 
-#include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/transports/http/http_door.hpp>
+#include <tensorpull/transports/http/owner/http_door.hpp>
 
 #include <map>
 #include <string>
 
 namespace test {
 
-/// The tensors of a model as one safetensors file.
 template <class Model>
 std::string image_of(const Model& model) {
-  const auto source = tp::raw_tensors<Model>::source(model);
-  std::string out(source.schema->image_bytes, '\0');
-  std::size_t at = 0;
-  while (at < out.size()) {
-    std::span<const std::byte> pieces[8];
-    std::byte slice[4096];
-    const auto g = tp::gather(source, at, out.size() - at, pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) {
-      std::memcpy(out.data() + at, pieces[i].data(), pieces[i].size());
-      at += pieces[i].size();
-    }
-    if (g.bytes == 0) break;
-  }
-  return out;
-}
-
-inline std::string hex(std::uint64_t n) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(n));
-  return text;
+  return file_of<tp::raw_tensors<Model>>(model);
 }
 inline std::string key_of(const tp::reference& ref) {
   const auto digits = tp::to_digits(ref.id);
@@ -108,8 +87,14 @@ class http_client {
     const std::array<std::span<std::byte>, 1> in{std::span(room)};
     for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;) {
       const auto io = peer_.stream().read_some(in);
-      if (io.bytes > 0) return heard_.append(reinterpret_cast<const char*>(room.data()), io.bytes), true;
-      if (tp::is_end(io.status)) return ended_ = true, false;
+      if (io.bytes > 0) {
+        heard_.append(reinterpret_cast<const char*>(room.data()), io.bytes);
+        return true;
+      }
+      if (tp::is_end(io.status)) {
+        ended_ = true;
+        return false;
+      }
       peer_.stream().wait(true, false, 20ms);
     }
     return false;

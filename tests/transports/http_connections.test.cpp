@@ -4,32 +4,19 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/http_owner.hpp>
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/owner/http_owner.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include <fcntl.h>
 
 #include <cstdio>
 #include <random>
 
-namespace {
+namespace http_connections_test {
 
 using namespace test;
 using tp::errc;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http>;
-
-/// The field with which owners of this library state a digest.
-std::string stated(std::uint64_t digest) {
-  std::array<char, 8> eight{};
-  for (std::size_t b = 0; b < 8; ++b) eight[b] = static_cast<char>(digest >> (56 - 8 * b) & 0xff);
-  return "Repr-Digest: xxh3=:" + tp::detail::to_base64({eight.data(), 8}) + ":\r\n";
-}
-std::uint64_t xxh3_of(std::string_view bytes) {
-  tp::xxh3_64 h;
-  h.update(std::as_bytes(std::span(bytes)));
-  return h.digest();
-}
-void close_now(raw_peer& peer) { peer = raw_peer(tp::posix_stream()); }
 
 struct HttpConnections : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(17);
@@ -79,8 +66,10 @@ TEST_F(HttpConnections,
   server.instead = [&, last = std::map<std::size_t, bool>()](const http_asked& a, raw_peer& peer) mutable {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
-    if (std::exchange(last[a.connection], true))
-      return close_now(peer), true;  // each connection has one answer, and does not say so
+    if (std::exchange(last[a.connection], true)) {
+      close_now(peer);
+      return true;
+    }  // each connection has one answer, and does not say so
     if (a.method == "POST") return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     server.serve_file(a, peer);
     return true;
@@ -99,7 +88,10 @@ TEST_F(HttpConnections, The_request_for_a_long_header_is_sent_again_too) {
   content += text + "abcd";
   http_server longer(content);
   longer.instead = [&](const http_asked& a, raw_peer& peer) {
-    if (a.connection == 0 && a.number > 0) return close_now(peer), true;
+    if (a.connection == 0 && a.number > 0) {
+      close_now(peer);
+      return true;
+    }
     longer.serve_file(a, peer);
     return true;
   };
@@ -168,7 +160,8 @@ TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_s
       const std::size_t before = second;
       for (int i = 0; i < 100 && second == before; ++i)
         std::this_thread::sleep_for(10ms);  // until the other has had what it still has before this
-      return close_now(peer), true;
+      close_now(peer);
+      return true;
     }
     return false;
   };
@@ -198,8 +191,14 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
   std::size_t closed = 0;
   server.instead = [&](const http_asked& a, raw_peer& peer) {
     const std::lock_guard lock(mutex);
-    if (a.connection == 0 && a.number > 3 && closed++ == 0) return close_now(peer), true;
-    if (a.connection != 3 || closed > 0) return server.serve_file(a, peer), true;
+    if (a.connection == 0 && a.number > 3 && closed++ == 0) {
+      close_now(peer);
+      return true;
+    }
+    if (a.connection != 3 || closed > 0) {
+      server.serve_file(a, peer);
+      return true;
+    }
     return peer.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
   };
   options.per_request_timeout = 30s;
@@ -230,7 +229,7 @@ TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and
   const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(pull(1));
   EXPECT_GE(std::chrono::steady_clock::now() - began, 1s);
-  // what is asked for again begins where the bytes end that have landed
+  // what is asked for again begins where the bytes that have landed end
   std::size_t whole = 0;
   for (const auto& a : server.asked()) whole += a.field("range") == "bytes=0-65535" ? 1 : 0;
   EXPECT_LE(whole, 5u);
@@ -257,13 +256,23 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
       what = static_cast<unsigned>(random() % 24), how_much = static_cast<unsigned>(random());
     }
     std::uint64_t first = 0, last = 0;
-    if (what == 0) return close_now(peer), true;
-    if (what == 1) return peer.reset(), true;
+    if (what == 0) {
+      close_now(peer);
+      return true;
+    }
+    if (what == 1) {
+      peer.reset();
+      return true;
+    }
     if (what == 2) return peer.say("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n");
-    if (what == 3)
-      return peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nX"),
-             close_now(peer), true;
-    if (what == 4) return peer.say("HTTP/1.1 206 Part"), close_now(peer), true;
+    if (what == 3) {
+      peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nX"), close_now(peer);
+      return true;
+    }
+    if (what == 4) {
+      peer.say("HTTP/1.1 206 Part"), close_now(peer);
+      return true;
+    }
     if (a.method == "POST") return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     if (!a.range(first, last)) return false;
     last = std::min<std::uint64_t>(last, file.size() - 1);
@@ -271,16 +280,28 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
     std::string head = "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\n" + server.fields + "Content-Range: bytes " +
                        std::to_string(first) + "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n";
     const std::string length = "Content-Length: " + std::to_string(body.size()) + "\r\n";
-    if (what == 5)
-      return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), close_now(peer), true;  // cut
-    if (what == 6)
-      return peer.say(head + "Connection: close\r\n\r\n" + body), close_now(peer), true;  // without a length
-    if (what == 7) return peer.say(head + length + "Connection: close\r\n\r\n" + body), close_now(peer), true;
-    if (what == 8) return peer.say(head + length + "\r\n" + body), close_now(peer), true;  // without a word
+    if (what == 5) {
+      peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), close_now(peer);
+      return true;
+    }  // cut
+    if (what == 6) {
+      peer.say(head + "Connection: close\r\n\r\n" + body), close_now(peer);
+      return true;
+    }  // without a length
+    if (what == 7) {
+      peer.say(head + length + "Connection: close\r\n\r\n" + body), close_now(peer);
+      return true;
+    }
+    if (what == 8) {
+      peer.say(head + length + "\r\n" + body), close_now(peer);
+      return true;
+    }  // without a word
     if (what == 9)
       return peer.say(head + length + "\r\n" + body + "HTTP/1.1 200 OK\r\n");  // bytes that nobody has asked for
-    if (what == 10)
-      return peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), peer.reset(), true;
+    if (what == 10) {
+      peer.say(head + length + "\r\n" + body.substr(0, how_much % body.size())), peer.reset();
+      return true;
+    }
     return false;
   };
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
@@ -295,20 +316,17 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
 }
 
 TEST_F(HttpConnections, Without_a_name_the_owner_counts_one_recipient_that_confirms_and_one_that_gives_up) {
-  using owning = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+  using owning = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
   auto owner = owning::downloader::open();
   ASSERT_TRUE(owner);
   const auto ref = *owner->add_tensors(*source, {.recipients = 2});
   serving thread(*owner);
   const auto digits = to_digits(ref.id);
   const std::string_view key(digits.data(), digits.size());
-  char version[17];
-  std::snprintf(version, sizeof version, "%016lx", ref.version);
-  const std::string url = "http://" + local(owner->port()) + "/v1/model/" + version;
+  const std::string url = "http://" + local(owner->port()) + "/v1/model/" + hex(ref.version);
   options.unverified = false;
   for (const std::uint64_t wrong : {0u, 1u}) {
-    char text[32];
-    std::snprintf(text, sizeof text, "xxh3:%016lx", ref.version + wrong);
+    const std::string text = "xxh3:" + hex(ref.version + wrong);
     mine = blank<mlp>();
     const auto done = net::download_tensors(
         tp::http_address{.url = url, .digest = text, .bearer = key, .connections = 4}, tp::ref_id{}, *mine, options);
@@ -345,11 +363,10 @@ TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_ano
   const std::size_t before = asked("POST");
   server.fields.clear();
   const std::string url = server.url();
-  char text[32];
-  std::snprintf(text, sizeof text, "xxh3:%016lx", xxh3_of(file) + 1);
+  const std::string text = "xxh3:" + hex(xxh3_of(file) + 1);
   EXPECT_EQ(net::download_tensors(tp::http_address{.url = url, .digest = text}, tp::ref_id{}, *mine, options).error(),
             errc::digest_mismatch);
   EXPECT_EQ(asked("POST"), before);
 }
 
-}  // namespace
+}  // namespace http_connections_test

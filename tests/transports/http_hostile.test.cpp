@@ -4,11 +4,11 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include <filesystem>
 
-namespace {
+namespace http_hostile_test {
 
 using namespace test;
 using tp::errc;
@@ -38,7 +38,7 @@ struct HttpHostile : testing::Test {
     server.instead = [text = std::move(text), from, before](const http_asked& a, raw_peer& peer) {
       if (a.number - before < from) return false;
       peer.say(text);
-      peer = raw_peer(tp::posix_stream());
+      close_now(peer);
       return true;
     };
     return pull();
@@ -119,7 +119,7 @@ TEST_F(HttpHostile, What_is_missing_at_the_end_is_no_end) {
   server.instead = [&](const http_asked&, raw_peer& peer) {  // fewer bytes than it said, each time
     peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size()) + "\r\n\r\n" +
              file.substr(0, file.size() - 1));
-    peer = raw_peer(tp::posix_stream());
+    close_now(peer);
     return true;
   };
   EXPECT_EQ(pull(), errc::connection_lost);
@@ -221,7 +221,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
     server.instead = [&](const http_asked&, raw_peer& peer) {
       const std::string body = file + "x";
       peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
-      peer = raw_peer(tp::posix_stream());
+      close_now(peer);
       return true;
     };
     EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
@@ -229,7 +229,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
     server.instead = [&](const http_asked&, raw_peer& peer) {
       const std::string body = std::string("\x08\0\0\0\0\0\0\0{}      x", 17);
       peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
-      peer = raw_peer(tp::posix_stream());
+      close_now(peer);
       return true;
     };
     EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
@@ -242,7 +242,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
         last = std::min<std::uint64_t>(last, file.size() - 1);
         const std::string body = file.substr(first, last - first + 1) + (first == longer ? "x" : "");
         peer.say(head(first, last, fields) + (in_pieces ? pieces(body) : body));
-        peer = raw_peer(tp::posix_stream());
+        close_now(peer);
         return true;
       };
       EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces << " " << longer;
@@ -250,4 +250,4 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
   }
 }
 
-}  // namespace
+}  // namespace http_hostile_test

@@ -5,15 +5,16 @@
 
 #include <tensorpull/protocol/owner/owner.hpp>
 
-namespace {
+namespace http_owner_abuse_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
-using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
+using frames_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
 
 constexpr std::uint32_t hello = 1, news = 2;
 
-/// Hears messages, and trusts who says hello.
+/// Hears messages, and trusts every peer that says hello.
 struct listening {
   int hellos = 0, heard = 0;
   template <class C> void connected(C&) {}
@@ -51,11 +52,14 @@ std::size_t say_some(http_client& c, std::string_view text) {
   return said;
 }
 
-TEST(HttpOwnerAbuse, who_asks_and_does_not_read_stands_in_no_queue_for_the_memory_of_others) {
+TEST(HttpOwnerAbuse, Who_asks_and_does_not_read_stands_in_no_queue_for_the_memory_of_others) {
   boost::asio::io_context io(1);
   listening handler;
-  big_net::host<listening, tp::no_consumer> host(io, handler, {.message_buffers = 1});
+  frames_net::host<listening, tp::no_consumer> host(io, handler, {.message_buffers = 1});
   const auto port = *host.listen("127.0.0.1:0");
+  using door_type = tp::http_door<frames_net, tp::tcp, std::remove_reference_t<decltype(host.published())>>;
+  auto door = door_type::open(io, host.published(), std::string_view("127.0.0.1:0"));
+  ASSERT_TRUE(door);
   const auto source = random_model<large>(1);
   const auto ref = *host.published().add_tensors(*source);
   const frame message = application(news, 60'000), greeting = application(hello, 0);
@@ -68,10 +72,10 @@ TEST(HttpOwnerAbuse, who_asks_and_does_not_read_stands_in_no_queue_for_the_memor
   for (int i = 0; i < 200; ++i) requests += http_client::request("GET", path_of(ref), ref);
   std::vector<std::unique_ptr<http_client>> crowd;
   for (int i = 0; i < 300; ++i) {
-    crowd.push_back(std::make_unique<http_client>(port));
+    crowd.push_back(std::make_unique<http_client>(door->port()));
     say_some(*crowd.back(), requests);
   }
-  ASSERT_TRUE(turn_until(io, [&] { return host.shared().counts.open() == 300; }));
+  ASSERT_TRUE(turn_until(io, [&] { return door->counts().open() == 300; }));
   for (int i = 0; i < 200; ++i) io.run_one_for(5ms);  // until the sockets are full
   std::jthread talking([&] { (void)second.say(message.bytes()); });  // waits for the buffer
   for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
@@ -103,7 +107,7 @@ struct HttpOwnerPages : testing::Test {
   shared_handler handler;
 };
 
-TEST_F(HttpOwnerPages, pages_of_metrics_that_nobody_reads_leave_memory_for_others) {
+TEST_F(HttpOwnerPages, Pages_of_metrics_that_nobody_reads_leave_memory_for_others) {
   handler.of_all.options.metrics = true;
   {
     std::vector<std::unique_ptr<end_type>> ends;
@@ -139,7 +143,7 @@ struct HttpOwnerSettles : testing::Test {
   std::optional<serving> thread;
 };
 
-TEST_F(HttpOwnerSettles, a_confirmation_that_is_cut_anywhere_confirms_nothing_and_the_whole_one_does) {
+TEST_F(HttpOwnerSettles, A_confirmation_that_is_cut_anywhere_confirms_nothing_and_the_whole_one_does) {
   publish({.recipients = 1});
   const auto who = tp::recipient_named("site");
   ASSERT_EQ(http_client(owner->port()).ask("GET", ref, "Tensorpull-Recipient: site\r\n").status, 200);
@@ -165,7 +169,7 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_cut_anywhere_confirms_nothing_an
   EXPECT_EQ(a.body, "completed\n");
 }
 
-TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settles_nobody_else) {
+TEST_F(HttpOwnerSettles, A_confirmation_that_is_said_again_counts_once_and_settles_nobody_else) {
   publish({.recipients = 2});
   http_client c(owner->port());
   EXPECT_EQ(c.ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
@@ -188,7 +192,7 @@ TEST_F(HttpOwnerSettles, a_confirmation_that_is_said_again_counts_once_and_settl
   EXPECT_FALSE(owner->settled(ref));
 }
 
-TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
+TEST_F(HttpOwnerSettles, Who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
   publish({.recipients = 3});
   http_client proxy(owner->port());
   const std::string digest = "digest=" + hex(ref.version),
@@ -208,7 +212,7 @@ TEST_F(HttpOwnerSettles, who_comes_over_a_connection_that_another_has_confirmed_
   EXPECT_TRUE(proxy.ask("GET", ref, "Tensorpull-Recipient: a\r\n").body == image);
 }
 
-TEST_F(HttpOwnerSettles, what_nobody_knows_cannot_be_cancelled) {
+TEST_F(HttpOwnerSettles, What_nobody_knows_cannot_be_cancelled) {
   publish({.recipients = 1});
   tp::reference unknown = ref;
   unknown.id.low ^= 1;
@@ -223,7 +227,7 @@ TEST_F(HttpOwnerSettles, what_nobody_knows_cannot_be_cancelled) {
   EXPECT_EQ(owner->recipient_of(ref, tp::recipient_named("one"))->state, tp::recipient_state::provisional);
 }
 
-TEST_F(HttpOwnerSettles, an_old_client_that_keeps_its_connection_is_told_so) {
+TEST_F(HttpOwnerSettles, An_old_client_that_keeps_its_connection_is_told_so) {
   publish({});
   http_client c(owner->port());
   const std::string old = "HEAD " + path_of(ref) + " HTTP/1.0\r\nAuthorization: Bearer " + key_of(ref) + "\r\n";
@@ -242,7 +246,7 @@ TEST_F(HttpOwnerSettles, an_old_client_that_keeps_its_connection_is_told_so) {
   EXPECT_TRUE(without.hear_end());
 }
 
-TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
+TEST(HttpOwnerAbuse, Who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   auto owner = big_net::downloader::open({.host = {.budgets = {.stall = 1s}}});
   const auto source = random_model<large>(1);
   const auto ref = *owner->add_tensors(*source);
@@ -260,7 +264,7 @@ TEST(HttpOwnerAbuse, who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   EXPECT_GT(taken, 0u);
 }
 
-TEST(HttpOwnerAbuse, what_an_owner_may_send_in_a_second_holds_for_answers_too_and_cuts_none_short) {
+TEST(HttpOwnerAbuse, What_an_owner_may_send_in_a_second_holds_for_answers_too_and_cuts_none_short) {
   constexpr std::uint64_t rate = 1_MiB;
   auto owner = net::downloader::open(
       {.host = {.limits = {.owner_bytes_per_second = rate, .recipient_bytes_per_second = rate}}});
@@ -294,4 +298,4 @@ TEST(HttpOwnerAbuse, what_an_owner_may_send_in_a_second_holds_for_answers_too_an
       << "they hold over any second";
 }
 
-}  // namespace
+}  // namespace http_owner_abuse_test

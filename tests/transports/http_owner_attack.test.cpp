@@ -2,11 +2,11 @@
 // come too slowly or are never taken. Each ends its own connection, with the right status, and nobody else's.
 #include "http_client.hpp"
 
-namespace {
+namespace http_owner_attack_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
-using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
+using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
 
 struct HttpOwnerAttack : testing::Test {
   HttpOwnerAttack()
@@ -29,7 +29,7 @@ struct HttpOwnerAttack : testing::Test {
   serving thread;
 };
 
-TEST_F(HttpOwnerAttack, smuggled_requests_are_refused_and_end_the_connection) {
+TEST_F(HttpOwnerAttack, Smuggled_requests_are_refused_and_end_the_connection) {
   const std::string post = "POST " + path_of(ref) + "/confirm HTTP/1.1\r\nHost: a\r\n" + key();
   refuses(400, post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
   refuses(400, post + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n");
@@ -50,12 +50,12 @@ TEST_F(HttpOwnerAttack, smuggled_requests_are_refused_and_end_the_connection) {
   refuses(411, get() + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
 }
 
-TEST_F(HttpOwnerAttack, lines_that_two_readers_end_differently_are_refused) {
-  refuses(400, get() + "X: a\r\n b\r\n\r\n");    // folded
+TEST_F(HttpOwnerAttack, Lines_that_two_readers_end_differently_are_refused) {
+  refuses(400, get() + "X: a\r\n b\r\n\r\n");  // folded
   refuses(400, get() + " X: a\r\n\r\n");
-  refuses(400, get() + "X: a\nY: b\r\n\r\n");    // a bare LF
+  refuses(400, get() + "X: a\nY: b\r\n\r\n");  // a bare LF
   refuses(400, "GET " + path_of(ref) + " HTTP/1.1\nHost: a\n" + "\n");
-  refuses(400, get() + "X: a\rY: b\r\n\r\n");    // a bare CR
+  refuses(400, get() + "X: a\rY: b\r\n\r\n");  // a bare CR
   refuses(400, get() + "X: a\r\r\n\r\n");
   refuses(400, get() + std::string("X: a\0b\r\n\r\n", 11));
   refuses(400, get() + "X\x01: a\r\n\r\n");
@@ -69,7 +69,7 @@ TEST_F(HttpOwnerAttack, lines_that_two_readers_end_differently_are_refused) {
   refuses(417, get() + "Expect: the-unexpected\r\n\r\n");
 }
 
-TEST_F(HttpOwnerAttack, paths_are_plain_or_refused) {
+TEST_F(HttpOwnerAttack, Paths_are_plain_or_refused) {
   const std::string rest = " HTTP/1.1\r\nHost: a\r\n" + key() + "\r\n", v = hex(ref.version);
   for (const std::string& path :
        {std::string("http://a") + path_of(ref), std::string("//a/../") + v, std::string("/v1/../metrics"),
@@ -106,7 +106,7 @@ TEST_F(HttpOwnerAttack, paths_are_plain_or_refused) {
   }
 }
 
-TEST_F(HttpOwnerAttack, floods_end_at_their_limits) {
+TEST_F(HttpOwnerAttack, Floods_end_at_their_limits) {
   refuses(414, "GET /" + std::string(4000, 'a') + " HTTP/1.1\r\n");
   refuses(431, get() + "X: " + std::string(4000, 'a') + "\r\n\r\n");
   std::string many = get();
@@ -127,7 +127,7 @@ TEST_F(HttpOwnerAttack, floods_end_at_their_limits) {
   EXPECT_EQ(other.ask("GET", ref).status, 200);
 }
 
-TEST_F(HttpOwnerAttack, thousands_of_requests_in_line_cost_no_more_than_the_window_of_one) {
+TEST_F(HttpOwnerAttack, Thousands_of_requests_in_line_cost_no_more_than_the_window_of_one) {
   http_client c(owner->port());
   std::string requests;
   for (int i = 0; i < 2000; ++i) requests += get() + "Range: bytes=0-0\r\n\r\n";
@@ -149,7 +149,7 @@ struct impatient {
   serving thread;
 };
 
-TEST(HttpOwnerSlow, who_says_a_head_a_byte_at_a_time_or_says_nothing_loses_the_connection) {
+TEST(HttpOwnerSlow, Who_says_a_head_a_byte_at_a_time_or_says_nothing_loses_the_connection) {
   impatient<net, mlp> o;
   http_client slow(o.owner->port()), silent(o.owner->port()), good(o.owner->port());
   EXPECT_EQ(good.ask("GET", o.ref).status, 200);
@@ -159,16 +159,12 @@ TEST(HttpOwnerSlow, who_says_a_head_a_byte_at_a_time_or_says_nothing_loses_the_c
   EXPECT_LT(said, head.size());
   EXPECT_TRUE(silent.hear_end());
   EXPECT_EQ(good.ask("GET", o.ref).status, 200);
-  good.say(http_client::request("POST", path_of(o.ref) + "/confirm", o.ref, "Content-Length: 23\r\n") + "dig");  // a
-                                                                                                                 // body
-                                                                                                                 // that
-                                                                                                                 // does
-                                                                                                                 // not
-                                                                                                                 // come
+  // a body that does not come
+  good.say(http_client::request("POST", path_of(o.ref) + "/confirm", o.ref, "Content-Length: 23\r\n") + "dig");
   EXPECT_TRUE(good.hear_end());
 }
 
-TEST(HttpOwnerSlow, who_reads_nothing_is_ended_and_others_have_their_bytes_meanwhile) {
+TEST(HttpOwnerSlow, Who_reads_nothing_is_ended_and_others_have_their_bytes_meanwhile) {
   impatient<big_net, large> o;
   std::vector<std::unique_ptr<http_client>> readers_of_nothing;
   for (int i = 0; i < 20; ++i) {
@@ -182,7 +178,7 @@ TEST(HttpOwnerSlow, who_reads_nothing_is_ended_and_others_have_their_bytes_meanw
   EXPECT_EQ(o.owner->shared().counts.open(), 1u);
 }
 
-TEST(HttpOwnerSlow, connections_are_bounded_and_the_oldest_that_have_shown_nothing_make_room) {
+TEST(HttpOwnerSlow, Connections_are_bounded_and_the_oldest_that_have_shown_nothing_make_room) {
   auto owner = net::downloader::open({.host = {.max_connections = 16}});
   const auto source = random_model<mlp>(1);
   const auto ref = *owner->add_tensors(*source);
@@ -195,4 +191,4 @@ TEST(HttpOwnerSlow, connections_are_bounded_and_the_oldest_that_have_shown_nothi
   EXPECT_LE(owner->connections(), 16u);
 }
 
-}  // namespace
+}  // namespace http_owner_attack_test

@@ -2,10 +2,10 @@
 // nothing is told unless the option is set.
 #include "http_client.hpp"
 
-namespace {
+namespace http_owner_browser_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
 
 constexpr std::string_view page = "Origin: https://app.example\r\n";
 
@@ -42,7 +42,7 @@ static_assert(!reads("http://[::1") && !reads("http://[]") && !reads("http://[::
               !reads("http://[g::1]"));
 static_assert(tp::http_origin::any().text() == "*" && !tp::http_origin() && tp::http_origin().text().empty());
 
-TEST_F(HttpOwnerBrowser, without_the_option_a_browser_is_told_nothing_and_refuses_the_page) {
+TEST_F(HttpOwnerBrowser, Without_the_option_a_browser_is_told_nothing_and_refuses_the_page) {
   allow({});
   http_client c(owner->port());
   const auto a = c.ask("GET", ref, page);
@@ -55,7 +55,7 @@ TEST_F(HttpOwnerBrowser, without_the_option_a_browser_is_told_nothing_and_refuse
   EXPECT_TRUE(c.hear_end());
 }
 
-TEST_F(HttpOwnerBrowser, one_origin_is_named_in_each_answer_and_never_the_one_that_asks) {
+TEST_F(HttpOwnerBrowser, One_origin_is_named_in_each_answer_and_never_the_one_that_asks) {
   allow("https://app.example");
   http_client c(owner->port());
   tp::reference unknown = ref;
@@ -79,7 +79,7 @@ TEST_F(HttpOwnerBrowser, one_origin_is_named_in_each_answer_and_never_the_one_th
   }
 }
 
-TEST_F(HttpOwnerBrowser, a_preflight_is_answered_without_a_key_and_says_nothing_about_what_is_published) {
+TEST_F(HttpOwnerBrowser, A_preflight_is_answered_without_a_key_and_says_nothing_about_what_is_published) {
   allow("*");
   http_client c(owner->port());
   std::map<std::string, std::string> first;
@@ -106,7 +106,7 @@ TEST_F(HttpOwnerBrowser, a_preflight_is_answered_without_a_key_and_says_nothing_
   EXPECT_EQ(c.hear().status, 400);
 }
 
-TEST_F(HttpOwnerBrowser, a_preflight_with_a_body_or_two_lengths_is_refused_as_any_request) {
+TEST_F(HttpOwnerBrowser, A_preflight_with_a_body_or_two_lengths_is_refused_as_any_request) {
   allow("*");
   for (const char* fields :
        {"Content-Length: 5\r\n\r\nGET /", "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -118,7 +118,7 @@ TEST_F(HttpOwnerBrowser, a_preflight_with_a_body_or_two_lengths_is_refused_as_an
   }
 }
 
-TEST_F(HttpOwnerBrowser, no_page_reads_the_metrics) {
+TEST_F(HttpOwnerBrowser, No_page_reads_the_metrics) {
   owner->shared().options.metrics = true;
   allow("*");
   http_client c(owner->port());
@@ -130,7 +130,7 @@ TEST_F(HttpOwnerBrowser, no_page_reads_the_metrics) {
   EXPECT_EQ(c.hear().at("Access-Control-Allow-Origin"), "");
 }
 
-TEST_F(HttpOwnerBrowser, the_longest_origin_fits_into_the_longest_head) {
+TEST_F(HttpOwnerBrowser, The_longest_origin_fits_into_the_longest_head) {
   const std::string origin = "https://" + std::string(tp::http_origin::most_bytes - 14, 'a') + ":65535";
   EXPECT_FALSE(reads(origin + "0"));
   allow(origin);
@@ -146,7 +146,7 @@ TEST_F(HttpOwnerBrowser, the_longest_origin_fits_into_the_longest_head) {
   EXPECT_EQ(asks.hear().at("Access-Control-Max-Age"), "7200");
 }
 
-TEST_F(HttpOwnerBrowser, who_only_asks_before_and_reads_metrics_has_shown_nothing) {
+TEST_F(HttpOwnerBrowser, Who_only_asks_before_and_reads_metrics_has_shown_nothing) {
   owner = net::downloader::open({.host = {.budgets = {.accept = 3s}}});
   const auto shown = *owner->add_tensors(*source);
   owner->shared().options.metrics = true;
@@ -165,4 +165,4 @@ TEST_F(HttpOwnerBrowser, who_only_asks_before_and_reads_metrics_has_shown_nothin
   EXPECT_EQ(has_the_key.ask("HEAD", shown).status, 200);
 }
 
-}  // namespace
+}  // namespace http_owner_browser_test

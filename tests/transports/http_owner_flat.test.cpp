@@ -2,12 +2,12 @@
 #include "http_client.hpp"
 #include "support/allocation_counter.hpp"
 
-namespace {
+namespace http_owner_flat_test {
 
 using namespace test;
 
 template <class Model>
-using net_of = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp>>;
+using net_of = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
 
 /// Allocations of the whole process while one GET is answered, over a connection that has been used before.
 template <class Model>
@@ -21,7 +21,10 @@ std::uint64_t allocations_of_a_get() {
   std::vector<std::byte> heard(image.size() + 4096);
   std::uint64_t count = 0;
   for (int i = 0; i < 3; ++i) {
-    const std::size_t all = [&] { return c.ask("HEAD", ref), image.size(); }();
+    const std::size_t all = [&] {
+      c.ask("HEAD", ref);
+      return image.size();
+    }();
     const allocation_watch watch;
     c.say(request);
     std::size_t got = 0;
@@ -49,7 +52,7 @@ TEST(HttpOwnerFlat, L12_a_request_allocates_nothing_however_long_the_image_is) {
   EXPECT_EQ(allocations_of_a_get<large>(), 0u);
 }
 
-TEST(HttpOwnerFlat, a_connection_keeps_under_8_KiB_and_each_thousand_of_them_the_same) {
+TEST(HttpOwnerFlat, A_connection_keeps_under_8_KiB_and_each_thousand_of_them_the_same) {
   using net = net_of<large>;
   auto owner = net::downloader::open({.host = {.reserved_connections = 1100}});
   const auto source = random_model<large>(1);
@@ -76,11 +79,11 @@ TEST(HttpOwnerFlat, a_connection_keeps_under_8_KiB_and_each_thousand_of_them_the
   EXPECT_LT(resident_bytes(), memory + memory / 20);
 #endif
   using plain = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  constexpr std::size_t with_http = sizeof(tp::connection<net::host<tp::detail::silent_handler, tp::no_consumer>>);
+  constexpr std::size_t with = sizeof(tp::connection<net::host<tp::detail::silent_handler, tp::no_consumer>>);
   constexpr std::size_t without = sizeof(tp::connection<plain::host<tp::detail::silent_handler, tp::no_consumer>>);
-  EXPECT_LE(with_http, without + tp::with_http<tp::tcp>::connection_bytes - tp::tcp::connection_bytes);
-  EXPECT_LE(with_http, 8192u);
-  RecordProperty("bytes", std::to_string(with_http) + " instead of " + std::to_string(without));
+  EXPECT_LE(with, without + tp::http_only<tp::tcp>::connection_bytes - tp::tcp::connection_bytes);
+  EXPECT_LE(with, 8192u);
+  RecordProperty("bytes", std::to_string(with) + " instead of " + std::to_string(without));
 }
 
-}  // namespace
+}  // namespace http_owner_flat_test

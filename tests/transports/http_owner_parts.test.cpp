@@ -1,11 +1,11 @@
 // The parts of the HTTP owner alone, and with several threads: which bytes count as sent, and what its text looks like.
 #include "http_client.hpp"
 
-namespace {
+namespace http_owner_parts_test {
 
 using namespace test;
 
-TEST(HttpSentRanges, all_is_sent_when_no_byte_is_missing_in_whatever_order) {
+TEST(HttpSentRanges, All_is_sent_when_no_byte_is_missing_in_whatever_order) {
   generator random(1);
   for (int round = 0; round < 200; ++round) {
     constexpr std::uint64_t whole = 64;
@@ -20,7 +20,7 @@ TEST(HttpSentRanges, all_is_sent_when_no_byte_is_missing_in_whatever_order) {
     }
   }
 }
-TEST(HttpSentRanges, eight_streams_at_a_time_are_followed_byte_by_byte_and_what_is_forgotten_is_never_claimed) {
+TEST(HttpSentRanges, Eight_streams_at_a_time_are_followed_byte_by_byte_and_what_is_forgotten_is_never_claimed) {
   constexpr std::uint64_t streams = 8, each = 100, whole = streams * each;
   tp::detail::sent_ranges sent;
   bool said = false;
@@ -37,7 +37,7 @@ TEST(HttpSentRanges, eight_streams_at_a_time_are_followed_byte_by_byte_and_what_
   EXPECT_FALSE(filled);
   EXPECT_TRUE(scattered.add(0, 40, 40));
 }
-TEST(HttpSentRanges, a_record_that_serves_anew_begins_with_nothing) {
+TEST(HttpSentRanges, A_record_that_serves_anew_begins_with_nothing) {
   tp::detail::owner_coverage<tp::no_lock> of(2);
   EXPECT_FALSE(of.add(1, 7, 0, 5, 10));
   EXPECT_FALSE(of.add(1, 8, 5, 10, 10));
@@ -45,10 +45,10 @@ TEST(HttpSentRanges, a_record_that_serves_anew_begins_with_nothing) {
   EXPECT_FALSE(of.add(2, 8, 0, 10, 10));  // there is no such record
 }
 
-TEST(HttpOwnerText, numbers_dates_and_digests_are_written_as_the_standards_say) {
+TEST(HttpOwnerText, Numbers_dates_and_digests_are_written_as_the_standards_say) {
   std::array<char, 128> room;
   const auto text = [&](auto write) {
-    tp::detail::owner_text t(room);
+    tp::detail::text_writer t(room);
     write(t);
     return std::string(t.text());
   };
@@ -57,17 +57,17 @@ TEST(HttpOwnerText, numbers_dates_and_digests_are_written_as_the_standards_say) 
   EXPECT_EQ(text([](auto& t) { t.base64(0x0123456789abcdef); }), "ASNFZ4mrze8=");
   for (const std::uint64_t n :
        {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}})
-    EXPECT_EQ(tp::detail::http_digest(":" + text([&](auto& t) { t.base64(n); }) + ":").value_or(n + 1), n);
+    EXPECT_EQ(tp::detail::parse_xxh3(":" + text([&](auto& t) { t.base64(n); }) + ":").value_or(n + 1), n);
   for (const char* wrong : {"", "::", ":ASNFZ4mrze8=", "ASNFZ4mrze8=:", ":ASNFZ4mrze9=:", ":ASNFZ4mrze8:",
                             ":ASNFZ4mrze-=:", ":ASNFZ4mrze8==:"})
-    EXPECT_FALSE(tp::detail::http_digest(wrong)) << wrong;
-  tp::detail::owner_text small(std::span<char>(room).first(3));
+    EXPECT_FALSE(tp::detail::parse_xxh3(wrong)) << wrong;
+  tp::detail::text_writer small(std::span<char>(room).first(3));
   small << "abcd";
   EXPECT_FALSE(small.whole());
 }
 
-TEST(HttpOwnerThreads, several_threads_may_answer) {
-  using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tcp_on_threads>>;
+TEST(HttpOwnerThreads, Several_threads_may_answer) {
+  using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp_on_threads>>;
   auto owner = net::downloader::open();
   const auto source = random_model<mlp>(1);
   const std::string image = image_of(*source);
@@ -96,4 +96,4 @@ TEST(HttpOwnerThreads, several_threads_may_answer) {
   EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
 }
 
-}  // namespace
+}  // namespace http_owner_parts_test

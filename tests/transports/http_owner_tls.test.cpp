@@ -1,13 +1,13 @@
-// HTTPS with the library's TLS: beside frames on one port, and on a door of its own; the certificate says who asks.
+// HTTPS with the library's TLS, beside an owner of frames and alone; the certificate names the client.
 #include "certificates.hpp"
 #include "http_client.hpp"
 
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
-namespace {
+namespace http_owner_tls_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::with_http<tp::tls>>;
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tls>>;
 using plain = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tls>;
 
 /// Says a request over TLS and gives what is answered until `most` bytes came behind the head, or the other side
@@ -31,12 +31,12 @@ std::string asked(const tp::tls_address& where, const std::string& request, std:
   return text;
 }
 
-TEST(HttpOwnerTls, the_image_comes_whole_on_the_port_of_frames_and_through_a_door) {
+TEST(HttpOwnerTls, The_image_comes_whole_beside_an_owner_of_frames) {
   const pki p;
   const auto source = random_model<large>(1);
   const std::string image = image_of(*source);
   const auto server = context_of(&p.server, p.authority), client = context_of(nullptr, p.authority);
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", server});
+  auto owner = plain::downloader::open(tp::tls_address{"127.0.0.1:0", server});
   ASSERT_TRUE(owner);
   auto door = tp::open_http_door<tp::tls>(*owner, tp::tls_address{"127.0.0.1:0", server});
   ASSERT_TRUE(door);
@@ -47,16 +47,14 @@ TEST(HttpOwnerTls, the_image_comes_whole_on_the_port_of_frames_and_through_a_doo
   EXPECT_TRUE(plain::download_tensors(tp::tls_address{where, client}, ref, *mine));
   EXPECT_TRUE(same(*mine, *source));
   const std::string request = http_client::request("GET", path_of(ref), ref);
-  for (const auto& address : {where, beside}) {
-    const std::string text = asked(tp::tls_address{address, client}, request, image.size());
-    ASSERT_EQ(text.substr(0, 17), "HTTP/1.1 200 OK\r\n");
-    EXPECT_TRUE(text.substr(text.find("\r\n\r\n") + 4) == image);
-  }
-  const std::string refused = asked(tp::tls_address{where, client}, "GET / HTTP/1.1\nHost: a\n\n", 100);
+  const std::string text = asked(tp::tls_address{beside, client}, request, image.size());
+  ASSERT_EQ(text.substr(0, 17), "HTTP/1.1 200 OK\r\n");
+  EXPECT_TRUE(text.substr(text.find("\r\n\r\n") + 4) == image);
+  const std::string refused = asked(tp::tls_address{beside, client}, "GET / HTTP/1.1\nHost: a\n\n", 100);
   EXPECT_EQ(refused.substr(0, 26), "HTTP/1.1 400 Bad Request\r\n");
 }
 
-TEST(HttpOwnerTls, who_may_is_decided_by_the_certificate_as_for_frames) {
+TEST(HttpOwnerTls, Who_may_is_decided_by_the_certificate_as_for_frames) {
   const pki p;
   const auto source = random_model<large>(1);
   const auto may = [](const tp::access_request& r) {
@@ -156,7 +154,7 @@ struct HttpOwnerTlsAttack : testing::Test {
   const std::string where = local(owner->port());
 };
 
-TEST_F(HttpOwnerTlsAttack, smuggled_requests_end_the_connection_and_nothing_behind_them_is_answered) {
+TEST_F(HttpOwnerTlsAttack, Smuggled_requests_end_the_connection_and_nothing_behind_them_is_answered) {
   const std::string get = http_client::request("GET", path_of(ref), ref, "Range: bytes=0-0\r\n"),
                     post = "POST " + path_of(ref) + "/confirm HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " +
                            key_of(ref) + "\r\n";
@@ -171,7 +169,7 @@ TEST_F(HttpOwnerTlsAttack, smuggled_requests_end_the_connection_and_nothing_behi
   }
 }
 
-TEST_F(HttpOwnerTlsAttack, more_requests_in_one_record_than_the_window_of_one_are_all_answered) {
+TEST_F(HttpOwnerTlsAttack, More_requests_in_one_record_than_the_window_of_one_are_all_answered) {
   secret_client c(address());
   std::string requests;
   for (int i = 0; i < 100; ++i) requests += http_client::request("GET", path_of(ref), ref, "Range: bytes=0-0\r\n");
@@ -186,7 +184,7 @@ TEST_F(HttpOwnerTlsAttack, more_requests_in_one_record_than_the_window_of_one_ar
 struct HttpOwnerTlsSlow : HttpOwnerTlsAttack {
   HttpOwnerTlsSlow() : HttpOwnerTlsAttack({.budgets = {.accept = 60s, .idle = 60s, .frame = 400ms}}) {}
 };
-TEST_F(HttpOwnerTlsSlow, who_says_a_head_or_a_body_a_byte_at_a_time_loses_the_connection) {
+TEST_F(HttpOwnerTlsSlow, Who_says_a_head_or_a_body_a_byte_at_a_time_loses_the_connection) {
   const std::string head = http_client::request("GET", path_of(ref), ref, "X: " + std::string(1500, 'a') + "\r\n");
   secret_client slow(address()), good(address());
   std::size_t said = 0;
@@ -195,11 +193,9 @@ TEST_F(HttpOwnerTlsSlow, who_says_a_head_or_a_body_a_byte_at_a_time_loses_the_co
   good.say(http_client::request("HEAD", path_of(ref), ref));
   EXPECT_NE(good.hear([](const std::string& text) { return text.find("\r\n\r\n") != text.npos; }).find("200 OK"),
             std::string::npos);
-  good.say(http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: 23\r\n") + "dig");  // a body
-                                                                                                             // that
-                                                                                                             // does not
-                                                                                                             // come
+  // a body that does not come
+  good.say(http_client::request("POST", path_of(ref) + "/confirm", ref, "Content-Length: 23\r\n") + "dig");
   EXPECT_TRUE(good.hear_end());
 }
 
-}  // namespace
+}  // namespace http_owner_tls_test

@@ -3,9 +3,9 @@
 #include "http_server.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/http_put.hpp>
+#include <tensorpull/transports/http/recipient/http_put.hpp>
 
-namespace {
+namespace http_put_test {
 
 using namespace test;
 using tp::errc;
@@ -122,7 +122,7 @@ TEST_F(HttpPut, A_refusal_is_the_answer_whenever_it_comes) {
       }
       peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<Xml/>");
       if (in_the_middle) (void)peer.hear(~std::size_t{0});
-      peer = raw_peer(tp::posix_stream());
+      close_now(peer);
       return true;
     };
     const auto done = put();
@@ -130,7 +130,7 @@ TEST_F(HttpPut, A_refusal_is_the_answer_whenever_it_comes) {
     EXPECT_EQ(done.error(), errc::not_permitted) << describe(done.error());
     EXPECT_EQ(done.error().name.view().substr(0, 3), "403");
   }
-  // nobody who answers well before the end has kept the bytes
+  // a server that answers well before the end has not kept the bytes
   server.instead = [](const http_asked&, raw_peer& peer) { return answer(peer, "200 OK"); };
   const auto done = put();
   ASSERT_FALSE(done);
@@ -187,7 +187,10 @@ TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
     server.instead = [&](const http_asked& a, raw_peer& peer) {
       if (calls++ > 0) return keep(a, peer);
       peer.say("HTTP/1.1 100 Continue\r\n\r\n");
-      if (bad != "lost") return (void)body_of(a, peer), answer(peer, bad, "Retry-After: 1\r\n");
+      if (bad != "lost") {
+        (void)body_of(a, peer);
+        return answer(peer, bad, "Retry-After: 1\r\n");
+      }
       (void)peer.hear(100'000);
       peer.reset();
       return true;
@@ -224,4 +227,4 @@ TEST_F(HttpPut, A_stop_and_a_silent_server_end_it) {
   EXPECT_EQ(put().error(), errc::timed_out);
 }
 
-}  // namespace
+}  // namespace http_put_test

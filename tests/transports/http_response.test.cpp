@@ -1,12 +1,11 @@
 // What servers say in the heads of their answers, and digests.
-#include <tensorpull/transports/http/detail/pull_sha256.hpp>
-#include <tensorpull/transports/http/http_response.hpp>
+#include <tensorpull/transports/http/recipient/http_response.hpp>
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace {
+namespace http_response_test {
 
 namespace tp = tensorpull;
 using tp::errc;
@@ -45,22 +44,49 @@ TEST(HttpResponse, The_same_is_read_wherever_the_bytes_are_cut) {
 }
 
 TEST(HttpResponse, A_head_that_two_readers_would_cut_differently_is_refused) {
-  for (const std::string fields :
-       {"Content-Length: 10\r\nContent-Length: 11\r\n", "Content-Length: 10\r\nContent-Length: 10\r\n",
-        "Content-Length: 10, 10\r\n", "Content-Length: -1\r\n", "Content-Length: +1\r\n", "Content-Length: 0x10\r\n",
-        "Content-Length: 99999999999999999999\r\n", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", "Transfer-Encoding: gzip\r\n",
-        "Transfer-Encoding: gzip, chunked\r\nX: y\r\nContent-Length: 2\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        "Content-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/2\r\n", "Bad Name: x\r\n", ": x\r\n", "X\r\n",
-        "X: a\nY: b\r\n"}) {
+  for (const std::string fields : {"Content-Length: 10\r\nContent-Length: 11\r\n",
+                                   "Content-Length: 10\r\nContent-Length: 10\r\n",
+                                   "Content-Length: 10, 10\r\n",
+                                   "Content-Length: -1\r\n",
+                                   "Content-Length: +1\r\n",
+                                   "Content-Length: 0x10\r\n",
+                                   "Content-Length: 99999999999999999999\r\n",
+                                   "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+                                   "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+                                   "Transfer-Encoding: gzip\r\n",
+                                   "Transfer-Encoding: gzip, chunked\r\nX: y\r\nContent-Length: 2\r\n",
+                                   "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+                                   "Content-Range: bytes 0-1/2\r\nContent-Range: bytes 0-1/2\r\n",
+                                   "Bad Name: x\r\n",
+                                   ": x\r\n",
+                                   "X\r\n",
+                                   "X: a\nY: b\r\n",
+                                   "X: a\r\n b\r\n",
+                                   "X : a\r\n",
+                                   "X: a\rb\r\n",
+                                   "X: a\x7f\r\n",
+                                   "Transfer-Encoding: gzip, chunked\r\n",
+                                   "Content-Length: 18446744073709551615\r\n"}) {
     const auto h = read(ok + fields + "\r\n");
     ASSERT_FALSE(h) << fields;
     EXPECT_EQ(h.error(), errc::bad_frame) << fields;
   }
   for (const std::string line : {"HTTP/2 200 OK\r\n\r\n", "HTTP/1.1 20 OK\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n",
-                                 "HTTP/1.1 2000 OK\r\n\r\n", "ICY 200 OK\r\n\r\n"})
+                                 "HTTP/1.1 2000 OK\r\n\r\n", "ICY 200 OK\r\n\r\n", "HTTP/1.1 200\r\n\r\n",
+                                 "HTTP/1.2 200 OK\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n", "\r\nHTTP/1.1 200 OK\r\n\r\n"})
     EXPECT_FALSE(read(line)) << line;
+}
+
+TEST(HttpResponse, A_connection_can_be_used_again_if_both_its_ends_know_where_the_body_ends) {
+  const std::string length = "Content-Length: 3\r\n";
+  EXPECT_TRUE(read(ok + length + "\r\n")->persists);
+  EXPECT_TRUE(read(ok + "Transfer-Encoding: Chunked\r\n\r\n")->persists);
+  EXPECT_TRUE(read("HTTP/1.1 204 No Content\r\n\r\n")->persists);
+  EXPECT_TRUE(read("HTTP/1.0 200 OK\r\nConnection: x, Keep-Alive\r\n" + length + "\r\n")->persists);
+  EXPECT_FALSE(read(ok + "\r\n")->persists);
+  EXPECT_FALSE(read(ok + length + "Connection: keep-alive, Close\r\n\r\n")->persists);
+  EXPECT_FALSE(read(ok + length + "Proxy-Connection: close\r\n\r\n")->persists);
+  EXPECT_FALSE(read("HTTP/1.0 200 OK\r\n" + length + "\r\n")->persists);
 }
 
 TEST(HttpResponse, A_head_that_does_not_end_is_too_large) {
@@ -90,7 +116,7 @@ TEST(HttpResponse, Digests_are_read_and_two_that_differ_are_doubtful) {
   const auto digest = [](const std::string& fields) { return read(ok + fields + "\r\n")->digest; };
   const auto one = digest("Repr-Digest: sha-512=:AAAA:, sha-256=:" + empty + ":\r\n");
   EXPECT_TRUE(one.known && !one.doubtful);
-  EXPECT_TRUE(one.sha256 == tp::detail::sha256_hash{}.value());
+  EXPECT_TRUE(one.sha256 == tp::sha256_hash{}.value());
   EXPECT_FALSE(digest("Repr-Digest: sha-256=:" + empty + ":\r\nRepr-Digest: sha-256=:" + empty + ":\r\n").doubtful);
   EXPECT_TRUE(digest("Repr-Digest: sha-256=:" + empty + ":\r\nRepr-Digest: sha-256=:" + other + ":\r\n").doubtful);
   EXPECT_TRUE(digest("Repr-Digest: sha-256=:" + empty + ":, sha-256=:" + other + ":\r\n").doubtful);
@@ -103,7 +129,7 @@ TEST(HttpResponse, Digests_are_read_and_two_that_differ_are_doubtful) {
 TEST(HttpResponse, Sha256_has_the_published_values_however_the_bytes_are_cut) {
   const auto hex = [](std::string_view text) { return *tp::detail::parse_sha256(text); };
   const auto of = [](std::string_view text, std::size_t piece) {
-    tp::detail::sha256_hash h;
+    tp::sha256_hash h;
     for (std::size_t at = 0; at < text.size(); at += piece) h.update(std::as_bytes(std::span(text.substr(at, piece))));
     return h.value();
   };
@@ -114,4 +140,4 @@ TEST(HttpResponse, Sha256_has_the_published_values_however_the_bytes_are_cut) {
   for (std::size_t n = 0; n < 130; ++n) EXPECT_TRUE(of(a.substr(0, n), 7) == of(a.substr(0, n), n + 1)) << n;
 }
 
-}  // namespace
+}  // namespace http_response_test

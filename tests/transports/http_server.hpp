@@ -1,9 +1,7 @@
 // An HTTP server for tests: it serves one file well, unless a test says what it does wrong.
 #pragma once
 
-#include "network.hpp"
-
-#include <tensorpull/image/gather_scatter.hpp>
+#include "http_bytes.hpp"
 
 #include <atomic>
 #include <functional>
@@ -128,7 +126,7 @@ class http_server {
     if (const std::uint64_t before = sent_.fetch_add(body.size());
         before <= close_after && before + body.size() > close_after) {
       peer.say(body.substr(0, close_after - before));
-      peer = raw_peer(tp::posix_stream());
+      close_now(peer);
       return;
     }
     if (!chunked) return (void)peer.say(body);
@@ -186,22 +184,5 @@ class http_server {
   std::vector<std::jthread> serving_;
   std::jthread accepting_;
 };
-
-/// The bytes of the file that a model is.
-template <class Tensors, class Model>
-std::string file_of(const Model& m) {
-  const tp::source_view image = Tensors::source(m);
-  std::string out(image.schema->image_bytes, '\0');
-  std::span<const std::byte> pieces[16];
-  std::vector<std::byte> slice(4096);
-  for (std::uint64_t at = 0; at < out.size();) {
-    const auto g = tp::gather(image, at, out.size() - at, pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) {
-      std::memcpy(out.data() + at, pieces[i].data(), pieces[i].size());
-      at += pieces[i].size();
-    }
-  }
-  return out;
-}
 
 }  // namespace test

@@ -1,5 +1,5 @@
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, SaysWhatHttpSays) { test::table_says<tensorpull::http>("http"); }
+TEST(TransportTable, Says_what_http_says) { test::table_says<tensorpull::http>("http"); }

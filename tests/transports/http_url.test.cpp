@@ -1,9 +1,9 @@
 // URLs, and where redirects lead.
-#include <tensorpull/transports/http/http_url.hpp>
+#include <tensorpull/transports/http/text/http_url.hpp>
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace http_url_test {
 
 namespace tp = tensorpull;
 using tp::errc;
@@ -105,4 +105,4 @@ TEST(HttpUrl, A_redirect_is_read_relative_to_what_was_asked_and_never_leaves_enc
   EXPECT_FALSE(open.same_origin(*tp::parse_http_url("http://h:81/x")));
 }
 
-}  // namespace
+}  // namespace http_url_test

@@ -1,5 +1,5 @@
 // Pulls and uploads over TLS, directly and through a proxy that is asked for connections (CONNECT): what the proxy
-// sees, what it may refuse, and who is checked.
+// sees, what it may refuse, and whose certificate is checked.
 #include "certificates.hpp"
 #include "http_server.hpp"
 
@@ -7,7 +7,7 @@
 #include <tensorpull/transports/https/https_pull.hpp>
 #include <tensorpull/transports/https/https_put.hpp>
 
-namespace {
+namespace https_pull_test {
 
 using namespace test;
 using tp::errc;
@@ -195,13 +195,11 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
 }
 
 TEST_F(HttpsPull, A_kept_connection_that_was_closed_costs_no_retry_and_no_confirmation) {
-  std::array<char, 8> eight{};
-  for (std::size_t b = 0; b < 8; ++b) eight[b] = static_cast<char>(digest >> (56 - 8 * b) & 0xff);
-  server.fields = "Repr-Digest: xxh3=:" + tp::detail::to_base64({eight.data(), 8}) + ":\r\n";
+  server.fields = stated(digest);
   server.instead = [this](const http_asked& a, raw_peer& peer) {
     if (a.method == "POST") peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     else server.serve_file(a, peer);
-    peer = raw_peer(tp::posix_stream());
+    close_now(peer);
     return true;
   };
   for (const bool through : {false, true}) {
@@ -231,4 +229,4 @@ TEST_F(HttpsPull, An_upload_goes_through_it_too) {
   EXPECT_EQ(requests.size(), 1u);
 }
 
-}  // namespace
+}  // namespace https_pull_test

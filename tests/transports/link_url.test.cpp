@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace {
+namespace link_url_test {
 
 using namespace tensorpull;
 
@@ -15,7 +15,7 @@ void expect(std::string_view text, link_scheme scheme, std::string_view address)
   EXPECT_EQ(url->address, address) << text;
 }
 
-TEST(LinkUrl, ASchemeSaysWhichLink) {
+TEST(LinkUrl, A_scheme_says_which_link) {
   expect("tcp://host:80", link_scheme::tcp_url, "host:80");
   expect("tls://[::1]:8002", link_scheme::tls_url, "[::1]:8002");
   expect("udp://:0", link_scheme::udp_url, ":0");
@@ -30,7 +30,7 @@ TEST(LinkUrl, ASchemeSaysWhichLink) {
   expect("pipe:-", link_scheme::pipe_url, "-");
   expect("pipe:a://b", link_scheme::pipe_url, "a://b");
 }
-TEST(LinkUrl, HostAndPortAreTcp) {
+TEST(LinkUrl, Host_and_port_are_tcp) {
   expect("127.0.0.1:8002", link_scheme::tcp_url, "127.0.0.1:8002");
   expect("localhost:1", link_scheme::tcp_url, "localhost:1");
   expect(":0", link_scheme::tcp_url, ":0");
@@ -39,7 +39,7 @@ TEST(LinkUrl, HostAndPortAreTcp) {
   expect("unix:80", link_scheme::unix_url, "80");
   expect("unixes:80", link_scheme::tcp_url, "unixes:80");
 }
-TEST(LinkUrl, WhatIsNoneIsRefusedAndNamed) {
+TEST(LinkUrl, What_is_none_is_refused_and_named) {
   for (const std::string& text : {std::string(),
                                   std::string("tcp"),
                                   std::string("tcp:"),
@@ -68,7 +68,7 @@ TEST(LinkUrl, WhatIsNoneIsRefusedAndNamed) {
     EXPECT_EQ(url.error().name.view(), text);
   }
 }
-TEST(LinkUrl, EachSchemeHasItsOwnName) {
+TEST(LinkUrl, Each_scheme_has_its_own_name) {
   for (int i = 0; i < 8; ++i) {
     const auto scheme = static_cast<link_scheme>(i);
     EXPECT_FALSE(to_string(scheme).empty());
@@ -76,4 +76,4 @@ TEST(LinkUrl, EachSchemeHasItsOwnName) {
   }
 }
 
-}  // namespace
+}  // namespace link_url_test

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-namespace {
+namespace loopback_test {
 
 using namespace test;
 
@@ -30,7 +30,7 @@ void expect_downloads(Chunking cut = {}) {
   expect_download<tp::chunk_and_image_digest>(cut);
   expect_download<tp::unverified>(cut);
 }
-TEST(Loopback, EveryIntegrityPolicyWithEveryChunking) {
+TEST(Loopback, Every_integrity_policy_with_every_chunking) {
   expect_downloads(tp::fixed_bytes<8>{});
   expect_downloads(tp::fixed_bytes<1000>{});
   expect_downloads(tp::fixed_bytes<2_MiB>{});
@@ -42,7 +42,7 @@ TEST(Loopback, EveryIntegrityPolicyWithEveryChunking) {
 
 using net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
 
-TEST(Loopback, WithdrawnAndUnknownReferences) {
+TEST(Loopback, Withdrawn_and_unknown_references) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = owner->add_tensors(*source);
@@ -191,7 +191,7 @@ TEST(Loopback, C1_AChangedSourceIsADigestMismatch) {
   EXPECT_EQ(done.error(), tp::errc::digest_mismatch);
   EXPECT_EQ(owner->status_of(ref)->completed, 0u);
 }
-TEST(Loopback, AbortIsHeard) {
+TEST(Loopback, Abort_is_heard) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = *owner->add_tensors(*source, {.recipients = 1});
@@ -215,7 +215,7 @@ TEST(Loopback, A_reference_states_the_schema_for_a_consumer_of_any) {
   EXPECT_EQ(done.error().at, 0u);
   EXPECT_TRUE(net::download_tensors(*owner, wrong, *mine)) << "a model has a schema of its own, which is compared";
 }
-TEST(Loopback, TheTableOfReferencesHasAnEnd) {
+TEST(Loopback, The_table_of_references_has_an_end) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);
   for (std::size_t i = 0; i < tp::default_limits::references; ++i) ASSERT_TRUE(owner->add_tensors(*source));
@@ -223,11 +223,11 @@ TEST(Loopback, TheTableOfReferencesHasAnEnd) {
 }
 
 
-/// A hash of the user's, which is made only where somebody says so.
+/// A hash of the user's that is only made explicitly.
 struct explicit_hash : tp::xxhash_digest {
   explicit explicit_hash() = default;
 };
-TEST(Loopback, AUsersHashNeedsNoMoreThanItsConceptSays) {
+TEST(Loopback, A_users_hash_needs_no_more_than_its_concept_says) {
   using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback,
                                tp::basic_chunk_and_image_digest<explicit_hash>>;
   const auto owner = std::make_unique<checked::downloader>();
@@ -250,7 +250,7 @@ struct summed : tp::image_digest {
   using chunk_hash_type = sum_of_bytes;
   static constexpr bool per_chunk = true;
 };
-TEST(Loopback, ADigestOfAProgramsOwnHasAKindOfItsOwnAndAnOwnerThatLacksItSaysSo) {
+TEST(Loopback, A_digest_of_a_programs_own_has_a_kind_of_its_own_and_an_owner_that_lacks_it_says_so) {
   static_assert(tp::chunk_digest_kind<summed> == sum_of_bytes::kind);
   using checked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::loopback, summed>;
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
@@ -262,4 +262,4 @@ TEST(Loopback, ADigestOfAProgramsOwnHasAKindOfItsOwnAndAnOwnerThatLacksItSaysSo)
             tp::errc::unsupported_request);
 }
 
-}  // namespace
+}  // namespace loopback_test

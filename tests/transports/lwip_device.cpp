@@ -5,11 +5,11 @@
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/drivers/device_pull.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/transports/lwip/lwip_stream.hpp>
+#include <tensorpull/links/lwip/lwip_stream.hpp>
+#include <tensorpull/pull/device_pull.hpp>
 
 #include "transports/lwip_names.hpp"  // after the library: lwIP's macros
 

@@ -1,4 +1,4 @@
-// The header in which a program names its socket functions: the page of transports/lwip shows it.
+// The header in which a program names its socket functions: the page of links/lwip shows it.
 #pragma once
 
 #include "transports/lwip_subset.hpp"  // on a device: <lwip/sockets.h>

@@ -7,16 +7,16 @@
 #include "transports/lwip_shim.hpp"
 #include "transports/network.hpp"
 
-#include <tensorpull/drivers/device_pull.hpp>
+#include <tensorpull/links/lwip/lwip_stream.hpp>
+#include <tensorpull/pull/device_pull.hpp>
 #include <tensorpull/system/host_platform.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
-#include <tensorpull/transports/lwip/lwip_stream.hpp>
 
 #include <functional>
 
 BOOST_HANA_ADAPT_STRUCT(test::device_model, weight, bias, mask);
 
-namespace {
+namespace lwip_pull_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<device_model>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -88,7 +88,7 @@ class LwipPull : public ::testing::Test {
     return std::jthread(
         [this, &listener, plan = std::move(plan)](std::stop_token stop) { relay(listener, plan, stop); });
   }
-  /// Says this to whoever calls, and stays silent.
+  /// Says this to every peer that calls, and stays silent.
   tp::result<tp::receipt> pull_from_liar(std::function<void(raw_peer&)> lie) {
     raw_listener listener;
     std::jthread liar([&] {
@@ -287,4 +287,4 @@ TEST(LwipConformance, Q5_It_keeps_every_requirement_of_a_stream) {
   if (!report.passed()) report.print(stderr);
 }
 
-}  // namespace
+}  // namespace lwip_pull_test

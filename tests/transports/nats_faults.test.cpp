@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-namespace {
+namespace nats_faults_test {
 
 using namespace test;
 using NatsFaults = nats_test;
@@ -128,21 +128,7 @@ TEST_F(NatsFaults, T7_a_coordinator_that_says_nothing_is_lost_after_the_patience
   EXPECT_GE(lost.error().at, sizeof(large) / 2);
 }
 
-TEST_F(NatsFaults, C2_a_reference_that_is_withdrawn_in_the_middle_is_told_so) {
-  const nats_process server;
-  auto owner = nats_owner_at<large>(server);
-  const auto source = random_model<large>(1), mine = blank<large>();
-  const auto ref = *owner.add_tensors(*source, {.recipients = 1});
-  std::optional<serving> on(owner);
-  at_half withdraw{[&] { on.reset(), (void)owner.withdraw(ref, 77), on.emplace(owner); }};
-  const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine,
-                                                      {.progress = withdraw, .progress_interval = 0ms});
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, tp::errc::withdrawn) << describe(done.error());
-  EXPECT_EQ(done.error().system, 77);
-}
-
-TEST_F(NatsFaults, who_is_not_let_in_is_told_so_at_once) {
+TEST_F(NatsFaults, Who_is_not_let_in_is_told_so_at_once) {
   const nats_process server(R"(authorization { users = [
     {user: owner, password: right}
     {user: deaf, password: right, permissions: {subscribe: {allow: ["_INBOX.>"]}}} ] })");
@@ -163,4 +149,4 @@ TEST_F(NatsFaults, who_is_not_let_in_is_told_so_at_once) {
   EXPECT_TRUE(net::download_tensors(deaf, ref, *mine));
 }
 
-}  // namespace
+}  // namespace nats_faults_test

@@ -116,7 +116,7 @@ class nats_process {
   pid_t child_ = -1;
 };
 
-/// Tests that need a server. They are skipped where none is installed.
+/// Tests that need a server. They are skipped if none is installed.
 class nats_test : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-namespace {
+namespace nats_flat_test {
 
 using namespace test;
 using NatsFlat = nats_test;
 
 // In a program of its own this is before libnats's first connection; otherwise its threads are there already.
-TEST_F(NatsFlat, libnats_has_three_threads_for_many_recipients_and_rounds) {
+TEST_F(NatsFlat, Libnats_has_three_threads_for_many_recipients_and_rounds) {
   const nats_process server;
   const bool first = threads_at_rest() == 1;
   std::size_t before = threads_at_rest() + (first ? tp::nats_link::library_threads : 0);
@@ -30,7 +30,10 @@ TEST_F(NatsFlat, libnats_has_three_threads_for_many_recipients_and_rounds) {
           const auto mine = blank<mlp>();
           EXPECT_TRUE(nats_net<mlp>::download_tensors(server.url(), ref, *mine));
         });
-      owner.run([&](const auto& o) { return most = std::max(most, threads()), o.settled(ref); });
+      owner.run([&](const auto& o) {
+        most = std::max(most, threads());
+        return o.settled(ref);
+      });
     }
     EXPECT_LE(most, before + 8) << "a recipient has a thread besides its own";
     EXPECT_EQ(threads_at_rest(), before);
@@ -84,8 +87,8 @@ TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descr
     ASSERT_TRUE(owner->settled(*ref));
     ASSERT_LE(owner->peers(), 8u);
     if (round == 70)
-      files = descriptors(), memory = resident_bytes(), running = threads_at_rest();  // all places for references were
-                                                                                      // used
+      // all places for references were used
+      files = descriptors(), memory = resident_bytes(), running = threads_at_rest();
   }
   EXPECT_EQ(descriptors(), files);
   EXPECT_EQ(threads_at_rest(), running);
@@ -94,4 +97,4 @@ TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descr
 #endif
 }
 
-}  // namespace
+}  // namespace nats_flat_test

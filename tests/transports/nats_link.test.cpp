@@ -1,4 +1,4 @@
-#include <tensorpull/transports/nats/nats_link.hpp>
+#include <tensorpull/transports/over/nats/nats_link.hpp>
 
 #include "support/sanitizers.hpp"
 #include "transports/nats_fixture.hpp"
@@ -9,18 +9,20 @@
 #include <thread>
 #include <vector>
 
+#if defined(TENSORPULL_TEST_ADDRESS_SANITIZER)
+// libnats 3.4 does not free the first part of a message if the connection ends before the rest of it. The library is
+// named and not its function: a library's name is known without a program that turns addresses into functions' names,
+// and such a program need not be installed.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libnats\n"; }
+#endif
+
+namespace nats_link_test {
+
 using namespace tensorpull;
 using namespace std::chrono_literals;
 
-#if defined(TENSORPULL_TEST_ADDRESS_SANITIZER)
-// libnats 3.4 does not free the first part of a message if the connection ends before the rest of it.
-extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:natsBuf_Create\n"; }
-#endif
-
-namespace {
-
-using nats = test::nats_test;
+using Nats = test::nats_test;
 
 struct flag {
   const std::atomic<bool>* set;
@@ -45,7 +47,7 @@ std::string next(nats_link& link, nats_subject& from, std::size_t most = 64) {
   return {};
 }
 
-TEST_F(nats, datagrams_go_to_an_inbox_and_back) {
+TEST_F(Nats, Datagrams_go_to_an_inbox_and_back) {
   const test::nats_process server;
   const std::string url = server.url();
   auto a = nats_link::connect(at(url)), b = nats_link::connect(at(url));
@@ -62,7 +64,7 @@ TEST_F(nats, datagrams_go_to_an_inbox_and_back) {
   EXPECT_EQ(from, b->inbox());
 }
 
-TEST_F(nats, a_group_shares_what_is_sent_to_a_subject) {
+TEST_F(Nats, A_group_shares_what_is_sent_to_a_subject) {
   const test::nats_process server;
   const std::string url = server.url();
   const auto subject = nats_subject::any({1, 2});
@@ -96,7 +98,7 @@ TEST_F(nats, a_group_shares_what_is_sent_to_a_subject) {
   EXPECT_TRUE(a->serve(subject));
 }
 
-TEST_F(nats, one_longer_than_the_memory_or_without_an_inbox_is_lost) {
+TEST_F(Nats, One_longer_than_the_memory_or_without_an_inbox_is_lost) {
   const test::nats_process server;
   const std::string url = server.url();
   auto a = nats_link::connect(at(url)), b = nats_link::connect(at(url));
@@ -115,7 +117,7 @@ TEST_F(nats, one_longer_than_the_memory_or_without_an_inbox_is_lost) {
   EXPECT_EQ(from, a->inbox());
 }
 
-TEST_F(nats, large_datagrams_arrive_whole) {
+TEST_F(Nats, Large_datagrams_arrive_whole) {
   const test::nats_process server;
   const std::string url = server.url();
   auto a = nats_link::connect(at(url)), b = nats_link::connect(at(url));
@@ -136,7 +138,7 @@ TEST_F(nats, large_datagrams_arrive_whole) {
   EXPECT_EQ(dropped.bytes, 0u);
 }
 
-TEST_F(nats, the_server_may_be_started_again_with_a_smaller_limit) {
+TEST_F(Nats, The_server_may_be_started_again_with_a_smaller_limit) {
   test::nats_process server;
   const std::string url = server.url();
   const auto subject = nats_subject::coordinator({3, 4});
@@ -156,7 +158,7 @@ TEST_F(nats, the_server_may_be_started_again_with_a_smaller_limit) {
 }
 
 // The server ends the connection of one that does not read. What was under way is lost, and it goes on over another.
-TEST_F(nats, slow_consumers_lose_datagrams_and_go_on) {
+TEST_F(Nats, Slow_consumers_lose_datagrams_and_go_on) {
   const test::nats_process server("max_pending: 2097152\nwrite_deadline: \"200ms\"");
   const std::string url = server.url();
   auto a = nats_link::connect(at(url)), b = nats_link::connect(at(url));
@@ -184,7 +186,7 @@ TEST_F(nats, slow_consumers_lose_datagrams_and_go_on) {
   EXPECT_EQ(next(*b, from), "still here");
 }
 
-TEST_F(nats, refusals_have_names) {
+TEST_F(Nats, Refusals_have_names) {
   const test::nats_process server(R"(authorization { users = [
     {user: good, password: right}
     {user: deaf, password: right, permissions: {subscribe: {deny: "_INBOX.>"}}}
@@ -210,7 +212,7 @@ TEST_F(nats, refusals_have_names) {
   EXPECT_EQ(refused.error().code, errc::not_permitted);
 }
 
-TEST_F(nats, settling_hears_a_stop_request_and_an_end) {
+TEST_F(Nats, Settling_hears_a_stop_request_and_an_end) {
   const test::nats_process server;
   const std::string url = server.url();
   auto a = nats_link::connect(at(url));
@@ -222,4 +224,4 @@ TEST_F(nats, settling_hears_a_stop_request_and_an_end) {
   server.thaw();
 }
 
-}  // namespace
+}  // namespace nats_link_test

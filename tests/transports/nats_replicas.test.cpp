@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
+namespace nats_replicas_test {
+
 using namespace test;
 using namespace tensorpull;
 
-namespace {
-
-using nats_replicas = nats_test;
+using NatsReplicas = nats_test;
 
 constexpr ref_id shared{11, 22};
 constexpr nats_patience short_patience{.gone = 1s};
@@ -63,7 +63,7 @@ struct at_share {
   }
 };
 
-TEST_F(nats_replicas, share_the_work_and_one_that_is_killed_changes_nothing) {
+TEST_F(NatsReplicas, Share_the_work_and_one_that_is_killed_changes_nothing) {
   const nats_process server;
   owner_process first(server, nats_part::replica, 5), second(server, nats_part::replica, 5);
   auto owner = nats_owner_at<large>(server);
@@ -88,7 +88,7 @@ TEST_F(nats_replicas, share_the_work_and_one_that_is_killed_changes_nothing) {
   EXPECT_LT(how->counts.bytes_sent, 2 * sizeof(large) * 9 / 10) << "the replicas have sent nothing";
 }
 
-TEST_F(nats_replicas, without_a_coordinator_the_transaction_ends_as_owner_lost) {
+TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
   const nats_process server;
   owner_process coordinator(server, nats_part::coordinator, 6);
   const auto model = random_model<large>(6);
@@ -126,7 +126,7 @@ TEST_F(nats_replicas, without_a_coordinator_the_transaction_ends_as_owner_lost) 
   EXPECT_EQ(owner.settlement_of(*ref)->verdict, verdict::completed);
 }
 
-TEST_F(nats_replicas, a_coordinator_that_comes_back_in_time_is_not_lost) {
+TEST_F(NatsReplicas, A_coordinator_that_comes_back_in_time_is_not_lost) {
   const nats_process server;
   const auto model = random_model<large>(7);
   auto replica = nats_owner_at<large>(server, nats_part::replica);
@@ -146,7 +146,7 @@ TEST_F(nats_replicas, a_coordinator_that_comes_back_in_time_is_not_lost) {
 }
 
 // It answers nothing, so a recipient is not told by it what only another can know.
-TEST_F(nats_replicas, one_with_other_content_is_silent) {
+TEST_F(NatsReplicas, One_with_other_content_is_silent) {
   const nats_process server;
   const auto model = random_model<mlp>(8), other = random_model<mlp>(9);
   auto replica = nats_owner_at<mlp>(server, nats_part::replica);
@@ -162,4 +162,4 @@ TEST_F(nats_replicas, one_with_other_content_is_silent) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-}  // namespace
+}  // namespace nats_replicas_test

@@ -1,12 +1,12 @@
-// Users of the same account who mean no good: they say anything on the subjects of a reference, name other places for
-// the answers, and answer themselves.
+// Hostile users of the same account: they say anything on the subjects of a reference, name other places for the
+// answers, and answer themselves.
 #include "nats_network.hpp"
 #include "support/frames.hpp"
 
 #include <atomic>
 #include <vector>
 
-namespace {
+namespace nats_strangers_test {
 
 using namespace test;
 using NatsStrangers = nats_test;
@@ -82,7 +82,7 @@ TEST_F(NatsStrangers, F16_anything_on_the_subjects_changes_nothing_for_honest_re
 }
 
 // An owner sends with its own rights: it must not be led to write where the stranger may not.
-TEST_F(NatsStrangers, answers_are_sent_to_inboxes_alone) {
+TEST_F(NatsStrangers, Answers_are_sent_to_inboxes_alone) {
   const nats_process server;
   auto owner = nats_owner_at<mlp>(server);
   const auto source = random_model<mlp>(1);
@@ -173,7 +173,7 @@ TEST_F(NatsStrangers, R7_guessed_references_find_nothing) {
   EXPECT_EQ(owner.status_of(ref)->acquired, 1u);
 }
 
-TEST_F(NatsStrangers, accounts_are_apart) {
+TEST_F(NatsStrangers, Accounts_are_apart) {
   const nats_process server(R"(accounts {
     A { users = [{user: a, password: a}] }
     B { users = [{user: b, password: b}] }
@@ -189,4 +189,4 @@ TEST_F(NatsStrangers, accounts_are_apart) {
   EXPECT_TRUE(nats_net<mlp>::download_tensors(a, ref, *mine));
 }
 
-}  // namespace
+}  // namespace nats_strangers_test

@@ -1,4 +1,4 @@
-#include <tensorpull/transports/nats/nats_subject.hpp>
+#include <tensorpull/transports/over/nats/nats_subject.hpp>
 
 #include <gtest/gtest.h>
 
@@ -6,15 +6,15 @@
 #include <string>
 #include <type_traits>
 
-using namespace tensorpull;
+namespace nats_subject_test {
 
-namespace {
+using namespace tensorpull;
 
 static_assert(std::regular<nats_subject> && std::is_trivially_copyable_v<nats_subject>);
 
 constexpr ref_id id{0x0123456789abcdef, 0xfedcba9876543210};
 
-TEST(nats_subject, of_a_reference_has_its_digits) {
+TEST(NatsSubject, Of_a_reference_has_its_digits) {
   EXPECT_EQ(nats_subject::coordinator(id).view(), "tensorpull.0123456789abcdeffedcba9876543210.coordinator");
   EXPECT_EQ(nats_subject::any(id).view(), "tensorpull.0123456789abcdeffedcba9876543210.any");
   EXPECT_STREQ(nats_subject::any(id).c_str(), "tensorpull.0123456789abcdeffedcba9876543210.any");
@@ -23,7 +23,7 @@ TEST(nats_subject, of_a_reference_has_its_digits) {
   EXPECT_FALSE(nats_subject());
 }
 
-TEST(nats_subject, takes_tokens_and_no_wildcards) {
+TEST(NatsSubject, Takes_tokens_and_no_wildcards) {
   EXPECT_TRUE(nats_subject::of("a"));
   EXPECT_TRUE(nats_subject::of("a.b-c.D_9"));
   EXPECT_TRUE(nats_subject::of(std::string(95, 'x')));
@@ -34,7 +34,7 @@ TEST(nats_subject, takes_tokens_and_no_wildcards) {
     EXPECT_EQ(nats_subject::of(bad).error().code, errc::bad_address) << bad;
 }
 
-TEST(nats_subject, an_inbox_is_a_prefix_and_a_random_token) {
+TEST(NatsSubject, An_inbox_is_a_prefix_and_a_random_token) {
   const auto inbox = nats_subject::inbox("_INBOX_alice", id);
   ASSERT_TRUE(inbox);
   EXPECT_EQ(inbox->view(), "_INBOX_alice.0123456789abcdeffedcba9876543210");
@@ -45,7 +45,7 @@ TEST(nats_subject, an_inbox_is_a_prefix_and_a_random_token) {
 }
 
 // Otherwise an owner would send, with its own rights, to any subject that a stranger names.
-TEST(nats_subject, answers_go_to_inboxes_alone) {
+TEST(NatsSubject, Answers_go_to_inboxes_alone) {
   constexpr std::string_view digits = "0123456789abcdeffedcba9876543210";
   EXPECT_TRUE(nats_subject::inbox_named("_INBOX." + std::string(digits)));
   EXPECT_TRUE(nats_subject::inbox_named("_INBOX_alice.b." + std::string(digits)));
@@ -58,4 +58,4 @@ TEST(nats_subject, answers_go_to_inboxes_alone) {
     EXPECT_FALSE(nats_subject::inbox_named(bad)) << bad;
 }
 
-}  // namespace
+}  // namespace nats_subject_test

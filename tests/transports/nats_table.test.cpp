@@ -1,5 +1,5 @@
-#include <tensorpull/transports/nats/nats.hpp>
+#include <tensorpull/transports/over/nats/nats.hpp>
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, SaysWhatNatsSays) { test::table_says<tensorpull::nats>("nats"); }
+TEST(TransportTable, Says_what_nats_says) { test::table_says<tensorpull::nats>("nats"); }

@@ -47,7 +47,10 @@ class raw_peer {
     return got;
   }
   /// Whether the other side closed, within the test's patience.
-  bool hear_end() { return hear(~std::size_t{0}), closed_; }
+  bool hear_end() {
+    hear(~std::size_t{0});
+    return closed_;
+  }
   void half_close() { ::shutdown(stream_.native_handle(), SHUT_WR); }
   /// Closes with a reset instead of an end.
   void reset() {

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-namespace {
+namespace own_stream_test {
 
 using namespace test;
 
@@ -291,4 +291,4 @@ TEST(OwnStream, An_owner_serves_a_connection_that_the_program_has_made) {
   EXPECT_TRUE(same(*mine, *source));
 }
 
-}  // namespace
+}  // namespace own_stream_test

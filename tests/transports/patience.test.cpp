@@ -4,7 +4,7 @@
 #include "support/pair.hpp"
 #include "support/processor_time.hpp"
 
-#include <tensorpull/transports/stream/pull.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
 
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -13,7 +13,7 @@
 #include <ctime>
 #include <functional>
 
-namespace {
+namespace patience_test {
 
 std::atomic<std::int64_t> time_passed_ns{0};  // what the tests add to the monotonic clock
 std::atomic<bool> wall_clock_jumps{false};
@@ -22,10 +22,9 @@ std::atomic<std::uint64_t> wall_clock_reads{0};
 /// An hour forward and back, with each reading.
 std::time_t jump() noexcept {
   const auto n = wall_clock_reads.fetch_add(1);
-  return !wall_clock_jumps ? 0 : n % 2 == 0 ? 3600 : -3600;
+  if (!wall_clock_jumps) return 0;
+  return n % 2 == 0 ? 3600 : -3600;
 }
-
-}  // namespace
 
 // In the place of the C library's, also for the clocks of <chrono>.
 extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
@@ -50,8 +49,6 @@ extern "C" int gettimeofday(timeval* out, void*) noexcept {
   return 0;
 }
 
-namespace {
-
 using namespace test;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1024>, tp::tcp>;
 constexpr std::size_t step = 1024 / 64 + 1;  // of what the library calls progress
@@ -70,7 +67,7 @@ struct world {
 
   // What the test decides.
   std::uint64_t stop_at_call = ~std::uint64_t{0};
-  bool deaf = false;                                   ///< the owner hears and says nothing
+  bool deaf = false;  ///< the owner hears and says nothing
   std::size_t most_per_wait = ~std::size_t{0};  ///< bytes of answers that arrive while the recipient waits once
   std::size_t most_per_connection = ~std::size_t{0};  ///< bytes of answers, after which it is lost
   std::function<void()> on_wait;
@@ -141,15 +138,24 @@ static_assert(tp::byte_stream<recipient_end>);
 struct counted : tp::land {
   using tp::land::land;
   int begun = 0, finished = 0, abandoned = 0;
-  tp::result<void> begin(const tp::description& d) noexcept { return ++begun, tp::land::begin(d); }
-  tp::result<void> finish(const tp::receipt& r) noexcept { return ++finished, tp::land::finish(r); }
+  tp::result<void> begin(const tp::description& d) noexcept {
+    ++begun;
+    return tp::land::begin(d);
+  }
+  tp::result<void> finish(const tp::receipt& r) noexcept {
+    ++finished;
+    return tp::land::finish(r);
+  }
   void abandon(const tp::error& e) noexcept { ++abandoned, tp::land::abandon(e); }
 };
 
 template <class Consumer>
 tp::result<tp::receipt> pull(world& w, Consumer& to, tp::pull_options options) {
   options.stop = w.stop.get_token();
-  const auto connect = [&]() noexcept -> tp::result<recipient_end> { return w.connect(), recipient_end(w); };
+  const auto connect = [&]() noexcept -> tp::result<recipient_end> {
+    w.connect();
+    return recipient_end(w);
+  };
   return tp::pull_with<net::parts>(
       connect, [&](std::chrono::milliseconds t) noexcept { w.pass(t); }, {{1, 2}, 0, 0}, to, options);
 }
@@ -166,8 +172,8 @@ TEST(Patience, T8_a_thousand_aborts_at_random_moments_are_each_heard_within_100_
     const int kind = tries % 4;
     w.deaf = kind == 0;  // an answer is waited for
     w.most_per_wait = kind == 1 ? 1 + random.below(500) : w.most_per_wait;  // bytes move
-    w.most_per_connection = kind >= 2 ? 1 + random.below(kind == 2 ? 4000 : 100) : ~std::size_t{0};  // the next try is
-                                                                                                     // waited for
+    // the next try is waited for
+    w.most_per_connection = kind >= 2 ? 1 + random.below(kind == 2 ? 4000 : 100) : ~std::size_t{0};
     w.stop_at_call = 1 + random.below(300);
     int told = 0;
     auto watch = [&](const tp::progress_event& e) {
@@ -320,7 +326,7 @@ TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
   }
   EXPECT_FALSE(owner->settled(ref)) << "the fourth has 60 s to come";
   EXPECT_EQ(owner->status_of(ref)->completed, 3u);
-  // and where nothing comes, the time-out is neither earlier nor later
+  // and if nothing comes, the time-out is neither earlier nor later
   world w;
   w.deaf = true;
   const auto began = std::chrono::steady_clock::now();
@@ -332,4 +338,4 @@ TEST(Patience, T6_a_wall_clock_that_jumps_by_an_hour_changes_no_budget) {
   EXPECT_GT(std::chrono::abs(std::chrono::system_clock::now() - first), 1h);
 }
 
-}  // namespace
+}  // namespace patience_test

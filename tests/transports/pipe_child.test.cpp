@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-namespace {
+namespace pipe_child_test {
 
 using namespace test;
 
@@ -34,7 +34,7 @@ TEST(PipeChild, Q4_AModelComesFromAChildAndNothingIsLeft) {
   EXPECT_EQ(descriptors(), files);
 }
 
-TEST(PipeChild, ASessionPullsAgainAndAgain) {
+TEST(PipeChild, A_session_pulls_again_and_again) {
   {
     auto child = over_child::session::connect(child_command("serve"));
     ASSERT_TRUE(child);
@@ -60,6 +60,18 @@ TEST(PipeChild, T4_AChildThatIsKilledIsALostConnectionWithItsStatus) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error(), tp::errc::connection_lost);
   EXPECT_EQ(other.error().system, -3);
+}
+
+TEST(PipeChild, C2_AChildThatWithdrawsItsModelSaysSoAndWhy) {
+  const auto mine = blank<mlp>();
+  auto options = once;
+  options.window = 1;
+  const auto done = over_child::download_tensors(child_command("withdraw 100000"), wanted, *mine, options);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::withdrawn) << describe(done.error());
+  EXPECT_EQ(done.error().system, 7);
+  EXPECT_GE(done.error().at, 100'000u);
+  EXPECT_TRUE(no_children());
 }
 
 TEST(PipeChild, Q4_AChildThatLeavesItsProcessGroupIsEndedToo) {
@@ -90,7 +102,7 @@ TEST(PipeChild, T4_AChildThatEndsIsStartedAgainAndThePullGoesOn) {
   EXPECT_TRUE(no_children());
 }
 
-TEST(PipeChild, ASessionSaysTheStatusToo) {
+TEST(PipeChild, A_session_says_the_status_too) {
   auto child = over_child::session::connect("sh -c 'exit 7'");
   ASSERT_TRUE(child);
   const auto got = child->receive(10s);
@@ -116,7 +128,7 @@ TEST(PipeChild, F16_AChildThatSaysSomethingElseIsRefused) {
   }()));
 }
 
-TEST(PipeChild, AChildThatSaysBackWhatItHearsIsNoOwner) {
+TEST(PipeChild, A_child_that_says_back_what_it_hears_is_no_owner) {
   const auto mine = blank<mlp>();
   const auto done = over_child::download_tensors("cat", wanted, *mine,
                                                  {.per_request_timeout = 200ms, .retry = {.retries = 0}});
@@ -124,7 +136,7 @@ TEST(PipeChild, AChildThatSaysBackWhatItHearsIsNoOwner) {
   EXPECT_EQ(done.error(), tp::errc::timed_out);
 }
 
-TEST(PipeChild, ACommandThatCannotBeRunIsABadAddressAtOnce) {
+TEST(PipeChild, A_command_that_cannot_be_run_is_a_bad_address_at_once) {
   const auto mine = blank<mlp>();
   for (const auto& [command, system] :
        {std::pair{"/nowhere/send", ENOENT}, std::pair{"no-such-program-in-the-path", ENOENT},
@@ -173,7 +185,7 @@ TEST(PipeChild, T8_AStopIsHeardAlthoughTheChildDoesNotEnd) {
   EXPECT_TRUE(no_children());
 }
 
-TEST(PipeChild, AChildThatIgnoresItsEndGetsSignals) {
+TEST(PipeChild, A_child_that_ignores_its_end_gets_signals) {
   for (const char* const command : {"exec sleep 100", "trap '' TERM; exec sleep 100"}) {
     const char* const words[]{"sh", "-c", command};
     auto child = tp::child_stream::start(words);
@@ -187,7 +199,7 @@ TEST(PipeChild, AChildThatIgnoresItsEndGetsSignals) {
   }
 }
 
-TEST(PipeChild, AChildHasThreeDescriptorsAndNoBlockedSignals) {
+TEST(PipeChild, A_child_has_three_descriptors_and_no_blocked_signals) {
   const int forgotten = ::open("/dev/null", O_RDONLY);  // not marked to be closed
   sigset_t all, before;
   ::sigfillset(&all);
@@ -215,4 +227,4 @@ TEST(PipeChild, AChildHasThreeDescriptorsAndNoBlockedSignals) {
   EXPECT_EQ(child->process(), 0);
 }
 
-}  // namespace
+}  // namespace pipe_child_test

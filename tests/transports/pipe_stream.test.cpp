@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace {
+namespace pipe_stream_test {
 
 using namespace test;
 using namespace tensorpull::testing;
@@ -67,7 +67,7 @@ TEST(PipeStream, Q6_SigpipeIsHeldBackAndWhatWasPendingStays) {
   ::sigaction(SIGPIPE, &before, nullptr);
 }
 
-TEST(PipeStream, TheFlagsOfItsDescriptorsComeBack) {
+TEST(PipeStream, The_flags_of_its_descriptors_come_back) {
   int fd[2];
   ASSERT_EQ(::pipe(fd), 0);
   const tp::detail::file_descriptor from(::dup(fd[0])), to(::dup(fd[1]));
@@ -80,7 +80,7 @@ TEST(PipeStream, TheFlagsOfItsDescriptorsComeBack) {
   EXPECT_FALSE(::fcntl(to.get(), F_GETFL) & O_NONBLOCK);
 }
 
-TEST(PipeStream, AFileOrATerminalIsNoConnection) {
+TEST(PipeStream, A_file_or_a_terminal_is_no_connection) {
   const tp::detail::file_descriptor before(::dup(STDIN_FILENO)), nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::dup2(nothing.get(), STDIN_FILENO), STDIN_FILENO);
   const auto made = tp::standard_streams::connect("-", 1s, {});
@@ -91,4 +91,4 @@ TEST(PipeStream, AFileOrATerminalIsNoConnection) {
   EXPECT_EQ(tp::standard_streams::connect("tcp", 1s, {}).error(), tp::errc::bad_address);
 }
 
-}  // namespace
+}  // namespace pipe_stream_test

@@ -1,5 +1,5 @@
 // A socket that waits for many bytes at once must still hear few.
-#include <tensorpull/transports/tcp/tcp.hpp>
+#include <tensorpull/transports/over/tcp/tcp.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace tp = tensorpull;
 using namespace std::chrono_literals;
 
-namespace {
+namespace posix_stream_test {
 
 struct ends {
   tp::posix_stream left, right;
@@ -38,22 +38,20 @@ std::size_t read_or_wait(tp::posix_stream& from, std::size_t most, std::chrono::
   return from.read_or_wait({&all, 1}, time).bytes;
 }
 
-}  // namespace
-
-TEST(PosixStream, AReadOfManyBytesTakesTheFewThatCame) {
+TEST(PosixStream, A_read_of_many_bytes_takes_the_few_that_came) {
   auto [left, right] = connected();
   ASSERT_EQ(write(left, 10), 10u);
   EXPECT_EQ(read_or_wait(right, 256 * 1024, 50ms), 10u);
 }
 
-TEST(PosixStream, AReadOfManyBytesWaitsForMoreThanThePacketsThatComeFirst) {
+TEST(PosixStream, A_read_of_many_bytes_waits_for_more_than_the_packets_that_come_first) {
   auto [left, right] = connected();
   ASSERT_EQ(write(left, 1000), 1000u);
   ASSERT_EQ(write(left, 200'000), 200'000u);
   EXPECT_GE(read_or_wait(right, 256 * 1024, 10s), 128u * 1024);
 }
 
-TEST(PosixStream, AWaitAfterAReadOfManyBytesHearsASingleOne) {
+TEST(PosixStream, A_wait_after_a_read_of_many_bytes_hears_a_single_one) {
   auto [left, right] = connected();
   ASSERT_EQ(write(left, 10), 10u);
   ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
@@ -61,7 +59,7 @@ TEST(PosixStream, AWaitAfterAReadOfManyBytesHearsASingleOne) {
   EXPECT_TRUE(right.wait(true, false, 10s).read);
 }
 
-TEST(PosixStream, AReadOfFewBytesAfterOneOfManyEndsWithTheFirst) {
+TEST(PosixStream, A_read_of_few_bytes_after_one_of_many_ends_with_the_first) {
   auto [left, right] = connected();
   ASSERT_EQ(write(left, 10), 10u);
   ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
@@ -71,7 +69,7 @@ TEST(PosixStream, AReadOfFewBytesAfterOneOfManyEndsWithTheFirst) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
 }
 
-TEST(PosixStream, WhatItWaitedForMovesAndLeavesWithTheDescriptor) {
+TEST(PosixStream, What_it_waited_for_moves_and_leaves_with_the_descriptor) {
   auto [left, right] = connected();
   ASSERT_EQ(write(left, 10), 10u);
   ASSERT_EQ(read_or_wait(right, 256 * 1024, 20ms), 10u);
@@ -86,3 +84,5 @@ TEST(PosixStream, WhatItWaitedForMovesAndLeavesWithTheDescriptor) {
   ASSERT_EQ(::getsockopt(adopted.native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low, &size), 0);
   EXPECT_EQ(low, 1);
 }
+
+}  // namespace posix_stream_test

@@ -2,13 +2,13 @@
 #include "proxies.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/proxy/proxied_address.hpp>
+#include <tensorpull/transports/over/proxy/proxied_address.hpp>
 
 #include <sys/wait.h>
 
 #include <fstream>
 
-namespace {
+namespace proxy_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -150,4 +150,4 @@ TEST(Proxy, Tinyproxy_lets_through_who_has_its_password) {
   EXPECT_EQ(denied.error(), tp::errc::proxy_refused) << describe(denied.error());
 }
 
-}  // namespace
+}  // namespace proxy_test

@@ -3,14 +3,14 @@
 #include "network.hpp"
 
 #include <tensorpull/protocol/owner/owner_room.hpp>
-#include <tensorpull/transports/datagrams/owner.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
+#include <tensorpull/transports/peers/owner.hpp>
 
 #include <array>
 #include <memory>
 #include <vector>
 
-namespace {
+namespace publish_all_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -130,6 +130,33 @@ TEST(PublishAll, Named_recipients_of_a_transaction_that_is_replaced_make_way_for
   EXPECT_EQ(told, 1);
 }
 
+TEST(PublishAll, What_was_replaced_may_be_freed_before_its_progress_is_told) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  auto old = m.images(2, 1);
+  const std::uint64_t bytes = old[0].image.schema->image_bytes, tensors = old[0].image.schema->tensor_count;
+  auto schema = *old[0].image.schema;
+  old[0].image.schema = &schema;
+  std::vector<tp::progress_event> seen;
+  auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
+  ASSERT_TRUE(owner->add_images(old, {.recipients = 1, .progress = watch}));
+  const auto mine = blank<mlp>();
+  ASSERT_TRUE(net::download_tensors(*owner, old[0].as, *mine, {.recipient = {9}}));
+  auto next = m.images(1, 10);
+  next[0].as.id = old[0].as.id;
+  const std::size_t before = seen.size();
+  ASSERT_TRUE(owner->add_images(next, {}));
+  schema.image_bytes = schema.tensor_count = 0;  // as if its memory were used for something else
+  owner->tick();
+  ASSERT_GT(seen.size(), before);
+  for (const auto& e : seen) {
+    EXPECT_EQ(e.bytes_total, bytes);
+    EXPECT_EQ(e.bytes_done, bytes);
+    EXPECT_EQ(e.tensors_total, tensors);
+    EXPECT_EQ(e.tensors_done, tensors);
+  }
+}
+
 TEST(PublishAll, One_that_is_replaced_from_within_its_own_reading_is_busy_and_stays) {
   const auto owner = std::make_unique<net::downloader>();
   models m;
@@ -208,4 +235,4 @@ TEST(OwnerRoom, The_fixed_room_is_as_large_as_its_tables) {
   EXPECT_LE(sizeof(publisher), sizeof(tables) + sizeof(publisher::owner_type) + 64);
 }
 
-}  // namespace
+}  // namespace publish_all_test

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace {
+namespace publisher_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -296,4 +296,4 @@ TEST(Publisher, A_recipient_that_is_under_way_when_its_version_is_replaced_is_to
   EXPECT_EQ(told[1], tp::progress_phase::failed);
 }
 
-}  // namespace
+}  // namespace publisher_test

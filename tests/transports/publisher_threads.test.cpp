@@ -7,7 +7,7 @@
 #include <latch>
 #include <mutex>
 
-namespace {
+namespace publisher_threads_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
@@ -192,4 +192,4 @@ TEST(PublisherThreads, An_owner_on_threads_has_called_back_when_run_until_settle
   }
 }
 
-}  // namespace
+}  // namespace publisher_threads_test

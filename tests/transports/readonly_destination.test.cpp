@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-namespace {
+namespace readonly_destination_test {
 
 using namespace test;
 
@@ -42,7 +42,7 @@ void expect_io_error(Chunking cut) {
     EXPECT_EQ(once.error().system, EFAULT) << closed;
     EXPECT_LE(once.error().at, ref.fingerprint != 0 ? tp::raw_tensors<Model>::schema().image_bytes : 0);
 
-    // the same with both roles on the connection, where requests of the other end may arrive before the payload
+    // the same with both roles on the connection: requests of the other end may arrive before the payload
     auto session = *net::session::connect(local(owner->port()));
     const auto held = session.download_tensors(ref, *mine, {.per_request_timeout = 60s}, cut);
     ASSERT_FALSE(held) << closed;
@@ -63,4 +63,4 @@ TEST(ReadonlyDestination, L11_with_a_payload_shorter_than_the_input_buffer) {
   expect_io_error<tiny, tp::bytes_up_to<64_KiB>, tp::image_digest>({8});
 }
 
-}  // namespace
+}  // namespace readonly_destination_test

@@ -4,13 +4,13 @@
 #include "network.hpp"
 #include "support/frames.hpp"
 
-#include <tensorpull/transports/stream/relay.hpp>
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <functional>
 #include <semaphore>
 
-namespace {
+namespace relay_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -60,7 +60,7 @@ struct origin {
   std::optional<serving> run;
 };
 
-TEST(Relay, TheRecipientGetsTheOriginsBytesInChunksOfTheBuffer) {
+TEST(Relay, The_recipient_gets_the_origins_bytes_in_chunks_of_the_buffer) {
   origin o;
   middle m(o.owner->port(), o.ref);
   const auto mine = blank<mlp>();
@@ -84,7 +84,7 @@ TEST(Relay, TheRecipientGetsTheOriginsBytesInChunksOfTheBuffer) {
   EXPECT_EQ(m.outcomes[0]->chunks, done->chunks);
 }
 
-TEST(Relay, EveryRecipientCountsAtTheOrigin) {
+TEST(Relay, Every_recipient_counts_at_the_origin) {
   origin o(3);
   middle m(o.owner->port(), o.ref);
   for (int i = 0; i < 3; ++i) {
@@ -97,7 +97,7 @@ TEST(Relay, EveryRecipientCountsAtTheOrigin) {
   EXPECT_EQ(o.owner->status_of(o.ref)->completed, 3u);
 }
 
-TEST(Relay, TheOriginHearsOfARecipientThatVanished) {
+TEST(Relay, The_origin_hears_of_a_recipient_that_vanished) {
   origin o;
   middle m(o.owner->port(), o.ref, 1024);
   std::stop_source stop;
@@ -126,7 +126,7 @@ TEST(Relay, TheOriginHearsOfARecipientThatVanished) {
   EXPECT_EQ(status.cancelled + status.lost, 1u);
 }
 
-TEST(Relay, ARefusalIsTheOriginsAndAnotherReferenceIsNone) {
+TEST(Relay, A_refusal_is_the_origins_and_another_reference_is_none) {
   origin o(0);
   middle m(o.owner->port(), o.ref);
   const auto mine = blank<mlp>();
@@ -148,7 +148,7 @@ TEST(Relay, ARefusalIsTheOriginsAndAnotherReferenceIsNone) {
   EXPECT_EQ(std::memcmp(b, o.model->hidden.b, sizeof b), 0);
 }
 
-TEST(Relay, AnOwnerBehindNatIsReachedOverItsOwnConnection) {
+TEST(Relay, An_owner_behind_nat_is_reached_over_its_own_connection) {
   const auto model = random_model<mlp>(3);
   auto outside = tp::tcp_listener::open("127.0.0.1:0"), inside = tp::tcp_listener::open("127.0.0.1:0");
   ASSERT_TRUE(outside && inside);
@@ -242,7 +242,7 @@ std::vector<std::byte> chunk_frame(std::uint32_t id, std::uint32_t length) {
   return frame;
 }
 
-TEST(Relay, AnOriginCannotWriteBehindTheBufferNorAnswerWhatWasNotAsked) {
+TEST(Relay, An_origin_cannot_write_behind_the_buffer_nor_answer_what_was_not_asked) {
   const auto longer = relay_from_liar([](std::uint32_t id) { return chunk_frame(id, buffer_bytes + 1); });
   EXPECT_EQ(to_string(longer.error().code), to_string(tp::errc::wrong_payload));
   const auto empty = relay_from_liar([](std::uint32_t id) { return chunk_frame(id, 0); });
@@ -258,7 +258,7 @@ TEST(Relay, AnOriginCannotWriteBehindTheBufferNorAnswerWhatWasNotAsked) {
   EXPECT_EQ(to_string(to_description.error().code), to_string(tp::errc::unexpected_frame)) << "answered already";
 }
 
-TEST(Relay, ARecipientCanOnlyAsk) {
+TEST(Relay, A_recipient_can_only_ask) {
   origin o;
   tp::frame letter;
   letter.kind = tp::frame_kind::application;
@@ -278,7 +278,7 @@ TEST(Relay, ARecipientCanOnlyAsk) {
   EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
 }
 
-TEST(Relay, MemoryIsOneChunkBufferAndNothingIsAllocated) {
+TEST(Relay, Memory_is_one_chunk_buffer_and_nothing_is_allocated) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp>;
   static_assert(sizeof(tp::relay_machine<tp::word_framing>) <= 24 * 1024);
   static_assert(sizeof(link) <= 8 * 1024);
@@ -316,4 +316,4 @@ TEST(Relay, MemoryIsOneChunkBufferAndNothingIsAllocated) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-}  // namespace
+}  // namespace relay_test

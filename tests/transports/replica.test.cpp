@@ -8,21 +8,21 @@
 #include <optional>
 #include <vector>
 
+namespace replica_test {
+
 using namespace test;
 using namespace tensorpull;
-
-namespace {
 
 /// Some of the tensors of mlp.
 struct part_of_mlp {
   dense hidden;
 };
 
-}  // namespace
+}  // namespace replica_test
 
-BOOST_HANA_ADAPT_STRUCT(part_of_mlp, hidden);
+BOOST_HANA_ADAPT_STRUCT(replica_test::part_of_mlp, hidden);
 
-namespace {
+namespace replica_test {
 
 constexpr ref_id shared{21, 22};
 
@@ -95,7 +95,7 @@ struct at_share {
   }
 };
 
-TEST(replica, gives_all_but_the_last_chunk_and_the_coordinator_settles) {
+TEST(Replica, Gives_all_but_the_last_chunk_and_the_coordinator_settles) {
   const auto model = random_model<large>(1);
   coordinator_at_work<net<large>> coordinator(*model, {.recipients = 2, .id = shared});
   replica_at_work<net<large>> replica(*model, coordinator.owner.port());
@@ -121,7 +121,7 @@ TEST(replica, gives_all_but_the_last_chunk_and_the_coordinator_settles) {
   EXPECT_EQ(counts.broken, 0u);
 }
 
-TEST(replica, one_chunk_is_the_coordinators) {
+TEST(Replica, One_chunk_is_the_coordinators) {
   const auto model = random_model<tiny>(2);
   coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<tiny>> replica(*model, coordinator.owner.port());
@@ -134,7 +134,7 @@ TEST(replica, one_chunk_is_the_coordinators) {
   EXPECT_EQ(replica.owner.counts().own, 0u);
 }
 
-TEST(replica, digests_of_chunks_are_its_own) {
+TEST(Replica, Digests_of_chunks_are_its_own) {
   using checked = net<large, fixed_bytes<64_KiB>, chunk_and_image_digest>;
   const auto model = random_model<large>(3);
   coordinator_at_work<checked> coordinator(*model, {.recipients = 1, .id = shared});
@@ -147,7 +147,7 @@ TEST(replica, digests_of_chunks_are_its_own) {
   EXPECT_EQ(replica.owner.counts().own, sizeof(large) / 64_KiB);
 }
 
-TEST(replica, with_other_content_gives_nothing) {
+TEST(Replica, With_other_content_gives_nothing) {
   const auto model = random_model<mlp>(4), other = random_model<mlp>(5);
   coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<mlp>> replica(*other, coordinator.owner.port());
@@ -159,7 +159,7 @@ TEST(replica, with_other_content_gives_nothing) {
   EXPECT_EQ(replica.owner.counts().own, 0u);
 }
 
-TEST(replica, that_knows_nothing_passes_everything_on) {
+TEST(Replica, That_knows_nothing_passes_everything_on) {
   const auto model = random_model<mlp>(6);
   coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<mlp>> replica(*model, coordinator.owner.port(), {}, {.id = {1, 1}});
@@ -171,7 +171,7 @@ TEST(replica, that_knows_nothing_passes_everything_on) {
   EXPECT_EQ(unknown.error().code, errc::unknown_reference);
 }
 
-TEST(replica, one_that_is_killed_costs_a_connection) {
+TEST(Replica, One_that_is_killed_costs_a_connection) {
   const auto model = random_model<large>(7);
   coordinator_at_work<net<large>> coordinator(*model, {.recipients = 1, .id = shared});
   std::optional<replica_at_work<net<large>>> first;
@@ -194,7 +194,7 @@ TEST(replica, one_that_is_killed_costs_a_connection) {
   EXPECT_LT(second.owner.counts().own, sizeof(large) / 64_KiB * 3 / 4) << "what had landed was fetched again";
 }
 
-TEST(replica, without_a_coordinator_it_is_owner_lost) {
+TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   const auto model = random_model<large>(8);
   std::optional<coordinator_at_work<net<large>>> coordinator;
   coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
@@ -216,7 +216,7 @@ TEST(replica, without_a_coordinator_it_is_owner_lost) {
   EXPECT_EQ(how, verdict::owner_lost);
 }
 
-TEST(replica, a_coordinator_that_comes_back_in_time_goes_on) {
+TEST(Replica, A_coordinator_that_comes_back_in_time_goes_on) {
   const auto model = random_model<large>(9);
   std::optional<coordinator_at_work<net<large>>> coordinator;
   coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
@@ -236,7 +236,7 @@ TEST(replica, a_coordinator_that_comes_back_in_time_goes_on) {
   EXPECT_EQ(coordinator->owner.settlement_of(ref)->verdict, verdict::completed);
 }
 
-TEST(replica, a_subset_ends_at_the_coordinator) {
+TEST(Replica, A_subset_ends_at_the_coordinator) {
   const auto model = random_model<mlp>(10);
   coordinator_at_work<net<mlp>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<mlp>> replica(*model, coordinator.owner.port());
@@ -253,15 +253,15 @@ TEST(replica, a_subset_ends_at_the_coordinator) {
   EXPECT_GE(replica.owner.counts().own, 5u);
 }
 
-TEST(replica, a_long_pull_shows_the_coordinator_signs_of_life) {
+TEST(Replica, A_long_pull_shows_the_coordinator_signs_of_life) {
   const auto model = random_model<large>(11);
   publish_options expects{.recipients = 1, .id = shared};
   expects.budgets.recipient_idle = 1s;
   coordinator_at_work<net<large>> coordinator(*model, expects);
   replica_at_work<net<large>> replica(*model, coordinator.owner.port(), {.sign_of_life = 100ms});
   auto mine = blank<large>();
-  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };  // 192 chunks: three times the
-                                                                                         // budget
+  // 192 chunks: three times the budget
+  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };
   const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
                                                  {.progress = slowly, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
@@ -272,7 +272,7 @@ TEST(replica, a_long_pull_shows_the_coordinator_signs_of_life) {
   EXPECT_EQ(how->counts.lost, 0u);
 }
 
-TEST(replica, a_chunk_allocates_nothing) {
+TEST(Replica, A_chunk_allocates_nothing) {
   const auto model = random_model<large>(12);
   coordinator_at_work<net<large>> coordinator(*model, {.id = shared});
   replica_at_work<net<large>> replica(*model, coordinator.owner.port());
@@ -289,7 +289,7 @@ TEST(replica, a_chunk_allocates_nothing) {
   EXPECT_LE(many, few + 8) << few;  // 1,537 chunks, and 13
 }
 
-TEST(replica, a_recipient_that_breaks_the_protocol_hurts_nobody_else) {
+TEST(Replica, A_recipient_that_breaks_the_protocol_hurts_nobody_else) {
   const auto model = random_model<large>(13);
   coordinator_at_work<net<large>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<large>> replica(*model, coordinator.owner.port());
@@ -315,19 +315,19 @@ TEST(replica, a_recipient_that_breaks_the_protocol_hurts_nobody_else) {
   EXPECT_EQ(replica.owner.counts().broken, 3u);
 }
 
-TEST(replica, one_that_says_nothing_loses_its_place) {
+TEST(Replica, One_that_says_nothing_loses_its_place) {
   const auto model = random_model<tiny>(14);
   coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
   replica_at_work<net<tiny>> replica(*model, coordinator.owner.port(),
                                      {.max_connections = 1, .budgets = {.accept = 300ms}});
   raw_peer silent(replica.owner.port());
   auto mine = blank<tiny>();
-  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);  // waits in the queue
-                                                                                             // meanwhile
+  // waits in the queue meanwhile
+  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(silent.hear_end());
   replica.on.reset();
   EXPECT_EQ(replica.owner.counts().expired, 1u);
 }
 
-}  // namespace
+}  // namespace replica_test

@@ -13,7 +13,7 @@
 #include <functional>
 #include <optional>
 
-namespace {
+namespace replica_attack_test {
 
 using namespace test;
 
@@ -48,7 +48,7 @@ struct coordinator_and_replica {
   }
 };
 
-/// Carries what is said in both directions between those who connect and an owner, and cuts every connection when
+/// Carries what is said in both directions between the peers that connect and an owner, and cuts every connection when
 /// `most` bytes have passed. Later ones go through.
 class cutting_relay {
  public:
@@ -174,8 +174,8 @@ TEST(ReplicaAttack, Recipients_that_ask_for_everything_hurt_nobody_else) {
   const auto begin = [&]() -> raw_peer& {
     return *hostile.emplace_back(std::make_unique<raw_peer>(c.replica->port()));
   };
-  const auto full = [&](raw_peer& p, const std::vector<std::byte>& frames) {  // until neither the peer nor the replica
-                                                                              // takes more
+  const auto full = [&](raw_peer& p, const std::vector<std::byte>& frames) {
+    // until neither the peer nor the replica takes more
     for (int i = 0; i < 200; ++i) {
       const std::array<std::span<const std::byte>, 1> out{frames};
       const auto io = p.stream().write_some(out);
@@ -256,7 +256,8 @@ TEST(ReplicaAttack, A_coordinator_that_lies_about_the_version_gets_no_chunk_of_t
   coordinator_that_says(
       [&](const auto&) {
         auto m = described(*model);
-        return ++m.version, bytes_of(m);
+        ++m.version;
+        return bytes_of(m);
       },
       [](const auto& done, const auto& counts) {
         EXPECT_FALSE(done);
@@ -269,7 +270,8 @@ TEST(ReplicaAttack, A_coordinator_that_lies_about_the_size_allocates_nothing_and
     coordinator_that_says(
         [&](const auto&) {
           auto m = described(*model);
-          return m.image_bytes = size, bytes_of(m);
+          m.image_bytes = size;
+          return bytes_of(m);
         },
         [](const auto& done, const auto&) { EXPECT_FALSE(done); });
 }
@@ -336,8 +338,11 @@ TEST(ReplicaAttack, A_coordinator_that_comes_back_with_other_content_is_not_mixe
   EXPECT_TRUE(again);
   ASSERT_FALSE(done) << "the last chunk of the old content is nowhere";
   EXPECT_EQ(done.error().code, tp::errc::stale_version) << describe(done.error());
-  // those who come now get the new content, all of it from the coordinator
-  const auto before = [&] { return c.second.reset(), c.replica->counts().own; }();
+  // recipients that come now get the new content, all of it from the coordinator
+  const auto before = [&] {
+    c.second.reset();
+    return c.replica->counts().own;
+  }();
   c.second.emplace(*c.replica);
   const auto fresh = net::download_tensors(local(c.replica->port()), tp::reference{shared, 0, 0}, *mine,
                                            {.retry = patient});
@@ -347,4 +352,4 @@ TEST(ReplicaAttack, A_coordinator_that_comes_back_with_other_content_is_not_mixe
   EXPECT_EQ(c.replica->counts().own, before);
 }
 
-}  // namespace
+}  // namespace replica_attack_test

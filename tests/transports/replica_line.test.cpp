@@ -10,7 +10,7 @@
 
 #include <deque>
 
-namespace {
+namespace replica_line_test {
 
 using namespace test;
 
@@ -125,4 +125,4 @@ TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
   }
 }
 
-}  // namespace
+}  // namespace replica_line_test

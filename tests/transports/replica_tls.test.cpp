@@ -4,10 +4,10 @@
 #include "network.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 #include <tensorpull/transports/replica/replica_owner.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
 
-namespace {
+namespace replica_tls_test {
 
 using namespace test;
 
@@ -106,4 +106,4 @@ TEST(TlsReplica, A_recipient_without_TLS_gets_nothing_and_hurts_nobody) {
   EXPECT_TRUE(silent.hear_end());
 }
 
-}  // namespace
+}  // namespace replica_tls_test

@@ -3,10 +3,10 @@
 #include "unix_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 #include <tensorpull/transports/replica/replica_owner.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
 
-namespace {
+namespace replica_unix_test {
 
 using namespace test;
 
@@ -51,4 +51,4 @@ TEST_F(UnixReplica, Whose_coordinator_was_never_there_refuses_as_owner_lost) {
   EXPECT_EQ(done.error().code, tp::errc::owner_lost) << describe(done.error());
 }
 
-}  // namespace
+}  // namespace replica_unix_test

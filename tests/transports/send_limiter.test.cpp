@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace {
+namespace send_limiter_test {
 
 namespace tp = tensorpull;
 using std::chrono::nanoseconds;
@@ -64,7 +64,7 @@ struct network {
   }
 };
 
-TEST(SendLimiter, NoSecondHasMoreAndNothingIsWasted) {
+TEST(SendLimiter, No_second_has_more_and_nothing_is_wasted) {
   for (const std::size_t count : {1u, 2u, 7u, 100u})
     for (const std::uint64_t rate : {20'000ull, 1'000'000ull, 1'000'000'000ull}) {
       network n({.owner_bytes_per_second = rate}, count);
@@ -78,7 +78,7 @@ TEST(SendLimiter, NoSecondHasMoreAndNothingIsWasted) {
             << count << " at " << rate;
     }
 }
-TEST(SendLimiter, WhatOneMayNotUseIsLeftToTheOthers) {
+TEST(SendLimiter, What_one_may_not_use_is_left_to_the_others) {
   network n({.owner_bytes_per_second = 1'000'000, .recipient_bytes_per_second = 300'000}, 5);
   for (std::size_t i = 0; i < 3; ++i) n.wake(i);
   n.run(20'000, 64 * 1024);
@@ -91,7 +91,7 @@ TEST(SendLimiter, WhatOneMayNotUseIsLeftToTheOthers) {
   for (std::size_t i = 0; i < 5; ++i)
     EXPECT_NEAR(static_cast<double>(n.sent[i] - before[i]), 20.0 * 188'000, 400'000) << "five share it";
 }
-TEST(SendLimiter, ANewcomerWaitsBehindThoseWhoWait) {
+TEST(SendLimiter, A_newcomer_waits_behind_those_who_wait) {
   limiter to({.owner_bytes_per_second = 16'000});
   limiter::share early, late;
   const nanoseconds at{1'000'000'000};
@@ -107,7 +107,7 @@ TEST(SendLimiter, ANewcomerWaitsBehindThoseWhoWait) {
   to.leave(late);  // the rest is for others
   EXPECT_GE(to.take(early, 1 << 20, at + std::chrono::seconds(1)), 498u) << "but for what is lost by rounding";
 }
-TEST(SendLimiter, WhoMayNotSendYetDoesNotKeepOthersWaiting) {
+TEST(SendLimiter, Who_may_not_send_yet_does_not_keep_others_waiting) {
   limiter to({.owner_bytes_per_second = 160'000, .recipient_bytes_per_second = 16'000});
   limiter::share early, late;
   const nanoseconds at{1'000'000'000};
@@ -119,7 +119,7 @@ TEST(SendLimiter, WhoMayNotSendYetDoesNotKeepOthersWaiting) {
   EXPECT_EQ(woken, std::vector<limiter::share*>{&late});
   EXPECT_EQ(to.take(late, 1 << 20, at), 1000u);
 }
-TEST(SendLimiter, DatagramsAreWhole) {
+TEST(SendLimiter, Datagrams_are_whole) {
   network n({.owner_bytes_per_second = 30'000}, 4);  // a burst is 1,875 bytes
   for (std::size_t i = 0; i < 4; ++i) n.wake(i);
   n.run(20'000, 1200, 1200);
@@ -127,7 +127,7 @@ TEST(SendLimiter, DatagramsAreWhole) {
   EXPECT_EQ(n.total() % 1200, 0u);
   for (const auto s : n.sent) EXPECT_GE(s, n.total() / 5) << "nobody starves";
 }
-TEST(SendLimiter, WhoGoesAwayGivesBackItsPart) {
+TEST(SendLimiter, Who_goes_away_gives_back_its_part) {
   limiter to({.owner_bytes_per_second = 16'000});
   const nanoseconds at{1'000'000'000};
   auto gone = std::make_unique<limiter::share>();
@@ -144,7 +144,7 @@ TEST(SendLimiter, WhoGoesAwayGivesBackItsPart) {
   EXPECT_GE(to.take(other, 1 << 20, at + std::chrono::seconds(1)), 598u);
 }
 
-TEST(SendLimiter, WhatWasGivenAndIsTakenLateCountsWhenItIsTaken) {
+TEST(SendLimiter, What_was_given_and_is_taken_late_counts_when_it_is_taken) {
   constexpr std::uint64_t rate = 160'000;
   limiter to({.owner_bytes_per_second = rate});
   limiter::share early, late;
@@ -163,7 +163,7 @@ TEST(SendLimiter, WhatWasGivenAndIsTakenLateCountsWhenItIsTaken) {
   EXPECT_LE(within, rate);
   EXPECT_GE(within, rate * 9 / 10);
 }
-TEST(SendLimiter, WhatWasGivenLongAgoAndIsNotNeededIsNotThereTwice) {
+TEST(SendLimiter, What_was_given_long_ago_and_is_not_needed_is_not_there_twice) {
   constexpr std::uint64_t rate = 160'000;
   limiter to({.owner_bytes_per_second = rate});
   limiter::share gone, other;
@@ -180,4 +180,4 @@ TEST(SendLimiter, WhatWasGivenLongAgoAndIsNotNeededIsNotThereTwice) {
   EXPECT_EQ(within, rate / 16);
 }
 
-}  // namespace
+}  // namespace send_limiter_test

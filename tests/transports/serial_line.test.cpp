@@ -1,11 +1,11 @@
 // A tty that comes and goes: the end that has connected is told, the end that listens goes on when it is there again.
 #include "support/noisy_line.hpp"
 
-#include <tensorpull/transports/serial/serial_line.hpp>
+#include <tensorpull/transports/over/serial/serial_line.hpp>
 
 #include <gtest/gtest.h>
 
-namespace {
+namespace serial_line_test {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
@@ -70,4 +70,4 @@ TEST(SerialLine, Who_listens_goes_on_when_the_tty_is_there_again) {
   }
 }
 
-}  // namespace
+}  // namespace serial_line_test

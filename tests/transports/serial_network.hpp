@@ -4,7 +4,7 @@
 #include "sample_models.hpp"
 #include "support/noisy_line.hpp"
 
-#include <tensorpull/transports/serial/serial.hpp>
+#include <tensorpull/transports/over/serial/serial.hpp>
 
 namespace test {
 

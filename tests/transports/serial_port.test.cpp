@@ -2,14 +2,14 @@
 // vanish.
 #include "support/noisy_line.hpp"
 
-#include <tensorpull/links/serial_link.hpp>
-#include <tensorpull/transports/serial/serial_port.hpp>
+#include <tensorpull/links/serial/serial_link.hpp>
+#include <tensorpull/transports/over/serial/serial_port.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-namespace {
+namespace serial_port_test {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
@@ -117,9 +117,8 @@ TEST(SerialPort, A_tty_that_vanishes_while_a_frame_waits_ends_the_link) {
   serial_link<serial_port> link(std::move(*port));
   std::array<std::byte, 512> memory{};
   const std::span<const std::byte> some(memory);
-  while (link.send({&some, 1}, {}).status == io_status::ok || link.wait(false, true, 20ms).write) {  // the kernel hands
-                                                                                                     // bytes on a
-                                                                                                     // little later
+  while (link.send({&some, 1}, {}).status == io_status::ok || link.wait(false, true, 20ms).write) {
+    // the kernel hands bytes on a little later
   }
   p.vanish();
   EXPECT_TRUE(link.wait(false, true, 10s).write);
@@ -166,4 +165,4 @@ TEST(SerialPort, A_line_that_was_cut_is_in_step_within_one_frame) {
   }
 }
 
-}  // namespace
+}  // namespace serial_port_test

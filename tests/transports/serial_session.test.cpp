@@ -3,15 +3,14 @@
 
 #include <future>
 
-namespace {
+namespace serial_session_test {
 
 using namespace test;
 using net = serial_net<small>;
 using session = net::session;
 
-
-void expect_both_directions(const line_noise& noise, std::uint64_t rate) {
-  noisy_line line(noise, rate);
+TEST(SerialSession, Both_ends_pull_at_once_over_a_slow_and_noisy_line) {
+  noisy_line line({.flipped = 50, .lost = 20, .inserted = 20}, 40'000);
   auto left = session::connect(line.left()), right = session::connect(line.right());
   ASSERT_TRUE(left && right);
   const auto a = random_model<small>(1), b = random_model<small>(2), from_a = blank<small>(), from_b = blank<small>();
@@ -29,12 +28,8 @@ void expect_both_directions(const line_noise& noise, std::uint64_t rate) {
   EXPECT_TRUE(same(*from_a, *a));
   EXPECT_TRUE(same(*from_b, *b));
 }
-TEST(SerialSession, both_ends_pull_at_once) { expect_both_directions({}, 0); }
-TEST(SerialSession, both_ends_pull_at_once_over_a_slow_and_noisy_line) {
-  expect_both_directions({.flipped = 50, .lost = 20, .inserted = 20}, 40'000);
-}
 
-TEST(SerialSession, messages_arrive_once_and_in_order_whatever_the_noise) {
+TEST(SerialSession, Messages_arrive_once_and_in_order_whatever_the_noise) {
   noisy_line line({.flipped = 150, .lost = 100, .inserted = 100, .seed = 5}, 0);
   auto left = session::connect(line.left()), right = session::connect(line.right());
   ASSERT_TRUE(left && right);
@@ -56,31 +51,6 @@ TEST(SerialSession, messages_arrive_once_and_in_order_whatever_the_noise) {
   // the answer to the last one may be lost
   (void)right->serve([n = 0](const session&) mutable { return ++n > 50; }, 2s);
 }
-TEST(SerialSession, a_device_takes_a_task_and_gives_its_result) {
-  noisy_line line({}, 80'000);
-  auto device = session::connect(line.left()), server = session::connect(line.right());
-  ASSERT_TRUE(device && server);
-  const auto global = random_model<small>(3), mine = blank<small>(), update = blank<small>();
-  std::jthread other([&] {
-    const auto task = device->receive(30s);
-    ASSERT_TRUE(task && task->references.size() == 1) << "no task";
-    ASSERT_TRUE(device->download_tensors(task->references[0], *mine));
-    mine->w[7] += 1;
-    const auto up = device->add_tensors(std::as_const(*mine), {.recipients = 1});
-    ASSERT_TRUE(up);
-    const std::array refs{*up};
-    ASSERT_TRUE(device->send(2, refs, {}, 30s));
-    (void)device->serve(tp::until_settled(*up), 30s);
-  });
-  const auto ref = server->add_tensors(std::as_const(*global));
-  const std::array refs{*ref};
-  ASSERT_TRUE(server->send(1, refs, {}, 30s));
-  const auto result = server->receive(30s);
-  ASSERT_TRUE(result && result->references.size() == 1);
-  ASSERT_TRUE(server->download_tensors(result->references[0], *update));
-  global->w[7] += 1;
-  EXPECT_TRUE(same(*update, *global));
-}
 TEST(SerialSession, T8_a_session_whose_tty_is_gone_says_so) {
   noisy_line line;
   auto left = session::connect(line.left());
@@ -90,5 +60,22 @@ TEST(SerialSession, T8_a_session_whose_tty_is_gone_says_so) {
   ASSERT_FALSE(m);
   EXPECT_EQ(m.error().code, tp::errc::connection_lost);
 }
+TEST(SerialSession, T8_messages_that_came_before_the_tty_was_gone_are_received_before_the_error) {
+  noisy_line line;
+  auto left = session::connect(line.left()), right = session::connect(line.right());
+  ASSERT_TRUE(left && right);
+  std::jthread other([&] {
+    EXPECT_TRUE(right->send(1, {}, {}, 30s));
+    EXPECT_TRUE(right->send(2, {}, std::vector<std::byte>(2000), 30s));
+    line.vanish(0);
+  });
+  EXPECT_EQ(left->serve([](const session&) { return false; }, 60s).error(), tp::errc::connection_lost);
+  for (const std::uint32_t kind : {1u, 2u}) {
+    const auto m = left->receive(30s);
+    ASSERT_TRUE(m) << describe(m.error());
+    EXPECT_EQ(m->kind, kind);
+  }
+  EXPECT_EQ(left->receive(30s).error(), tp::errc::connection_lost);
+}
 
-}  // namespace
+}  // namespace serial_session_test

@@ -1,20 +1,19 @@
 // Whole transfers over serial lines: quick and slow ones, noisy ones, lines that are cut, ttys that vanish.
 #include "serial_network.hpp"
 
-namespace {
+namespace serial_transfer_test {
 
 using namespace test;
 
 constexpr std::uint64_t baud_115200 = 11'520;  // bytes a second
 
-TEST(SerialTransfer, chunks_of_512_bytes) { over_line<mlp>().expect_completed(); }
-TEST(SerialTransfer, chunks_of_2_kib) { over_line<mlp, 2048>().expect_completed(); }
-TEST(SerialTransfer, less_than_a_chunk) { over_line<tiny>().expect_completed(); }
-TEST(SerialTransfer, at_115200_baud) { over_line<small>({}, baud_115200).expect_completed(); }
-TEST(SerialTransfer, at_115200_baud_with_noise) {
+TEST(SerialTransfer, Chunks_of_2_kib) { over_line<mlp, 2048>().expect_completed(); }
+TEST(SerialTransfer, Less_than_a_chunk) { over_line<tiny>().expect_completed(); }
+TEST(SerialTransfer, At_115200_baud) { over_line<small>({}, baud_115200).expect_completed(); }
+TEST(SerialTransfer, At_115200_baud_with_noise) {
   over_line<small>({.flipped = 100, .lost = 50, .inserted = 50}, baud_115200).expect_completed();
 }
-TEST(SerialTransfer, at_9600_baud) { over_line<tiny>({}, 960).expect_completed(); }
+TEST(SerialTransfer, At_9600_baud) { over_line<tiny>({}, 960).expect_completed(); }
 
 /// Every transfer completes, exact. TENSORPULL_LINE_SEEDS: how many.
 TEST(SerialTransfer, R13_noise_of_every_kind_is_lost_datagrams) {
@@ -100,7 +99,7 @@ TEST(SerialTransfer, T8_a_stop_is_heard_on_a_slow_line) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::cancelled);
 }
-TEST(SerialTransfer, addresses_that_are_none) {
+TEST(SerialTransfer, Addresses_that_are_none) {
   const auto mine = blank<tiny>();
   using net = serial_net<tiny>;
   EXPECT_EQ(net::download_tensors("/dev/null", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code,
@@ -110,4 +109,4 @@ TEST(SerialTransfer, addresses_that_are_none) {
   EXPECT_EQ(net::downloader::open({.listen = "/dev/ttyS0?speed=1"}).error().code, tp::errc::bad_address);
 }
 
-}  // namespace
+}  // namespace serial_transfer_test

@@ -1,14 +1,14 @@
 // Several addresses where the same is published: which is asked first, where a pull goes on, and which error is told.
 #include "network.hpp"
 
-#include <tensorpull/transports/stream/several_addresses.hpp>
+#include <tensorpull/links/posix/several_addresses.hpp>
 
 #include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace {
+namespace several_addresses_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -115,4 +115,4 @@ TEST(SeveralAddresses, The_error_is_one_after_which_another_try_may_succeed) {
       tp::errc::bad_address);
 }
 
-}  // namespace
+}  // namespace several_addresses_test

@@ -3,17 +3,7 @@
 
 #include "network.hpp"
 
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
-
-namespace test {
-/// Some of the tensors of `mlp`.
-struct mlp_part {
-  std::int64_t step;
-  std::uint8_t mask[1000];
-};
-}  // namespace test
-
-BOOST_HANA_ADAPT_STRUCT(test::mlp_part, step, mask);
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 namespace test {
 

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <functional>
 
-namespace {
+namespace shm_attack_test {
 
 using namespace test;
 using net = shared_net<>;
@@ -39,7 +39,7 @@ tp::result<tp::receipt> pull_from(const Published& published, lying_stream::lie 
                                   tp::error* owner_saw = nullptr) {
   int fd[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto owner = tp::session<net::parts, lying_stream>::over(lying_stream(fd[0], std::move(lie)));
+  auto owner = tp::stream_session<net::parts, lying_stream>::over(lying_stream(fd[0], std::move(lie)));
   const auto ref = owner->add_tensors(published, {.recipients = 1});
   EXPECT_TRUE(ref);
   std::jthread serving([&] {
@@ -275,7 +275,7 @@ TEST(SharedAttack, More_descriptors_than_there_should_be_take_no_more_places) {
 }
 
 TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_end_a_connection_and_leave_none_waiting) {
-  // the kernel counts them for each user, except for root, whoever lets them lie
+  // the kernel counts them for each user, except for root, whichever process lets them lie
   const pid_t child = ::fork();
   if (child == 0) {
     int fd[2];
@@ -377,4 +377,4 @@ TEST(SharedAttack, M4_another_user_cannot_open_the_memory) {
   EXPECT_EQ(about.st_nlink, 0u);  // it has no name, so there is nothing to collide with or to be left behind
 }
 
-}  // namespace
+}  // namespace shm_attack_test

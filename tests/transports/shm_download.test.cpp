@@ -1,9 +1,7 @@
 // Pulls over shared memory: one copy into the recipient's own tensors, and what is sent over the socket instead.
 #include "shm.hpp"
 
-#include <tensorpull/consumers/any_schema/digest.hpp>
-
-namespace {
+namespace shm_download_test {
 
 using namespace test;
 using net = shared_net<>;
@@ -33,10 +31,6 @@ void expect_download(const Published& published, const mlp& source, tp::outcome 
   EXPECT_TRUE(o.owner.settled(ref));
 }
 
-TEST(SharedMemory, A_model_of_the_owners_own_lands_by_one_copy_and_no_byte_of_it_is_sent) {
-  const auto source = random_model<mlp>(1);
-  expect_download<net>(*source, *source, tp::outcome::completed, 0);
-}
 TEST(SharedMemory, A_model_that_was_allocated_there_lands_the_same) {
   const auto source = random_model<mlp>(2);
   const auto shared = tp::make_shared_model<mlp>();
@@ -96,25 +90,8 @@ TEST(SharedMemory, The_memory_of_a_settled_reference_makes_room_for_the_next) {
   EXPECT_LE(descriptors(), before);
 }
 
-TEST(SharedMemory, A_subset_is_copied_too) {
-  const auto source = random_model<mlp>(8);
-  shared_owner<net> o;
-  const auto ref = o.add(*source);
-  o.serve();
-  using part = shared_net<mlp_part>;
-  mlp_part copy{};
-  const std::string_view names[]{"step", "mask"};
-  const auto done = part::download_tensors(o.address, ref, copy, {.tensors = names});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  o.stop();
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_EQ(copy.step, source->step);
-  EXPECT_EQ(std::memcmp(copy.mask, source->mask, sizeof copy.mask), 0);
-  EXPECT_EQ(o.owner.status_of(ref)->bytes_sent, 0u);
-}
-
 TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
-  using end = tp::session<net::parts, tp::shared_stream>;
+  using end = tp::stream_session<net::parts, tp::shared_stream>;
   int fd[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
   auto a = end::over(tp::shared_stream(tp::unix_stream(fd[0]))),
@@ -161,4 +138,4 @@ TEST(SharedMemory, Several_threads_run_an_owner_while_models_come_and_go) {
   EXPECT_EQ(descriptors(), before);
 }
 
-}  // namespace
+}  // namespace shm_download_test

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
-namespace {
+namespace shm_lost_test {
 
 using namespace test;
 using net = shared_net<large>;
@@ -121,4 +121,4 @@ TEST(SharedLost, Nothing_is_left_behind) {
   EXPECT_EQ(descriptors(), before);
 }
 
-}  // namespace
+}  // namespace shm_lost_test

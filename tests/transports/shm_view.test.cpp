@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-namespace {
+namespace shm_view_test {
 
 using namespace test;
 using net = shared_net<>;
@@ -209,4 +209,4 @@ TEST(SharedView, A_writable_view_is_a_copy_of_the_pages_that_are_written) {
   EXPECT_TRUE(same(other.tensors(), *shared));
 }
 
-}  // namespace
+}  // namespace shm_view_test

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <mutex>
 
-namespace {
+namespace tcp_addresses_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -105,4 +105,4 @@ TEST(TcpAddresses, Several_threads_connect_to_names_and_the_host_is_stopped_mean
   }
 }
 
-}  // namespace
+}  // namespace tcp_addresses_test

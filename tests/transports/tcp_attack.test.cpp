@@ -9,7 +9,7 @@
 #include <functional>
 #include <map>
 
-namespace {
+namespace tcp_attack_test {
 
 using namespace test;
 /// Budgets are in seconds of a clock, shares in seconds of a processor, which may have much else to do.
@@ -34,7 +34,7 @@ constexpr int pairs = 60;
 constexpr std::array<std::uint64_t, 3> acts_at{32, 96, 160};
 
 /// Everything that the owner's application hears.
-struct reports {
+struct Reports {
   std::size_t connected_count = 0, others = 0;
   std::map<tp::errc, std::size_t> closed_with;
   template <class C> void connected(C&) { ++connected_count; }
@@ -48,7 +48,10 @@ struct good_client {
   struct counting : tp::land {
     std::uint64_t* chunks;
     counting(large& m, std::uint64_t& n) noexcept : tp::land(tp::raw_tensors<large>::destination(m)), chunks(&n) {}
-    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return ++*chunks, tp::result<void>{}; }
+    tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+      ++*chunks;
+      return tp::result<void>{};
+    }
   };
   using host_type = net::host<good_client, counting>;
   host_type::connection* to_owner = nullptr;
@@ -67,10 +70,10 @@ class arena {
  public:
   std::unique_ptr<large> source = random_model<large>(1), mine = blank<large>();
   boost::asio::io_context owner_io{1}, client_io{1};
-  reports heard;
+  Reports heard;
   good_client client;
-  net::host<reports, tp::no_consumer> owner{owner_io, heard, {.budgets = {.accept = 600s}}};  // so long that who
-                                                                                              // guesses stays
+  // so long that a peer that guesses stays
+  net::host<Reports, tp::no_consumer> owner{owner_io, heard, {.budgets = {.accept = 600s}}};
   good_client::host_type clients{client_io, client};
   std::uint16_t port = *owner.listen("127.0.0.1:0");
   tp::reference ref = *owner.published().add_tensors(*source);
@@ -224,7 +227,7 @@ struct storm {
   bool hangs_up;
 };
 
-TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRate) {
+TEST(TcpAttack, Requests_that_cost_the_owner_more_than_they_send_leave_a_good_recipient_its_rate) {
   const wide_image wide;
   const tp::ref_id id{77, 78};
   const auto put = [](std::vector<std::byte>& all, const tp::frame& m) {
@@ -282,8 +285,8 @@ TEST(TcpAttack, RequestsThatCostTheOwnerMoreThanTheySendLeaveAGoodRecipientItsRa
         std::vector<std::byte> all;
         if (s.hangs_up || !attacker) {
           attacker.emplace(a.port);
-          put(all, about(tp::frame_kind::describe, ++number));  // a peer that has asked for something that is there has
-                                                                // buffers for long frames
+          // a peer that has asked for something that is there has buffers for long frames
+          put(all, about(tp::frame_kind::describe, ++number));
         }
         for (std::size_t i = 0; i < s.requests; ++i) s.ask(all, ++number);
         EXPECT_TRUE(attacker->say(all));
@@ -326,4 +329,4 @@ TEST(TcpAttack, F7_TwoRequestsInOneSegmentAndAHundredAtOnceAreAnsweredInOrder) {
   }
 }
 
-}  // namespace
+}  // namespace tcp_attack_test

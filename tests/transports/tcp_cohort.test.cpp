@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-namespace {
+namespace tcp_cohort_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::tcp>;
@@ -105,4 +105,4 @@ TEST(TcpCohort, Q4_a_hundred_thousand_connections_leave_nothing_behind) {
 #endif
 }
 
-}  // namespace
+}  // namespace tcp_cohort_test

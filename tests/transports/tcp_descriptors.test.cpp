@@ -5,7 +5,7 @@
 
 #include <sys/resource.h>
 
-namespace {
+namespace tcp_descriptors_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -189,4 +189,4 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
   EXPECT_TRUE(net::session::connect(where, {.timeout = 20s})) << "there is room again";
 }
 
-}  // namespace
+}  // namespace tcp_descriptors_test

@@ -5,14 +5,14 @@
 
 #include <atomic>
 
-namespace {
+namespace tcp_digests_test {
 
 using namespace test;
 using threaded =
     tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp_on_threads, tp::chunk_and_image_digest>;
 using part = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1_MiB>, tp::tcp, tp::chunk_and_image_digest>;
 
-TEST(TcpDigests, ThreadsComputeThemWhileVersionsComeAndGo) {
+TEST(TcpDigests, Threads_compute_them_while_versions_come_and_go) {
   const auto first = random_model<large>(1), second = random_model<large>(2);
   auto owner = threaded::downloader::open({});
   ASSERT_TRUE(owner);
@@ -58,4 +58,4 @@ TEST(TcpDigests, ThreadsComputeThemWhileVersionsComeAndGo) {
   EXPECT_TRUE(owner->withdraw({id}));
 }
 
-}  // namespace
+}  // namespace tcp_digests_test

@@ -3,7 +3,7 @@
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
 
-namespace {
+namespace tcp_download_test {
 
 using namespace test;
 
@@ -37,13 +37,13 @@ void expect_download(Chunking cut, tp::outcome outcome, std::uint64_t chunks) {
 constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
 constexpr std::uint64_t chunks_of(std::uint64_t n) { return (image_bytes + n - 1) / n; }
 
-TEST(TcpDownload, EveryIntegrityPolicy) {
+TEST(TcpDownload, Every_integrity_policy) {
   expect_download<tp::fixed_bytes<64_KiB>, tp::image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
   expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
   expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_digest>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
   expect_download<tp::fixed_bytes<64_KiB>, tp::unverified>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
 }
-TEST(TcpDownload, EveryChunking) {
+TEST(TcpDownload, Every_chunking) {
   expect_download<tp::whole, tp::image_digest>({}, tp::outcome::completed, 1);
   expect_download<tp::per_tensor<2_MiB>, tp::image_digest>({}, tp::outcome::completed, 5);
   expect_download<tp::bytes_up_to<1_MiB>, tp::image_digest>({999}, tp::outcome::completed, chunks_of(999));
@@ -52,23 +52,6 @@ TEST(TcpDownload, EveryChunking) {
 
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
-TEST(TcpDownload, AnotherModelIsRefusedBeforeAnythingLands) {
-  using other = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  const auto source = random_model<mlp>(1);
-  auto owner = net::downloader::open({});
-  const auto ref = owner->add_tensors(*source, {.recipients = 1});
-  serving server(*owner);
-  const auto mine = random_model<tiny>(2), before = random_model<tiny>(2);
-  const auto done = other::download_tensors(local(owner->port()), ref->id, *mine);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
-  EXPECT_EQ(done.error().at, 0u);
-  EXPECT_FALSE(done.error().name.empty());
-  EXPECT_TRUE(done.error().name.view() == "step" || done.error().name.view() == "w") << done.error().name.view();
-  EXPECT_TRUE(same(*mine, *before));
-  server.stop();
-  EXPECT_EQ(owner->status_of(*ref)->completed, 0u);
-}
 struct stack_of_layers {
   tiny layers[60];
 };
@@ -76,11 +59,11 @@ struct other_layers {
   tiny layers[59];
   std::int32_t last;
 };
-}  // namespace
-BOOST_HANA_ADAPT_STRUCT(stack_of_layers, layers);
-BOOST_HANA_ADAPT_STRUCT(other_layers, layers, last);
-namespace {
-TEST(TcpDownload, ADifferenceFarDownTheSchemaIsNamed) {
+}  // namespace tcp_download_test
+BOOST_HANA_ADAPT_STRUCT(tcp_download_test::stack_of_layers, layers);
+BOOST_HANA_ADAPT_STRUCT(tcp_download_test::other_layers, layers, last);
+namespace tcp_download_test {
+TEST(TcpDownload, A_difference_far_down_the_schema_is_named) {
   using here = tp::pipeline<tp::raw_tensors<stack_of_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   using there = tp::pipeline<tp::raw_tensors<other_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   const auto source = random_model<stack_of_layers>(1);
@@ -94,23 +77,7 @@ TEST(TcpDownload, ADifferenceFarDownTheSchemaIsNamed) {
   EXPECT_FALSE(done.error().name.empty());
   EXPECT_TRUE(same(*mine, *blank<other_layers>()));
 }
-TEST(TcpDownload, ReferencesThatAreNotThere) {
-  const auto source = random_model<mlp>(1);
-  const auto mine = blank<mlp>();
-  auto owner = net::downloader::open({});
-  const auto gone = owner->add_tensors(*source), ref = owner->add_tensors(*source);
-  ASSERT_TRUE(owner->withdraw(*gone));
-  EXPECT_TRUE(owner->withdraw(*gone)) << "once more changes nothing";
-  EXPECT_EQ(owner->withdraw({{4, 4}, 0, 0}).error(), tp::errc::unknown_reference);
-  serving server(*owner);
-  const std::string where = local(owner->port());
-  EXPECT_EQ(net::download_tensors(where, tp::ref_id{1, 2}, *mine).error(), tp::errc::unknown_reference);
-  EXPECT_EQ(net::download_tensors(where, *gone, *mine).error(), tp::errc::withdrawn);
-  EXPECT_EQ(net::download_tensors(where, ref->id, *mine, {.version = 5}).error(), tp::errc::stale_version);
-  EXPECT_TRUE(same(*mine, *blank<mlp>()));
-  EXPECT_TRUE(net::download_tensors(where, *ref, *mine));
-}
-TEST(TcpDownload, IntoAnyConsumer) {
+TEST(TcpDownload, Into_any_consumer) {
   const auto source = random_model<mlp>(1);
   auto owner = net::downloader::open({});
   const auto ref = owner->add_tensors(*source);
@@ -119,23 +86,7 @@ TEST(TcpDownload, IntoAnyConsumer) {
   ASSERT_TRUE(net::pull(local(owner->port()), *ref, to));
   EXPECT_EQ(to.value(), ref->version);
 }
-TEST(TcpDownload, SomeTensorsByName) {
-  const auto source = random_model<mlp>(1);
-  auto owner = net::downloader::open({});
-  const auto ref = owner->add_tensors(*source);
-  serving server(*owner);
-  std::int64_t step = 0;
-  const std::array views{tp::mutable_tensor_view{"step", tp::dtype::i64, {}, reinterpret_cast<std::byte*>(&step)}};
-  auto mine = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
-  using part = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  const std::array<std::string_view, 1> names{"step"};
-  const auto done = part::download_tensors(local(owner->port()), ref->id, *mine, {.tensors = names});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_EQ(done->bytes, 8u);
-  EXPECT_EQ(step, source->step);
-}
-TEST(TcpDownload, AKeptModelIsReleasedWhenItIsSettled) {
+TEST(TcpDownload, A_kept_model_is_released_when_it_is_settled) {
   using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::whole, tp::tcp>;
   auto owner = small_net::downloader::open({});
   std::shared_ptr<const tiny> kept = random_model<tiny>(1);
@@ -149,7 +100,7 @@ TEST(TcpDownload, AKeptModelIsReleasedWhenItIsSettled) {
   for (int i = 0; i < 200 && !watched.expired(); ++i) std::this_thread::sleep_for(50ms);
   EXPECT_TRUE(watched.expired());
 }
-TEST(TcpDownload, AddressesThatAreNone) {
+TEST(TcpDownload, Addresses_that_are_none) {
   for (const char* text : {"", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "[::1", "no such host:1"}) {
     const auto mine = blank<mlp>();
     const auto done = net::download_tensors(text, tp::ref_id{1, 2}, *mine);
@@ -158,7 +109,7 @@ TEST(TcpDownload, AddressesThatAreNone) {
     EXPECT_EQ(net::downloader::open({.listen = text}).error(), tp::errc::bad_address) << text;
   }
 }
-TEST(TcpDownload, NobodyListens) {
+TEST(TcpDownload, Nobody_listens) {
   std::uint16_t port = 0;
   {
     raw_listener gone;
@@ -171,7 +122,7 @@ TEST(TcpDownload, NobodyListens) {
   EXPECT_EQ(done.error().system, ECONNREFUSED);
   EXPECT_EQ(net::session::connect(local(port)).error(), tp::errc::connection_failed);
 }
-TEST(TcpDownload, AnAddressInUse) {
+TEST(TcpDownload, An_address_in_use) {
   auto owner = net::downloader::open({});
   const auto second = net::downloader::open({.listen = local(owner->port())});
   ASSERT_FALSE(second);
@@ -179,4 +130,4 @@ TEST(TcpDownload, AnAddressInUse) {
   EXPECT_EQ(second.error().system, EADDRINUSE);
 }
 
-}  // namespace
+}  // namespace tcp_download_test

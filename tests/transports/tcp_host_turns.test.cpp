@@ -2,7 +2,7 @@
 // wait for more to read.
 #include "four_answers.hpp"
 
-namespace {
+namespace tcp_host_turns_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -30,7 +30,7 @@ struct puller {
 };
 
 // A participant calls, and its update is pulled over the same connection, which has never waited to write.
-TEST(TcpHostTurns, a_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
+TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
   const auto source = random_model<tiny>(1);
   const std::uint64_t image = tp::raw_tensors<tiny>::schema().image_bytes;
   std::vector<std::uint64_t> reads;
@@ -59,7 +59,7 @@ TEST(TcpHostTurns, a_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
 }
 
 // So that the recipient works on it while the rest is collected.
-TEST(TcpHostTurns, of_several_answers_the_first_goes_alone) {
+TEST(TcpHostTurns, Of_several_answers_the_first_goes_alone) {
   const auto source = random_model<tiny>(1);
   boost::asio::io_context io(1);
   tp::detail::silent_handler handler;
@@ -72,4 +72,4 @@ TEST(TcpHostTurns, of_several_answers_the_first_goes_alone) {
   EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { io.run_for(1ms); }), 2u);
 }
 
-}  // namespace
+}  // namespace tcp_host_turns_test

@@ -1,10 +1,11 @@
-// Many recipients on one owner: their memory, threads and descriptors; several threads; who may be destroyed when.
+// Many recipients on one owner: their memory, threads and descriptors; several threads; in which order objects may be
+// destroyed.
 #include "network.hpp"
 #include "support/allocation_counter.hpp"
 
 #include <sys/resource.h>
 
-namespace {
+namespace tcp_many_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -77,8 +78,8 @@ void expect_recipients(std::size_t n) {
   }
   EXPECT_EQ(descriptors(), files_before);
 }
-TEST(TcpMany, TwoHundredRecipientsAtOnce) { expect_recipients(200); }
-TEST(TcpMany, AThousandRecipientsAtOnce) { expect_recipients(1000); }
+TEST(TcpMany, Two_hundred_recipients_at_once) { expect_recipients(200); }
+TEST(TcpMany, A_thousand_recipients_at_once) { expect_recipients(1000); }
 
 TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
@@ -110,7 +111,7 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   EXPECT_EQ(other, 0);
 }
 
-TEST(TcpMany, ALargeFanOutThatAsksAgainAfterTheEndIsToldSo) {
+TEST(TcpMany, A_large_fan_out_that_asks_again_after_the_end_is_told_so) {
   using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64>, tp::tcp>;
   constexpr std::uint32_t n = 500;
   auto owner = small_net::downloader::open({});
@@ -175,7 +176,7 @@ std::uint64_t allocations_while_pulling(const mlp& source, int transfers) {
   EXPECT_EQ(threads(), threads_before);
   return n;
 }
-TEST(TcpMany, NoChunkAllocatesOnEitherSide) {
+TEST(TcpMany, No_chunk_allocates_on_either_side) {
   const auto source = random_model<mlp>(1);
   using small_chunks = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<400>, tp::chunk_and_image_digest, tp::tcp>;
   // reading /proc in between allocates, the same each time
@@ -184,7 +185,7 @@ TEST(TcpMany, NoChunkAllocatesOnEitherSide) {
   EXPECT_EQ(few, many) << "7 chunks against 5,000";
 }
 
-TEST(TcpMany, AHostMayGoWhileConnectionsAreOpen) {
+TEST(TcpMany, A_host_may_go_while_connections_are_open) {
   const auto source = random_model<mlp>(1);
   std::vector<raw_peer> peers;
   tp::detail::silent_handler handler;
@@ -214,7 +215,7 @@ TEST(TcpMany, AHostMayGoWhileConnectionsAreOpen) {
   EXPECT_TRUE(peers.front().hear_end());
 }
 
-TEST(TcpMany, RoundsOfChangingSizesLeaveNothingBehind) {
+TEST(TcpMany, Rounds_of_changing_sizes_leave_nothing_behind) {
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   generator random(3);
   std::size_t files = 0, tasks = 0;
@@ -247,4 +248,4 @@ TEST(TcpMany, RoundsOfChangingSizesLeaveNothingBehind) {
   }
 }
 
-}  // namespace
+}  // namespace tcp_many_test

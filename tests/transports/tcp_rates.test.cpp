@@ -1,7 +1,7 @@
 // An owner that may send only so much, over TCP.
 #include "transports/network.hpp"
 
-namespace {
+namespace tcp_rates_test {
 
 using namespace test;
 template <class Tcp>
@@ -10,7 +10,7 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, Tcp>;
 /// Two recipients of 400 KB each; how long both took.
 template <class Tcp>
 std::chrono::steady_clock::duration both(const tp::send_limits& limits, int threads) {
-  using net = ::net<Tcp>;
+  using net = tcp_rates_test::net<Tcp>;
   const auto source = random_model<mlp>(1);
   auto owner = net::downloader::open({.listen = "127.0.0.1:0", .host = {.limits = limits}});
   EXPECT_TRUE(owner);
@@ -34,13 +34,13 @@ std::chrono::steady_clock::duration both(const tp::send_limits& limits, int thre
 }
 
 // 806 KB and a burst of 50 KB at 800 KB a second. A machine that is busy only takes longer.
-TEST(TcpRates, AnOwnerSendsNoFasterThanItMay) {
+TEST(TcpRates, An_owner_sends_no_faster_than_it_may) {
   EXPECT_GE(both<tp::tcp>({.owner_bytes_per_second = 800'000}, 1), 900ms);
 }
-TEST(TcpRates, NorToOneRecipient) { EXPECT_GE(both<tp::tcp>({.recipient_bytes_per_second = 400'000}, 1), 900ms); }
-TEST(TcpRates, NorOnManyThreads) {
+TEST(TcpRates, Nor_to_one_recipient) { EXPECT_GE(both<tp::tcp>({.recipient_bytes_per_second = 400'000}, 1), 900ms); }
+TEST(TcpRates, Nor_on_many_threads) {
   EXPECT_GE(both<tp::tcp_on_threads>({.owner_bytes_per_second = 1'600'000, .recipient_bytes_per_second = 600'000}, 3),
             550ms);
 }
 
-}  // namespace
+}  // namespace tcp_rates_test

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-namespace {
+namespace tcp_retry_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<16_KiB>, tp::tcp>;
@@ -289,8 +289,8 @@ TEST(TcpRetry, An_owner_that_restarts_after_the_last_byte_hears_of_it) {
   const std::size_t all = static_cast<std::size_t>(tp::raw_tensors<mlp>::source(*first.source).schema->image_bytes);
   middle m(first.port, [&](std::size_t n) {
     if (n == 0)
-      return all + 26 * 80 + 128;  // the chunks with their prefixes and the description, and nothing of the answer to
-                                   // the confirmation
+      // the chunks with their prefixes and the description, and nothing of the answer to the confirmation
+      return all + 26 * 80 + 128;
     first.server.reset();
     first.port = second->port();
     return uncut;
@@ -437,13 +437,11 @@ TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
   raw_listener listener;
   std::jthread dribbler([&](std::stop_token stop) {
     raw_peer client = listener.accept();
-    const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};  // of a frame of 40 words, most of which will
-                                                                           // come
+    // of a frame of 40 words, most of which will come
+    const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};
     for (int i = 0; i < 320 && !stop.stop_requested(); ++i) {
-      if (!client.say(std::span(
-              i < 8 ? head[static_cast<std::size_t>(i)] == std::byte{} ? head.data() : head.data() + 4 : head.data(),
-              1)))
-        return;
+      const bool is_length = i < 8 && head[static_cast<std::size_t>(i)] != std::byte{};
+      if (!client.say(std::span(is_length ? head.data() + 4 : head.data(), 1))) return;
       std::this_thread::sleep_for(15ms);
     }
   });
@@ -507,4 +505,4 @@ TEST(TcpRetry, C6_callbacks_run_once_before_the_source_is_released_and_may_throw
   EXPECT_EQ(calls, 2);
 }
 
-}  // namespace
+}  // namespace tcp_retry_test

@@ -1,12 +1,13 @@
 // Both roles over one connection: a device's round, and two ends that send at each other.
-#include <tensorpull/transports/stream/session.hpp>  // first, so that it shows whether it includes all that it uses
+// first, so that it shows whether it includes all that it uses
+#include <tensorpull/transports/session/stream_session.hpp>
 
 #include "four_answers.hpp"
 #include "support/memory_pipe.hpp"
 
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
-namespace {
+namespace tcp_session_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -39,7 +40,7 @@ struct aggregator {
   bool ok = false;
 };
 
-TEST(TcpSession, AWholeRoundOverOneConnection) {
+TEST(TcpSession, A_whole_round_over_one_connection) {
   const auto global = random_model<mlp>(1), trained = random_model<mlp>(2);
   const auto server = std::make_unique<aggregator>(*global);
   boost::asio::io_context io(1);
@@ -81,13 +82,18 @@ TEST(TcpSession, AWholeRoundOverOneConnection) {
   EXPECT_EQ(host.connections(), 0u);
 }
 
-TEST(TcpSession, AMessageThatComesWhileTheConnectionIsUsedIsNotLost) {
+/// The two sessions of one connection.
+template <class Net>
+auto two_ends() {
   raw_listener listener;
-  auto left = net::session::connect(local(listener.port()));
-  ASSERT_TRUE(left);
-  auto peer = listener.accept();
-  auto right = net::session::over(std::move(peer.stream()));
-  ASSERT_TRUE(right);
+  auto left = Net::session::connect(local(listener.port()));
+  return std::pair(std::move(left), Net::session::over(std::move(listener.accept().stream())));
+}
+
+TEST(TcpSession, A_message_that_comes_while_the_connection_is_used_is_not_lost) {
+  auto ends = two_ends<net>();
+  auto &left = ends.first, &right = ends.second;
+  ASSERT_TRUE(left && right);
   const std::array body{std::byte{7}};
   ASSERT_TRUE(left->send(1, {}, body));
   ASSERT_TRUE(left->send(2, {}, body));
@@ -111,16 +117,14 @@ tp::result<tp::receipt> pull_behind_messages(net::session& mine, net::session& t
       if (!theirs.send(kind, {}, body, 20s)) return;
     (void)theirs.serve([&](const auto& s) { return s.settled(ref); }, 20s);
   });
-  std::this_thread::sleep_for(100ms);  // the messages are under way before the pull begins; a later one only makes the
-                                       // test easier
+  // the messages are under way before the pull begins; a later one only makes the test easier
+  std::this_thread::sleep_for(100ms);
   return mine.download_tensors(ref, to, {.per_request_timeout = 20s});
 }
 
-TEST(TcpSession, ManyUnreadMessagesWaitWhileItPulls) {
-  raw_listener listener;
-  auto mine = net::session::connect(local(listener.port()));
-  auto accepted = listener.accept();
-  auto theirs = net::session::over(std::move(accepted.stream()));
+TEST(TcpSession, Many_unread_messages_wait_while_it_pulls) {
+  auto ends = two_ends<net>();
+  auto &mine = ends.first, &theirs = ends.second;
   ASSERT_TRUE(mine && theirs);
   const auto source = random_model<mlp>(1), to = blank<mlp>();
   const auto ref = theirs->add_tensors(*source, {.recipients = 1});
@@ -137,11 +141,9 @@ TEST(TcpSession, ManyUnreadMessagesWaitWhileItPulls) {
   }
 }
 
-TEST(TcpSession, APullBehindMessagesThatNobodyReadsFailsAtOnceAndByName) {
-  raw_listener listener;
-  auto mine = net::session::connect(local(listener.port()));
-  auto accepted = listener.accept();
-  auto theirs = net::session::over(std::move(accepted.stream()));
+TEST(TcpSession, A_pull_behind_messages_that_nobody_reads_fails_at_once_and_by_name) {
+  auto ends = two_ends<net>();
+  auto &mine = ends.first, &theirs = ends.second;
   ASSERT_TRUE(mine && theirs);
   const auto source = random_model<mlp>(1), to = blank<mlp>();
   const auto ref = theirs->add_tensors(*source, {.recipients = 0});
@@ -164,14 +166,11 @@ TEST(TcpSession, APullBehindMessagesThatNobodyReadsFailsAtOnceAndByName) {
   EXPECT_TRUE(same(*to, *source));
 }
 
-TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
+TEST(TcpSession, Both_ends_pull_at_once_in_chunks_that_fill_every_buffer) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<2_MiB>, tp::tcp>;
-  raw_listener listener;
-  auto left = big::session::connect(local(listener.port()));
-  ASSERT_TRUE(left);
-  auto accepted = listener.accept();
-  auto right = big::session::over(std::move(accepted.stream()));
-  ASSERT_TRUE(right);
+  auto ends = two_ends<big>();
+  auto &left = ends.first, &right = ends.second;
+  ASSERT_TRUE(left && right);
   const auto a = random_model<large>(1), b = random_model<large>(2);
   const auto ref_a = left->add_tensors(*a, {.recipients = 1}), ref_b = right->add_tensors(*b, {.recipients = 1});
   ASSERT_TRUE(ref_a && ref_b);
@@ -189,50 +188,7 @@ TEST(TcpSession, BothEndsPullAtOnceInChunksThatFillEveryBuffer) {
   round(*left, *ref_b, *ref_a, *b);
 }
 
-TEST(TcpSession, MessagesOfEverySize) {
-  raw_listener listener;
-  auto left = net::session::connect(local(listener.port()));
-  auto accepted = listener.accept();
-  auto right = net::session::over(std::move(accepted.stream()));
-  ASSERT_TRUE(left && right);
-  for (const std::size_t n : {0u, 1u, 400u, 512u, 4096u, 65535u, 65536u}) {
-    const auto body = generator(n).bytes(n);
-    const std::array refs{tp::reference{{1, n}, 3, 4}, tp::reference{{5, 6}, 7, 8}};
-    ASSERT_TRUE(left->send(static_cast<std::uint32_t>(n), refs, body, 20s));
-    const auto got = right->receive(20s);
-    ASSERT_TRUE(got) << n << to_string(got.error().code);
-    EXPECT_EQ(got->kind, n);
-    EXPECT_TRUE(std::equal(got->references.begin(), got->references.end(), refs.begin(), refs.end()));
-    EXPECT_TRUE(std::equal(got->body.begin(), got->body.end(), body.begin(), body.end()));
-  }
-  EXPECT_EQ(left->send(1, {}, std::vector<std::byte>(65537)).error(), tp::errc::does_not_fit);
-  EXPECT_EQ(left->send(1, std::vector<tp::reference>(9), {}).error(), tp::errc::does_not_fit);
-  EXPECT_TRUE(left->send(9, {}, {})) << "a refused message changes nothing";
-  EXPECT_EQ(right->receive(20s)->kind, 9u);
-}
-
-TEST(TcpSession, WaitingEndsByTimeAbortAndLoss) {
-  raw_listener listener;
-  auto left = net::session::connect(local(listener.port()));
-  auto accepted = listener.accept();
-  EXPECT_EQ(left->receive(60ms).error(), tp::errc::timed_out);
-  EXPECT_EQ(left->receive(0ms).error(), tp::errc::timed_out);
-  std::stop_source stop;
-  std::jthread later([&] {
-    std::this_thread::sleep_for(50ms);
-    stop.request_stop();
-  });
-  EXPECT_EQ(left->receive(600s, stop.get_token()).error(), tp::errc::cancelled);
-  EXPECT_EQ(left->serve([](const auto&) { return false; }, 600s, stop.get_token()).error(), tp::errc::cancelled);
-  accepted.reset();
-  EXPECT_EQ(left->receive(60s).error(), tp::errc::connection_lost);
-  const auto mine = blank<mlp>();
-  EXPECT_EQ(left->download_tensors({{1, 2}, 0, 0}, *mine).error(), tp::errc::connection_lost)
-      << "a broken session stays broken";
-  EXPECT_EQ(left->send(1, {}, {}).error(), tp::errc::connection_lost);
-}
-
-TEST(TcpSession, ManyTransfersOverOneConnection) {
+TEST(TcpSession, Many_transfers_over_one_connection) {
   using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64>, tp::tcp>;
   auto owner = small_net::downloader::open({});
   const auto source = random_model<tiny>(1);
@@ -294,7 +250,7 @@ TEST(TcpSession, C1_a_digest_that_differs_is_a_failure_at_the_owner_and_the_sess
 }
 
 // So that the other end works on it while the rest is collected.
-TEST(TcpSession, of_several_answers_the_first_goes_alone) {
+TEST(TcpSession, Of_several_answers_the_first_goes_alone) {
   const auto source = random_model<mlp>(1);
   auto listener = tp::tcp_listener::open("127.0.0.1:0");
   ASSERT_TRUE(listener);
@@ -307,10 +263,10 @@ TEST(TcpSession, of_several_answers_the_first_goes_alone) {
       2u);
 }
 
-/// Both ends in memory, where a test chooses what one step finds.
-using over_memory = tp::session<net::parts, pipe_end>;
+/// Both ends in memory, so that a test chooses what one step finds.
+using over_memory = tp::stream_session<net::parts, pipe_end>;
 
-TEST(TcpSession, a_message_that_has_left_was_sent_though_the_other_end_closes_at_once) {
+TEST(TcpSession, A_message_that_has_left_was_sent_though_the_other_end_closes_at_once) {
   wire there, here;
   pipe_end mine(here, there, {}, {});
   mine.close();  // found in the step that writes
@@ -323,7 +279,7 @@ TEST(TcpSession, a_message_that_has_left_was_sent_though_the_other_end_closes_at
   EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
 }
 
-TEST(TcpSession, a_message_that_came_before_the_end_of_the_connection_is_received_after_it) {
+TEST(TcpSession, A_message_that_came_before_the_end_of_the_connection_is_received_after_it) {
   wire there, here;
   auto other = over_memory::over(pipe_end(there, here, {}, {}));
   ASSERT_TRUE(other->send(result_kind, {}, {}));
@@ -341,7 +297,7 @@ TEST(TcpSession, a_message_that_came_before_the_end_of_the_connection_is_receive
   EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
 }
 
-TEST(TcpSession, messages_that_came_before_something_that_is_no_message_are_received_before_the_error) {
+TEST(TcpSession, Messages_that_came_before_something_that_is_no_message_are_received_before_the_error) {
   wire there, here;
   auto other = over_memory::over(pipe_end(there, here, {}, {}));
   const std::vector<std::byte> longest(tp::default_limits::application_body_bytes, std::byte{7});
@@ -358,7 +314,7 @@ TEST(TcpSession, messages_that_came_before_something_that_is_no_message_are_rece
   EXPECT_FALSE(session->receive(30s));
 }
 
-TEST(TcpSession, a_message_that_has_not_left_when_the_other_end_closes_was_not_sent) {
+TEST(TcpSession, A_message_that_has_not_left_when_the_other_end_closes_was_not_sent) {
   wire there, here;
   there.capacity = 1000;
   pipe_end mine(here, there, {}, {});
@@ -368,4 +324,4 @@ TEST(TcpSession, a_message_that_has_not_left_when_the_other_end_closes_was_not_s
   EXPECT_EQ(session->send(task_kind, {}, body).error(), tp::errc::connection_lost);
 }
 
-}  // namespace
+}  // namespace tcp_session_test

@@ -3,7 +3,7 @@
 #include "network.hpp"
 #include "support/frames.hpp"
 
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 namespace test {
 
@@ -16,14 +16,14 @@ struct mask_only {
 
 BOOST_HANA_ADAPT_STRUCT(test::mask_only, mask);
 
-namespace {
+namespace tcp_strangers_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
 constexpr std::uint32_t hello = 1, news = 2;
 
-/// Hears messages, and trusts who says hello.
+/// Hears messages, and trusts every peer that says hello.
 struct listening {
   int hellos = 0, heard = 0, closed_count = 0;
   tp::errc why{};
@@ -226,4 +226,4 @@ TEST(TcpStrangers, All_that_wait_for_a_buffer_have_it_one_after_the_other_and_no
   EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 151; })) << handler.heard << ": five a second";
 }
 
-}  // namespace
+}  // namespace tcp_strangers_test

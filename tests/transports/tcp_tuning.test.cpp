@@ -1,11 +1,11 @@
 // Send buffers: bounded between two ends on one machine, the kernel's own business between two machines.
 #include "network.hpp"
 
-#include <tensorpull/transports/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <arpa/inet.h>
 
-namespace {
+namespace tcp_tuning_test {
 
 using namespace test;
 
@@ -31,7 +31,7 @@ bool no_delay(int fd) {
 struct ends {
   tp::posix_stream connected, accepted;
 };
-/// Once more where a busy machine took longer to shake hands than two ends on one machine do.
+/// Once more if a busy machine took longer to shake hands than two ends on one machine do.
 ends connect_over(const char* listen_on, const std::string& host) {
   auto listener = tp::tcp_listener::open(listen_on);
   if (!listener) return {};
@@ -53,12 +53,14 @@ void expect_bounded(const ends& e) {
   }
 }
 
-TEST(TcpTuning, TheSendBufferIsBoundedOnOneMachine) { expect_bounded(connect_over("127.0.0.1:0", "127.0.0.1")); }
+TEST(TcpTuning, The_send_buffer_is_bounded_on_one_machine) { expect_bounded(connect_over("127.0.0.1:0", "127.0.0.1")); }
 
 // As Debian names the machine itself in /etc/hosts: the connection comes from 127.0.0.1.
-TEST(TcpTuning, TheSameFromOneLoopbackAddressToAnother) { expect_bounded(connect_over("127.0.1.1:0", "127.0.1.1")); }
+TEST(TcpTuning, The_same_from_one_loopback_address_to_another) {
+  expect_bounded(connect_over("127.0.1.1:0", "127.0.1.1"));
+}
 
-TEST(TcpTuning, TheSameOverIpv6) {
+TEST(TcpTuning, The_same_over_ipv_6) {
   const auto e = connect_over("[::1]:0", "[::1]");
   if (e.connected.native_handle() < 0) GTEST_SKIP() << "no IPv6 here";
   expect_bounded(e);
@@ -75,7 +77,7 @@ bool one_machine(const char* a, const char* b) {
   };
   return tp::detail::same_machine(parsed(a), parsed(b));
 }
-TEST(TcpTuning, AddressesThatAreAlikeOrLoopbackAreOneMachine) {
+TEST(TcpTuning, Addresses_that_are_alike_or_loopback_are_one_machine) {
   EXPECT_TRUE(one_machine("192.0.2.1", "192.0.2.1"));
   EXPECT_TRUE(one_machine("192.0.2.1", "::ffff:192.0.2.1"));
   EXPECT_TRUE(one_machine("127.0.0.1", "127.255.0.2"));
@@ -104,7 +106,7 @@ int socket_with(std::uint16_t port, bool at_the_other) {
   }
   return -1;
 }
-TEST(TcpTuning, AHostTunesWhatItAcceptsAndWhatItConnects) {
+TEST(TcpTuning, A_host_tunes_what_it_accepts_and_what_it_connects) {
   boost::asio::io_context io(1);
   tp::detail::silent_handler handler;
   using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
@@ -118,7 +120,7 @@ TEST(TcpTuning, AHostTunesWhatItAcceptsAndWhatItConnects) {
   EXPECT_TRUE(all_tuned());
 }
 
-TEST(TcpTuning, WhatIsNoTcpSocketIsLeftAlone) {
+TEST(TcpTuning, What_is_no_tcp_socket_is_left_alone) {
   int pair[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   const tp::posix_stream a(pair[0]), b(pair[1]);
@@ -128,4 +130,4 @@ TEST(TcpTuning, WhatIsNoTcpSocketIsLeftAlone) {
   EXPECT_FALSE(tp::detail::to_same_machine(-1));
 }
 
-}  // namespace
+}  // namespace tcp_tuning_test

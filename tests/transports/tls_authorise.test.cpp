@@ -3,9 +3,9 @@
 #include "network.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
-namespace {
+namespace tls_authorise_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<256>, tp::tls>;
@@ -43,4 +43,4 @@ TEST(TlsAuthorise, Who_a_transaction_names_pulls_under_the_name_in_its_own_certi
   EXPECT_TRUE(owner->settled(ref));
 }
 
-}  // namespace
+}  // namespace tls_authorise_test

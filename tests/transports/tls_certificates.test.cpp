@@ -1,15 +1,15 @@
-// Which certificates are accepted: whoever shows another is refused before a request is sent, and before a frame is
+// Which certificates are accepted: a peer that shows another is refused before a request is sent, and before a frame is
 // looked at.
 #include "certificates.hpp"
 #include "network.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <cstdio>
 #include <fstream>
 
-namespace {
+namespace tls_certificates_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<256>, tp::tls>;
@@ -69,8 +69,8 @@ TEST(TlsCertificates, One_for_another_name_is_refused_and_a_common_name_is_no_na
   refused(owner.pull(client, "a.b.wild.example.org"), X509_V_ERR_HOSTNAME_MISMATCH);
   EXPECT_TRUE(owner.pull(client, "server.example.org"));
   EXPECT_TRUE(owner.pull(client, "a.wild.example.org"));
-  EXPECT_EQ(owner.pull(client, ".example.org").error(), tp::errc::invalid_argument);  // OpenSSL takes it for every name
-                                                                                      // below
+  // OpenSSL takes it for every name below
+  EXPECT_EQ(owner.pull(client, ".example.org").error(), tp::errc::invalid_argument);
   const identity only_common({.common_name = "server.example.org", .alternatives = {}}, &p.authority);
   refused(owning(context_of(&only_common, p.authority)).pull(client, "server.example.org"),
           X509_V_ERR_HOSTNAME_MISMATCH);
@@ -114,8 +114,8 @@ TEST(TlsCertificates, X6_a_client_without_a_certificate_is_refused_before_one_fr
                            context_of(&other.client, p.authority)}) {
       const auto done = owner.pull(asked(as));
       ASSERT_FALSE(done);
-      // with TLS 1.3 the refusal may come after the client's first request has left, which nobody reads; with 1.2 who
-      // shows none hears only that the handshake failed
+      // with TLS 1.3 the refusal may come after the client's first request has left, which nobody reads; with 1.2 a
+      // client that shows none hears only that the handshake failed
       EXPECT_TRUE(done.error() == tp::errc::not_authenticated ||
                   done.error() == (old ? tp::errc::connection_failed : tp::errc::connection_lost))
           << describe(done.error());
@@ -203,9 +203,8 @@ TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   EXPECT_TRUE(owning(*made).pull(context_of(nullptr, p.authority)));
 
   const auto wrong = [](const tp::tls_options& o) { return tp::tls_context::make(o).error(); };
-  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}}), tp::errc::bad_file);  // and nobody is
-                                                                                                    // asked at the
-                                                                                                    // terminal
+  // and nobody is asked at the terminal
+  EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}}), tp::errc::bad_file);
   EXPECT_EQ(wrong({.certificate = {.file = chain}, .key = {.file = secret}, .key_password = "wrong"}).name.view(),
             tp::error_name(secret).view());
   EXPECT_EQ(wrong({.authorities = {.file = "/nowhere/ca.pem"}}).system, ENOENT);
@@ -221,9 +220,8 @@ TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   const std::string both = mine + p.server.key();
   EXPECT_TRUE(tp::tls_context::make({.certificate = {.text = both}}));
   EXPECT_EQ(tp::tls_address{"127.0.0.1:0"}.listen().error().name.view(), "context");
-  const auto none = tp::tls_address{"127.0.0.1:0", context_of(nullptr, p.authority)}.listen();  // every client would be
-                                                                                                // refused, and nobody
-                                                                                                // here would hear why
+  // every client would be refused, and nobody here would hear why
+  const auto none = tp::tls_address{"127.0.0.1:0", context_of(nullptr, p.authority)}.listen();
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error(), tp::errc::invalid_argument);
   EXPECT_EQ(none.error().name.view(), "certificate");
@@ -257,4 +255,4 @@ TEST(TlsCertificates, Names_that_could_be_taken_for_others_are_left_out_and_none
   EXPECT_EQ(names_of(identity({.common_name = "line\nbreak"}))->names().name, "");
 }
 
-}  // namespace
+}  // namespace tls_certificates_test

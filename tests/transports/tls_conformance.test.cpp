@@ -1,13 +1,13 @@
 // TLS as a byte stream: the conformance kit with each version, and with tickets.
 #include "certificates.hpp"
 
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
-#include <tensorpull/transports/stream/posix_stream.hpp>
-#include <tensorpull/transports/tls/tls_stream.hpp>
+#include <tensorpull/transports/over/tls/tls_stream.hpp>
 
 #include <sys/socket.h>
 
-namespace {
+namespace tls_conformance_test {
 
 using namespace test;
 using stream = tp::tls_stream<tp::posix_stream>;
@@ -66,4 +66,4 @@ TEST(TlsConformance, Bytes_that_came_with_the_last_of_the_handshake_are_announce
   EXPECT_TRUE(server->wait(true, false, std::chrono::seconds(5)).read);
 }
 
-}  // namespace
+}  // namespace tls_conformance_test

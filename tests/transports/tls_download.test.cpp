@@ -1,12 +1,12 @@
-// Whole transfers over TLS: an owner, a host, sessions in both roles, and who the other end is.
+// Whole transfers over TLS: an owner, a host, sessions in both roles, and the identity of the other end.
 #include "certificates.hpp"
 #include "network.hpp"
 
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <boost/asio/io_context.hpp>
 
-namespace {
+namespace tls_download_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<256_KiB>, tp::tls>;
@@ -48,7 +48,7 @@ TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
     });
 }
 
-/// Pulls from whoever connects, and publishes to them.
+/// Pulls from each peer that connects, and publishes to it.
 struct both_ways {
   tp::reference theirs{};
   large* to = nullptr;
@@ -150,4 +150,4 @@ TEST(TlsDownload, A_host_connects_and_pulls_and_hears_why_it_cannot) {
   EXPECT_EQ(*handler.end, tp::errc::not_authenticated);
 }
 
-}  // namespace
+}  // namespace tls_download_test

@@ -3,14 +3,14 @@
 #include "network.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <boost/asio/io_context.hpp>
 
 #include <sys/resource.h>
 #include <csignal>
 
-namespace {
+namespace tls_faults_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<256_KiB>, tp::tls>;
@@ -385,7 +385,10 @@ TEST(TlsFaults, Tickets_are_sent_only_if_they_were_asked_for) {
     tickets = 0;
     plain_peer peer(TLS_client_method());
     SSL_CTX_set_session_cache_mode(peer.context.get(), SSL_SESS_CACHE_CLIENT);
-    SSL_CTX_sess_set_new_cb(peer.context.get(), [](SSL*, SSL_SESSION*) { return ++tickets, 0; });
+    SSL_CTX_sess_set_new_cb(peer.context.get(), [](SSL*, SSL_SESSION*) {
+      ++tickets;
+      return 0;
+    });
     std::jthread client([&] {
       auto socket = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
       ASSERT_TRUE(socket);
@@ -406,4 +409,4 @@ TEST(TlsFaults, Tickets_are_sent_only_if_they_were_asked_for) {
   }
 }
 
-}  // namespace
+}  // namespace tls_faults_test

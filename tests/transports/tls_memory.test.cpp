@@ -4,11 +4,11 @@
 
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <malloc.h>
 
-namespace {
+namespace tls_memory_test {
 
 using namespace test;
 
@@ -185,4 +185,4 @@ TEST(TlsMemory, A_stranger_that_shakes_hands_takes_no_more_than_is_stated) {
   EXPECT_GE(held, tp::tls::handshake_bytes * 3 / 4) << "the bound says more than it has to";
 }
 
-}  // namespace
+}  // namespace tls_memory_test

@@ -3,11 +3,11 @@
 #include "proxies.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <boost/asio/io_context.hpp>
 
-namespace {
+namespace tls_proxy_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls>;
@@ -70,4 +70,4 @@ TEST(TlsProxy, A_pull_and_a_host_go_through_it_and_the_far_end_is_checked) {
   EXPECT_EQ(hosted("nonsense\r\n\r\n"), tp::errc::proxy_refused);
 }
 
-}  // namespace
+}  // namespace tls_proxy_test

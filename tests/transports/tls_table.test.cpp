@@ -1,7 +1,7 @@
 #include <tensorpull/transports/https/https_pull.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, SaysWhatTlsSays) { test::table_says<tensorpull::tls>("tls"); }
-TEST(TransportTable, SaysWhatHttpsSays) { test::table_says<tensorpull::https>("https"); }
+TEST(TransportTable, Says_what_tls_says) { test::table_says<tensorpull::tls>("tls"); }
+TEST(TransportTable, Says_what_https_says) { test::table_says<tensorpull::https>("https"); }

@@ -1,15 +1,15 @@
-// New keys in the middle of a connection (RFC 8446, 4.6.3): whoever is at the other end may send as many as it likes,
-// and ask for answers.
+// New keys in the middle of a connection (RFC 8446, 4.6.3): the other end may send as many as it likes, and ask for
+// answers.
 #include "certificates.hpp"
 
-#include <tensorpull/transports/tls/tls_stream.hpp>
+#include <tensorpull/transports/over/tls/tls_stream.hpp>
 
 #include <algorithm>
 #include <deque>
 #include <initializer_list>
 #include <vector>
 
-namespace {
+namespace tls_updates_test {
 
 using namespace test;
 
@@ -134,4 +134,4 @@ TEST(TlsUpdates, A_flood_of_them_takes_a_bounded_part_of_each_read) {
   EXPECT_EQ(ends.read().bytes, 5u);
 }
 
-}  // namespace
+}  // namespace tls_updates_test

@@ -1,7 +1,7 @@
 // Chunks that follow from the link, and from how fast the recipient is, over UDP.
 #include "transports/udp_network.hpp"
 
-namespace {
+namespace udp_chunks_test {
 
 using namespace test;
 using tp::fit_datagram;
@@ -10,7 +10,7 @@ static_assert(std::is_same_v<tp::pipeline<tp::raw_tensors<mlp>, fit_datagram, tp
 using adaptive_net =
     tp::pipeline<tp::raw_tensors<mlp>, tp::adaptive_bytes<64, 1112>, troubled_udp, tp::chunk_and_image_digest>;
 
-TEST(UdpChunks, AdaptiveChunksArriveThoughDatagramsAreLost) {
+TEST(UdpChunks, Adaptive_chunks_arrive_though_datagrams_are_lost) {
   troubled_udp::faults = {.lost = 50, .seed = 7};
   const auto source = random_model<mlp>(1);
   auto mine = blank<mlp>();
@@ -26,4 +26,4 @@ TEST(UdpChunks, AdaptiveChunksArriveThoughDatagramsAreLost) {
   troubled_udp::faults = {};
 }
 
-}  // namespace
+}  // namespace udp_chunks_test

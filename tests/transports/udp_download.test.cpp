@@ -2,11 +2,9 @@
 // ends.
 #include "udp_network.hpp"
 
-#include <tensorpull/consumers/any_schema/digest.hpp>
-
 #include <atomic>
 
-namespace {
+namespace udp_download_test {
 
 using namespace test;
 
@@ -31,32 +29,31 @@ void expect_transfer(const char* host) {
   EXPECT_EQ(owner->status_of(*ref)->completed, 1u);
 }
 
-TEST(UdpDownload, over_ipv4) { expect_transfer<udp_net, mlp>("127.0.0.1"); }
-TEST(UdpDownload, over_ipv6) { expect_transfer<udp_net, mlp>("[::1]"); }
-TEST(UdpDownload, less_than_a_chunk) {
+TEST(UdpDownload, Over_ipv6) { expect_transfer<udp_net, mlp>("[::1]"); }
+TEST(UdpDownload, Less_than_a_chunk) {
   expect_transfer<tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>, tiny>("127.0.0.1");
 }
-TEST(UdpDownload, twelve_mebibytes) {
+TEST(UdpDownload, Twelve_mebibytes) {
   expect_transfer<tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>, large>("127.0.0.1");
 }
-TEST(UdpDownload, datagrams_of_512_bytes) {
+TEST(UdpDownload, Datagrams_of_512_bytes) {
   expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<424>, tp::basic_udp<512>>, mlp>("127.0.0.1");
 }
-TEST(UdpDownload, datagrams_of_8972_bytes) {
+TEST(UdpDownload, Datagrams_of_8972_bytes) {
   expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<8880>, tp::basic_udp<8972>>, mlp>("127.0.0.1");
 }
-TEST(UdpDownload, the_longest_datagrams) {
+TEST(UdpDownload, The_longest_datagrams) {
   expect_transfer<tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<65'416>, tp::basic_udp<65'507>>, large>(
       "127.0.0.1");
 }
-TEST(UdpDownload, chunks_shorter_than_a_datagram_share_one) {
+TEST(UdpDownload, Chunks_shorter_than_a_datagram_share_one) {
   expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<200>, tp::udp>, mlp>("127.0.0.1");
 }
-TEST(UdpDownload, chunks_with_digests_of_their_own) {
+TEST(UdpDownload, Chunks_with_digests_of_their_own) {
   expect_transfer<tp::pipeline<tp::raw_tensors<mlp>, fit, tp::udp, tp::chunk_and_image_digest>, mlp>("127.0.0.1");
 }
 
-TEST(UdpDownload, many_recipients_on_one_socket) {
+TEST(UdpDownload, Many_recipients_on_one_socket) {
   auto owner = udp_net::downloader::open();
   const auto source = random_model<mlp>(3);
   constexpr std::uint32_t recipients = 24;
@@ -79,7 +76,7 @@ TEST(UdpDownload, many_recipients_on_one_socket) {
   EXPECT_EQ(descriptors(), files) << "one socket for all";
 }
 
-TEST(UdpDownload, an_owner_sends_no_faster_than_it_is_told) {
+TEST(UdpDownload, An_owner_sends_no_faster_than_it_is_told) {
   const auto source = random_model<mlp>(3);
   for (const auto& limits :
        {tp::send_limits{.owner_bytes_per_second = 400'000}, tp::send_limits{.recipient_bytes_per_second = 200'000}}) {
@@ -100,57 +97,7 @@ TEST(UdpDownload, an_owner_sends_no_faster_than_it_is_told) {
   }
 }
 
-TEST(UdpDownload, a_program_says_who_may_have_what) {
-  const auto source = random_model<mlp>(3), mine = blank<mlp>();
-  bool may = false;
-  const auto judge = [&](const tp::access_request&) { return may; };
-  auto owner = udp_net::downloader::open({.authorise = judge});
-  const auto ref = *owner->add_tensors(*source);
-  {
-    serving server(*owner);
-    EXPECT_EQ(udp_net::download_tensors(local(owner->port()), ref, *mine).error().code, tp::errc::unknown_reference);
-  }
-  may = true;
-  serving server(*owner);
-  EXPECT_TRUE(udp_net::download_tensors(local(owner->port()), ref, *mine));
-}
-
-TEST(UdpDownload, what_is_not_there_or_differs_is_refused_by_name) {
-  auto owner = udp_net::downloader::open();
-  const auto source = random_model<mlp>(4), mine = blank<mlp>();
-  const auto ref = *owner->add_tensors(*source);
-  serving server(*owner);
-  EXPECT_EQ(udp_net::download_tensors(local(owner->port()), tp::ref_id{1, 2}, *mine).error().code,
-            tp::errc::unknown_reference);
-  auto stale = ref;
-  ++stale.version;
-  EXPECT_EQ(udp_net::download_tensors(local(owner->port()), stale, *mine).error().code, tp::errc::stale_version);
-  const auto other = blank<tiny>();
-  const auto mismatch = tp::pipeline<tp::raw_tensors<tiny>, fit, tp::udp>::download_tensors(local(owner->port()),
-                                                                                            ref.id, *other);
-  ASSERT_FALSE(mismatch);
-  EXPECT_EQ(mismatch.error().code, tp::errc::schema_mismatch);
-  EXPECT_TRUE(same(*mine, *blank<mlp>()));
-}
-
-TEST(UdpDownload, some_tensors_of_what_is_published) {
-  auto owner = udp_net::downloader::open();
-  const auto source = random_model<mlp>(5);
-  const auto ref = *owner->add_tensors(*source);
-  serving server(*owner);
-  const auto mine = blank<mlp>();
-  std::array<std::uint64_t, 1> shape{1000};
-  const std::array views{tp::mutable_tensor_view{
-      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
-  auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
-  tp::land to(image->destination());
-  const std::string_view names[] = {"mask"};
-  const auto done = udp_net::pull(local(owner->port()), ref, to, {.tensors = names});
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
-}
-
-TEST(UdpDownload, addresses_that_are_none) {
+TEST(UdpDownload, Addresses_that_are_none) {
   const auto mine = blank<mlp>();
   EXPECT_EQ(udp_net::download_tensors("nowhere", tp::ref_id{1, 1}, *mine).error().code, tp::errc::bad_address);
   EXPECT_EQ(udp_net::downloader::open({.listen = "nowhere"}).error().code, tp::errc::bad_address);
@@ -158,4 +105,4 @@ TEST(UdpDownload, addresses_that_are_none) {
   EXPECT_EQ(udp_net::downloader::open({.listen = local(owner->port())}).error().code, tp::errc::connection_failed);
 }
 
-}  // namespace
+}  // namespace udp_download_test

@@ -5,7 +5,7 @@
 #include <optional>
 #include <stop_token>
 
-namespace {
+namespace udp_faults_test {
 
 using namespace test;
 
@@ -25,20 +25,20 @@ void expect_exact(const tp::testing::datagram_faults& faults) {
   EXPECT_TRUE(done->confirmed) << "seed " << faults.seed;
 }
 
-TEST(UdpFaults, five_in_a_hundred_are_lost_each_way) {
+TEST(UdpFaults, Five_in_a_hundred_are_lost_each_way) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) expect_exact({.lost = 50, .seed = seed});
 }
-TEST(UdpFaults, a_quarter_is_lost) { expect_exact({.lost = 250}); }
-TEST(UdpFaults, a_third_is_doubled) { expect_exact({.doubled = 333}); }
-TEST(UdpFaults, a_third_is_overtaken) { expect_exact({.overtaken = 333}); }
-TEST(UdpFaults, lost_doubled_and_overtaken) {
+TEST(UdpFaults, A_quarter_is_lost) { expect_exact({.lost = 250}); }
+TEST(UdpFaults, A_third_is_doubled) { expect_exact({.doubled = 333}); }
+TEST(UdpFaults, A_third_is_overtaken) { expect_exact({.overtaken = 333}); }
+TEST(UdpFaults, Lost_doubled_and_overtaken) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed)
     expect_exact({.lost = 100, .doubled = 50, .overtaken = 100, .seed = seed});
 }
-TEST(UdpFaults, with_delay) { expect_exact({.lost = 20, .overtaken = 20, .delay = 2ms}); }
+TEST(UdpFaults, With_delay) { expect_exact({.lost = 20, .overtaken = 20, .delay = 2ms}); }
 
 // A bit that is another is noticed by the digest of the chunk, and the chunk comes again.
-TEST(UdpFaults, damaged_chunks_come_again) {
+TEST(UdpFaults, Damaged_chunks_come_again) {
   using net = tp::pipeline<tp::raw_tensors<mlp>, fit, troubled_udp, tp::chunk_and_image_digest>;
   troubled_udp::faults = {.damaged = 20};
   auto owner = net::downloader::open();
@@ -116,7 +116,24 @@ TEST(UdpFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
   EXPECT_LE(took, 1s) << "a wait hears it within 0.1 s; the rest is for slow machines";
 }
 
-TEST(UdpFaults, nobody_there_is_told_soon_and_not_after_the_time_out) {
+TEST(UdpFaults, An_owner_is_told_of_an_abort) {
+  using net = tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>;
+  const auto source = random_model<large>(6), mine = blank<large>();
+  auto owner = net::downloader::open();
+  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
+  serving server(*owner);
+  std::stop_source stop;
+  const auto at_once = [&](const tp::progress_event&) { stop.request_stop(); };
+  const auto done = net::download_tensors(local(owner->port()), ref, *mine,
+                                          {.stop = stop.get_token(), .progress = at_once});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::cancelled);
+  std::this_thread::sleep_for(1s);
+  server.stop();
+  EXPECT_EQ(owner->status_of(ref)->cancelled, 1u);
+}
+
+TEST(UdpFaults, Nobody_there_is_told_soon_and_not_after_the_time_out) {
   std::uint16_t port = 0;
   {
     auto gone = tp::udp_link::open("127.0.0.1:0");
@@ -188,4 +205,4 @@ TEST(UdpFaults, T10_recipients_whose_owner_restarts_all_come_back_and_finish) {
   EXPECT_EQ(right, 32);
 }
 
-}  // namespace
+}  // namespace udp_faults_test

@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
 
-namespace {
+namespace udp_flat_test {
 
 using namespace test;
 
@@ -35,7 +35,8 @@ TEST(UdpFlat, C7_participants_that_come_and_go_leave_memory_and_descriptors_as_t
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   serving server(*owner);
   const auto address = local(owner->port());
-  std::uint64_t allocated = 0, after = 0;
+  // the least of ten rounds: a recipient that asks once more, since this machine was busy, allocates a little more
+  std::uint64_t early = ~std::uint64_t{0}, late = early;
   std::size_t files = 0, memory = 0;
   for (int round = 0; round < 60; ++round) {
     server.stop();
@@ -44,13 +45,14 @@ TEST(UdpFlat, C7_participants_that_come_and_go_leave_memory_and_descriptors_as_t
     const allocation_watch watch;
     for (int i = 0; i < 3; ++i)
       ASSERT_TRUE(udp_net::download_tensors(address, ref, *mine)) << round;  // each from a port of its own
-    after = watch.count();
+    auto& least = round < 30 ? early : late;
+    if (round % 30 >= 20) least = std::min(least, watch.count());
     again.stop();
     ASSERT_TRUE(owner->settled(ref));
     ASSERT_LE(owner->peers(), 8u);
-    if (round == 10) allocated = after, files = descriptors(), memory = resident_bytes();
+    if (round == 10) files = descriptors(), memory = resident_bytes();
   }
-  EXPECT_EQ(after, allocated);
+  EXPECT_EQ(late, early);
   EXPECT_EQ(descriptors(), files);
 #if !defined(TENSORPULL_TEST_SANITIZED)  // which keeps freed memory
   EXPECT_LT(resident_bytes(), memory + memory / 20);
@@ -58,7 +60,7 @@ TEST(UdpFlat, C7_participants_that_come_and_go_leave_memory_and_descriptors_as_t
   EXPECT_GT(owner->counts().pushed_out, 100u);
 }
 
-TEST(UdpFlat, an_owner_allocates_nothing_while_it_serves) {
+TEST(UdpFlat, An_owner_allocates_nothing_while_it_serves) {
   auto owner = udp_net::downloader::open();
   const auto source = random_model<mlp>(1);
   const auto ref = *owner->add_tensors(*source);
@@ -72,4 +74,4 @@ TEST(UdpFlat, an_owner_allocates_nothing_while_it_serves) {
   EXPECT_EQ(owner->counts().strangers, 20u);
 }
 
-}  // namespace
+}  // namespace udp_flat_test

@@ -1,15 +1,17 @@
 // UDP sockets as datagram links: both families, many datagrams in one call, what is dropped, and what ends a socket.
-#include <tensorpull/transports/udp/udp_link.hpp>
+#include <tensorpull/transports/over/udp/udp_link.hpp>
 
 #include <gtest/gtest.h>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-namespace {
+namespace udp_link_test {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
@@ -34,15 +36,18 @@ std::vector<std::byte> heard(Link& link, udp_address& from) {
   std::vector<std::byte> memory(65'535);
   for (int i = 0; i < 100; ++i) {
     const auto io = link.receive(memory, from);
-    if (io.status == io_status::ok) return memory.resize(io.bytes), memory;
+    if (io.status == io_status::ok) {
+      memory.resize(io.bytes);
+      return memory;
+    }
     (void)link.wait(true, false, 10ms);
   }
   return {};
 }
 
-class both_families : public ::testing::TestWithParam<const char*> {};
+class BothFamilies : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(both_families, datagrams_go_both_ways_with_their_addresses) {
+TEST_P(BothFamilies, Datagrams_go_both_ways_with_their_addresses) {
   auto open = udp_link::open(std::string(GetParam()) + ":0");
   if (!open) GTEST_SKIP() << "this machine has no such addresses";
   auto one = udp_link::connect(at(open->port(), GetParam())), two = udp_link::connect(at(open->port(), GetParam()));
@@ -59,9 +64,9 @@ TEST_P(both_families, datagrams_go_both_ways_with_their_addresses) {
   (void)open->wait(false, false, 0ms);
   EXPECT_EQ(heard(*two, first), numbered(8, 3));
 }
-INSTANTIATE_TEST_SUITE_P(udp_link, both_families, ::testing::Values("127.0.0.1", "[::1]"));
+INSTANTIATE_TEST_SUITE_P(UdpLink, BothFamilies, ::testing::Values("127.0.0.1", "[::1]"));
 
-TEST(udp_link, what_is_sent_leaves_at_once) {
+TEST(UdpLink, What_is_sent_leaves_at_once) {
   auto open = udp_link::open("127.0.0.1:0");
   auto link = udp_link::connect(at(open->port()));
   const auto bytes = numbered(100, 1);
@@ -71,7 +76,7 @@ TEST(udp_link, what_is_sent_leaves_at_once) {
   EXPECT_EQ(heard(*open, from), bytes);
 }
 
-TEST(udp_link, one_socket_for_both_families) {
+TEST(UdpLink, One_socket_for_both_families) {
   auto open = udp_link::open("[::]:0");
   if (!open) GTEST_SKIP() << "this machine has no IPv6";
   auto v4 = udp_link::connect(at(open->port()));
@@ -86,7 +91,7 @@ TEST(udp_link, one_socket_for_both_families) {
   EXPECT_EQ(heard(*v4, from), numbered(51, 2));
 }
 
-TEST(udp_link, many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) {
+TEST(UdpLink, Many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) {
   auto open = udp_link::open("127.0.0.1:0");
   auto link = udp_link::connect(at(open->port()));
   ASSERT_TRUE(open && link);
@@ -105,7 +110,7 @@ TEST(udp_link, many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) 
   }
 }
 
-TEST(udp_link, datagrams_of_odd_lengths_lie_at_multiples_of_8_bytes) {
+TEST(UdpLink, Datagrams_of_odd_lengths_lie_at_multiples_of_8_bytes) {
   auto open = udp_link::open("127.0.0.1:0");
   auto link = udp_link::connect(at(open->port()));
   udp_address from;
@@ -124,7 +129,7 @@ TEST(udp_link, datagrams_of_odd_lengths_lie_at_multiples_of_8_bytes) {
   }
 }
 
-TEST(udp_link, more_than_a_call_carries_is_sent_in_several) {
+TEST(UdpLink, More_than_a_call_carries_is_sent_in_several) {
   auto open = udp_link::open("127.0.0.1:0");
   auto link = udp_link::connect(at(open->port()));
   std::uint32_t sent = 0, came = 0;
@@ -140,7 +145,7 @@ TEST(udp_link, more_than_a_call_carries_is_sent_in_several) {
   EXPECT_EQ(came, sent);
 }
 
-TEST(udp_link, what_is_longer_than_its_datagrams_is_lost) {
+TEST(UdpLink, What_is_longer_than_its_datagrams_is_lost) {
   auto open = udp_link::open("127.0.0.1:0");
   auto large = basic_udp_link<9000>::connect(at(open->port()));
   auto small = udp_link::connect(at(open->port()));
@@ -158,7 +163,7 @@ TEST(udp_link, what_is_longer_than_its_datagrams_is_lost) {
   EXPECT_EQ(large->receive(little, from).status, io_status::would_block) << "longer than the memory: lost";
 }
 
-TEST(udp_link, datagrams_of_sixty_kilobytes) {
+TEST(UdpLink, Datagrams_of_sixty_kilobytes) {
   using large = basic_udp_link<65'507>;
   auto open = large::open("127.0.0.1:0");
   auto link = large::connect(at(open->port()));
@@ -168,7 +173,7 @@ TEST(udp_link, datagrams_of_sixty_kilobytes) {
   EXPECT_EQ(heard(*open, from), numbered(65'507, 9));
 }
 
-TEST(udp_link, nobody_there_is_closed_after_some_refusals_and_not_at_once) {
+TEST(UdpLink, Nobody_there_is_closed_after_some_refusals_and_not_at_once) {
   std::uint16_t port = 0;
   {
     auto gone = udp_link::open("127.0.0.1:0");
@@ -192,7 +197,7 @@ TEST(udp_link, nobody_there_is_closed_after_some_refusals_and_not_at_once) {
   EXPECT_EQ(say(*link, numbered(20, 0)).status, io_status::closed);
 }
 
-TEST(udp_link, an_owner_comes_back_before_the_last_refusal) {
+TEST(UdpLink, An_owner_comes_back_before_the_last_refusal) {
   std::uint16_t port = 0;
   {
     auto gone = udp_link::open("127.0.0.1:0");
@@ -213,7 +218,7 @@ TEST(udp_link, an_owner_comes_back_before_the_last_refusal) {
   EXPECT_EQ(heard(*back, from), numbered(20, 7));
 }
 
-TEST(udp_link, a_peer_that_is_gone_is_no_fault_of_the_owners_socket) {
+TEST(UdpLink, A_peer_that_is_gone_is_no_fault_of_the_owners_socket) {
   auto open = udp_link::open("127.0.0.1:0");
   udp_address gone, there;
   {
@@ -232,9 +237,94 @@ TEST(udp_link, a_peer_that_is_gone_is_no_fault_of_the_owners_socket) {
   }
 }
 
-TEST(udp_link, a_name_with_two_addresses_reaches_the_one_that_answers) {
+/// How many datagrams the kernel hands over in one call to a link that is connected; it puts together what was sent
+/// together.
+std::size_t heard_at_once(udp_link& link, std::size_t datagram) {
+  std::vector<std::byte> memory(65'535);
+  iovec room{memory.data(), memory.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  msghdr m{};
+  m.msg_iov = &room;
+  m.msg_iovlen = 1;
+  m.msg_control = control;
+  m.msg_controllen = sizeof control;
+  (void)link.wait(true, false, 1000ms);
+  const ssize_t n = ::recvmsg(link.native_handle(), &m, MSG_DONTWAIT);
+  return n > 0 ? static_cast<std::size_t>(n) / datagram : 0;
+}
+TEST(UdpLink, Peers_that_cannot_be_sent_to_make_nobody_slower) {
   auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port(), "localhost"));  // which may be ::1 first, where nobody is
+  auto link = udp_link::connect(at(open->port()));
+  ASSERT_TRUE(open && link);
+  udp_address from;
+  (void)say(*link, numbered(8, 0));
+  (void)link->wait(false, false, 0ms);
+  ASSERT_FALSE(heard(*open, from).empty());
+  const auto send = [&](std::uint32_t datagrams, const udp_address& to) {
+    for (std::uint32_t i = 0; i < datagrams; ++i) ASSERT_EQ(say(*open, numbered(500, i), to).bytes, 500u);
+    (void)open->wait(false, false, 0ms);
+  };
+  send(32, from);
+  if (heard_at_once(*link, 500) != 32) GTEST_SKIP() << "this system does not send datagrams together";
+  udp_address no_port = from, no_route = from, broadcast = from;
+  no_port.port = 0;
+  no_route.host[12] = 240;
+  std::fill(broadcast.host.begin() + 12, broadcast.host.end(), std::uint8_t{255});
+  for (const udp_address& to : {no_port, no_route, broadcast}) {
+    send(16, to);
+    send(32, from);
+    EXPECT_EQ(heard_at_once(*link, 500), 32u) << to.port << ' ' << int{to.host[12]};
+  }
+  // what is collected for others behind them leaves, and in its order
+  for (std::uint32_t i = 0; i < 40; ++i) (void)say(*open, numbered(500, i), i % 20 < 10 ? no_port : from);
+  (void)open->wait(false, false, 0ms);
+  udp_address nobody;
+  for (const std::uint32_t i : {10u, 19u, 30u, 39u}) {
+    for (std::vector<std::byte> came; came != numbered(500, i);) {
+      came = heard(*link, nobody);
+      ASSERT_FALSE(came.empty()) << i;
+    }
+  }
+}
+
+TEST(UdpLink, An_interface_that_cannot_cut_gets_them_one_by_one) {
+  auto open = udp_link::open("127.0.0.1:0");
+  auto link = udp_link::connect(at(open->port()));
+  udp_address from, nobody;
+  (void)say(*link, numbered(8, 0));
+  (void)link->wait(false, false, 0ms);
+  ASSERT_FALSE(heard(*open, from).empty());
+  const int on = 1;  // without checksums of UDP the kernel cuts nothing
+  ASSERT_EQ(::setsockopt(open->native_handle(), SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < 100; ++i) ASSERT_EQ(say(*open, numbered(500, i), from).bytes, 500u);
+    (void)open->wait(false, false, 0ms);
+    for (std::uint32_t i = 0; i < 100; ++i) ASSERT_EQ(heard(*link, nobody), numbered(500, i)) << round;
+  }
+}
+
+TEST(UdpLink, A_datagram_without_a_port_to_answer_to_is_nobodys) {
+  const int raw = ::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+  if (raw < 0) GTEST_SKIP() << "only a privileged process can make one";
+  auto open = udp_link::open("127.0.0.1:0");
+  auto link = udp_link::connect(at(open->port()));
+  // a head of UDP, without a checksum, and 8 bytes
+  const std::uint16_t forged[8]{0, htons(open->port()), htons(16), 0, 1, 1, 1, 1};
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::sendto(raw, forged, sizeof forged, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
+            static_cast<ssize_t>(sizeof forged));
+  ::close(raw);
+  (void)say(*link, numbered(20, 1));
+  (void)link->wait(false, false, 0ms);
+  udp_address from;
+  EXPECT_EQ(heard(*open, from), numbered(20, 1));
+}
+
+TEST(UdpLink, A_name_with_two_addresses_reaches_the_one_that_answers) {
+  auto open = udp_link::open("127.0.0.1:0");
+  auto link = udp_link::connect(at(open->port(), "localhost"));  // which may be ::1 first, and nobody listens there
   ASSERT_TRUE(link);
   udp_address from;
   std::vector<std::byte> came;
@@ -250,7 +340,7 @@ TEST(udp_link, a_name_with_two_addresses_reaches_the_one_that_answers) {
   EXPECT_EQ(came, numbered(20, 1));
 }
 
-TEST(udp_link, addresses_that_cannot_be_used_are_errors) {
+TEST(UdpLink, Addresses_that_cannot_be_used_are_errors) {
   EXPECT_EQ(udp_link::connect("127.0.0.1").error().code, errc::bad_address);
   EXPECT_EQ(udp_link::connect("no such host.invalid:1").error().code, errc::bad_address);
   EXPECT_EQ(udp_link::open("192.0.2.1:0").error().code, errc::connection_failed);
@@ -261,7 +351,7 @@ TEST(udp_link, addresses_that_cannot_be_used_are_errors) {
   EXPECT_EQ(again.error().system, EADDRINUSE);
 }
 
-TEST(udp_link, moves_and_closes_its_socket) {
+TEST(UdpLink, Moves_and_closes_its_socket) {
   auto open = udp_link::open("127.0.0.1:0");
   const int fd = open->native_handle();
   {
@@ -278,7 +368,7 @@ TEST(udp_link, moves_and_closes_its_socket) {
   EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
 }
 
-TEST(udp_address, is_the_same_value_in_both_forms_of_the_system) {
+TEST(UdpAddress, Is_the_same_value_in_both_forms_of_the_system) {
   sockaddr_storage v4{};
   udp_address a;
   a.host = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
@@ -294,4 +384,4 @@ TEST(udp_address, is_the_same_value_in_both_forms_of_the_system) {
   EXPECT_NE(other.hash(), a.hash());
 }
 
-}  // namespace
+}  // namespace udp_link_test

@@ -5,7 +5,7 @@
 #include "support/frames.hpp"
 
 #include <tensorpull/testing/faulty_datagrams.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 #include <vector>
 
@@ -35,6 +35,67 @@ struct troubled_udp : tp::datagram_transport<troubled_udp, tp::testing::faulty_d
   }
 };
 
+/// UDP with somebody between the owner and a recipient, who sees nothing of what they say.
+struct forged_udp {
+  enum class kind {
+    made_up,          ///< in front of each datagram of the owner's come words in its name that are made up
+    earlier_owner,  ///< the owner is of a version that answers with its word alone
+  };
+  static inline kind what = kind::made_up;
+
+  class link {
+   public:
+    using address = tp::udp_address;
+    static constexpr std::size_t max_datagram_bytes = tp::udp_link::max_datagram_bytes;
+    static constexpr bool checked = false, addresses_are_proved = false;
+
+    explicit link(tp::udp_link inner) noexcept : link_(std::move(inner)) {}
+    std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+    tp::io_result receive(std::span<std::byte> memory, address& from) noexcept {
+      if (held_ == 0) {
+        auto io = link_.receive(real_, from);
+        if (io.status != tp::io_status::ok) return io;
+        held_ = io.bytes;
+        if (what == kind::earlier_owner) held_ = held_ == 2 * tp::cookie_bytes ? tp::cookie_bytes : held_;
+        else forged_ = 3;
+      }
+      if (forged_ > 0) {
+        --forged_;
+        const std::array made_up{random_(), random_()};
+        std::memcpy(memory.data(), made_up.data(), sizeof made_up);
+        return {tp::io_status::ok, 0, tp::cookie_bytes * (1 + forged_ % 2)};
+      }
+      std::memcpy(memory.data(), real_.data(), held_);
+      return {tp::io_status::ok, 0, std::exchange(held_, 0)};
+    }
+    tp::io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+      return link_.send(spans, to);
+    }
+    tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+      return link_.wait(read && held_ == 0, write, timeout);
+    }
+
+   private:
+    tp::udp_link link_;
+    alignas(8) std::array<std::byte, max_datagram_bytes> real_;
+    std::size_t held_ = 0;
+    unsigned forged_ = 0;
+    tp::testing::seeded_random random_{3};
+  };
+  template <class Parts>
+  static tp::result<tp::receipt> pull(std::uint16_t port, const tp::reference& ref,
+                                      typename Parts::tensors::model_type& to) {
+    tp::land all(Parts::tensors::destination(to));
+    const auto connect = [&]() -> tp::result<tp::guest_link<link>> {
+      auto socket = tp::udp_link::connect(local(port));
+      if (!socket) return tp::failure(socket.error());
+      return tp::guest_link<link>(link(std::move(*socket)));
+    };
+    return tp::pull_datagrams_with<Parts>(
+        connect, [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }, ref, all);
+  }
+};
+
 /// Anybody with a UDP socket.
 class stranger {
  public:
@@ -57,7 +118,10 @@ class stranger {
       alignas(8) std::byte memory[9000];
       tp::udp_address from;
       const auto io = link_.receive(memory, from);
-      if (io.status == tp::io_status::ok) return heard += io.bytes, std::vector<std::byte>(memory, memory + io.bytes);
+      if (io.status == tp::io_status::ok) {
+        heard += io.bytes;
+        return std::vector<std::byte>(memory, memory + io.bytes);
+      }
       if (std::chrono::steady_clock::now() >= end) return {};
       (void)link_.wait(true, false, 5ms);
     }

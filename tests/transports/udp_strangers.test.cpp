@@ -1,8 +1,8 @@
-// Who has not proved its address gets nothing that others need: no bytes beyond what it sent, no place in the table, no
-// time.
+// A peer that has not proved its address gets nothing that others need: no bytes beyond what it sent, no place in the
+// table, no time.
 #include "udp_network.hpp"
 
-namespace {
+namespace udp_strangers_test {
 
 using namespace test;
 
@@ -27,7 +27,7 @@ struct owned {
   std::unique_ptr<serving> server;
 };
 
-TEST(UdpStrangers, an_unproven_address_never_gets_more_bytes_than_it_sent) {
+TEST(UdpStrangers, An_unproven_address_never_gets_more_bytes_than_it_sent) {
   owned o;
   stranger s(o.owner.port());
   const auto ask = describe_of(o.ref);
@@ -50,14 +50,14 @@ TEST(UdpStrangers, an_unproven_address_never_gets_more_bytes_than_it_sent) {
   EXPECT_GT(o.owner.counts().strangers, 300u);
 }
 
-TEST(UdpStrangers, nothing_that_is_as_short_as_a_word_is_answered_so_two_owners_never_talk) {
+TEST(UdpStrangers, Nothing_that_is_as_short_as_a_word_is_answered_so_two_owners_never_talk) {
   owned o;
   stranger s(o.owner.port());
   for (std::size_t n = 1; n < tp::cookie_bytes + 16; ++n) s.say_bytes(std::vector<std::byte>(n, std::byte{1}));
   EXPECT_TRUE(s.hear(100ms).empty());
 }
 
-TEST(UdpStrangers, a_stolen_cookie_is_worth_nothing_elsewhere) {
+TEST(UdpStrangers, A_stolen_cookie_is_worth_nothing_elsewhere) {
   owned o;
   stranger honest(o.owner.port()), thief(o.owner.port());
   const auto word = honest.word(), other = thief.word();
@@ -71,7 +71,7 @@ TEST(UdpStrangers, a_stolen_cookie_is_worth_nothing_elsewhere) {
   EXPECT_EQ(o.owner.peers(), 0u);
 }
 
-TEST(UdpStrangers, a_proved_address_is_answered) {
+TEST(UdpStrangers, A_proved_address_is_answered) {
   owned o;
   stranger s(o.owner.port());
   const auto word = s.word();
@@ -83,7 +83,27 @@ TEST(UdpStrangers, a_proved_address_is_answered) {
   EXPECT_EQ(o.owner.peers(), 1u);
 }
 
-TEST(UdpStrangers, forged_addresses_take_no_place_and_honest_recipients_finish) {
+TEST(UdpStrangers, Words_that_somebody_else_makes_up_do_not_stop_a_pull) {
+  owned o;
+  const auto mine = blank<mlp>();
+  forged_udp::what = forged_udp::kind::made_up;
+  const auto done = forged_udp::pull<udp_net::parts>(o.owner.port(), o.ref, *mine);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *o.source));
+  o.stop();
+  EXPECT_LE(o.owner.counts().strangers, 8u) << "the owner's word stays the recipient's";
+}
+
+TEST(UdpStrangers, An_owner_of_an_earlier_version_serves) {
+  owned o;
+  const auto mine = blank<mlp>();
+  forged_udp::what = forged_udp::kind::earlier_owner;
+  const auto done = forged_udp::pull<udp_net::parts>(o.owner.port(), o.ref, *mine);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(same(*mine, *o.source));
+}
+
+TEST(UdpStrangers, Forged_addresses_take_no_place_and_honest_recipients_finish) {
   owned o({.peers = 4});
   std::vector<stranger> forgers;
   for (int i = 0; i < 50; ++i) forgers.emplace_back(o.owner.port());
@@ -148,7 +168,7 @@ TEST(UdpStrangers, R7_guessed_references_find_nothing_and_make_nobody_known) {
   o.expect_a_pull();
 }
 
-TEST(UdpStrangers, a_full_table_says_busy_and_remembers_nothing) {
+TEST(UdpStrangers, A_full_table_says_busy_and_remembers_nothing) {
   owned o({.peers = 2, .budgets = {.accept_if_full = 1h, .idle_if_full = 1h}});
   stranger one(o.owner.port()), two(o.owner.port()), three(o.owner.port());
   for (auto* s : {&one, &two}) {
@@ -173,7 +193,7 @@ TEST(UdpStrangers, a_full_table_says_busy_and_remembers_nothing) {
   EXPECT_EQ(o.owner.counts().refused_busy, 1u);
 }
 
-TEST(UdpStrangers, a_recipient_waits_while_the_table_is_full_and_gets_its_turn) {
+TEST(UdpStrangers, A_recipient_waits_while_the_table_is_full_and_gets_its_turn) {
   owned o({.peers = 2, .budgets = {.accept_if_full = 300ms}});
   stranger one(o.owner.port()), two(o.owner.port());
   const std::array<std::byte, 32> junk{};
@@ -184,7 +204,7 @@ TEST(UdpStrangers, a_recipient_waits_while_the_table_is_full_and_gets_its_turn) 
   EXPECT_GE(o.owner.counts().pushed_out, 1u);
 }
 
-TEST(UdpStrangers, silent_peers_are_forgotten) {
+TEST(UdpStrangers, Silent_peers_are_forgotten) {
   owned o({.budgets = {.accept = 50ms, .idle = 100ms}});
   stranger s(o.owner.port());
   const std::array<std::byte, 32> junk{};
@@ -200,4 +220,4 @@ TEST(UdpStrangers, silent_peers_are_forgotten) {
   EXPECT_EQ(o.owner.counts().aged, 2u);
 }
 
-}  // namespace
+}  // namespace udp_strangers_test

@@ -2,7 +2,7 @@
 #include "unix_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <grp.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <vector>
 
-namespace {
+namespace unix_address_test {
 
 using namespace test;
 using namespace std::chrono_literals;
@@ -146,7 +146,7 @@ TEST_F(UnixAddress, U1_OnlyTheListenersOwnFileIsRemoved) {
   EXPECT_EQ(files(), 0u);
 }
 
-TEST_F(UnixAddress, RelativePathsAndLinksToFoldersAreThoseOfTheMoment) {
+TEST_F(UnixAddress, Relative_paths_and_links_to_folders_are_those_of_the_moment) {
   const auto before = std::filesystem::current_path();
   std::filesystem::create_directory(folder() + "/in");
   std::filesystem::create_directory_symlink(folder() + "/in", folder() + "/link");
@@ -165,7 +165,7 @@ TEST_F(UnixAddress, RelativePathsAndLinksToFoldersAreThoseOfTheMoment) {
   EXPECT_TRUE(std::filesystem::is_empty(folder() + "/in"));
 }
 
-TEST_F(UnixAddress, AnAbstractNameIsNoFileAndBelongsToOneListener) {
+TEST_F(UnixAddress, An_abstract_name_is_no_file_and_belongs_to_one_listener) {
   const std::string name = "@" + folder();
   {
     const auto made = tp::unix_listener::open(name);
@@ -219,7 +219,7 @@ TEST_F(UnixAddress, U1_EachEndKnowsTheOther) {
   EXPECT_EQ(tp::unix_stream(::socket(AF_UNIX, SOCK_STREAM, 0)).peer().kind, tp::identity_kind::none);
 }
 
-/// Runs `act` as another user, who is in this group, too, in a process of its own. Its result, from 0 to 100.
+/// Runs `act` as another user of this group, in a process of its own. Its result, from 0 to 100.
 template <class Act>
 int as_nobody(Act act, gid_t also = 65534) {
   const pid_t child = ::fork();
@@ -271,4 +271,4 @@ TEST_F(UnixAddress, U1_AnotherUserIsRefusedOnBothSides) {
   EXPECT_EQ(as_nobody([&] { return refusal(folder() + "/trap").system; }), EADDRINUSE) << "stale, but not ours";
 }
 
-}  // namespace
+}  // namespace unix_address_test

@@ -1,13 +1,13 @@
 #include "support/allocation_counter.hpp"
 
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace {
+namespace unix_conformance_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
@@ -31,4 +31,4 @@ TEST(UnixConformance, Q5_UnixSocketsKeepEveryRequirement) {
   if (!report.passed()) report.print(stderr);
 }
 
-}  // namespace
+}  // namespace unix_conformance_test

@@ -3,9 +3,9 @@
 #include "unix_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
-namespace {
+namespace unix_download_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
@@ -17,12 +17,6 @@ static_assert(net::memory.recipient <= 4096 &&
               net::memory.owner_per_recipient <= 2048 + tp::unix_socket::connection_bytes);
 
 using UnixDownload = unix_folder;
-
-raw_peer connected(const std::string& path) {
-  auto s = tp::unix_connect(path, 10s);
-  EXPECT_TRUE(s);
-  return raw_peer(s ? tp::posix_stream(s->release()) : tp::posix_stream());
-}
 
 TEST_F(UnixDownload, Q4_APullASessionAndNothingIsLeft) {
   const std::size_t files = descriptors();
@@ -82,7 +76,7 @@ struct puller {
   void closed(host_type::connection&, const tp::error& e) { ++closes, why = e.system; }
 };
 
-TEST_F(UnixDownload, AHostConnectsAndPulls) {
+TEST_F(UnixDownload, A_host_connects_and_pulls) {
   const auto source = random_model<mlp>(3), mine = blank<mlp>();
   auto owner = net::downloader::open({.listen = path()});
   puller handler{*mine};
@@ -98,39 +92,6 @@ TEST_F(UnixDownload, AHostConnectsAndPulls) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error(), tp::errc::connection_failed);
   EXPECT_EQ(refused.error().system, ENOENT);
-}
-
-TEST_F(UnixDownload, ARecipientWaitsForAnOwnerThatStartsLater) {
-  const auto source = random_model<mlp>(4), mine = blank<mlp>();
-  std::optional<net::downloader> owner;
-  std::jthread later([&](std::stop_token stop) {
-    std::this_thread::sleep_for(100ms);
-    owner.emplace(*net::downloader::open({.listen = path()}));
-    (void)owner->add_tensors(*source, {.id = {1, 2}});
-    owner->run(stop);
-  });
-  const auto done = net::download_tensors(path(), tp::ref_id{1, 2}, *mine,
-                                          {.retry = {.retries = 1000, .first_delay = 5ms, .longest_delay = 10ms}});
-  EXPECT_TRUE(done) << describe(done.error());
-  EXPECT_TRUE(same(*mine, *source));
-}
-
-TEST_F(UnixDownload, F16_OtherProtocolsAreClosed) {
-  const auto source = random_model<mlp>(5), mine = blank<mlp>();
-  auto owner = net::downloader::open({.listen = path()});
-  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
-  serving server(*owner);
-  for (const std::string_view said : {std::string_view("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-                                      std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11),
-                                      std::string_view("SSH-2.0-OpenSSH_9.2p1\r\n")}) {
-    auto stranger = connected(path());
-    EXPECT_TRUE(stranger.say(said));
-    EXPECT_TRUE(stranger.hear_end());
-  }
-  auto zeros = connected(path());
-  (void)zeros.say(std::vector<std::byte>(64_KiB));
-  EXPECT_TRUE(zeros.hear_end());
-  EXPECT_TRUE(net::download_tensors(path(), ref, *mine));
 }
 
 TEST_F(UnixDownload, Q6_APeerThatClosesWhileItIsSentToEndsNothingElse) {
@@ -163,10 +124,12 @@ class counted_stream : public tp::unix_stream {
   counted_stream() = default;
   counted_stream(int fd, int& writes, int& waits) : tp::unix_stream(fd), writes_(&writes), waits_(&waits) {}
   tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    return ++*writes_, tp::unix_stream::write_some(spans);
+    ++*writes_;
+    return tp::unix_stream::write_some(spans);
   }
   tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    return ++*waits_, tp::unix_stream::wait(read, write, timeout);
+    ++*waits_;
+    return tp::unix_stream::wait(read, write, timeout);
   }
 
  private:
@@ -176,9 +139,9 @@ class counted_stream : public tp::unix_stream {
 TEST_F(UnixDownload, T7_APeerThatIsGoneWhileItsMessagesWaitForUsCostsNoWork) {
   int fd[2], writes = 0, waits = 0;
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto mine = tp::session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
+  auto mine = tp::stream_session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
   {
-    auto theirs = tp::session<net::parts, tp::unix_stream>::over(tp::unix_stream(fd[1]));
+    auto theirs = tp::stream_session<net::parts, tp::unix_stream>::over(tp::unix_stream(fd[1]));
     const std::array<std::byte, 1000> body{};
     while (theirs->send(1, {}, body, 0ms)) {
     }
@@ -190,7 +153,7 @@ TEST_F(UnixDownload, T7_APeerThatIsGoneWhileItsMessagesWaitForUsCostsNoWork) {
 TEST_F(UnixDownload, T5_APeerThatOnlyStopsReadingCostsNoWork) {
   int fd[2], writes = 0, waits = 0;
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto owner = tp::session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
+  auto owner = tp::stream_session<net::parts, counted_stream>::over(counted_stream(fd[0], writes, waits));
   const auto source = random_model<mlp>(9), copy = blank<mlp>();
   const auto ref = owner->add_tensors(*source);
   ASSERT_TRUE(ref);
@@ -223,29 +186,4 @@ TEST_F(UnixDownload, T5_APeerOfAHostThatOnlyStopsReadingCostsNoWork) {
   EXPECT_LT(spent() - before, 100ms);
 }
 
-TEST_F(UnixDownload, T4_AnOwnerThatIsReplacedIsFoundAgainAndThePullGoesOn) {
-  const auto source = random_model<mlp>(7), mine = blank<mlp>();
-  std::optional<net::downloader> owner(*net::downloader::open({.listen = path()}));
-  (void)owner->add_tensors(*source, {.id = {3, 4}});
-  std::atomic<int> restarts{0};
-  std::jthread life([&](std::stop_token stop) {
-    while (!stop.stop_requested()) {
-      owner->run([&](const auto& o) {
-        return stop.stop_requested() || (restarts < 3 && o.status_of({{3, 4}, 0, 0})->bytes_sent > 100'000);
-      });
-      if (stop.stop_requested()) break;
-      ++restarts;
-      owner.reset();
-      owner.emplace(*net::downloader::open({.listen = path()}));
-      (void)owner->add_tensors(*source, {.id = {3, 4}});
-    }
-  });
-  const auto done = net::download_tensors(
-      path(), tp::ref_id{3, 4}, *mine,
-      {.window = 1, .retry = {.retries = 1000, .first_delay = 1ms, .longest_delay = 5ms}});
-  EXPECT_TRUE(done) << describe(done.error());
-  EXPECT_TRUE(same(*mine, *source));
-  EXPECT_GT(restarts, 0);
-}
-
-}  // namespace
+}  // namespace unix_download_test

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace {
+namespace unreadable_source_test {
 
 using namespace test;
 
@@ -59,7 +59,7 @@ void expect_withdrawal(Owner& owner, Where&& where, bool reconnects) {
     source.calls = calls;
     const auto failed = Net::download_tensors(where(), ref, mine);
     ASSERT_FALSE(failed) << calls << " reads";
-    // a frame that had begun cannot be ended; who comes back is told why
+    // a frame that had begun cannot be ended; a recipient that comes back is told why
     if (reconnects || failed.error().code != tp::errc::connection_lost) {
       EXPECT_EQ(failed.error().code, tp::errc::unreadable) << calls << " reads";
     }
@@ -79,24 +79,23 @@ void over_loopback() {
   const auto owner = std::make_unique<typename net::downloader>();
   expect_withdrawal<net>(*owner, [&]() -> auto& { return *owner; }, false);
 }
-TEST(UnreadableSource, OverLoopback) {
+TEST(UnreadableSource, Over_loopback) {
   over_loopback<tp::image_digest>();
   over_loopback<tp::chunk_and_image_digest>();
 }
 
 template <class Integrity>
 void over_tcp() {
-  using net = tp::pipeline<tp::tcp_on_threads, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;  // published while
-                                                                                                      // another thread
-                                                                                                      // serves
+  // published while another thread serves
+  using net = tp::pipeline<tp::tcp_on_threads, tp::tensor_list, tp::fixed_bytes<64_KiB>, Integrity>;
   auto owner = *net::downloader::open();
   const serving run(owner);
   const auto where = local(owner.port());
   expect_withdrawal<net>(owner, [&]() -> const auto& { return where; }, true);
 }
-TEST(UnreadableSource, OverTcp) {
+TEST(UnreadableSource, Over_tcp) {
   over_tcp<tp::image_digest>();
   over_tcp<tp::chunk_and_image_digest>();
 }
 
-}  // namespace
+}  // namespace unreadable_source_test

@@ -16,7 +16,7 @@
 #define TENSORPULL_WIRE_RECORDING "tests/wire/recording.txt"
 #endif
 
-namespace {
+namespace recording_test {
 
 using namespace test::wire_recording;
 using lines = std::vector<std::string>;
@@ -86,7 +86,7 @@ std::map<std::string, lines> by_direction(const lines& all, const std::string& s
     if (word_of(line, 0) == scenario) sorted[word_of(line, 1)].push_back(line);
   return sorted;
 }
-/// Names the first frame of a scenario that differs, and what each says; empty where none does.
+/// Names the first frame of a scenario that differs, and what each says; empty if none does.
 std::string first_difference(const lines& recorded, const lines& now, const std::string& scenario) {
   auto was = by_direction(recorded, scenario), is = by_direction(now, scenario);
   std::set<std::string> directions;
@@ -171,7 +171,8 @@ TEST(Wire, A_single_bit_a_frame_that_is_missing_and_one_too_many_are_found) {
     if (word_of(recorded[at], 0) != scenario) continue;
     lines changed = recorded;
     char& digit = changed[at].back();
-    digit = digit == '0' ? '1' : digit == '9' ? '8' : static_cast<char>(digit ^ 1);
+    const bool turns_into_a_letter = digit == '9';  // 8 in its place
+    digit = turns_into_a_letter ? '8' : static_cast<char>(digit ^ 1);
     const std::string found = first_difference(recorded, changed, scenario);
     EXPECT_NE(found.find(word_of(recorded[at], 1) + ", frame "), std::string::npos);
     EXPECT_NE(found.find("recorded " + recorded[at]), std::string::npos);
@@ -190,4 +191,4 @@ TEST(Wire, A_single_bit_a_frame_that_is_missing_and_one_too_many_are_found) {
   EXPECT_NE(line_of(scenario, *chunk), before);
 }
 
-}  // namespace
+}  // namespace recording_test

@@ -15,10 +15,10 @@ namespace test::wire_recording {
 using kind = tp::frame_kind;
 using bytes = std::vector<std::byte>;
 
-/// One frame as it was sent (its last bytes are missing where the connection was lost), or a value.
+/// One frame as it was sent (its last bytes are missing if the connection was lost), or a value.
 struct said {
-  std::string direction;  ///< of a frame: to_left (the owner, where only one end owns), to_right; otherwise encoded or
-                          ///< value
+  /// of a frame: to_left (the owner, if only one end owns), to_right; otherwise encoded or value
+  std::string direction;
   std::string what;  ///< the frame's kind; a value's name
   bytes content;
 };
@@ -30,7 +30,7 @@ inline std::uint64_t word_at(std::span<const std::byte> from, std::size_t word) 
   for (std::size_t i = 0; i < 8; ++i) w |= std::to_integer<std::uint64_t>(from[8 * word + i]) << (8 * i);
   return w;
 }
-/// Bytes of the frame that begins here, all in one segment; 0 where its first word is not there yet.
+/// Bytes of the frame that begins here, all in one segment; 0 if its first word is not there yet.
 inline std::size_t frame_size(std::span<const std::byte> from) {
   if (from.size() < 8) return 0;
   EXPECT_EQ(word_at(from, 0) & 0xffffffffu, 0u) << "a frame of several segments";
@@ -746,7 +746,7 @@ inline std::vector<scenario> scenarios() {
   };
 }
 
-/// Every member, so that two messages are equal where their texts are.
+/// Every member, so that two messages are equal if their texts are.
 inline std::string text_of(const tp::frame& m) {
   std::string text;
   const auto put = [&text](auto... numbers) { ((text += std::to_string(numbers) + ' '), ...); };

@@ -1,10 +1,10 @@
 // A recipient of the engine of hosts, over datagrams on a line of bytes, as the transport `serial` speaks.
 #include "engine.hpp"
 
-#include <tensorpull/links/serial_link.hpp>
+#include <tensorpull/links/serial/serial_link.hpp>
 #include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
 #include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
-#include <tensorpull/transports/datagrams/step.hpp>
+#include <tensorpull/pull/datagram_step.hpp>
 
 using namespace tensorpull;
 

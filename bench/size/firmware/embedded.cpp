@@ -27,7 +27,7 @@ using landing = model_landing<perceptron>;
 using recipient_type = embedded_recipient<landing, chunk_bytes>;
 #ifdef OWNER
 using owner_type = embedded_owner<perceptron, chunk_bytes, detail::embedded::default_hash<embedded_image<perceptron>>,
-                                  embedded_crc32c<>>;
+                                  basic_crc32c<crc32c_small>>;
 constexpr std::size_t max_out = owner_type::answer_bytes;
 #else
 constexpr std::size_t max_out = recipient_type::max_out;

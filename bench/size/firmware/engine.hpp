@@ -7,14 +7,10 @@
 #include <tensorpull/chunking/policies.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#ifdef LAYOUT
-#include <tensorpull/framing/layout_framing.hpp>
-#else
-#include <tensorpull/framing/word_framing.hpp>
-#endif
 
 namespace engine {
 
@@ -27,11 +23,7 @@ struct limits : default_limits {
   static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, name_bytes = 64,
                                tensors = 16;
 };
-#ifdef LAYOUT
-using framing = basic_layout_framing<recipient_frames, limits>;
-#else
 using framing = basic_word_framing<limits>;
-#endif
 
 /// The digest of the image, by the portable hash.
 struct image_digest {

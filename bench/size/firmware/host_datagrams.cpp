@@ -5,10 +5,10 @@
 
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/framing/word_framing.hpp>
-#include <tensorpull/links/serial_link.hpp>
+#include <tensorpull/links/serial/serial_link.hpp>
 #include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
 #include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
-#include <tensorpull/transports/datagrams/step.hpp>
+#include <tensorpull/pull/datagram_step.hpp>
 
 using namespace tensorpull;
 
@@ -32,7 +32,7 @@ perceptron update;
 struct digests {
   using is_integrity_policy = void;
   using hash_type = xxh3_64;
-  using chunk_hash_type = embedded_crc32c<>;
+  using chunk_hash_type = basic_crc32c<crc32c_small>;
   static constexpr bool whole = true;
   static constexpr bool per_chunk = true;
 };

@@ -56,8 +56,8 @@ void fault() {
 }  // namespace
 
 extern "C" void reset() {
-  volatile std::uint32_t *to = &__data_start, *from = &__data_load;  // volatile: no memcpy and no memset that rows
-                                                                     // would then have for nothing
+  // volatile: no memcpy and no memset that rows would then have for nothing
+  volatile std::uint32_t *to = &__data_start, *from = &__data_load;
   while (to != &__data_end) *to++ = *from++;
   for (volatile std::uint32_t* p = &__bss_start; p != &__bss_end;) *p++ = 0;
   for (auto f = __init_array_start; f != __init_array_end; ++f) (*f)();

@@ -1,5 +1,4 @@
-// A recipient of the engine of hosts, over a stream of bytes: with word_framing, or compiled with -DLAYOUT with
-// layout_framing.
+// A recipient of the engine of hosts, over a stream of bytes.
 #include "byte_line.hpp"
 #include "engine.hpp"
 

@@ -1,4 +1,4 @@
-"""What pip and `build` call: scikit-build-core, and a source distribution that has the library's headers with it.
+"""What pip and `build` call: scikit-build-core, and a source distribution that has the library's headers and the tools' sources with it.
 
 In the source tree the headers lie two folders above this project, where no source distribution may take files from. So the distribution is made of a copy
 in a temporary folder, which has them under library/; the tree itself is not changed.
@@ -37,6 +37,8 @@ def build_sdist(sdist_directory: str, config_settings: Optional[Dict[str, Any]] 
         library = copy / "library"
         shutil.copytree(tree / "include", library / "include", ignore=shutil.ignore_patterns("*.md"))
         shutil.copytree(tree / "cmake", library / "cmake", ignore=lambda _, names: [name for name in names if not name.startswith(("Tensorpull", "FindTensorpull"))])
+        shutil.copytree(tree / "examples" / "tools", library / "examples" / "tools")
+        shutil.copytree(tree / "examples" / "jobs" / "federated", library / "examples" / "jobs" / "federated", ignore=shutil.ignore_patterns("*.cpp"))  # they share headers
         for name in ("CMakeLists.txt", "LICENSE"):
             shutil.copy(tree / name, library / name)
         try:

@@ -9,7 +9,7 @@
     ray.get(other.load.remote(trainer.weights.remote()))              # goes from actor to actor
 
 `python ray_transport.py` moves 40 MB between two actors of this machine, and prints whether the sums agree. The owner listens on TENSORPULL_LISTEN, "127.0.0.1:0" if that is not
-set; between machines say an address that the others reach. Nothing is encrypted: whoever can connect and has a reference can pull.
+set; between machines say an address that the others reach. Nothing is encrypted: anyone who can connect and has a reference can pull.
 """
 
 from __future__ import annotations

@@ -24,15 +24,26 @@ class any_consumer {
   virtual source_view read_back() const noexcept = 0;
   /// The longest chunk of the link.
   virtual void most_in_a_frame(std::uint64_t bytes) noexcept = 0;
+  virtual void confirmed() noexcept = 0;
 
  protected:
   ~any_consumer() = default;
 };
 static_assert(consumer<any_consumer>);
 
-/// `Consumer` as one of these. Borrows it.
-template <class Consumer>
-class consumer_for final : public any_consumer {
+/// The same for what cannot undo what it has taken: each chunk needs a digest of its own.
+class any_update : public any_consumer {
+ public:
+  static constexpr bool irrevocable = true;
+
+ protected:
+  ~any_update() = default;
+};
+static_assert(consumer<any_update>);
+
+/// `Consumer` as an any_consumer, or as `As`. Borrows it.
+template <class Consumer, class As = any_consumer>
+class consumer_for final : public As {
  public:
   explicit consumer_for(Consumer& to) noexcept : to_(to) {}
   std::uint64_t fingerprint() const noexcept override { return to_.fingerprint(); }
@@ -55,6 +66,9 @@ class consumer_for final : public any_consumer {
     else return {};
   }
   void most_in_a_frame(std::uint64_t bytes) noexcept override { to_.most_in_a_frame(bytes); }
+  void confirmed() noexcept override {
+    if constexpr (requires { to_.confirmed(); }) to_.confirmed();
+  }
 
  private:
   Consumer& to_;

@@ -25,9 +25,9 @@ inline py::tuple to_python(const settlement& s) {
 
 /// How something is published; Python sets the attributes.
 struct publish_settings {
-  std::string id;                           ///< 32 digits, or empty
+  std::string id;  ///< 32 digits, or empty
   std::uint32_t recipients = 0, least = 0;
-  std::uint64_t version = 0;                ///< 0: computed
+  std::uint64_t version = 0;  ///< 0: computed
   std::vector<std::uint64_t> named;
   std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000,
                 progress_interval_ms = 30'000;

@@ -1,8 +1,8 @@
 // Federated averaging for Python: each pull adds to the sums as its chunks arrive; no whole update is ever in memory.
 #pragma once
 
-#include "links.hpp"
 #include "network.hpp"
+#include "route.hpp"
 #include "tensor_table.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
@@ -20,15 +20,15 @@ class average {
         buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
         average_(value_or_raise(average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}))) {}
 
-  py::tuple pull(std::string_view address, std::string_view ref, double weight, std::string_view peer,
-                 std::uint64_t round, const pull_settings& s, const tls_settings* tls) {
+  py::tuple pull(const route& from, std::string_view ref, double weight, std::string_view peer, std::uint64_t round,
+                 const pull_settings& s) {
+    if (from.is_web())
+      raise(errc::bad_address, {}, "an average adds no update from a web server, which sends no digest of each chunk");
     in_one_chunk<typename average_type::update> to(s.native, average_, weight, update_key{peer, round});
     interruption stop(s.abort);
-    return over(place_of(address, tls), [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
-      return to_python(python::pull([&](const reference& from, const pull_options& o,
-                                        chunks c) { return averaging_net<Transport>::pull(where, from, to, o, c); },
-                                    ref, s, stop));
-    });
+    const auto add = from.puller<any_update>();
+    return to_python(python::pull([&](const reference& r, const pull_options& o, chunks c) { return add(r, to, o, c); },
+                                  ref, s, stop));
   }
   void finish() {
     const auto done = [&] {

@@ -2,8 +2,8 @@
 #include "in_datagrams.hpp"
 #include "owner_by_turns.hpp"
 
-#include <tensorpull/transports/serial/serial.hpp>
-#include <tensorpull/transports/udp/udp.hpp>
+#include <tensorpull/transports/over/serial/serial.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 namespace tensorpull::python {
 namespace {
@@ -33,5 +33,14 @@ std::shared_ptr<any_owner> open_udp(std::string_view listen, const host_options&
 std::shared_ptr<any_owner> open_serial(std::string_view device, const host_options& host) {
   return open_owner<serial>(peers_of(host, device, 1));
 }
+
+made_session connect_udp(std::string_view address, const connect_options& options) noexcept {
+  return connect_in_datagrams<udp>(address, options);
+}
+made_session connect_serial(std::string_view device, const connect_options& options) noexcept {
+  return connect_in_datagrams<serial>(device, options);
+}
+std::shared_ptr<any_listener> listen_udp(std::string_view address) { return listen_in_datagrams<udp>(address); }
+std::shared_ptr<any_listener> listen_serial(std::string_view device) { return listen_in_datagrams<serial>(device); }
 
 }  // namespace tensorpull::python

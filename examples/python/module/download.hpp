@@ -29,8 +29,8 @@ class python_allocator {
       memory = reinterpret_cast<std::byte*>(where[0].cast<std::uintptr_t>());
     });
     if (!made) return failure(errc::out_of_memory, 0, entry.name);
-    detail::advise_huge_pages(memory, entry.size_bytes());  // torch has not done so, and first touches of small pages
-                                                            // take longer than the transfer
+    // torch has not done so, and first touches of small pages take longer than the transfer
+    detail::advise_huge_pages(memory, entry.size_bytes());
     return memory;
   }
   void clear() noexcept {

@@ -61,14 +61,14 @@ inline py::tuple download_file(const route& from, std::string_view ref, const st
     filing file(s.native, std::move(*made));
     if (anew || (s.version != 0 && where.version != s.version)) where = {};
     if (from.is_web() && where.ref != id) where = {};  // another URL may name another file
-    where.ref = where ? id : ref_id{};  // an owner that was started again may have another reference, but the version
-                                        // must be the same
+    // an owner that was started again may have another reference, but the version must be the same
+    where.ref = where ? id : ref_id{};
     const resume_cursor found = where;
     const auto how = try_pull(pulling(from, file), ref, s, stop, {}, {}, resume ? &where : nullptr);
     if (how) return to_python(*how);
     const bool other = how.error().code == errc::stale_version && found;
-    if (other && !anew && s.version == 0) {  // whatever is there now is wanted, and what was begun is of another
-                                             // version
+    if (other && !anew && s.version == 0) {
+      // whatever is there now is wanted, and what was begun is of another version
       anew = true;
       continue;
     }

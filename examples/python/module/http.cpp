@@ -5,7 +5,7 @@
 #if TENSORPULL_PYTHON_TLS
 #include <tensorpull/transports/https/https_pull.hpp>
 #else
-#include <tensorpull/transports/http/http_pull.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
 #endif
 
 namespace tensorpull::python {
@@ -27,6 +27,19 @@ ref_id web_reference(std::string_view url, ref_id given, std::uint64_t version) 
   return given && version != 0 ? given : value_or_raise(http_reference(url));
 }
 
+namespace {
+/// A web server sends no digests of chunks, so what cannot be undone is not pulled from there.
+template <class Pull>
+result<receipt> pull_if_revocable(Pull pull, pull_target to) noexcept {
+  return std::visit(
+      [&](auto* target) -> result<receipt> {
+        if constexpr (std::remove_pointer_t<decltype(target)>::irrevocable) return failure(errc::unsupported_request);
+        else return pull(*target);
+      },
+      to);
+}
+}  // namespace
+
 result<receipt> pull_web(std::string_view url, const http_settings& how, const tls_settings* tls, const reference& from,
                          pull_target to, const pull_options& options, chunks cut) noexcept {
   http_address at{.url = url,
@@ -41,10 +54,10 @@ result<receipt> pull_web(std::string_view url, const http_settings& how, const t
     where.to.proxy = with.proxy;
     where.context = with.context;
   }
-  return std::visit([&](auto* target) { return net<https>::pull(where, from, *target, options, cut); }, to);
+  return pull_if_revocable([&](auto& target) { return net<https>::pull(where, from, target, options, cut); }, to);
 #else
   (void)tls;
-  return std::visit([&](auto* target) { return net<http>::pull(at, from, *target, options, cut); }, to);
+  return pull_if_revocable([&](auto& target) { return net<http>::pull(at, from, target, options, cut); }, to);
 #endif
 }
 

@@ -5,11 +5,11 @@
 #include "errors.hpp"
 
 #include <tensorpull/system/link_url.hpp>
-#include <tensorpull/transports/stream/session.hpp>
-#include <tensorpull/transports/tcp/tcp.hpp>
-#include <tensorpull/transports/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/over/tcp/tcp.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
 #if TENSORPULL_PYTHON_TLS
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 #endif
 
 #include <algorithm>
@@ -69,8 +69,8 @@ struct place {
   const tls_settings* tls = nullptr;
 };
 
-/// Raises bad_address, also for a link that is not among `links`, and invalid_argument for settings of TLS where there
-/// is none.
+/// Raises bad_address, also for a link that is not among `links`, and invalid_argument for settings of TLS if there is
+/// none.
 inline place place_among(std::initializer_list<link_scheme> links, std::string_view address, const tls_settings* tls) {
   const link_url url = value_or_raise(parse_link_url(address));
   const bool secure = url.scheme == link_scheme::tls_url;
@@ -84,23 +84,19 @@ inline place place_among(std::initializer_list<link_scheme> links, std::string_v
   if (tls != nullptr && !secure) raise(errc::invalid_argument, address);
   return {url, tls};
 }
-/// Of a link that over() knows, for sessions and averages.
-inline place place_of(std::string_view address, const tls_settings* tls) {
-  return place_among({link_scheme::tcp_url, link_scheme::tls_url, link_scheme::unix_url}, address, tls);
-}
-/// Of any that a download takes.
-inline place download_place_of(std::string_view address, const tls_settings* settings) {
+/// Of any that a download, an average or a session takes.
+inline place place_of(std::string_view address, const tls_settings* settings) {
   using enum link_scheme;
   return place_among({tcp_url, tls_url, unix_url, shm_url, pipe_url, udp_url, serial_url, nats_url}, address, settings);
 }
-/// Of any that an owner of many recipients listens on.
-inline place owner_place_of(std::string_view address, const tls_settings* settings) {
+/// Of any that can be listened on.
+inline place listening_place_of(std::string_view address, const tls_settings* settings) {
   using enum link_scheme;
   return place_among({tcp_url, tls_url, unix_url, shm_url, udp_url, serial_url, nats_url}, address, settings);
 }
 
-/// Of an address from place_of(). Calls `f(transport, where)` with the transport's policy, as a std::type_identity, and
-/// what is to be given to it as the address.
+/// Of an address of TCP, TLS or a Unix socket. Calls `f(transport, where)` with the transport's policy, as a
+/// std::type_identity, and what is to be given to it as the address.
 template <class F>
 auto over(const place& p, F f) {
 #if TENSORPULL_PYTHON_TLS

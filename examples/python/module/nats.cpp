@@ -2,7 +2,7 @@
 #include "in_datagrams.hpp"
 #include "owner_by_turns.hpp"
 
-#include <tensorpull/transports/nats/nats.hpp>
+#include <tensorpull/transports/over/nats/nats.hpp>
 
 #include <string>
 
@@ -11,6 +11,15 @@ namespace tensorpull::python {
 result<receipt> pull_nats(std::string_view url, const reference& from, pull_target to, const pull_options& options,
                           chunks) noexcept {
   return pull_in_datagrams<nats>(url, from, to, options);
+}
+
+// Datagrams of a session are shorter than those of an owner.
+constexpr std::uint64_t most_in_a_session = 64 * 1024;
+made_session connect_nats(std::string_view url, const connect_options& options) noexcept {
+  return connect_in_datagrams<nats, most_in_a_session>(url, options);
+}
+std::shared_ptr<any_listener> listen_nats(std::string_view url) {
+  return listen_in_datagrams<nats, most_in_a_session>(url);
 }
 
 std::shared_ptr<any_owner> open_nats(std::string_view url, const host_options& host) {

@@ -8,6 +8,8 @@
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
+#include <type_traits>
+
 namespace tensorpull::python {
 
 struct module_limits : default_limits {
@@ -23,6 +25,9 @@ using net = pipeline<tensor_list, chunks, Transport, module_limits>;
 /// An average cannot undo an addition, so each chunk has its own digest.
 template <class Transport>
 using averaging_net = pipeline<tensor_list, chunks, Transport, chunk_and_image_digest, module_limits>;
+/// That of the two which a consumer needs.
+template <class Transport, class Consumer>
+using net_into = std::conditional_t<Consumer::irrevocable, averaging_net<Transport>, net<Transport>>;
 
 /// The options; Python sets the attributes.
 struct pull_settings {

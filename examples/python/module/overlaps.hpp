@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <vector>
 
 namespace tensorpull::python {
@@ -20,12 +21,12 @@ struct footprint {
   struct dimension {
     std::uint64_t extent, stride;
   };
-  std::size_t index = 0;     ///< the tensor's place in the caller's list
-  std::uint64_t space = 0;   ///< which memory: the CPU's or a device's
+  std::size_t index = 0;  ///< the tensor's place in the caller's list
+  std::uint64_t space = 0;  ///< which memory: the CPU's or a device's
   std::uint64_t begin = 0, end = 0, run = 0;
   std::vector<dimension> dimensions;
   bool repeats = false;  ///< one element is at several indices
-  bool nested = true;    ///< each stride is at least as long as all that is within it, so no two elements meet
+  bool nested = true;  ///< each stride is at least as long as all that is within it, so no two elements meet
 
   /// Of a tensor that has elements. `strides` in bytes; none: C order.
   footprint(std::size_t i, std::uint64_t where, std::uintptr_t address, std::uint64_t item,
@@ -69,7 +70,7 @@ class overlap_search {
     for (const footprint& one : all)
       if (one.repeats) return one.index;
     const auto before = [](const footprint& a, const footprint& b) {
-      return a.space != b.space ? a.space < b.space : a.begin != b.begin ? a.begin < b.begin : a.index < b.index;
+      return std::tie(a.space, a.begin, a.index) < std::tie(b.space, b.begin, b.index);
     };
     std::sort(all.begin(), all.end(), before);
     for (std::size_t first = 0; first < all.size();) {

@@ -14,7 +14,7 @@
 
 namespace tensorpull::python {
 
-/// Says so to whoever uses what another process has made.
+/// Raises an error if another process has made the object.
 inline void only_of(pid_t process, const char* what) {
   if (::getpid() != process)
     throw py::value_error(std::string("the ") + what +
@@ -73,7 +73,7 @@ class owner {
     host.budgets.stall = std::chrono::milliseconds(stall_ms);
     host.budgets.idle = std::chrono::milliseconds(idle_ms);
     host.limits = {bytes_per_second, recipient_bytes_per_second};
-    const place at = owner_place_of(listen, tls);
+    const place at = listening_place_of(listen, tls);
     owner_ = open_at(at, host);
     port_ = owner_->port();
     kind_ = at.url.scheme;

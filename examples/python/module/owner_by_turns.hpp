@@ -4,7 +4,7 @@
 
 #include "any_owner.hpp"
 
-#include <tensorpull/transports/datagrams/owner.hpp>
+#include <tensorpull/transports/peers/owner.hpp>
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace tensorpull::python {
 
-/// A lock that its holder may take again, since callbacks publish and ask. Who serves waits for all others.
+/// A lock that its holder may take again, since callbacks publish and ask. A thread that serves waits for all others.
 class turns {
  public:
   class turn {

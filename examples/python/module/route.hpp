@@ -5,7 +5,7 @@
 #include "links.hpp"
 #include "other_links.hpp"
 
-#include <tensorpull/transports/stream/several_addresses.hpp>
+#include <tensorpull/links/posix/several_addresses.hpp>
 
 #include <atomic>
 #include <string>
@@ -26,7 +26,7 @@ class route {
       check_web_url(texts_.front(), tls);
       return;
     }
-    for (const std::string& text : texts_) places_.push_back(download_place_of(text, tls));
+    for (const std::string& text : texts_) places_.push_back(place_of(text, tls));
     if (places_.empty() || (places_.size() > 1 && !is_one(texts_))) raise(errc::bad_address);
   }
   route(const route&) = delete;
@@ -55,18 +55,20 @@ class route {
   /// Which address was tried last.
   std::size_t current() const noexcept { return current_; }
 
-  /// What download_into and the others call.
+  /// What download_into and the others call. `As`: any_update for what cannot be undone, which no web server has.
+  template <class As = any_consumer>
   auto puller() const noexcept {
-    return [this](const reference& from, auto& to, const pull_options& o, chunks c) { return pull(from, to, o, c); };
+    return
+        [this](const reference& from, auto& to, const pull_options& o, chunks c) { return pull<As>(from, to, o, c); };
   }
 
  private:
-  template <class Consumer>
+  template <class As, class Consumer>
   result<receipt> pull(const reference& from, Consumer& to, const pull_options& o, chunks c) const {
     if constexpr (std::is_same_v<Consumer, landing>) return pull_into(from, &to, o, c);
     else {
-      consumer_for<Consumer> as(to);
-      return pull_into(from, static_cast<any_consumer*>(&as), o, c);
+      consumer_for<Consumer, As> as(to);
+      return pull_into(from, static_cast<As*>(&as), o, c);
     }
   }
   result<receipt> pull_into(const reference& from, pull_target to, const pull_options& o, chunks c) const {
@@ -91,7 +93,11 @@ class route {
       }
       const auto told = [this](const address_attempt& a) { tell(a); };
       const several_addresses<Transport, address> where(all, std::chrono::seconds(10), told);
-      return std::visit([&](auto* target) { return net<Transport>::pull(where, from, *target, o, c); }, to);
+      return std::visit(
+          [&](auto* target) {
+            return net_into<Transport, std::remove_pointer_t<decltype(target)>>::pull(where, from, *target, o, c);
+          },
+          to);
     });
   }
   void tell(const address_attempt& a) const {

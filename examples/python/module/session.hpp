@@ -3,9 +3,9 @@
 #pragma once
 
 #include "download.hpp"
+#include "links.hpp"
+#include "other_links.hpp"
 #include "owner.hpp"
-
-#include <tensorpull/transports/stream/establish.hpp>
 
 #include <atomic>
 #include <stdexcept>
@@ -13,54 +13,6 @@
 #include <tuple>
 
 namespace tensorpull::python {
-
-/// A session over any transport. The messages' views are valid until the next receive().
-struct any_session {
-  virtual ~any_session() = default;
-  virtual result<receipt> pull(const reference& from, landing& to, const pull_options& options,
-                               chunks cut) noexcept = 0;
-  virtual result<receipt> pull(const reference& from, making& to, const pull_options& options, chunks cut) noexcept = 0;
-  virtual result<reference> add_image(const source_view& image, const publish_options& options,
-                                      unique_any keep) noexcept = 0;
-  virtual result<void> withdraw(const reference& ref) noexcept = 0;
-  virtual result<publication_status> status_of(const reference& ref) const noexcept = 0;
-  virtual bool settled(const reference& ref) const noexcept = 0;
-  virtual result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
-                            std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
-  virtual result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
-  virtual result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time,
-                             const stop_token& stop) = 0;
-};
-template <class Transport>
-struct session_over final : any_session {
-  using session = typename net<Transport>::session;
-  explicit session_over(session s) noexcept : of(std::move(s)) {}
-  result<receipt> pull(const reference& from, landing& to, const pull_options& options, chunks cut) noexcept override {
-    return of.pull(from, to, options, cut);
-  }
-  result<receipt> pull(const reference& from, making& to, const pull_options& options, chunks cut) noexcept override {
-    return of.pull(from, to, options, cut);
-  }
-  result<reference> add_image(const source_view& image, const publish_options& options,
-                              unique_any keep) noexcept override {
-    return of.add_image(image, options, std::move(keep));
-  }
-  result<void> withdraw(const reference& ref) noexcept override { return of.withdraw(ref); }
-  result<publication_status> status_of(const reference& ref) const noexcept override { return of.status_of(ref); }
-  bool settled(const reference& ref) const noexcept override { return of.settled(ref); }
-  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
-                    std::chrono::milliseconds time, const stop_token& stop) noexcept override {
-    return of.send(kind, references, body, time, stop);
-  }
-  result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept override {
-    return of.receive(time, stop);
-  }
-  result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time,
-                     const stop_token& stop) override {
-    return of.serve([&](const session&) { return until(); }, time, stop);
-  }
-  session of;
-};
 
 /// The longest wait that does not overflow when it is added to a time.
 inline std::chrono::milliseconds waiting(std::int64_t milliseconds) noexcept {
@@ -80,6 +32,44 @@ auto interruptible(const py::object& abort, F f) {
   return done;
 }
 
+/// The place, if two ends can meet there: over NATS they need a name.
+inline place named(const place& at, std::string_view address) {
+  if (at.url.scheme == link_scheme::nats_url && address.find('#') == address.npos)
+    raise(errc::bad_address, address,
+          "two ends of a session over NATS meet under a name, which has to be there: nats://server:4222#name");
+  return at;
+}
+inline made_session connect_to(const place& at, const connect_options& options) noexcept {
+  switch (at.url.scheme) {
+    case link_scheme::shm_url: return connect_shared_memory(at.url.address, options);
+    case link_scheme::pipe_url: return connect_pipe(at.url.address, options);
+    case link_scheme::udp_url: return connect_udp(at.url.address, options);
+    case link_scheme::serial_url: return connect_serial(at.url.address, options);
+#if TENSORPULL_PYTHON_NATS
+    case link_scheme::nats_url: return connect_nats(at.url.address, options);
+#endif
+    default: break;
+  }
+  return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
+    return connect_over<Transport>(where, options);
+  });
+}
+/// Starts to listen there.
+inline std::shared_ptr<any_listener> listen_at(const place& at) {
+  switch (at.url.scheme) {
+    case link_scheme::shm_url: return listen_shared_memory(at.url.address);
+    case link_scheme::udp_url: return listen_udp(at.url.address);
+    case link_scheme::serial_url: return listen_serial(at.url.address);
+#if TENSORPULL_PYTHON_NATS
+    case link_scheme::nats_url: return listen_nats(at.url.address);
+#endif
+    default: break;
+  }
+  return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
+    return listener_at<Transport>(where);
+  });
+}
+
 /// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same
 /// thread may publish and ask.
 class session {
@@ -89,19 +79,13 @@ class session {
 
   static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries,
                                           const py::object& abort, const tls_settings* tls) {
-    const place at = place_of(address, tls);
+    const place at = named(place_of(address, tls), address);
     connect_options options;
     options.timeout = waiting(timeout_ms);
     options.retry.retries = retries;
     auto made = interruptible(abort, [&](const stop_token& stop) {
       options.stop = stop;
-      return over(at,
-                  [&]<class Transport>(std::type_identity<Transport>,
-                                       const auto& where) -> result<std::shared_ptr<any_session>> {
-                    auto s = net<Transport>::session::connect(where, options);
-                    if (!s) return failure(s.error());
-                    return std::shared_ptr<any_session>(std::make_shared<session_over<Transport>>(std::move(*s)));
-                  });
+      return connect_to(at, options);
     });
     return std::make_unique<session>(value_or_raise(std::move(made)));
   }
@@ -117,7 +101,10 @@ class session {
                          std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
     const use mine(*this, true);
     return python::download_new(
-        [&](const reference& from, making& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); },
+        [&](const reference& from, making& to, const pull_options& o, chunks c) {
+          consumer_for<making> as(to);
+          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
+        },
         ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   }
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
@@ -241,49 +228,9 @@ class session {
 
 /// What accepts connections that become sessions.
 class listener {
-  static constexpr std::chrono::seconds handshake{10};
-  struct any_listener {
-    virtual ~any_listener() = default;
-    virtual std::uint16_t port() const noexcept = 0;
-    virtual result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time,
-                                                        const stop_token& stop) noexcept = 0;
-  };
-  template <class Transport, class Listener>
-  struct listener_over final : any_listener {
-    explicit listener_over(Listener l) noexcept : of(std::move(l)) {}
-    std::uint16_t port() const noexcept override {
-      if constexpr (requires { of.port(); }) return of.port();
-      else return 0;
-    }
-    result<std::shared_ptr<any_session>> accept(std::chrono::milliseconds time,
-                                                const stop_token& stop) noexcept override {
-      auto stream = of.accept();
-      if (!stream && stream.error() == errc::timed_out) {  // none is waiting
-        detail::wait_for_descriptor(of.native_handle(), {true, false}, time);
-        stream = of.accept();
-      }
-      if (!stream) return failure(stream.error());
-      // A handshake has a time of its own. Who does not finish it is nobody's connection: others wait.
-      if (!detail::establish_by(*stream, std::chrono::steady_clock::now() + handshake, stop))
-        return failure(stop.stop_requested() ? errc::cancelled : errc::timed_out);
-      auto s = net<Transport>::session::over(std::move(*stream));
-      if (!s) return failure(s.error());
-      return std::shared_ptr<any_session>(std::make_shared<session_over<Transport>>(std::move(*s)));
-    }
-    Listener of;
-  };
-
  public:
   listener(std::string_view listen, const tls_settings* tls) {
-    listener_ = over(
-        place_of(listen, tls),
-        [&]<class Transport>(std::type_identity<Transport>, const auto& where) -> std::shared_ptr<any_listener> {
-          auto l = value_or_raise([&] {
-            if constexpr (requires { where.listen(); }) return where.listen();
-            else return Transport::listen(where);
-          }());
-          return std::make_shared<listener_over<Transport, decltype(l)>>(std::move(l));
-        });
+    listener_ = listen_at(named(listening_place_of(listen, tls), listen));
     port_ = listener_->port();
   }
   ~listener() { close(); }

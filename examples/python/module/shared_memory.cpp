@@ -2,7 +2,7 @@
 #include "other_links.hpp"
 
 #include <tensorpull/system/link_url.hpp>
-#include <tensorpull/transports/shared_memory/shared_memory.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 namespace tensorpull::python {
 namespace {
@@ -62,12 +62,24 @@ class view {
 
 result<receipt> pull_shared_memory(std::string_view address, const reference& from, pull_target to,
                                    const pull_options& options, chunks cut) noexcept {
-  return std::visit([&](auto* target) { return shared_net::pull(address, from, *target, options, cut); }, to);
+  return std::visit(
+      [&](auto* target) {
+        return net_into<shared_memory_on_threads, std::remove_pointer_t<decltype(target)>>::pull(address, from, *target,
+                                                                                                 options, cut);
+      },
+      to);
 }
 
 std::shared_ptr<any_owner> open_shared_memory(std::string_view listen, const host_options& host) {
   return std::make_shared<owner_over<shared_memory_on_threads>>(
       value_or_raise(shared_net::downloader::open({.listen = listen, .host = host})));
+}
+
+made_session connect_shared_memory(std::string_view address, const connect_options& options) noexcept {
+  return connect_over<shared_memory_on_threads>(address, options);
+}
+std::shared_ptr<any_listener> listen_shared_memory(std::string_view address) {
+  return listener_at<shared_memory_on_threads>(address);
 }
 
 void bind_view(py::module_& m) {

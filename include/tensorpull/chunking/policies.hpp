@@ -29,7 +29,6 @@ struct fixed_bytes {
   }
 };
 
-static_assert(chunking_strategy<fixed_bytes<8>>);
 
 /// Every chunk has `chunk_bytes` bytes but the last; values outside [1, Max] are brought inside.
 template <std::uint64_t Max>
@@ -51,7 +50,6 @@ struct bytes_up_to {
   }
 };
 
-static_assert(chunking_strategy<bytes_up_to<1>>);
 
 /// Chunks that take this recipient about 100 ms: a length between Min and Max that follows from what the transfer has
 /// measured. It begins with Min. Between the two, lengths are Min, twice Min, four times Min, and so on. State: 40
@@ -99,8 +97,8 @@ struct adaptive_bytes {
   }
 
  private:
-  std::uint64_t since_ = 0, before_ = Min, landed_ = 0, nanoseconds_ = 0;  // chunks that begin before `since_` keep the
-                                                                           // length that they had
+  // chunks that begin before `since_` keep the length that they had
+  std::uint64_t since_ = 0, before_ = Min, landed_ = 0, nanoseconds_ = 0;
 };
 
 /// The largest chunk that one message of the pipeline's transport carries, a multiple of 8; at most 2 MiB, which is the
@@ -136,7 +134,6 @@ struct per_tensor {
   }
 };
 
-static_assert(chunking_strategy<per_tensor<1>>);
 
 /// One chunk, whatever the image's size; the transfer fails with does_not_fit if that is above 536,870,904 bytes. It
 /// also fails above the owner's cap (default_limits::chunk_cap_bytes) if the owner has made that lower than usual, or
@@ -150,7 +147,5 @@ struct whole {
     return context.image_bytes - offset;
   }
 };
-
-static_assert(chunking_strategy<whole>);
 
 }  // namespace tensorpull

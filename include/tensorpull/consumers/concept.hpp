@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/core/requirements.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 
@@ -20,144 +21,121 @@ struct prepared {
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
 };
 
+namespace detail {
+/// The requirements of a consumer; their meaning stands at the concept. As the type of a default argument behind a
+/// consumer, not silent if the consumer was refused: the compiler instantiates a default argument where the function is
+/// called, so the sentence about what C misses appears next to the caller's line. It costs nothing at run time.
+template <class C, bool Silent = true>
+struct consumer_requirements {
+  static constexpr bool met_1 = requires { requires std::same_as<decltype(C::irrevocable), const bool>; };
+  static_assert(
+      Silent || met_1,
+      "tensorpull: a consumer says whether it can undo (requirement 1): static constexpr bool irrevocable = false;");
+
+  static constexpr bool met_2 = met_1 && requires(const C& k) {
+    { k.fingerprint() } -> std::same_as<std::uint64_t>;
+    { k.schema() } -> std::same_as<const image_schema*>;
+  };
+  static_assert(
+      Silent || met_2 == met_1,
+      "tensorpull: a consumer says what it takes (requirement 2): std::uint64_t fingerprint() const, 0 for any, and const image_schema* schema() const");
+
+  static constexpr bool met_3 = met_2 && requires(C& c, const description& d) {
+    { c.begin(d) } -> std::same_as<result<void>>;
+  };
+  static_assert(Silent || met_3 == met_2,
+                "tensorpull: a consumer is told what comes (requirement 3): result<void> begin(const description&)");
+
+  static constexpr bool met_4 = met_3 && requires(C& c, std::uint64_t n, std::span<std::span<std::byte>> out) {
+    { c.prepare(n, n, out) } -> std::same_as<prepared>;
+  };
+  static_assert(Silent || met_4 == met_3,
+                "tensorpull: a consumer gives memory for bytes (requirement 4): "
+                "prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out)");
+
+  static constexpr bool met_5 = met_4 && requires(C& c, std::uint64_t n, std::span<const std::byte> bytes) {
+    { c.commit(n, bytes) } -> std::same_as<result<void>>;
+  };
+  static_assert(
+      Silent || met_5 == met_4,
+      "tensorpull: a consumer takes bytes that arrived (requirement 5): result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes)");
+
+  static constexpr bool met_6 = met_5 && requires(C& c, std::uint64_t n) {
+    { c.chunk(n, n) } -> std::same_as<result<void>>;
+  };
+  static_assert(
+      Silent || met_6 == met_5,
+      "tensorpull: a consumer is told of each whole chunk (requirement 6): result<void> chunk(std::uint64_t offset, std::uint64_t length)");
+
+  static constexpr bool met_7 = met_6 && requires(C& c, const receipt& r) {
+    { c.finish(r) } -> std::same_as<result<void>>;
+  };
+  static_assert(
+      Silent || met_7 == met_6,
+      "tensorpull: a consumer is told that all is there (requirement 7): result<void> finish(const receipt&)");
+
+  static constexpr bool met_8 = met_7 && requires(C& c, const error& e) { c.abandon(e); };
+  static_assert(
+      Silent || met_8 == met_7,
+      "tensorpull: a consumer is told how a transfer failed (requirement 8): void abandon(const error&); and it is no constant and no reference");
+
+  static constexpr bool met_9 = met_8 && (!requires { &C::rewind; } || requires(C& c, std::uint64_t n) {
+    { c.rewind(n) } -> std::same_as<void>;
+  });
+  static_assert(
+      Silent || met_9 == met_8,
+      "tensorpull: a consumer that can take a chunk twice is told where it began (requirement 9): void rewind(std::uint64_t offset)");
+
+  static constexpr bool met_10 = met_9 && (!requires { &C::read_back; } || requires(const C& k) {
+    { k.read_back() } -> std::same_as<source_view>;
+  });
+  static_assert(
+      Silent || met_10 == met_9,
+      "tensorpull: a consumer whose memory can be read gives it as an image (requirement 10): source_view read_back() const");
+
+  static constexpr bool met_11 = met_10 && (!requires { &C::confirmed; } || requires(C& c) {
+    { c.confirmed() } -> std::same_as<void>;
+  });
+  static_assert(
+      Silent || met_11 == met_10,
+      "tensorpull: a consumer that is told of the owner's answer is told without arguments (requirement 11): void confirmed()");
+};
+}  // namespace detail
+
 /// A consumer C:
 ///  1. `C::irrevocable` is a constant: true if taking a chunk cannot be undone, so that a check of each chunk is
-///  required;
+///     required;
 ///  2. `c.fingerprint()`: the only schema that it takes, 0 for any; `c.schema()`: that schema, or nullptr;
 ///  3. `c.begin(description)`: called once before data moves; an error ends the transfer and nothing has landed;
 ///  4. `c.prepare(offset, length, out)`: memory for the bytes [offset, offset + bytes), bytes <= length, at least one
-///  byte if
-///     length > 0 and out is not empty; no bytes at all: no memory is free now, ask again; repeatable until commit;
+///     byte if length > 0 and out is not empty; no bytes at all: no memory is free now, ask again; repeatable until
+///     commit;
 ///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps. They
-///  may begin and end
-///     anywhere, also within an element, so a consumer that looks at numbers keeps the beginning of one until the rest
-///     has come;
+///     may begin and end anywhere, also within an element, so a consumer that looks at numbers keeps the beginning of
+///     one until the rest has come;
 ///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy says so, its own digest was right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a
-///  failure;
+///     failure;
 ///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
 ///  9. optionally `void c.rewind(offset)`, if it can take a chunk twice: what was committed from there on comes again,
-///  since its chunk was
-///     damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
+///     since its chunk was damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
 /// 10. optionally `source_view c.read_back() const`, if its memory can be read: what lies there, as the image that it
-/// is to become, so that
-///     a later transfer can continue from a cursor. A view without schema: nothing can be read back, so cursors stay
-///     empty and nothing resumes.
+///     is to become, so that a later transfer can continue from a cursor. A view without schema: nothing can be read
+///     back, so cursors stay empty and nothing resumes.
 /// 11. optionally `void c.confirmed()`: after finish(), the owner's answer to the confirmation was heard. Without it
-/// the transfer may still have ended well.
+///     the transfer may still have ended well.
 /// 12. optionally `static constexpr bool any_order = true`, if it has read_back() and prepare() always has memory: over
-/// datagrams both may be called for any range
-///     behind the header, also again for one that has landed; chunk() still comes in order. Without it bytes wait for
-///     those before them.
+///     datagrams both may be called for any range behind the header, also again for one that has landed; chunk() still
+///     comes in order. Without it bytes wait for those before them.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>
-concept consumer = requires(C& c, const C& k, const description& d, std::uint64_t n, std::span<std::span<std::byte>> out,
-                            std::span<const std::byte> bytes, const receipt& r, const error& e) {
-  requires std::same_as<decltype(C::irrevocable), const bool>;
-  { k.fingerprint() } -> std::same_as<std::uint64_t>;
-  { k.schema() } -> std::same_as<const image_schema*>;
-  { c.begin(d) } -> std::same_as<result<void>>;
-  { c.prepare(n, n, out) } -> std::same_as<prepared>;
-  { c.commit(n, bytes) } -> std::same_as<result<void>>;
-  { c.chunk(n, n) } -> std::same_as<result<void>>;
-  { c.finish(r) } -> std::same_as<result<void>>;
-  c.abandon(e);
-} && (!requires { &C::rewind; } || requires(C& c, std::uint64_t n) { { c.rewind(n) } -> std::same_as<void>; }) &&
-                   (!requires { &C::read_back; } || requires(const C& k) { { k.read_back() } -> std::same_as<source_view>; }) && (!requires { &C::confirmed; } || requires(C& c) { { c.confirmed() } -> std::same_as<void>; });
+concept consumer = detail::consumer_requirements<C>::met_11;
 
 namespace detail {
-/// The number of the first requirement that C misses, or 0.
-template <class C>
-constexpr int missed_of_consumer() noexcept {
-  if constexpr (consumer<C>) return 0;
-  else if constexpr (!requires { requires std::same_as<decltype(C::irrevocable), const bool>; }) return 1;
-  else if constexpr (!requires(const C& k) {
-                       { k.fingerprint() } -> std::same_as<std::uint64_t>;
-                       { k.schema() } -> std::same_as<const image_schema*>;
-                     })
-    return 2;
-  else if constexpr (!requires(C& c, const description& d) {
-                       { c.begin(d) } -> std::same_as<result<void>>;
-                     })
-    return 3;
-  else if constexpr (!requires(C& c, std::span<std::span<std::byte>> out) {
-                       { c.prepare(0, 0, out) } -> std::same_as<prepared>;
-                     })
-    return 4;
-  else if constexpr (!requires(C& c, std::span<const std::byte> bytes) {
-                       { c.commit(0, bytes) } -> std::same_as<result<void>>;
-                     })
-    return 5;
-  else if constexpr (!requires(C& c, std::uint64_t n) {
-                       { c.chunk(n, n) } -> std::same_as<result<void>>;
-                     })
-    return 6;
-  else if constexpr (!requires(C& c, const receipt& r) {
-                       { c.finish(r) } -> std::same_as<result<void>>;
-                     })
-    return 7;
-  else if constexpr (
-      requires { &C::rewind; } &&
-      !requires(C& c, std::uint64_t n) {
-        { c.rewind(n) } -> std::same_as<void>;
-      })
-    return 9;
-  else if constexpr (
-      requires { &C::read_back; } &&
-      !requires(const C& k) {
-        { k.read_back() } -> std::same_as<source_view>;
-      })
-    return 10;
-  else if constexpr (
-      requires { &C::confirmed; } &&
-      !requires(C& c) {
-        { c.confirmed() } -> std::same_as<void>;
-      })
-    return 11;
-  else return 8;
-}
-
-/// The type of a default argument behind a consumer. The compiler instantiates a default argument where the function is
-/// called, so the sentence about what C misses appears next to the caller's line. It costs nothing at run time.
+/// The type of the default argument.
 template <class C, bool Met = consumer<C>>
-struct consumer_checks {};
-template <class C>
-struct consumer_checks<C, false> {
-  static constexpr int missed = missed_of_consumer<C>();
-  static_assert(
-      missed != 1,
-      "tensorpull: a consumer says whether it can undo (requirement 1): static constexpr bool irrevocable = false;");
-  static_assert(
-      missed != 2,
-      "tensorpull: a consumer says what it takes (requirement 2): std::uint64_t fingerprint() const, 0 for any, and const image_schema* schema() const");
-  static_assert(missed != 3,
-                "tensorpull: a consumer is told what comes (requirement 3): result<void> begin(const description&)");
-  static_assert(missed != 4,
-                "tensorpull: a consumer gives memory for bytes (requirement 4): "
-                "prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out)");
-  static_assert(
-      missed != 5,
-      "tensorpull: a consumer takes bytes that arrived (requirement 5): result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes)");
-  static_assert(
-      missed != 6,
-      "tensorpull: a consumer is told of each whole chunk (requirement 6): result<void> chunk(std::uint64_t offset, std::uint64_t length)");
-  static_assert(
-      missed != 7,
-      "tensorpull: a consumer is told that all is there (requirement 7): result<void> finish(const receipt&)");
-  static_assert(
-      missed != 8,
-      "tensorpull: a consumer is told how a transfer failed (requirement 8): void abandon(const error&); and it is no constant and no reference");
-  static_assert(
-      missed != 9,
-      "tensorpull: a consumer that can take a chunk twice is told where it began (requirement 9): void rewind(std::uint64_t offset)");
-  static_assert(
-      missed != 10,
-      "tensorpull: a consumer whose memory can be read gives it as an image (requirement 10): source_view read_back() const");
-  static_assert(
-      missed != 11,
-      "tensorpull: a consumer that is told of the owner's answer is told without arguments (requirement 11): void confirmed()");
-};
+using consumer_checks = consumer_requirements<C, Met>;
 
 /// The smallest consumer, which keeps nothing: it shows what a tee needs of its parts, and stands for a type that was
 /// refused.
@@ -187,7 +165,7 @@ struct checked_consumer {
 };
 template <class C>
 struct checked_consumer<C, false> {
-  static_assert(sizeof(consumer_checks<C>) != 0);
+  static_assert(sizeof(consumer_requirements<C, false>) != 0);
   using type = null_consumer;
 };
 }  // namespace detail

@@ -76,8 +76,10 @@ class double_buffered {
 
 /// The same with the models: `Tensors` is a tensor policy for static models, `Pointer` owns one (a model_ptr, a
 /// unique_ptr):
-///   double_buffered_models<raw_tensors<Mlp>, model_ptr<Mlp>> both(std::move(*make_model<Mlp>()),
-///   std::move(*make_model<Mlp>()));
+///
+///   using mlp_models = double_buffered_models<raw_tensors<Mlp>, model_ptr<Mlp>>;
+///   mlp_models both(std::move(*make_model<Mlp>()), std::move(*make_model<Mlp>()));
+///
 /// Models are never copied or moved, so front() stays valid when this object is moved. Use consumer() in a transfer.
 template <class Tensors, class Pointer>
 class double_buffered_models {

@@ -13,10 +13,10 @@
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(),
-/// but after it and after abandon() each member of type `bool` is 0 or 1, so that it may be read. The image's header is
-/// not kept: its bytes pass through 184 bytes of this object (4 KiB on a big-endian machine, where numbers pass through
-/// them too). A destination with a writer costs a call of it for each range of a tensor that has arrived, at most as
-/// long as the staging memory.
+/// but after it and after abandon() each member of type `bool` is 0 or 1, so that it may be read.
+/// The image's header is not kept: its bytes pass through 184 bytes of this object (4 KiB on a big-endian machine,
+/// since numbers pass through them too). A destination with a writer costs a call of it for each range of a tensor that
+/// has arrived, at most as long as the staging memory.
 class land {
  public:
   static constexpr bool irrevocable = false;
@@ -69,7 +69,11 @@ class land {
   /// The destination as an image with its own header, whatever of it has landed. No schema: its writer has no reader.
   source_view read_back() const noexcept { return to_.readable() ? source_view(to_) : source_view{}; }
   /// value_out_of_range: an owner has published a BOOL element that is neither 0 nor 1; the name is its tensor's.
-  result<void> finish(const receipt&) noexcept { return check_booleans(to_); }
+  result<void> finish(const receipt&) noexcept {
+    const auto good = check_booleans(to_);
+    if (good) to_.complete();
+    return good;
+  }
   void abandon(const error&) noexcept { mend_booleans(to_, reached_ - std::min(reached_, data_start_)); }
 
  private:

@@ -24,29 +24,29 @@ constexpr std::string_view to_string(outcome o) noexcept {
 
 /// What has been received. A consumer's finish() is given it before the owner is told, so `confirmed` is false there.
 struct receipt {
-  tensorpull::outcome outcome = outcome::completed_unverified;  ///< Whether the whole was compared with what was
-                                                                ///< published.
-  std::uint64_t bytes = 0;        ///< of the image, header included; of a subset: of its tensors
+  /// Whether the whole was compared with what was published.
+  tensorpull::outcome outcome = outcome::completed_unverified;
+  std::uint64_t bytes = 0;  ///< of the image, header included; of a subset: of its tensors
   std::uint64_t chunks = 0;  ///< Chunks that the consumer took.
-  std::uint64_t damaged = 0;      ///< chunks that came with wrong bytes and were fetched again
-  std::uint64_t version = 0;      ///< of the image
+  std::uint64_t damaged = 0;  ///< chunks that came with wrong bytes and were fetched again
+  std::uint64_t version = 0;  ///< of the image
   std::uint64_t fingerprint = 0;  ///< of the image's schema
-  std::uint64_t digest = 0;       ///< XXH3-64 of what was received; 0 if none was computed
-  bool confirmed = false;         ///< The owner is known to have recorded the confirmation.
-  errc unconfirmed_because{};     ///< If it is not: why, such as timed_out. The bytes are what `outcome` says
-                                  ///< nevertheless. errc{} if it is confirmed.
+  std::uint64_t digest = 0;  ///< XXH3-64 of what was received; 0 if none was computed
+  bool confirmed = false;  ///< The owner is known to have recorded the confirmation.
+  /// If it is not: why, such as timed_out. The bytes are what `outcome` says nevertheless. errc{} if it is confirmed.
+  errc unconfirmed_because{};
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;
 /// of a subset: from its first tensor (data_start is then 0).
 struct description {
   ref_id ref{};  ///< The reference that is pulled.
-  std::uint64_t version = 0;      ///< of the image
+  std::uint64_t version = 0;  ///< of the image
   std::uint64_t fingerprint = 0;  ///< of the image's schema
   std::uint64_t image_bytes = 0;  ///< Bytes to receive: of the image, header included; of a subset, of its tensors.
-  std::uint64_t data_start = 0;   ///< First byte behind the header; 0 for a subset.
-  std::uint64_t tensors = 0;      ///< Number of tensors.
-  bool verifiable = false;        ///< Whether the version is a digest of the image's bytes.
+  std::uint64_t data_start = 0;  ///< First byte behind the header; 0 for a subset.
+  std::uint64_t tensors = 0;  ///< Number of tensors.
+  bool verifiable = false;  ///< Whether the version is a digest of the image's bytes.
 };
 
 }  // namespace tensorpull

@@ -13,10 +13,10 @@ namespace tensorpull {
 /// `Destination` decides where the transport writes; `Observer` is any consumer and gets the same calls with the same
 /// bytes.
 ///  - Both have to accept: if either refuses in begin(), commit() or chunk(), the transfer fails and each that has
-///  begun is abandoned.
+///    begun is abandoned.
 ///  - finish() ends the observer first and the destination last, so make the one that is more likely to fail (a file)
-///  the observer: its failure
-///    abandons the destination unfinished. If the destination fails after that, the observer stays finished.
+///    the observer: its failure abandons the destination unfinished. If the destination fails after that, the observer
+///    stays finished.
 ///  - If the observer has no memory now, the destination waits with it.
 template <class Destination, class Observer>
 class tee : public detail::null_consumer {
@@ -27,7 +27,7 @@ class tee : public detail::null_consumer {
   /// Borrows both.
   tee(Destination&, Observer&) noexcept {}
 };
-/// The tee of two consumers; the other one refuses what is no consumer.
+/// The tee of two consumers; the other one refuses a type that is not a consumer.
 template <consumer Destination, consumer Observer>
 class tee<Destination, Observer> {
  public:
@@ -91,7 +91,10 @@ class tee<Destination, Observer> {
   }
 
   void rewind(std::uint64_t offset) noexcept
-    requires requires(Destination& d, Observer& o) { d.rewind(offset), o.rewind(offset); }
+    requires requires(Destination& d, Observer& o) {
+      d.rewind(offset);
+      o.rewind(offset);
+    }
   {
     destination_.rewind(offset);
     observer_.rewind(offset);

@@ -67,8 +67,8 @@ inline error_text describe(const error& e) noexcept {
     unsigned char before = 0;
     for (const char c : e.name.view()) {
       const auto code = static_cast<unsigned char>(c);
-      const bool control = code < 0x20 || code == 0x7f || (before == 0xc2 && code < 0xa0);  // U+0080 to U+009F are C2
-                                                                                            // 80 to C2 9F in UTF-8
+      // U+0080 to U+009F are C2 80 to C2 9F in UTF-8
+      const bool control = code < 0x20 || code == 0x7f || (before == 0xc2 && code < 0xa0);
       text += control ? std::string_view("?") : std::string_view(&c, 1);
       before = code;
     }

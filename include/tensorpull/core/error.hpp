@@ -162,7 +162,7 @@ struct error {
   errc code{};
   /// errno if the operating system reported the error; of withdrawn: the reason that the owner gave, a number of its
   /// application; of connection_lost to a child process: its exit status with a minus sign
-  /// (transports/pipe/child_stream.hpp); otherwise 0
+  /// (transports/over/pipe/child_stream.hpp); otherwise 0
   std::int32_t system = 0;
   /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in
   /// bytes, or the size or the index that was refused

@@ -1,6 +1,7 @@
 // The limits on what a peer can make this process do. They are also a policy of the pipeline.
 #pragma once
 
+#include <tensorpull/core/requirements.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <cstddef>
@@ -59,7 +60,7 @@ struct default_limits {
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
-  /// pass over the model.
+  /// pass over the model. 0: requests for subsets are refused as `unsupported`.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;
   /// Bytes that an owner hashes in a second for digests with chunks, for recipients that have not taken half as many
   /// bytes: a peer that asks and hangs up must not keep it busy. Recipients that take what they ask for are not
@@ -81,42 +82,39 @@ namespace detail {
 constexpr bool is_number(std::uint64_t) noexcept { return true; }
 /// The same for a number that is not 0 either.
 constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
+
+/// The requirements of a limits policy; their meaning stands at the concept.
+template <class L, bool Silent = true, class Instead = nothing_instead>
+struct limits_requirements : Instead {
+  static constexpr bool met_1 = requires { typename L::is_limits_policy; };
+
+  static constexpr bool met_2 = met_1 && requires {
+    requires is_bound({L::control_frame_bytes}) && is_bound({L::page_bytes}) && is_bound({L::control_frame_segments});
+    requires is_bound({L::traversal_words}) && is_bound({L::nesting_levels}) && is_number({L::application_body_bytes});
+    requires is_number({L::application_references}) && is_bound({L::unread_messages}) &&
+                 is_bound({L::session_references});
+    requires is_bound({L::chunk_cap_bytes}) && is_bound({L::references});
+    requires is_bound({L::recipients}) && is_bound({L::transfers_per_connection}) && is_bound({L::tensors});
+    requires is_bound({L::name_bytes}) && is_bound({L::pipelined_requests}) && is_number({L::subset_bytes_per_second});
+    requires is_number({L::chunk_digest_bytes_per_second}) && is_bound({L::digest_jobs});
+    requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 &&
+                 is_bound({L::window});
+  };
+  static_assert(
+      Silent || met_2 == met_1,
+      "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
+      "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
+};
 }  // namespace detail
 
 /// A limits policy L:
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
-///  all.
-///     They are whole numbers above 0, except that application_body_bytes, application_references,
+///     all. They are whole numbers above 0, except that application_body_bytes, application_references,
 ///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0.
 template <class L>
-concept limits_policy = requires {
-  typename L::is_limits_policy;
-  requires detail::is_bound({L::control_frame_bytes}) && detail::is_bound({L::page_bytes}) &&
-               detail::is_bound({L::control_frame_segments});
-  requires detail::is_bound({L::traversal_words}) && detail::is_bound({L::nesting_levels}) &&
-               detail::is_number({L::application_body_bytes});
-  requires detail::is_number({L::application_references}) && detail::is_bound({L::unread_messages}) &&
-               detail::is_bound({L::session_references});
-  requires detail::is_bound({L::chunk_cap_bytes}) && detail::is_bound({L::references});
-  requires detail::is_bound({L::recipients}) && detail::is_bound({L::transfers_per_connection}) &&
-               detail::is_bound({L::tensors});
-  requires detail::is_bound({L::name_bytes}) && detail::is_bound({L::pipelined_requests}) &&
-               detail::is_number({L::subset_bytes_per_second});
-  requires detail::is_number({L::chunk_digest_bytes_per_second}) && detail::is_bound({L::digest_jobs});
-  requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 &&
-               detail::is_bound({L::window});
-};
+concept limits_policy = detail::limits_requirements<L>::met_2;
 static_assert(limits_policy<default_limits>);
-
-namespace detail {
-/// The number of the first requirement that L misses, or 0: `pipeline` has a sentence for each.
-template <class L>
-constexpr int missed_of_limits() noexcept {
-  if constexpr (limits_policy<L>) return 0;
-  else return requires { typename L::is_limits_policy; } ? 2 : 1;
-}
-}  // namespace detail
 
 /// Bytes of the largest payload: what one Cap'n Proto Data can hold, 2^29 - 1, rounded down to a word.
 inline constexpr std::uint64_t max_payload_bytes = 536'870'904;

@@ -1,4 +1,4 @@
-// Who the other end of a connection is, as far as the transport has proved it.
+// The identity of a connection's other end, as far as the transport has proved it.
 #pragma once
 
 #include <concepts>
@@ -24,8 +24,8 @@ struct peer_identity {
   std::int32_t process = 0;                           ///< of `user`: the process that connected; 0: not known
   std::string_view name{};  ///< of `certificate`: the subject's common name; of `account`: the account
   std::string_view subject{};  ///< of `certificate`: the whole subject, as RFC 2253 writes it
-  std::span<const std::string_view> alternatives{};  ///< of `certificate`: the alternative names, each with its type
-                                                     ///< before a colon ("DNS:", "IP:", "URI:", "email:")
+  /// of `certificate`: the alternative names, each with its type before a colon ("DNS:", "IP:", "URI:", "email:")
+  std::span<const std::string_view> alternatives{};
 };
 
 /// Whether something knows who is at the other end: a stream, or a connection.

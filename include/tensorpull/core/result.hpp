@@ -63,16 +63,37 @@ class [[nodiscard]] result {
   constexpr explicit operator bool() const noexcept { return value_.has_value(); }
 
   /// The value; requires that there is one.
-  constexpr T& value() & noexcept { return require_value(), *value_; }
+  constexpr T& value() & noexcept {
+    require_value();
+    return *value_;
+  }
   /// The value; requires that there is one.
-  constexpr const T& value() const& noexcept { return require_value(), *value_; }
+  constexpr const T& value() const& noexcept {
+    require_value();
+    return *value_;
+  }
   /// The value to move from; requires that there is one.
-  constexpr T&& value() && noexcept { return require_value(), std::move(*value_); }
-  constexpr T& operator*() & noexcept { return require_value(), *value_; }
-  constexpr const T& operator*() const& noexcept { return require_value(), *value_; }
+  constexpr T&& value() && noexcept {
+    require_value();
+    return std::move(*value_);
+  }
+  constexpr T& operator*() & noexcept {  // value() would be one more template to instantiate for each T
+    require_value();
+    return *value_;
+  }
+  constexpr const T& operator*() const& noexcept {
+    require_value();
+    return *value_;
+  }
   constexpr T&& operator*() && noexcept { return std::move(*this).value(); }
-  constexpr T* operator->() noexcept { return require_value(), value_.operator->(); }
-  constexpr const T* operator->() const noexcept { return require_value(), value_.operator->(); }
+  constexpr T* operator->() noexcept {
+    require_value();
+    return value_.operator->();
+  }
+  constexpr const T* operator->() const noexcept {
+    require_value();
+    return value_.operator->();
+  }
 
   /// The error; requires that there is one.
   constexpr const tensorpull::error& error() const noexcept {

@@ -1,5 +1,6 @@
 // Sorts policies into the slots of a pipeline, whatever their order, and finds the first thing that is wrong with them.
-// The sentences are in pipeline.hpp, because a compiler lists each header between the user's line and its message.
+// What is wrong becomes the pipeline's type, so that the class with the sentence is instantiated next to the user's
+// line and a compiler lists as little as possible before it.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -13,8 +14,9 @@
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/system/host_platform.hpp>
 #include <tensorpull/tensors/concept.hpp>
-#include <tensorpull/transports/detail/transport_check.hpp>
+#include <tensorpull/transports/concept.hpp>
 
 #include <boost/hana/at.hpp>
 #include <boost/hana/basic_tuple.hpp>
@@ -36,12 +38,17 @@ struct pipeline_parts {
   using framing = Framing;
   using integrity = Integrity;
   using limits = Limits;
+  /// The clock and the random numbers of drivers; parts derived from these may name another (pull/platform.hpp).
+  using platform = host_platform;
   /// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
   using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest,
                                         typename Integrity::hash_type>;
   /// The hash of an owner's chunks.
   using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
 };
+
+template <class Parts>
+struct composed_pipeline;  // pipeline.hpp
 
 namespace detail {
 
@@ -136,8 +143,7 @@ constexpr std::uint64_t longest_chunk() noexcept {
   else return max_payload_bytes;
 }
 
-/// The first thing that is wrong with a composition; pipeline.hpp has a sentence for each. If a policy misses one of
-/// its requirements, the requirement's number is added to the value of the slot.
+/// What is wrong with policies that meet the requirements of their slots; pipeline.hpp has a sentence for each.
 enum fault : int {
   fault_none,
   fault_model_itself,
@@ -156,12 +162,6 @@ enum fault : int {
   fault_frames_too_long,
   fault_whole_in_pieces,
   fault_chunk_too_long,
-  fault_of_tensors = 100,
-  fault_of_chunking = 200,
-  fault_of_transport = 300,
-  fault_of_framing = 400,
-  fault_of_integrity = 500,
-  fault_of_limits = 600,
 };
 
 /// What is wrong with the list of policies, before any policy is looked at.
@@ -175,10 +175,9 @@ constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
   if (n[0] != 1) return n[0] == 0 ? fault_no_tensors : fault_two_tensors;
   if (n[1] != 1) return n[1] == 0 ? fault_no_chunking : fault_two_chunking;
   if (n[2] != 1) return n[2] == 0 ? fault_no_transport : fault_two_transport;
-  return n[3] > 1 ? fault_two_framing : n[4] > 1 ? fault_two_integrity : n[5] > 1 ? fault_two_limits : fault_none;
-}
-constexpr fault numbered(fault slot, int requirement) noexcept {
-  return requirement == 0 ? fault_none : static_cast<fault>(slot + requirement);
+  if (n[3] > 1) return fault_two_framing;
+  if (n[4] > 1) return fault_two_integrity;
+  return n[5] > 1 ? fault_two_limits : fault_none;
 }
 
 template <class P>
@@ -187,68 +186,76 @@ constexpr bool is_model() noexcept {
   else return false;
 }
 
-/// A composition: what is wrong with it, and its parts.
-template <class... P>
+/// The longest frame that one message has to carry, in bytes.
+template <class Framing>
+inline constexpr std::size_t longest_short_frame = short_frame_bytes;
+template <class Framing>
+  requires requires { Framing::short_frame_bytes; }
+inline constexpr std::size_t longest_short_frame<Framing> = Framing::short_frame_bytes;
+/// Whether one message of the transport carries each frame that cannot be cut.
+template <class Framing, class Transport>
+inline constexpr bool frames_fit = longest_short_frame<Framing> <=
+                                       payload_prefix::bytes + Transport::max_payload_bytes ||
+                                   (requires { requires Transport::cuts_frames; } &&
+                                    longest_short_frame<Framing> <= short_frame_bytes);
+
+/// Refuses a composition, with the sentence for the fault.
+template <fault Fault, class Instead>
+struct refused_composition;
+
+/// A composition. `policy_bytes` is not used: sizeof makes a policy's own static_asserts fail next to the user's line;
+/// inside a requires-expression clang would report that the type is no policy.
+template <std::size_t policy_bytes, class... P>
 struct composition {
   using limits = policy_t<in_limits, default_limits, P...>;
   using tensors = policy_t<in_tensors, missing_tensors<missing_model>, P...>;
   using chunking = policy_t<in_chunking, missing_chunking, P...>;
   using transport = policy_t<in_transport, missing_transport, P...>;
   using integrity = policy_t<in_integrity, image_digest, P...>;
+  /// What stands in for a pipeline with a mistake.
+  using instead = composed_pipeline<missing_parts<tensors>>;
 
   static constexpr unsigned slots[] = {slots_of<P>..., 0};
 
-  /// The fault, and the parts or their stand-ins.
+  /// The pipeline, or the class that refuses it.
   static constexpr auto resolved() noexcept {
     constexpr fault list = list_fault(slots, sizeof...(P));
-    if constexpr (list == fault_no_policy)
-      return found<(is_model<P>() || ...) ? fault_model_itself : list, missing_parts<tensors>>{};
-    else if constexpr (list != fault_none) return found<list, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault t = numbered(fault_of_tensors, missed_of_tensors<tensors>()); t != fault_none)
-      return found<t, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault c = numbered(fault_of_chunking, missed_of_chunking<chunking>()); c != fault_none)
-      return found<c, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault i = numbered(fault_of_integrity, missed_of_integrity<integrity>());
-                       i != fault_none)
-      return found<i, missing_parts<tensors>>{};
-    else if constexpr (constexpr fault l = numbered(fault_of_limits, missed_of_limits<limits>()); l != fault_none)
-      return found<l, missing_parts<tensors>>{};
+    if constexpr (list == fault_no_policy && (is_model<P>() || ...))
+      return found<refused_composition<fault_model_itself, instead>>{};
+    else if constexpr (list != fault_none) return found<refused_composition<list, instead>>{};
+    else if constexpr (!tensor_policy<tensors>) return found<tensor_requirements<tensors, false, instead>>{};
+    else if constexpr (!chunking_strategy<chunking>) return found<chunking_requirements<chunking, false, instead>>{};
+    else if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
+    else if constexpr (!limits_policy<limits>) return found<limits_requirements<limits, false, instead>>{};
     else {
       using framing_policy = policy_t<in_framing, basic_word_framing<limits>, P...>;
       using parts = pipeline_parts<tensors, chunking, transport, framing_policy, integrity, limits>;
-      if constexpr (constexpr fault f = numbered(fault_of_framing, missed_of_framing<framing_policy>());
-                    f != fault_none)
-        return found<f, missing_parts<tensors>>{};
-      else if constexpr (constexpr fault x = numbered(fault_of_transport, missed_of_transport<transport, parts>());
-                         x != fault_none)
-        return found<x, missing_parts<tensors>>{};
+      using composed = composed_pipeline<parts>;
+      if constexpr (!framing<framing_policy>) return found<framing_requirements<framing_policy, false, instead>>{};
+      else if constexpr (!tensorpull::transport<transport>)
+        return found<transport_requirements<transport, false, instead>>{};
+      else if constexpr (!transport_for<transport, parts>)
+        return found<transport_in_pipeline_requirements<transport, parts, false, instead>>{};
       else if constexpr (!transport::reliable && !integrity::whole && !integrity::per_chunk)
-        return found<fault_loss_unchecked, parts>{};
-      else if constexpr (constexpr std::size_t frame =
-                             [] {
-                               if constexpr (requires { framing_policy::short_frame_bytes; })
-                                 return std::size_t{framing_policy::short_frame_bytes};
-                               else return short_frame_bytes;
-                             }();
-                         frame > payload_prefix::bytes + transport::max_payload_bytes &&
-                         !(requires { requires transport::cuts_frames; } && frame <= short_frame_bytes))
-        return found<fault_frames_too_long, parts>{};
+        return found<refused_composition<fault_loss_unchecked, composed>>{};
+      else if constexpr (!frames_fit<framing_policy, transport>)
+        return found<refused_composition<fault_frames_too_long, composed>>{};
       else if constexpr (chunking::max_chunk_bytes == 0 && !(transport::reliable && transport::ordered))
-        return found<fault_whole_in_pieces, parts>{};
+        return found<refused_composition<fault_whole_in_pieces, composed>>{};
       else if constexpr (requires { typename chunking::template within<8>; })
-        return found<fault_none,
-                     pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>,
-                                    transport, framing_policy, integrity, limits>>{};
+        return found<
+            composed_pipeline<pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>,
+                                             transport, framing_policy, integrity, limits>>>{};
       else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes)
-        return found<fault_chunk_too_long, parts>{};
-      else return found<fault_none, parts>{};
+        return found<refused_composition<fault_chunk_too_long, composed>>{};
+      else return found<composed>{};
     }
   }
-  template <fault First, class Parts>
+  template <class Pipeline>
   struct found {
-    static constexpr fault first = First;
-    using parts = Parts;
+    using type = Pipeline;
   };
+  using type = typename decltype(resolved())::type;
 };
 
 }  // namespace detail

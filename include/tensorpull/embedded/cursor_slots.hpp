@@ -3,8 +3,8 @@
 #pragma once
 
 #include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/core/crc32c.hpp>
 #include <tensorpull/embedded/flash.hpp>
-#include <tensorpull/links/crc32c.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 #include <cstring>
@@ -80,7 +80,7 @@ class cursor_slots {
   static_assert(sizeof(record) == record_bytes && std::is_trivially_copyable_v<resume_cursor>);
   static constexpr std::uint32_t end_ = pages * Flash::page_bytes;
 
-  /// The place of the next record: in the other page where this one has no room.
+  /// The place of the next record: in the other page if this one has no room.
   static std::uint32_t behind(std::uint32_t at) noexcept {
     at += record_bytes;
     if constexpr (Flash::page_bytes % record_bytes != 0)

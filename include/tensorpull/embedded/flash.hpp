@@ -12,16 +12,15 @@ namespace tensorpull {
 
 /// A flash memory F, as NOR flash behaves, inside a microcontroller or behind a bus:
 ///  1. `F::page_bytes`, a multiple of `F::program_bytes`: what is erased at once. `F::program_bytes`, a power of two:
-///  the least that is programmed at once;
+///     the least that is programmed at once;
 ///  2. `f.erase(page)` sets the bytes of a page to 0xff. Pages count from 0; page p begins at the byte p * page_bytes;
 ///  3. `f.program(at, bytes)` clears the bits that are 0 in `bytes`. Place and length are multiples of program_bytes,
-///  the range may cross pages, and in the
-///     machine's memory the bytes may begin anywhere. A unit is programmed once after its page was erased; after a
-///     power cut, once more with the same bytes;
+///     the range may cross pages, and in the machine's memory the bytes may begin anywhere. A unit is programmed once
+///     after its page was erased; after a power cut, once more with the same bytes;
 ///  4. `f.read(at, out)` copies bytes, from any place, of any length;
 ///  5. each call waits until it is done, and says whether it worked: a place outside the memory is an error, too. A
-///  power cut in the middle of a call leaves some of
-///     its bits done and others not, and no byte outside the page or the units that the call was for changes;
+///     power cut in the middle of a call leaves some of its bits done and others not, and no byte outside the page or
+///     the units that the call was for changes;
 ///  6. no call throws or allocates.
 /// Flash with a checksum of its own over each unit must allow a unit to be programmed twice with the same bytes, and be
 /// readable after a torn write. One that does not needs a driver that hides that.

@@ -20,8 +20,8 @@ namespace tensorpull {
 ///
 /// What a power cut leaves, in any state, is one of two things: a cursor whose hash proves the bytes before it, and the
 /// transfer goes on there; or no such cursor, and it begins at byte 0. What was written behind the cursor is written
-/// again with the same bytes, and read back; where it differs, which an owner that sends other bytes under the same
-/// version can bring about, the cursor is thrown away, and the next transfer begins at byte 0.
+/// again with the same bytes, and read back. An owner that sends other bytes under the same version can make it differ.
+/// Then the cursor is thrown away, and the next transfer begins at byte 0.
 ///
 /// A new version is written over the old one. A program that needs the old one until the new one is valid has two
 /// landings in two regions. Borrows the flash. Size on a machine of 32 bits: 28 bytes and the buffer of program_bytes.
@@ -67,14 +67,16 @@ class flash_landing {
     return said(slots_.store(c, unit_) ? errc{} : errc::io, landed_);
   }
 
-  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. They are
-  /// read back. Errors: invalid_argument (another place, or more than there is room for); io: the flash failed (the
-  /// cursor stays), or it holds other bytes than it was given (the cursor is thrown away).
+  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. What is
+  /// programmed is read back; bytes that wait for the rest of their unit are read back with it, and the call that
+  /// brings the rest may fail because of them. Errors: invalid_argument (another place, or more than there is room
+  /// for); io: the flash failed (the cursor stays), or it holds other bytes than it was given (the cursor is thrown
+  /// away).
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
     if (at == 0) landed_ = 0;
     if (at != landed_ || bytes.size() > data_bytes - at) return said(errc::invalid_argument, at);
     const auto n = static_cast<std::uint32_t>(bytes.size());
-    return said(put(bytes.data(), n) && check(at, bytes.data(), n) ? errc{} : errc::io, at);
+    return said(put(bytes.data(), n) ? errc{} : errc::io, at);
   }
 
   /// Reads what has landed. Errors: out_of_range, io.
@@ -157,22 +159,29 @@ class flash_landing {
           length = unit_bytes_;
         }
       }
-      if (length != 0 && !flash_.program(at, {units, length})) return false;
+      if (length != 0 && !program(at, units, length)) return false;
       landed_ += some;
       from += some;
       n -= some;
     }
     return true;
   }
-  /// Whether these bytes are there. If not, no cursor counts them any more.
-  bool check(std::uint32_t at, const std::byte* bytes, std::uint32_t n) noexcept {
+  /// Programs whole units, and reads them back: bytes that waited for the rest of their unit are compared here, too. If
+  /// other bytes are there, no cursor counts them any more.
+  bool program(std::uint32_t at, const std::byte* units, std::uint32_t n) noexcept {
+    if (!flash_.program(at, {units, n})) return false;
+    if constexpr (data_bytes % unit_bytes_ != 0)  // what fills the last unit is not of the image
+      n = std::min(n, data_at_ + data_bytes - at);
     std::byte there[32];
     while (n > 0) {
       const std::uint32_t some = std::min<std::uint32_t>(sizeof there, n);
-      if (!get(at, there, some) || std::memcmp(there, bytes, some) != 0)
-        return landed_ = 0, (void)slots_.store({}, unit_), false;
+      if (!flash_.read(at, {there, some}) || std::memcmp(there, units, some) != 0) {
+        landed_ = 0;
+        (void)slots_.store({}, unit_);
+        return false;
+      }
       at += some;
-      bytes += some;
+      units += some;
       n -= some;
     }
     return true;

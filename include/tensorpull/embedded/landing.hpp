@@ -16,16 +16,14 @@ namespace tensorpull {
 /// A landing L takes the data section of one image, without its header:
 ///  1. `L::image` is an embedded_image;
 ///  2. `l.write(at, bytes)` takes the next bytes of the data section: in order, each byte once in a transfer, a chunk
-///  at most in a call. A transfer begins at
-///     byte 0, or where the cursor says, and another that begins at 0 overwrites everything. An error ends the
-///     transfer;
+///     at most in a call. A transfer begins at byte 0, or where the cursor says, and another that begins at 0
+///     overwrites everything. An error ends the transfer;
 ///  3. `l.read(at, out)` gives back what has landed, so that it can be hashed after a restart. An error makes the
-///  transfer begin at 0;
+///     transfer begin at 0;
 ///  4. optionally, `l.cursor()` says how far an earlier program came, {} if it is not known, and `l.save(cursor)` keeps
-///  it: after each chunk that has landed,
-///     and so at most once for each chunk. An error of save() ends the transfer. With it a transfer goes on after a
-///     power cut. A cursor that is wrong costs a pass over what has landed and nothing else, since the bytes that it
-///     speaks of are hashed again.
+///     it: after each chunk that has landed, and so at most once for each chunk. An error of save() ends the transfer.
+///     With it a transfer goes on after a power cut. A cursor that is wrong costs a pass over what has landed and
+///     nothing else, since the bytes that it speaks of are hashed again.
 template <class L>
 concept embedded_landing = requires(L& l, const L& c, std::uint32_t at, std::span<const std::byte> in,
                                     std::span<std::byte> out) {

@@ -83,8 +83,8 @@ class lean_xxh3_64 {
                           detail::xxh3::prime64_3, detail::xxh3::prime64_4, detail::xxh3::prime32_2,
                           detail::xxh3::prime64_5, detail::xxh3::prime32_1};
   std::uint32_t total_ = 0, stripe_ = 0;
-  std::byte last_[128]{};  // the last two stripes, in turn; zero, so that the digest of few bytes is the same number
-                           // each time
+  // the last two stripes, in turn; zero, so that the digest of few bytes is the same number each time
+  std::byte last_[128]{};
 };
 
 }  // namespace tensorpull

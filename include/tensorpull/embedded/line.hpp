@@ -1,12 +1,12 @@
-// A serial line for a small machine: the frames of links/serial_link.hpp (COBS and a CRC32C) with a table of 64 bytes,
-// received in place, and written where they are sent from. And the steps that move datagrams between a line and the two
-// roles.
+// A serial line for a small machine: the frames of links/serial/serial_link.hpp (COBS and a CRC32C) with a table of 64
+// bytes, received in place, and written where they are sent from. And the steps that move datagrams between a line and
+// the two roles.
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/byte_stream.hpp>
-#include <tensorpull/links/cobs.hpp>
+#include <tensorpull/links/serial/cobs.hpp>
 
 #include <array>
 #include <concepts>
@@ -16,8 +16,8 @@
 
 namespace tensorpull {
 
-/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/byte_device.hpp) has
-/// them. Neither waits.
+/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/serial/byte_device.hpp)
+/// has them. Neither waits.
 template <class D>
 concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<const std::byte> out) {
   { d.read(in) } noexcept -> std::same_as<io_result>;
@@ -30,7 +30,7 @@ concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<cons
 template <embedded_device Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
 class embedded_line {
  public:
-  static constexpr std::size_t max_in = MaxIn;    ///< The longest datagram that comes.
+  static constexpr std::size_t max_in = MaxIn;  ///< The longest datagram that comes.
   static constexpr std::size_t max_out = MaxOut;  ///< The longest datagram that goes.
 
   /// Borrows the device.
@@ -106,14 +106,25 @@ class embedded_line {
 /// In place of a role that a program has not.
 struct no_role {};
 
-/// One step of a line: takes the datagrams that have come, and sends what there is to send. It does not wait.
-/// `recipient`: an embedded_recipient or no_role{}; `owner`: an embedded_owner or no_role{}; `now_ms`: of a clock with
-/// any origin. True: something has moved, so call it again at once.
+/// One step of a line: takes a datagram if one has come, sends what there is to send, and hands on what the device
+/// takes of the last frame. It does not wait. `recipient`: an embedded_recipient or no_role{}; `owner`: an
+/// embedded_owner or no_role{}; `now_ms`: of a clock with any origin. True: a datagram came or went, so call it again
+/// at once. False: call it again when something comes, when the device takes more while idle() of the line is false,
+/// and when time goes on. A line that is too short for the requests or answers of a role is refused at compile time.
 template <class Line, class Recipient, class Owner>
 bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) noexcept {
-  if constexpr (requires { Owner::answer_bytes; })
+  if constexpr (requires { Recipient::answer_bytes; }) {
+    static_assert(Line::max_in >= Recipient::answer_bytes,
+                  "tensorpull: a line takes the longest answer that its recipient asks for (Recipient::answer_bytes)");
+    static_assert(Line::max_out >= Recipient::max_out,
+                  "tensorpull: a line carries the requests of its recipient (Recipient::max_out)");
+  }
+  if constexpr (requires { Owner::answer_bytes; }) {
+    static_assert(Line::max_in >= Owner::request_bytes,
+                  "tensorpull: a line takes the requests that its owner answers (Owner::request_bytes)");
     static_assert(Line::max_out >= Owner::answer_bytes,
                   "tensorpull: a line carries the longest answer of its owner (Owner::answer_bytes)");
+  }
   const std::span<const std::byte> datagram = line.receive();
   bool moved = !datagram.empty();
   if (moved) {
@@ -121,11 +132,14 @@ bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) 
     if constexpr (requires(std::span<std::byte> out) { owner.answer(datagram, out, now_ms); })
       if (const auto room = line.room(); !room.empty()) line.send(owner.answer(datagram, room, now_ms));
   }
-  if constexpr (requires(std::span<std::byte> out) { recipient.next(out, now_ms); })
+  if constexpr (requires(std::span<std::byte> out) { recipient.next(out, now_ms); }) {
     if (const std::size_t n = recipient.next(line.room(), now_ms); n > 0) {
       line.send(n);
       moved = true;
     }
+  } else {
+    (void)line.room();  // who waits for the rest of an answer sends nothing, so the rest goes on although nothing comes
+  }
   return moved;
 }
 

@@ -1,5 +1,5 @@
-// A model as a constant list of its members, without a macro and without Hana, and the constants of its image. Where
-// Hana is there, tensors/structs is shorter.
+// A model as a constant list of its members, without a macro and without Hana, and the constants of its image. If Hana
+// is available, tensors/structs is shorter.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>

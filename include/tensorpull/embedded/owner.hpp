@@ -4,21 +4,21 @@
 //
 // What it leaves out, it refuses by name: schema pages and named tensors are `unsupported`. One recipient at a time is
 // served, and the publication ends with the first that completes, as a transaction of one recipient does
-// (protocol/README.md).
+// (protocol/reference.md).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/crc32c.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
-#include <tensorpull/framing/detail/layouts.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/detail/piece_prefix.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/integrity/policies.hpp>
-#include <tensorpull/links/crc32c.hpp>
+#include <tensorpull/protocol/owner/detail/late_requests.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 
 #include <cstddef>
@@ -31,34 +31,6 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Whether a request is a late double of one that came before the last that changed something, which it must not undo.
-/// As datagram_endpoint's.
-class late_requests {
- public:
-  /// Looks at a request. True: it is late, and nothing.
-  bool is_late(frame_kind kind, std::uint32_t id) noexcept {
-    const std::uint32_t behind = newest_ - id;
-    if (known_ && behind != 0 && behind < late_ids) {
-      if (kind != frame_kind::describe || late_id_ != id) return late_id_ = id, late_ = 1, true;
-      if (++late_ < most_late) return true;
-    }
-    late_ = 0;
-    return false;
-  }
-  /// A request has changed something. One that was refused has not: somebody else's must not make those of the
-  /// recipient late.
-  void has_changed(std::uint32_t id) noexcept { newest_ = id, known_ = true; }
-
- private:
-  static constexpr std::uint32_t late_ids = 1u << 20;
-  static constexpr std::uint8_t most_late = 4;  // requests of one id that are late in a row before the peer is
-                                                // believed: it was started again
-
-  std::uint32_t newest_ = 0, late_id_ = 0;  // the id of the last request that changed something
-  std::uint8_t late_ = 0;
-  bool known_ = false;
-};
-
 /// A description that is longer than a datagram, on its way in pieces: which of them is next. A piece leaves only in
 /// answer to a datagram.
 class described_in_pieces {
@@ -68,7 +40,10 @@ class described_in_pieces {
   void ask(std::uint32_t id, std::uint64_t random) noexcept {
     if (sender_ == 0) sender_ = random | 1;
     if (under_way_ && id == id_) {
-      if (++again_ > 2) again_ = 0, taken_ = 0;
+      if (++again_ > 2) {
+        again_ = 0;
+        taken_ = 0;
+      }
       return;
     }
     under_way_ = true;
@@ -82,7 +57,10 @@ class described_in_pieces {
   /// How much the other end has. True: the next piece may leave.
   bool taken(const piece& p, std::size_t total) noexcept {
     if (!under_way_ || p.kind != frame_kind::taken || p.sender != sender_) return false;
-    if (p.number == number_ + 1) return under_way_ = false;
+    if (p.number == number_ + 1) {
+      under_way_ = false;
+      return false;
+    }
     if (p.number != number_ || p.offset <= taken_ || p.offset >= total) return false;
     taken_ = p.offset;
     again_ = 0;
@@ -113,24 +91,16 @@ class described_in_pieces {
 };
 struct described_at_once {};
 
-/// The byte of a frame in our layout where a field lies, as the table of the framing has it.
-template <frame_kind Kind, frame_field Field>
-inline constexpr std::size_t place_in_frame = [] {
-  std::size_t at = ~std::size_t{0};
-  for (const layout_row& row : layout_rows)
-    if (row.kind == Kind && row.field == Field) at = 8u * row.word + row.bit / 8u;
-  return at;
-}();
-/// The words behind the reference and the version in which most kinds have two or three numbers of their own.
-template <frame_kind Kind, frame_field First, frame_field Second>
-inline constexpr bool is_short_answer = place_in_frame<Kind, frame_field::ref_high> == 24 &&
-                                        place_in_frame<Kind, frame_field::ref_low> == 32 &&
-                                        place_in_frame<Kind, frame_field::version> == 40 &&
-                                        place_in_frame<Kind, First> == 48 && place_in_frame<Kind, Second> == 56;
-static_assert(is_short_answer<frame_kind::refused, frame_field::offset, frame_field::status> &&
-              place_in_frame<frame_kind::refused, frame_field::delay_ms> == 60);
-static_assert(is_short_answer<frame_kind::confirmed, frame_field::nonce, frame_field::status> &&
-              is_short_answer<frame_kind::end, frame_field::image_bytes, frame_field::nonce>);
+/// Whether frames of a kind have two fields of their own in the two words behind the reference and the version.
+template <frame_kind Kind, auto First, auto Second>
+inline constexpr bool is_short_answer = byte_of<Kind, &frame::ref> == 24 && byte_of<Kind, &frame::version> == 40 &&
+                                        byte_of<Kind, First> == 48 && byte_of<Kind, Second> == 56;
+static_assert(is_short_answer<frame_kind::refused, &frame::offset, &frame::status> &&
+              byte_of<frame_kind::refused, &frame::delay_ms> == 60);
+static_assert(is_short_answer<frame_kind::confirmed, &frame::nonce, &frame::status> &&
+              is_short_answer<frame_kind::end, &frame::image_bytes, &frame::nonce> &&
+              is_short_answer<frame_kind::chunk, &frame::offset, &frame::nonce> &&
+              byte_of<frame_kind::chunk, &frame::digest> == 64);
 
 /// The shortest input whose digest a hash gives.
 template <class H>
@@ -147,24 +117,14 @@ constexpr std::size_t embedded_answer_bytes(std::size_t chunk) noexcept {
 
 }  // namespace detail
 
-/// The CRC32C of a chunk, with the line's own table: for the `ChunkHash` of an embedded_owner. Hosts check it with
-/// integrity/crc32c.
-template <class Crc = crc32c_small>
-struct embedded_crc32c {
-  static constexpr digest_kind kind = digest_kind::crc32c;  ///< as integrity policies name it
-  /// Adds bytes.
-  void update(std::span<const std::byte> bytes) noexcept { crc = Crc::of(bytes, crc); }
-  /// Of all bytes so far.
-  std::uint64_t digest() const noexcept { return crc; }
-  std::uint32_t crc = 0;  ///< the same
-};
-
 /// Publishes one model at a time to one recipient at a time, over a link of datagrams with one request on its way.
 ///
 /// `Model`: a struct whose members are listed (members.hpp). `ChunkBytes`: the longest payload that it sends. `Hash`:
 /// XXH3-64, for the version. `ChunkHash`: the hash that recipients may ask for with each chunk, which a server that
-/// averages needs: xxh3_64 or embedded_crc32c; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest
-/// answer. Below the 152 bytes of a description that travels in pieces; otherwise no code for pieces is compiled.
+/// averages needs: xxh3_64 or basic_crc32c<crc32c_small>, which has the line's table; no_hash: such requests are
+/// `unsupported`.
+/// `DatagramBytes`: the longest answer. Below the 152 bytes of a description that travels in pieces; otherwise no code
+/// for pieces is compiled.
 ///
 /// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may
 /// wrap.
@@ -184,7 +144,7 @@ class embedded_owner {
   static_assert(detail::least_bytes_of<Hash>() <= image_bytes,
                 "tensorpull: the image is too short for this hash: use xxh3_64");
   static_assert(detail::least_bytes_of<ChunkHash>() == 0,
-                "tensorpull: a chunk may be too short for this hash: use xxh3_64 or embedded_crc32c");
+                "tensorpull: a chunk may be too short for this hash: use xxh3_64 or basic_crc32c");
   static_assert(ChunkBytes > 0 && prefix::frame_bytes(ChunkBytes) <= DatagramBytes,
                 "tensorpull: a chunk has to fit a datagram, behind 80 bytes and rounded up to 8");
   static_assert(DatagramBytes >= 104,
@@ -193,12 +153,14 @@ class embedded_owner {
  public:
   /// Bytes that `out` of answer() has to have.
   static constexpr std::size_t answer_bytes = DatagramBytes;
+  /// Bytes of every request that it answers with more than a refusal.
+  static constexpr std::size_t request_bytes = prefix::bytes;
 
   /// `idle_ms`: a recipient of which nothing was heard for so long gives way to another one.
   explicit embedded_owner(std::uint32_t idle_ms = 10'000) noexcept : idle_ms_(idle_ms) {}
 
-  /// Publishes a model under `ref`, which is not all zero, and forgets what was published before and who pulled it. The
-  /// model is borrowed, and must not change until the state() is completed or completed_unverified, or until
+  /// Publishes a model under `ref`, which is not all zero, and forgets what was published before and its recipients.
+  /// The model is borrowed, and must not change until the state() is completed or completed_unverified, or until
   /// withdraw(), busy() or the next publish(). If it does change, recipients get bytes of both, and none of them ends
   /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
   /// pass over the model.
@@ -236,7 +198,7 @@ class embedded_owner {
   /// way when the publication ended). One that failed or cancelled may come back, or another may come, as long as the
   /// model is published. completed and completed_unverified are final: the model may be changed.
   recipient_state state() const noexcept { return state_; }
-  /// Bytes of payload that were sent since publish(), whoever took them.
+  /// Bytes of payload that were sent since publish(), to any recipient.
   std::uint64_t bytes_served() const noexcept { return served_; }
   /// The number that the recipient gave as it cancelled; 0: none.
   std::uint32_t reason() const noexcept { return state_ == recipient_state::cancelled ? reason_ : 0; }
@@ -265,7 +227,6 @@ class embedded_owner {
 
  private:
   using kind = frame_kind;
-  using field = frame_field;
   static constexpr std::size_t short_bytes = prefix::bytes;  // of an answer that is neither a chunk nor a description
   static constexpr std::size_t pointer_at = short_bytes - 8;
   /// What leads to the words of a request for names, which lie right behind.
@@ -283,15 +244,11 @@ class embedded_owner {
     std::uint64_t version;  // that it asks for; 0: any
     kind what;
 
-    template <kind Kind, field Field>
+    template <kind Kind, auto Member>
     std::uint64_t get() const noexcept {
-      return load_le64(frame + detail::place_in_frame<Kind, Field>);
+      return detail::field_in<Kind, Member>(frame);
     }
-    template <kind Kind, field Field>
-    std::uint32_t get32() const noexcept {
-      return static_cast<std::uint32_t>(load_le32(frame + detail::place_in_frame<Kind, Field>));
-    }
-    std::uint32_t id() const noexcept { return static_cast<std::uint32_t>(load_le32(frame + 16)); }
+    std::uint32_t id() const noexcept { return detail::id_in(frame); }
     bool is_about(const ref_id& ref) const noexcept {
       return load_le64(own) == ref.high && load_le64(own + 8) == ref.low;
     }
@@ -305,7 +262,7 @@ class embedded_owner {
         const auto piece = detail::piece_prefix::read(std::span<const std::byte, prefix::bytes>(p, prefix::bytes));
         return piece && pieces_.taken(*piece, detail::short_frame_bytes) ? write_piece(out, room) : 0;
       }
-    request q{p, p + 24, out, room, 0, static_cast<kind>(static_cast<std::uint16_t>(load_le16(p + 20)))};
+    request q{p, p + 24, out, room, 0, detail::kind_in(p)};
     if (!is_request(q.what)) return 0;
     // Of the names that are asked for nothing is read: the request is refused.
     const bool names = q.what == kind::locate;
@@ -344,9 +301,8 @@ class embedded_owner {
   /// `number`: a delay or a reason.
   static std::size_t refuse(const request& q, status why, std::uint64_t version, std::uint32_t number = 0) noexcept {
     const bool has_offset = q.what == kind::pull || q.what == kind::schema;
-    static_assert(detail::place_in_frame<kind::pull, field::offset> ==
-                  detail::place_in_frame<kind::schema, field::offset>);
-    return say(q, kind::refused, version, has_offset ? q.template get<kind::pull, field::offset>() : 0,
+    static_assert(detail::byte_of<kind::pull, &frame::offset> == detail::byte_of<kind::schema, &frame::offset>);
+    return say(q, kind::refused, version, has_offset ? q.template get<kind::pull, &frame::offset>() : 0,
                static_cast<std::uint16_t>(why) | std::uint64_t{number} << 32);
   }
   /// The answer if the request is about something else than what is published; 0: it is about that.
@@ -355,7 +311,7 @@ class embedded_owner {
     if (!ref_ || !q.is_about(ref_)) return refuse(q, status::unknown_reference, q.version);
     if (now_ == status::ok) return 0;
     const bool finished = q.what == kind::describe && who_ &&
-                          q.template get<kind::describe, field::recipient>() == who_.value && has_completed();
+                          q.template get<kind::describe, &frame::recipient>() == who_.value && has_completed();
     return finished ? refuse(q, status::already_final, q.version) : refuse(q, now_, q.version, number_);
   }
   bool is_under_way() const noexcept {
@@ -365,9 +321,9 @@ class embedded_owner {
     return state_ == recipient_state::completed || state_ == recipient_state::completed_unverified;
   }
 
-  /// Answers a request for the description. One who comes back goes on with the serve that was begun.
+  /// Answers a request for the description. A recipient that comes back goes on with the serve that was begun.
   std::size_t greet(const request& q, std::uint32_t now_ms) noexcept {
-    const recipient_id who{q.template get<kind::describe, field::recipient>()};
+    const recipient_id who{q.template get<kind::describe, &frame::recipient>()};
     const std::uint32_t silent = now_ms - heard_ms_;
     const bool other = who != who_;
     if (other && who_ && is_under_way() && silent < idle_ms_)
@@ -392,28 +348,26 @@ class embedded_owner {
     std::memset(out, 0, detail::short_frame_bytes);
     begin_frame(out, detail::short_frame_bytes, id, what);
     store_le64(out + pointer_at, std::uint64_t{detail::body_size(what).data} << 32);
-    store_le64(out + detail::place_in_frame<what, field::ref_high>, ref_.high);
-    store_le64(out + detail::place_in_frame<what, field::ref_low>, ref_.low);
-    store_le64(out + detail::place_in_frame<what, field::version>, version_);
-    store_le64(out + detail::place_in_frame<what, field::fingerprint>, image::fingerprint);
-    store_le64(out + detail::place_in_frame<what, field::image_bytes>, image_bytes);
-    store_le64(out + detail::place_in_frame<what, field::data_start>, header_bytes);
-    store_le64(out + detail::place_in_frame<what, field::nonce>, nonce_);
-    static_assert(detail::place_in_frame<what, field::tensors> == detail::place_in_frame<what, field::length> + 4 &&
-                  detail::place_in_frame<what, field::flag> == detail::place_in_frame<what, field::window> + 2);
-    store_le64(out + detail::place_in_frame<what, field::length>,
-               ChunkBytes | std::uint64_t{image::tensor_count} << 32);
-    store_le64(out + detail::place_in_frame<what, field::window>, 1u | 1u << 16);  // one request at a time; verifiable
+    store_le64(out + detail::byte_of<what, &frame::ref>, ref_.high);
+    store_le64(out + detail::byte_of<what, &frame::ref> + 8, ref_.low);
+    store_le64(out + detail::byte_of<what, &frame::version>, version_);
+    store_le64(out + detail::byte_of<what, &frame::fingerprint>, image::fingerprint);
+    store_le64(out + detail::byte_of<what, &frame::image_bytes>, image_bytes);
+    store_le64(out + detail::byte_of<what, &frame::data_start>, header_bytes);
+    store_le64(out + detail::byte_of<what, &frame::nonce>, nonce_);
+    static_assert(detail::byte_of<what, &frame::tensors> == detail::byte_of<what, &frame::length> + 4 &&
+                  detail::byte_of<what, &frame::flag> == detail::byte_of<what, &frame::window> + 2);
+    store_le64(out + detail::byte_of<what, &frame::length>, ChunkBytes | std::uint64_t{image::tensor_count} << 32);
+    store_le64(out + detail::byte_of<what, &frame::window>, 1u | 1u << 16);  // one request at a time; verifiable
   }
 
   /// Answers a pull. 0: there is no room for all of the chunk.
   std::size_t send_bytes(const request& q) noexcept {
     constexpr auto what = kind::pull;
-    const std::uint64_t fingerprint = q.template get<what, field::fingerprint>(),
-                        offset = q.template get<what, field::offset>();
-    std::uint32_t length = q.template get32<what, field::length>();
-    const auto digest = static_cast<digest_kind>(
-        static_cast<std::uint8_t>(q.frame[detail::place_in_frame<what, field::kind_of_digest>]));
+    const std::uint64_t fingerprint = q.template get<what, &frame::fingerprint>(),
+                        offset = q.template get<what, &frame::offset>();
+    auto length = static_cast<std::uint32_t>(q.template get<what, &frame::length>());
+    const auto digest = static_cast<digest_kind>(q.template get<what, &frame::chunk_digest>());
     if (fingerprint != 0 && fingerprint != image::fingerprint) return refuse(q, status::schema_mismatch, version_);
     if (offset > image_bytes) return refuse(q, status::out_of_range, version_);
     const auto at = static_cast<std::uint32_t>(offset);
@@ -452,12 +406,11 @@ class embedded_owner {
   /// gets the same answer. Anything else changes nothing.
   std::size_t settle(const request& q, std::uint32_t now_ms) noexcept {
     const bool confirms = q.what == kind::confirm;
-    static_assert(detail::place_in_frame<kind::confirm, field::nonce> ==
-                  detail::place_in_frame<kind::cancel, field::nonce>);
-    const std::uint64_t nonce = q.template get<kind::confirm, field::nonce>(),
-                        digest = q.template get<kind::confirm, field::digest>();
-    const std::uint64_t who = confirms ? q.template get<kind::confirm, field::recipient>()
-                                       : q.template get<kind::cancel, field::recipient>();
+    static_assert(detail::byte_of<kind::confirm, &frame::nonce> == detail::byte_of<kind::cancel, &frame::nonce>);
+    const std::uint64_t nonce = q.template get<kind::confirm, &frame::nonce>(),
+                        digest = q.template get<kind::confirm, &frame::digest>();
+    const std::uint64_t who = confirms ? q.template get<kind::confirm, &frame::recipient>()
+                                       : q.template get<kind::cancel, &frame::recipient>();
     const bool known = ref_ && q.is_about(ref_) && nonce == nonce_ && (who == 0 || who == who_.value);
     if (!known || state_ == recipient_state::unseen || state_ == recipient_state::unfinished) {
       if (!confirms) return 0;
@@ -467,28 +420,24 @@ class embedded_owner {
     late_.has_changed(q.id());
     heard_ms_ = now_ms;
     if (!confirms) {
-      const auto why = static_cast<status>(
-          static_cast<std::uint16_t>(load_le16(q.frame + detail::place_in_frame<kind::cancel, field::status>)));
-      if (is_under_way())
-        state_ = why == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled,
-        reason_ = q.template get32<kind::cancel, field::reason>();
+      if (!is_under_way()) return 0;
+      const auto why = static_cast<status>(q.template get<kind::cancel, &frame::status>());
+      state_ = why == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled;
+      reason_ = static_cast<std::uint32_t>(q.template get<kind::cancel, &frame::reason>());
       return 0;
     }
     if (q.version != version_) return refuse(q, status::stale, version_);
     if (state_ == recipient_state::acquired) return refuse(q, status::bad_request, version_);
-    const bool verified = (q.frame[detail::place_in_frame<kind::confirm, field::flag>] & std::byte{1}) != std::byte{0},
-               equal = digest == version_;
+    const bool verified = q.template get<kind::confirm, &frame::flag>() != 0, equal = digest == version_;
     if (state_ == recipient_state::provisional) {
-      state_ = !verified ? recipient_state::completed_unverified
-               : equal   ? recipient_state::completed
-                         : recipient_state::failed;
+      state_ = equal ? recipient_state::completed : recipient_state::failed;
+      if (!verified) state_ = recipient_state::completed_unverified;
       if (has_completed()) end(status::withdrawn, 0);
     }
-    const bool differs = state_ == recipient_state::failed ||
-                         (state_ == recipient_state::completed && verified && !equal);
-    const status taken = state_ == recipient_state::cancelled ? status::already_final
-                         : differs                            ? status::digest_mismatch
-                                                              : status::ok;
+    status taken = status::ok;
+    if (state_ == recipient_state::failed || (state_ == recipient_state::completed && verified && !equal))
+      taken = status::digest_mismatch;
+    if (state_ == recipient_state::cancelled) taken = status::already_final;
     return say(q, kind::confirmed, version_, nonce_, static_cast<std::uint16_t>(taken));
   }
 

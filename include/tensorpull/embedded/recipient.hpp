@@ -11,6 +11,7 @@
 #include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/framing/detail/piece_prefix.hpp>
 #include <tensorpull/framing/frame.hpp>
 
 #include <array>
@@ -27,12 +28,13 @@ namespace tensorpull {
 struct embedded_pull {
   ref_id ref{};  ///< What to pull.
   std::uint64_t version = 0;  ///< 0: whatever is published now.
-  recipient_id recipient{};  ///< Who asks, the same after a restart of this machine, so that the owner counts it once.
-                             ///< None: a random one.
-  std::uint32_t timeout_ms = 60'000;  ///< It gives up after so long without progress. A busy owner may put it off for
-                                      ///< as long in all.
-  std::uint32_t retry_ms = 1'000;  ///< A request is sent again after so long: longer than a chunk and its request take
-                                   ///< on the line.
+  /// The ID of this recipient, the same after a restart of this machine, so that the owner counts it once. None: a
+  /// random one.
+  recipient_id recipient{};
+  /// It gives up after so long without progress. A busy owner may put it off for as long in all.
+  std::uint32_t timeout_ms = 60'000;
+  /// A request is sent again after so long: longer than a chunk and its request take on the line.
+  std::uint32_t retry_ms = 1'000;
   bool unverified = false;  ///< An image without a digest is accepted, too.
 };
 
@@ -42,13 +44,22 @@ template <class Image>
 using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
 
 // The one layout of every frame here: segment table, root pointer, the Frame's seven data words, its pointer; then a
-// payload, or a body of data words (framing/detail/control_words.hpp has what is in them, kind by kind).
+// payload, or a body of data words. framing/detail/control_words.hpp has what is in them, kind by kind.
 inline constexpr std::size_t frame_bytes = payload_prefix::bytes;
 inline constexpr std::size_t description_bytes = short_frame_bytes;
-inline constexpr std::size_t own_words = 24;  // behind the Frame's first word
-inline constexpr std::size_t pointer = 72;
+inline constexpr std::size_t own_words = byte_of<frame_kind::pull, &frame::ref>;  // behind the Frame's first word
+inline constexpr std::size_t pointer = frame_bytes - 8;
 static_assert(size_of_frame.data == payload_prefix::frame_data_words && size_of_frame.pointers == 1 &&
-              body_size(frame_kind::description).data == 9);
+              byte_of<frame_kind::description, &frame::ref> == frame_bytes);
+
+/// The words of a request that follow its version: which of them has a field.
+inline constexpr std::size_t first_field = own_words + 24, fields = 3;
+template <frame_kind Kind, auto Member>
+inline constexpr std::size_t field_of_request = (byte_of<Kind, Member> - first_field) / 8;
+// A request for a description has its recipient at the place of the others' version; a cancel has its status above its
+// reason.
+static_assert(byte_of<frame_kind::describe, &frame::recipient> == byte_of<frame_kind::pull, &frame::version> &&
+              byte_of<frame_kind::cancel, &frame::status> == byte_of<frame_kind::cancel, &frame::reason> + 4);
 
 /// Writes a frame of 80 bytes, all but the words behind its first.
 inline void begin_frame(std::byte* out, std::uint32_t id, std::uint32_t kind_and_flag) noexcept {
@@ -66,7 +77,7 @@ inline std::uint32_t payload_bytes(const std::byte* frame, std::uint32_t words) 
              : 0xffffffff;
 }
 
-/// The description in pieces, where datagrams are shorter than it.
+/// The description in pieces, if datagrams are shorter than it.
 struct description_pieces {
   std::uint64_t sender = 0;
   std::uint32_t number = 0, have = 0;
@@ -83,8 +94,8 @@ struct no_pieces {};
 ///
 /// The header of the image is compared before the first byte of data lands, unless the owner states our fingerprint. A
 /// byte lands only if it is in the answer to the one request on its way: reference, version, nonce, offset, length and
-/// id are compared. What is doubled, late or of another transfer is nothing. What the landing holds is `completed` only
-/// after the digest of the whole was compared.
+/// id are compared. Frames that are doubled, late or of another transfer are ignored. What the landing holds is
+/// `completed` only after the digest of the whole was compared.
 template <embedded_landing Landing, std::size_t ChunkBytes,
           class Hash = detail::embedded::default_hash<typename Landing::image>>
 class embedded_recipient {
@@ -97,6 +108,8 @@ class embedded_recipient {
   static constexpr std::size_t max_in = detail::embedded::frame_bytes + ChunkBytes < 128
                                             ? 128
                                             : detail::embedded::frame_bytes + ChunkBytes;
+  /// Bytes of the longest answer that it asks for: a chunk behind 80 bytes. A longer description comes in pieces.
+  static constexpr std::size_t answer_bytes = detail::embedded::frame_bytes + ChunkBytes;
   /// Bytes of every datagram that goes out.
   static constexpr std::size_t max_out = detail::embedded::frame_bytes;
 
@@ -126,7 +139,8 @@ class embedded_recipient {
     }
     due_ = now_ + retry_;
     open_ = true;
-    std::uint64_t fields[3] = {0, 0, 0};
+    using detail::embedded::field_of_request;
+    std::uint64_t fields[detail::embedded::fields] = {};
     frame_kind kind = frame_kind::pull;
     std::uint32_t flag = 0;
     std::uint64_t version = version_;
@@ -134,33 +148,34 @@ class embedded_recipient {
       kind = frame_kind::describe;
       version = who_;
     } else if (state_ < state::confirming) {
-      fields[0] = wanted_at();
-      fields[2] = wanted_bytes();
+      fields[field_of_request<frame_kind::pull, &frame::offset>] = wanted_at();
+      fields[field_of_request<frame_kind::pull, &frame::length>] = wanted_bytes();
     } else if (state_ == state::confirming) {
       kind = frame_kind::confirm;
       flag = verifiable_;
-      fields[0] = nonce_;
-      fields[1] = hash_.digest();
-      fields[2] = who_;
+      fields[field_of_request<frame_kind::confirm, &frame::nonce>] = nonce_;
+      fields[field_of_request<frame_kind::confirm, &frame::digest>] = hash_.digest();
+      fields[field_of_request<frame_kind::confirm, &frame::recipient>] = who_;
     } else {
       kind = frame_kind::cancel;
-      fields[0] = nonce_;
-      fields[1] = who_;
-      fields[2] = reason_ | std::uint64_t{static_cast<std::uint16_t>(
-                                why_ == errc::digest_mismatch ? status::digest_mismatch : status::ok)}
-                                << 32;
+      const auto why = static_cast<std::uint16_t>(why_ == errc::digest_mismatch ? status::digest_mismatch : status::ok);
+      fields[field_of_request<frame_kind::cancel, &frame::nonce>] = nonce_;
+      fields[field_of_request<frame_kind::cancel, &frame::recipient>] = who_;
+      fields[field_of_request<frame_kind::cancel, &frame::reason>] = reason_ | std::uint64_t{why} << 32;
       if (--farewells_ == 0) state_ = state::over;
     }
     std::byte* const to = out.data();
-    detail::embedded::begin_frame(to, id_, static_cast<std::uint32_t>(kind) | flag << 16);
-    store_le64(to + 24, ref_.high);
-    store_le64(to + 32, ref_.low);
-    store_le64(to + 40, version);
-    for (std::size_t i = 0; i < 3; ++i) store_le64(to + 48 + 8 * i, fields[i]);
+    constexpr unsigned flag_bit = detail::place_of<frame_kind::confirm, &frame::flag>.bit - 32u;
+    detail::embedded::begin_frame(to, id_, static_cast<std::uint32_t>(kind) | flag << flag_bit);
+    store_le64(to + detail::embedded::own_words, ref_.high);
+    store_le64(to + detail::embedded::own_words + 8, ref_.low);
+    store_le64(to + detail::embedded::own_words + 16, version);
+    for (std::size_t i = 0; i < detail::embedded::fields; ++i)
+      store_le64(to + detail::embedded::first_field + 8 * i, fields[i]);
     return detail::embedded::frame_bytes;
   }
 
-  /// A datagram has come; it may hold several frames. What is no answer to what was asked is nothing.
+  /// A datagram has come; it may hold several frames. Anything that does not answer the pending request is ignored.
   void received(std::span<const std::byte> datagram, std::uint32_t now_ms) noexcept {
     now_ = now_ms;
     const std::byte* p = datagram.data();
@@ -224,7 +239,7 @@ class embedded_recipient {
     deadline_ = now_ + timeout_;
     late_ = errc::timed_out;
   }
-  /// The next request: with an id of its own, so that a late answer to the one before is nothing.
+  /// The next request: with an id of its own, so that a late answer to the one before is ignored.
   void ask(state s) noexcept {
     state_ = s;
     ++id_;
@@ -252,10 +267,10 @@ class embedded_recipient {
 
   /// One frame of our layout.
   void take(const std::byte* p, std::uint32_t words) noexcept {
-    const auto kind = static_cast<frame_kind>(load_le16(p + 20));
+    const frame_kind kind = detail::kind_in(p);
     if constexpr (takes_pieces)
       if (kind == frame_kind::piece) return take_piece(p, words);
-    if (!open_ || detail::embedded::load32(p + 16) != id_ || state_ >= state::leaving) return;
+    if (!open_ || detail::id_in(p) != id_ || state_ >= state::leaving) return;
     const std::byte* body = p + detail::embedded::own_words;
     if (kind == frame_kind::description) {
       if (words != detail::embedded::description_bytes / 8 - 1 ||
@@ -265,36 +280,43 @@ class embedded_recipient {
     }
     if (load_le64(body) != ref_.high || load_le64(body + 8) != ref_.low) return;
     const std::uint64_t version = load_le64(body + 16);
-    if (kind == frame_kind::refused) return take_refusal(body);
-    if (kind == frame_kind::description && state_ == state::describing) return take_description(body, version);
+    if (kind == frame_kind::refused) return take_refusal(p);
+    if (kind == frame_kind::description && state_ == state::describing) return take_description(p, version);
     if (version != version_) return;
     if (kind == frame_kind::chunk && (state_ == state::pulling || state_ == state::closing))
       return take_chunk(p, words);
-    if (kind == frame_kind::confirmed && state_ == state::confirming && load_le64(body + 24) == nonce_) {
-      const status s = detail::to_status(load_le16(body + 32));
+    if (kind == frame_kind::confirmed && state_ == state::confirming &&
+        field<frame_kind::confirmed, &frame::nonce>(p) == nonce_) {
+      const status s = detail::to_status(field<frame_kind::confirmed, &frame::status>(p));
       confirmed_ = s == status::ok;
       if (!confirmed_) why_ = to_errc(s);
       state_ = state::over;
     }
   }
 
-  void take_description(const std::byte* w, std::uint64_t version) noexcept {
-    const std::uint64_t bytes = load_le64(w + 32), start = load_le64(w + 40);
-    const std::uint32_t cap = detail::embedded::load32(w + 56);
+  template <frame_kind Kind, auto Member>
+  [[gnu::always_inline]] static std::uint64_t field(const std::byte* p) noexcept {
+    return detail::field_in<Kind, Member>(p);
+  }
+
+  void take_description(const std::byte* p, std::uint64_t version) noexcept {
+    constexpr auto what = frame_kind::description;
+    const std::uint64_t bytes = field<what, &frame::image_bytes>(p), start = field<what, &frame::data_start>(p);
+    const auto cap = static_cast<std::uint32_t>(field<what, &frame::length>(p));
     if (version == 0 || cap == 0 || start < 8 || start > bytes) return fail(errc::bad_frame);
     if (version_ != 0 && version != version_) return fail(errc::stale_version);
     if (bytes > 0x7fffffff) return fail(errc::too_large);
     const bool again = total_ != 0;
     // the same version means the same bytes; an owner that says otherwise must not move what has landed
     if (again && (bytes != total_ || start != start_)) return fail(errc::bad_frame);
-    nonce_ = load_le64(w + 48);
+    nonce_ = field<what, &frame::nonce>(p);
     cap_ = cap < ChunkBytes ? cap : static_cast<std::uint32_t>(ChunkBytes);
     if (!again) {
       version_ = version;
       total_ = static_cast<std::uint32_t>(bytes);
       start_ = static_cast<std::uint32_t>(start);
-      compares_ = load_le64(w + 24) != image::fingerprint;
-      verifiable_ = (load_le32(w + 64) >> 16 & 1) != 0;
+      compares_ = field<what, &frame::fingerprint>(p) != image::fingerprint;
+      verifiable_ = field<what, &frame::flag>(p) != 0;
       if (!compares_) {
         if (total_ - start_ != image::data_bytes) return differs(image::tensor_count);
         if constexpr (requires { Hash::least_bytes; })
@@ -311,8 +333,9 @@ class embedded_recipient {
 
   void take_chunk(const std::byte* p, std::uint32_t words) noexcept {
     const std::uint32_t n = detail::embedded::payload_bytes(p, words);
-    if (load_le64(p + 48) != wanted_at() || n != wanted_bytes()) return;
-    if (load_le64(p + 56) != nonce_) return ask(state::describing);  // another serve: the owner was started again
+    if (field<frame_kind::chunk, &frame::offset>(p) != wanted_at() || n != wanted_bytes()) return;
+    if (field<frame_kind::chunk, &frame::nonce>(p) != nonce_)
+      return ask(state::describing);  // another serve: the owner was started again
     if (state_ == state::closing) {
       moved();
       return ask(state::confirming);
@@ -343,10 +366,9 @@ class embedded_recipient {
     ask(state::confirming);
   }
 
-  /// `w`: the words behind the frame's first.
-  void take_refusal(const std::byte* w) noexcept {
-    const status s = detail::to_status(load_le16(w + 32));
-    const std::uint32_t number = detail::embedded::load32(w + 36);
+  void take_refusal(const std::byte* p) noexcept {
+    const status s = detail::to_status(field<frame_kind::refused, &frame::status>(p));
+    const auto number = static_cast<std::uint32_t>(field<frame_kind::refused, &frame::delay_ms>(p));
     if (s == status::busy) {  // no progress: a busy owner may put us off until the deadline
       const std::uint32_t wait = number != 0 ? number : 1;
       if (wait >= deadline_ - now_) return fail(errc::busy);
@@ -357,7 +379,11 @@ class embedded_recipient {
     if (s == status::already_final && state_ == state::describing) {
       if constexpr (lasts)
         if (!finished_ && total_ == 0) finished_ = resume(0);
-      if (finished_) return void((confirmed_ = true, state_ = state::over));
+      if (finished_) {
+        confirmed_ = true;
+        state_ = state::over;
+        return;
+      }
     }
     // It does not know this serve: it was started again, or has forgotten us.
     if (s == status::bad_request && state_ == state::confirming && !served_again_) {
@@ -380,9 +406,10 @@ class embedded_recipient {
     const resume_cursor c = landing_.cursor();
     const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 &&
                       c.offset <= image::image_bytes;
-    if (!fits || (version != 0 ? c.version != version
-                               : c.offset != image::image_bytes || (version_ != 0 && c.version != version_)))
-      return false;
+    if (!fits) return false;
+    const bool whole = c.offset == image::image_bytes;
+    if (version != 0 && c.version != version) return false;
+    if (version == 0 && (!whole || (version_ != 0 && c.version != version_))) return false;
     const std::uint32_t offset = static_cast<std::uint32_t>(c.offset),
                         header = offset < image::header_bytes ? offset : image::header_bytes, end = offset - header;
     hash_.update(std::span(image::header).first(header));
@@ -395,7 +422,6 @@ class embedded_recipient {
       at += n;
     }
     const std::uint64_t digest = hash_.digest();
-    const bool whole = c.offset == image::image_bytes;
     if (!good || digest != c.digest || (whole && (verifiable_ || version == 0) && digest != c.version)) {
       hash_ = Hash{};
       return false;
@@ -410,13 +436,14 @@ class embedded_recipient {
   }
 
   void take_piece(const std::byte* p, std::uint32_t words) noexcept {
-    const std::uint32_t n = detail::embedded::payload_bytes(p, words), number = detail::embedded::load32(p + 32),
-                        at = detail::embedded::load32(p + 36);
-    const std::uint64_t sender = load_le64(p + 24);
+    using detail::piece;
+    constexpr auto what = frame_kind::piece;
+    const std::uint32_t n = detail::embedded::payload_bytes(p, words);
+    const auto number = static_cast<std::uint32_t>(field<what, &piece::number>(p)),
+               at = static_cast<std::uint32_t>(field<what, &piece::offset>(p));
+    const std::uint64_t sender = field<what, &piece::sender>(p), total = field<what, &piece::total>(p);
     auto& in = pieces_;
-    if (load_le64(p + 40) != in.frame.size() || n == 0 || n > in.frame.size() || at > in.frame.size() - n ||
-        sender == 0)
-      return;
+    if (total != in.frame.size() || n == 0 || n > in.frame.size() || at > in.frame.size() - n || sender == 0) return;
     if (at == 0 && (sender != in.sender || static_cast<std::int32_t>(number - in.number) > 0)) {
       in.sender = sender;
       in.number = number;
@@ -430,13 +457,14 @@ class embedded_recipient {
     if (in.have < in.frame.size()) return;
     in.have = 0;
     ++in.number;
-    if (load_le16(in.frame.data() + 20) != static_cast<std::uint16_t>(frame_kind::piece)) received(in.frame, now_);
+    if (detail::kind_in(in.frame.data()) != what) received(in.frame, now_);
   }
   std::size_t answer_pieces(std::byte* out) noexcept {
     pieces_.answers = false;
     detail::embedded::begin_frame(out, 0, static_cast<std::uint32_t>(frame_kind::taken));
-    store_le64(out + 24, pieces_.sender);
-    store_le64(out + 32, pieces_.number | std::uint64_t{pieces_.have} << 32);
+    store_le64(out + detail::byte_of<frame_kind::taken, &detail::piece::sender>, pieces_.sender);
+    store_le64(out + detail::byte_of<frame_kind::taken, &detail::piece::number>,
+               pieces_.number | std::uint64_t{pieces_.have} << 32);
     return detail::embedded::frame_bytes;
   }
 
@@ -447,9 +475,8 @@ class embedded_recipient {
   std::uint32_t timeout_, retry_;
   std::uint32_t now_ = 0, deadline_ = 0, due_ = 0;  // milliseconds
   std::uint32_t id_;  // of the request on its way
-  std::uint32_t landed_ = 0, start_ = 0, total_ = 0, cap_ = 0, chunks_ = 0;  // bytes: that are here, where the data
-                                                                             // section begins, of the image, of a chunk
-                                                                             // at most
+  // bytes: that are here, where the data section begins, of the image, of a chunk at most
+  std::uint32_t landed_ = 0, start_ = 0, total_ = 0, cap_ = 0, chunks_ = 0;
   std::uint32_t at_ = 0, system_ = 0, reason_ = 0;
   state state_ = state::start;
   errc why_{}, late_ = errc::timed_out;

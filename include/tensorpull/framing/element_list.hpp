@@ -24,7 +24,10 @@ class element_list {
     requires(!std::same_as<Elements, element_list>) && std::convertible_to<const Elements&, std::span<const T>>
   constexpr element_list(const Elements& elements) noexcept {
     const std::span<const T> in_memory = elements;
-    from_ = in_memory.data(), count_ = in_memory.size(), step_ = sizeof(T), read_ = &from_memory;
+    from_ = in_memory.data();
+    count_ = in_memory.size();
+    step_ = sizeof(T);
+    read_ = &from_memory;
   }
   /// `count` elements that `read` makes.
   constexpr element_list(const void* from, std::size_t step, std::size_t count, reader read) noexcept
@@ -45,7 +48,10 @@ class element_list {
     using value_type = T;                    ///< as in std::iterator_traits
     using difference_type = std::ptrdiff_t;  ///< as in std::iterator_traits
     T operator*() const noexcept { return (*of_)[at_]; }
-    iterator& operator++() noexcept { return ++at_, *this; }
+    iterator& operator++() noexcept {
+      ++at_;
+      return *this;
+    }
     iterator operator++(int) noexcept { return {*of_, at_++}; }
     friend bool operator==(const iterator& a, const iterator& b) noexcept { return a.at_ == b.at_; }
 

@@ -116,23 +116,24 @@ struct frame {
   std::uint64_t fingerprint = 0;
   /// chunk: of its payload; located: of the named tensors; confirm: of what was received
   std::uint64_t digest = 0;
-  std::uint64_t offset = 0;  ///< pull, chunk: bytes of the image; refused: of the request, or the index of a name;
-                             ///< schema, schema_page: index of the first tensor
+  /// pull, chunk: bytes of the image; refused: of the request, or the index of a name; schema, schema_page: index of
+  /// the first tensor
+  std::uint64_t offset = 0;
   std::uint64_t image_bytes = 0;  ///< description, end
   std::uint64_t data_start = 0;  ///< description: length of the image's header in bytes
   std::uint64_t tensors = 0;  ///< description, schema_page: tensors in the whole schema
-  std::uint32_t length = 0;  ///< pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a
-                             ///< chunk
-  std::uint32_t delay_ms = 0;  ///< refused with busy: how long to wait before asking again; with withdrawn: why, a
-                               ///< number chosen by the application
+  /// pull: bytes asked for; chunk: bytes of payload; description: the owner's cap on a chunk
+  std::uint32_t length = 0;
+  /// refused with busy: how long to wait before asking again; with withdrawn: why, a number chosen by the application
+  std::uint32_t delay_ms = 0;
   std::uint32_t application = 0;  ///< application: the message's kind, chosen by the application
   std::uint16_t window = 0;  ///< description: requests that may be in flight
   std::uint32_t reason = 0;  ///< cancel: why, a number chosen by the application
-  recipient_id recipient{};  ///< describe, confirm, cancel: who asks; none: the connection stands for it
+  recipient_id recipient{};  ///< describe, confirm, cancel: the recipient that asks; none: the connection stands for it
   digest_kind chunk_digest = digest_kind::none;  ///< pull: the digest that the chunk shall carry
   bool flag = false;  ///< confirm: verified; description: verifiable
-  bool memory = false;  ///< describe: the recipient would rather read the image's memory itself; description: that
-                        ///< memory comes with the frame
+  /// describe: the recipient would rather read the image's memory itself; description: that memory comes with the frame
+  bool memory = false;
 
   element_list<schema_row> rows{};  ///< schema_page: its tensors
   std::span<const std::string_view> names{};  ///< locate: the tensors wanted

@@ -137,7 +137,7 @@ struct Description {       # what is published under a reference
   tensors @8 :UInt32;
   window @9 :UInt16;       # requests that the owner lets one connection have in flight
   verifiable @10 :Bool;
-  memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/shared_memory); nothing else does
+  memory @11 :Bool;        # the memory in which the image lies comes with this frame (transports/over/shared_memory); nothing else does
 }
 
 struct SchemaPage {        # a part of the schema, as much as fits one frame

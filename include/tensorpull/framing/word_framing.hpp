@@ -38,8 +38,8 @@ struct basic_word_framing {
     const std::size_t count = half(0) + 1;
     std::size_t at = count / 2 + 1;
     for (std::size_t i = 0; i < count; ++i) {
-      lists.segments[i] = {static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(half(i + 1))};  // the whole frame
-                                                                                                      // was measured
+      // the whole frame was measured
+      lists.segments[i] = {static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(half(i + 1))};
       at += lists.segments[i].size;
     }
     lists.from = {bytes.data(), lists.segments, count, Limits::traversal_words + bytes.size() / 8};

@@ -73,6 +73,33 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
   return {};
 }
 
+/// The schema over entries and metadata that are in order: sets all that an entry says about its place, in the data
+/// section and in the header. Whoever changes which tensors an image has calls it. Errors: size_overflow, does_not_fit.
+constexpr result<image_schema> place_entries(std::span<tensor_entry> entries,
+                                             std::span<const metadata_entry> metadata) noexcept {
+  std::uint64_t end = 0;
+  xxh3_64 hash;
+  for (tensor_entry& entry : entries) {
+    const auto sum = checked_add(end, *size_bytes(entry.type, entry.extents()));
+    if (!sum) return failure(errc::size_overflow, 0, entry.name);
+    entry.begin = end;
+    entry.end = end = *sum;
+    hash_entry(hash, entry);
+  }
+  const std::uint64_t text = first_text_at(metadata);
+  std::uint64_t text_end = text;
+  for (tensor_entry& entry : entries) {
+    entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;
+    text_end += entry_text_length(entry) + 1;
+  }
+  const std::uint64_t header = header_bytes_of(entries.size() + (metadata.empty() ? 0 : 1),
+                                               metadata_text_length(metadata) + text_end - text - entries.size());
+  if (header - 8 > max_header_text_bytes) return failure(errc::does_not_fit, header - 8);
+  const auto total = checked_add(header, end);
+  if (!total) return failure(errc::size_overflow);
+  return image_schema{entries.data(), entries.size(), metadata.data(), metadata.size(), header, *total, hash.digest()};
+}
+
 }  // namespace detail
 
 /// Sorts `entries` into image order and `where` along with them (one address each; or empty), sorts the metadata, sets
@@ -99,28 +126,7 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
   if (const tensor_entry* twice = detail::find_duplicate(entries)) return failure(errc::duplicate_name, 0, twice->name);
   if (const auto ordered = detail::arrange_metadata(metadata); !ordered) return failure(ordered.error());
 
-  std::uint64_t end = 0;
-  xxh3_64 hash;
-  for (tensor_entry& entry : entries) {
-    const auto sum = checked_add(end, *size_bytes(entry.type, entry.extents()));
-    if (!sum) return failure(errc::size_overflow, 0, entry.name);
-    entry.begin = end;
-    entry.end = end = *sum;
-    hash_entry(hash, entry);
-  }
-  const std::uint64_t text = detail::first_text_at(metadata);
-  std::uint64_t text_end = text;
-  for (tensor_entry& entry : entries) {
-    entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;
-    text_end += detail::entry_text_length(entry) + 1;
-  }
-  const std::uint64_t header = detail::header_bytes_of(
-      entries.size() + (metadata.empty() ? 0 : 1),
-      detail::metadata_text_length(metadata) + text_end - text - entries.size());
-  if (header - 8 > max_header_text_bytes) return failure(errc::does_not_fit, header - 8);
-  const auto total = checked_add(header, end);
-  if (!total) return failure(errc::size_overflow);
-  return image_schema{entries.data(), entries.size(), metadata.data(), metadata.size(), header, *total, hash.digest()};
+  return detail::place_entries(entries, metadata);
 }
 
 }  // namespace tensorpull

@@ -26,9 +26,9 @@ class dynamic_image {
  public:
   /// An image for reading. Names, shapes and metadata are copied, so they may be temporary.
   /// Errors: those of arrange; invalid_argument (strides that do not match the shape, no address, more than 65,535
-  /// dimensions, a width to swap that its numbers do not have, a token without reader); unsupported_layout (strided,
-  /// and packed or of more than 64 dimensions); out_of_memory. `reader`, copied, reads the tensors that are `indirect`;
-  /// what its context points to outlives the image.
+  /// dimensions, a width to swap that its numbers do not have, a token without reader);
+  /// unsupported_layout (strided, and packed or of more than 64 dimensions); out_of_memory.
+  /// `reader`, copied, reads the tensors that are `indirect`; what its context points to outlives the image.
   [[nodiscard]] static result<dynamic_image> make(std::span<const tensor_view> tensors,
                                                   std::span<const metadata_entry> metadata = {},
                                                   const source_reader& reader = {}) noexcept {
@@ -100,7 +100,10 @@ class dynamic_image {
                                              std::span<std::uintptr_t> where) noexcept {
     detail::sort_in_place(
         entries.size(), [&](std::size_t a, std::size_t b) { return where[a] < where[b]; },
-        [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]), std::swap(where[a], where[b]); });
+        [&](std::size_t a, std::size_t b) {
+          std::swap(entries[a], entries[b]);
+          std::swap(where[a], where[b]);
+        });
     std::uintptr_t end = 0;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].indirect || entries[i].size_bytes() == 0) continue;
@@ -145,9 +148,8 @@ class dynamic_image {
     const std::span entries(carve.take<tensor_entry>(tensors.size()), tensors.size());
     std::uint64_t* extents = carve.take<std::uint64_t>(static_cast<std::size_t>(total.extents));
     std::int64_t* strides = carve.take<std::int64_t>(static_cast<std::size_t>(total.strides));
-    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);  // pointers: of 4
-                                                                                                      // bytes on some
-                                                                                                      // machines
+    // pointers: of 4 bytes on some machines
+    [[maybe_unused]] auto* const writer = carve.take<destination_writer>(writer_bytes != 0 ? 1 : 0);
     const std::span pairs(carve.take<metadata_entry>(metadata.size()), metadata.size());
     const std::span where(carve.take<std::uintptr_t>(tensors.size()), tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -62,8 +62,9 @@ class piece_list {
 /// Fills `out` with spans that are the image's bytes [offset, offset + bytes), bytes <= length. They point into a
 /// tensor if memory holds it as the image does. Header text and all other tensors are written to `slice` by this call.
 /// The spans hold until either changes. Stops early when `out` or `slice` is used up, or a source_reader fails. Takes
-/// at least one byte if length, out and slice are not empty and nothing failed. Nothing is allocated. Requires that
-/// [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text, O(names).
+/// at least one byte if length, out and slice are not empty and nothing failed. Nothing is allocated.
+/// Requires that [offset, offset + length) lies within the image. Costs O(log tensors) and the pieces; header text,
+/// O(names).
 inline gathered gather(const source_view& source, std::uint64_t offset, std::uint64_t length,
                        std::span<std::span<const std::byte>> out, std::span<std::byte> slice) noexcept {
   const image_schema& schema = *source.schema;
@@ -144,7 +145,7 @@ inline scattered scatter(const destination_view& destination, std::uint64_t offs
 
 /// Hands bytes that have arrived in spans of scatter() to the destination's writer, as far as they are those of
 /// `indirect` tensors. On a big-endian machine it also puts numbers where they belong, in the machine's order. It need
-/// not be called on a little-endian machine where there is no writer. `bytes` are the image's bytes from `offset` on,
+/// not be called on a little-endian machine if there is no writer. `bytes` are the image's bytes from `offset` on,
 /// offset >= header_bytes. Error: the writer's, with the tensor's name.
 inline result<void> hand_over(const destination_view& destination, std::uint64_t offset,
                               std::span<const std::byte> bytes) noexcept {

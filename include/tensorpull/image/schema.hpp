@@ -79,8 +79,8 @@ struct image_schema {
   std::uint64_t header_bytes = 0;
   std::uint64_t image_bytes = 0;  ///< Bytes of header and data section.
   std::uint64_t fingerprint = 0;  ///< See hash_entry().
-  bool of_members = false;  ///< The tensors are members of a struct, so that BOOL elements are C++ `bool`s in its
-                            ///< memory.
+  /// The tensors are members of a struct, so that BOOL elements are C++ `bool`s in its memory.
+  bool of_members = false;
 
   constexpr std::span<const tensor_entry> entries() const noexcept {
     return {tensors, tensor_count};

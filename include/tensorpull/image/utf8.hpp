@@ -15,11 +15,18 @@ constexpr bool is_utf8(std::string_view text) noexcept {
       ++i;
       continue;
     }
-    const std::size_t following = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
+    const std::size_t following = 1u + (lead >= 0xe0) + (lead >= 0xf0);
     if (lead < 0xc2 || lead > 0xf4 || following >= text.size() - i) return false;
     // Only the second octet's range depends on the lead.
-    const unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    unsigned low = 0x80;
+    unsigned high = 0xbf;
+    switch (lead) {
+      case 0xe0: low = 0xa0; break;
+      case 0xed: high = 0x9f; break;
+      case 0xf0: low = 0x90; break;
+      case 0xf4: high = 0x8f; break;
+      default: break;
+    }
     if (octet(i + 1) < low || octet(i + 1) > high) return false;
     for (std::size_t k = 2; k <= following; ++k)
       if ((octet(i + k) & 0xc0) != 0x80) return false;

@@ -57,7 +57,7 @@ struct destination_writer {
   const source_reader* reader = nullptr;
 };
 
-/// Where the bytes of an image go to. Four words; owns nothing; all that it points to outlives it. Every tensor is
+/// Where the bytes of an image go to. Five words; owns nothing; all that it points to outlives it. Every tensor is
 /// contiguous: whatever makes a destination refuses other layouts (`unsupported_layout`).
 struct destination_view {
   const image_schema* schema = nullptr;  ///< What the tensors are. Never null in a view that has an image.
@@ -65,7 +65,15 @@ struct destination_view {
   const std::uintptr_t* where = nullptr;  ///< One value for each tensor; of an indirect tensor, its token.
   /// for entries that are `indirect`; required if there are any
   const destination_writer* writer = nullptr;
+  /// Does what is left to do in the memory behind `here`, this view, when the last byte has landed and was checked.
+  /// Null says that nothing is left. Whatever completes a landing calls complete(), so that no caller has to know. It
+  /// may be called again.
+  void (*landed)(const destination_view& here) noexcept = nullptr;
 
+  /// Whatever has landed all of the image calls it, before anybody reads the tensors.
+  void complete() const noexcept {
+    if (landed != nullptr) landed(*this);
+  }
   /// Where tensor i begins. Requires that it is not indirect.
   std::byte* address(std::size_t i) const noexcept {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + where[i]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/digest_kind.hpp>
+#include <tensorpull/core/requirements.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -27,60 +28,70 @@ inline constexpr digest_kind digest_kind_of = H::kind;
 
 namespace detail {
 template <class I>
+concept names_chunk_hash = requires { typename I::chunk_hash_type; };
+template <class I>
 struct chunk_hash {
   using type = typename I::hash_type;
 };
-template <class I>
-  requires requires { typename I::chunk_hash_type; }
+template <names_chunk_hash I>
 struct chunk_hash<I> {
   using type = typename I::chunk_hash_type;
+};
+
+/// What the hash of a version may be: XXH3-64, or none at all if the whole is not checked.
+constexpr bool is_version_digest(digest_kind kind, bool whole) noexcept {
+  return kind == digest_kind::xxh3_64 || (!whole && kind == digest_kind::none);
+}
+
+/// Whether the hash of a chunk is one, and is needed only if each chunk has a digest.
+template <class I>
+concept hashes_chunks = requires { typename I::hash_type; } &&
+                        (!names_chunk_hash<I> || hash<typename I::chunk_hash_type>) &&
+                        (!I::per_chunk || digest_kind_of<typename chunk_hash<I>::type> != digest_kind::none);
+
+/// The requirements of an integrity policy; their meaning stands at the concept.
+template <class I, bool Silent = true, class Instead = nothing_instead>
+struct integrity_requirements : Instead {
+  static constexpr bool met_1 = requires { typename I::is_integrity_policy; };
+
+  static constexpr bool met_2 = met_1 && requires { requires std::same_as<decltype(I::whole), const bool>; };
+  static_assert(
+      Silent || met_2 == met_1,
+      "tensorpull: an integrity policy says whether the whole image is checked (requirement 2): static constexpr bool whole");
+
+  static constexpr bool met_3 = met_2 && requires { requires std::same_as<decltype(I::per_chunk), const bool>; };
+  static_assert(
+      Silent || met_3 == met_2,
+      "tensorpull: an integrity policy says whether each chunk is checked (requirement 3): static constexpr bool per_chunk");
+
+  static constexpr bool met_4 = met_3 && requires {
+    requires hash<typename I::hash_type>;
+    requires is_version_digest(digest_kind_of<typename I::hash_type>, I::whole);
+  };
+  static_assert(
+      Silent || met_4 == met_3,
+      "tensorpull: an integrity policy has the hash of a version (requirement 4): using hash_type = xxhash_digest; "
+      "another hash of XXH3-64 will do, and of none if the whole is not checked");
+
+  static constexpr bool met_5 = met_4 && hashes_chunks<I>;
+  static_assert(
+      Silent || met_5 == met_4,
+      "tensorpull: an integrity policy's chunk_hash_type is a hash (requirement 5): update(bytes), std::uint64_t digest() const, and "
+      "`static constexpr digest_kind kind`: what it computes; and the hash of a chunk is not of kind none if per_chunk is true");
 };
 }  // namespace detail
 
 /// An integrity policy I:
 ///  1. `I::is_integrity_policy` names a type (it marks the slot);
 ///  2. `I::whole`: the digest of the whole image is computed while it lands and compared with the published one;
-///  without it a
-///     transfer ends as `completed_unverified`;
+///     without it a transfer ends as `completed_unverified`;
 ///  3. `I::per_chunk`: every chunk carries a digest of its own that is checked before the consumer hears that the chunk
-///  is there;
-///     a consumer that cannot undo (weighted_average) needs it;
+///     is there; a consumer that cannot undo (weighted_average) needs it;
 ///  4. `I::hash_type` is the hash of the whole: XXH3-64, since that is what a version is, or none at all;
 ///  5. `I::chunk_hash_type`, if there is one, is the hash of a chunk; otherwise `hash_type` does both. If `per_chunk`
-///  is true, the kind of this hash is
-///     not `none`.
+///     is true, the kind of this hash is not `none`.
 template <class I>
-concept integrity_policy =
-    requires {
-      typename I::is_integrity_policy;
-      requires std::same_as<decltype(I::whole), const bool>;
-      requires std::same_as<decltype(I::per_chunk), const bool>;
-      requires hash<typename I::hash_type>;
-      requires digest_kind_of<typename I::hash_type> == digest_kind::xxh3_64 ||
-                       (!I::whole && digest_kind_of<typename I::hash_type> == digest_kind::none);
-    } &&
-    (!requires { typename I::chunk_hash_type; } || requires { requires hash<typename I::chunk_hash_type>; }) && (!I::per_chunk || digest_kind_of<typename detail::chunk_hash<I>::type> != digest_kind::none);
-
-namespace detail {
-/// The number of the first requirement that I misses, or 0: `pipeline` has a sentence for each.
-template <class I>
-constexpr int missed_of_integrity() noexcept {
-  if constexpr (integrity_policy<I>) return 0;
-  else if constexpr (!requires { typename I::is_integrity_policy; }) return 1;
-  else if constexpr (!requires { requires std::same_as<decltype(I::whole), const bool>; }) return 2;
-  else if constexpr (!requires { requires std::same_as<decltype(I::per_chunk), const bool>; }) return 3;
-  else if constexpr (requires {
-                       typename I::chunk_hash_type;
-                       requires !hash<typename I::chunk_hash_type>;
-                     })
-    return 5;
-  else if constexpr (!requires { requires hash<typename I::hash_type>; }) return 4;
-  else {
-    constexpr digest_kind kind = digest_kind_of<typename I::hash_type>;
-    return kind == digest_kind::xxh3_64 || (!I::whole && kind == digest_kind::none) ? 5 : 4;
-  }
-}
-}  // namespace detail
+concept integrity_policy = detail::integrity_requirements<I>::met_5;
 
 /// The hash of one chunk.
 template <integrity_policy I>

@@ -50,6 +50,4 @@ struct basic_chunk_and_image_digest {
   static constexpr bool per_chunk = true;
 };
 
-static_assert(integrity_policy<unverified>);
-
 }  // namespace tensorpull

@@ -17,10 +17,11 @@ enum class io_status : std::uint8_t {
   ok,  ///< bytes were moved
   would_block,  ///< nothing can be moved now
   closed,  ///< the peer has closed the stream, or the connection is gone
-  truncated,  ///< the connection is gone, and the peer has not said that it closes, as the stream's protocol demands
-              ///< (TLS)
-  refused,  ///< the peer has ended the connection, since it does not accept who this end is (TLS: its certificate, or
-            ///< its lack)
+  /// the connection is gone, and the peer has not said that it closes, as the stream's protocol demands (TLS)
+  truncated,
+  /// the peer has ended the connection, since it does not accept this end's identity (TLS: its certificate, or that it
+  /// has none)
+  refused,
   failed,  ///< any other fault, at this end
 };
 
@@ -42,22 +43,20 @@ struct io_ready {
 
 /// A byte stream S is one end of a reliable, ordered connection, such as TCP, a Unix socket or TLS:
 ///  1. `s.read_some(spans)` reads into the spans in order, at most their sum, and never waits; 0 bytes only with
-///  would_block or an end (closed, truncated, refused, failed);
+///     would_block or an end (closed, truncated, refused, failed);
 ///  2. `s.write_some(spans)` writes from the spans in order and never waits; it may take any part. If it takes less
-///  than it was offered, the
-///     end of what it took may leave with a later write (a stream that encrypts has to send whole records), and the
-///     next byte to be written stays the same;
+///     than it was offered, the end of what it took may leave with a later write (a stream that encrypts has to send
+///     whole records), and the next byte to be written stays the same;
 ///  3. `s.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is
-///  over;
+///     over;
 ///  4. optionally, `s.read_or_wait(spans, timeout)`: read_some() that waits up to about `timeout` for the first byte,
-///  or for as many as are worth waking up for, in one call;
+///     or for as many as are worth waking up for, in one call;
 ///  5. movable, closed by its destructor; after an end only destruction is needed;
 ///  6. no call throws, allocates, or raises a signal;
 ///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it
-///  takes, and `s.take_descriptors()` gives those
-///     that came with the bytes that were read last.
+///     takes, and `s.take_descriptors()` gives those that came with the bytes that were read last.
 /// testing/conformance checks each of them. An event loop asks for a little more:
-/// transports/stream/pollable_stream.hpp.
+/// links/posix/pollable_stream.hpp.
 template <class S>
 concept byte_stream = std::movable<S> &&
                       requires(S s, std::span<const std::span<std::byte>> in,

@@ -14,25 +14,24 @@ namespace tensorpull {
 
 /// A datagram link D sends and receives whole datagrams. Any of them may be lost, doubled, or overtaken by a later one:
 ///  1. `D::address` names a peer: a regular type that is trivially copyable, with `a.hash()`, which gives a
-///  std::uint64_t. A link between two ends has an
-///     empty one (only_peer);
+///     std::uint64_t. A link between two ends has an empty one (only_peer);
 ///  2. `D::max_datagram_bytes` is a constant: no datagram is longer. `d.datagram_bytes()` gives the longest now, at
-///  most this and at least 128;
-///  3. `d.receive(memory, from)` takes one datagram and says from whom it is; it never waits. would_block: none is
-///  there. A datagram that is longer than
-///     the memory is dropped as if it had been lost. `closed`, `failed`: the link can be used no more;
+///     most this and at least 128;
+///  3. `d.receive(memory, from)` takes one datagram and gives its sender; it never waits. would_block: none is there. A
+///     datagram that is longer than the memory is dropped as if it had been lost. `closed`, `failed`: the link can be
+///     used no more;
 ///  4. `d.send(spans, to)` sends one datagram, the whole or nothing, and never waits. would_block: try again when
-///  wait() says so. `ok` with 0 bytes: it was
-///     dropped, as a network would have dropped it (the peer is not there, or there was no memory for it);
+///     wait() says so. `ok` with 0 bytes: it was dropped, as a network would have dropped it (the peer is not there, or
+///     there was no memory for it);
 ///  5. `d.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is
-///  over;
+///     over;
 ///  6. `D::checked` is a constant: whether a datagram whose bytes were changed on the way is dropped, except with a
-///  probability of 2^-32;
+///     probability of 2^-32;
 ///  7. `D::addresses_are_proved` is a constant: whether nobody can send with the address of another. If not, drivers
-///  send an address no more bytes than came from
-///     it until it has returned a cookie, which is computed from the address's bytes, so that it has no padding;
+///     send an address no more bytes than came from it until it has returned a cookie, which is computed from the
+///     address's bytes, so that it has no padding;
 ///  8. movable, closed by its destructor; no call throws, allocates (a link may state otherwise,
-///  `D::allocations_per_datagram`), or raises a signal.
+///     `D::allocations_per_datagram`), or raises a signal.
 /// testing/conformance checks each of them.
 template <class D>
 concept datagram_link = std::movable<D> && std::regular<typename D::address> &&

@@ -16,12 +16,13 @@ struct pumped {
   std::size_t sent = 0;        ///< bytes that the stream took
   bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
-  bool works = false;  ///< a digest is being computed for an answer, or bytes are copied that need no read: take the
-                       ///< next step at once, but let other connections go first
+  /// a digest is being computed for an answer, or bytes are copied that need no read: take the next step at once, but
+  /// let other connections go first
+  bool works = false;
   bool waited = false;  ///< the read itself may have waited, as `patience` allows
   bool write_blocked = false;  ///< the stream took less than it was offered
-  bool write_ended = false;  ///< it takes nothing any more, although the other end may still send: there is nothing to
-                             ///< wait for in this direction
+  /// it takes nothing any more, although the other end may still send: there is nothing to wait for in this direction
+  bool write_ended = false;
   bool read_drained = false;  ///< the stream had less than was asked for
 };
 
@@ -97,12 +98,12 @@ template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
-    did.write_ended = is_end(io.status);  // answers that arrived before may still be read, and the read says what
-                                          // happened
+    // answers that arrived before may still be read, and the read says what happened
+    did.write_ended = is_end(io.status);
   }
   did.works = works(end, t);
-  did.wants_write = end.output_ready() && !did.write_ended;  // part of the plan, or answers that the plan had no room
-                                                             // for
+  // part of the plan, or answers that the plan had no room for
+  did.wants_write = end.output_ready() && !did.write_ended;
   return {};
 }
 
@@ -126,7 +127,7 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 
 /// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost:
 /// the peer closed, or the network says so; truncated: it ended without a notice; not_authenticated: the peer does not
-/// accept who this end is. io: the destination may not be written, or there is another fault at this end.
+/// accept this end's identity. io: the destination may not be written, or there is another fault at this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 [[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did,
                                          std::chrono::milliseconds patience = {}) noexcept {
@@ -157,8 +158,8 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 /// step: see t.ended().
 ///
 /// An error ends the connection. connection_lost: the peer closed, or the network says so; truncated: it ended without
-/// a notice; not_authenticated: the peer does not accept who this end is. io: there is a fault at this end. Any other:
-/// the peer broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
+/// a notice; not_authenticated: the peer does not accept this end's identity. io: there is a fault at this end. Any
+/// other: the peer broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
                          std::chrono::milliseconds patience = {}, std::size_t most = write_piece_bytes) noexcept {

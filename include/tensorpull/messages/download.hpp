@@ -40,7 +40,7 @@ result<receipt> try_addresses(const locator& from, Pull pull) noexcept {
 /// Net::download_tensors from the locator's addresses in order, until one succeeds; each has the whole of the options'
 /// time-out and retries. The locator's version is asked for, so that no address can give other bytes (0: whatever is
 /// published). The error is that of the last address that was tried; bad_address if there is none. Addresses come from
-/// whoever made the locator: a program that must not connect everywhere checks them first. Allocates nothing besides
+/// the maker of the locator: a program that must not connect everywhere checks them first. Allocates nothing besides
 /// what Net::download_tensors allocates.
 template <class Net>
 result<receipt> download_tensors(const locator& from, typename Net::model_type& model, const pull_options& options = {},

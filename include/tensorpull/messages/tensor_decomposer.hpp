@@ -89,9 +89,9 @@ struct tensor_decomposer {
   /// withdraw(), or until nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
   /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the
   /// limit of application messages; too many references); invalid_argument (a set that holds nothing, or was received
-  /// without an address of its owner); those of publishing (table_full, ...); out_of_memory. After an error nothing
-  /// stays published. Cost: one pass over the published bytes for the digest, one allocation for the body and some for
-  /// each split set.
+  /// without an address of its owner; a locator with addresses and no reference); those of publishing (table_full,
+  /// ...); out_of_memory. After an error nothing stays published. Cost: one pass over the published bytes for the
+  /// digest, one allocation for the body and some for each split set.
   template <class Owner, class Message>
   static result<message_type> decompose(Owner& owner, const Message& message,
                                         const publish_options& options = {.recipients = 1}) noexcept {

@@ -65,30 +65,34 @@ class set_landing {
     if (inlined->empty() ? set.inlined_bytes != 0 : !detail::is_image_of(set.image(), inlined->schema()))
       return failure(errc::schema_mismatch);
     if (rest->empty() == static_cast<bool>(set.rest)) return failure(errc::schema_mismatch);
-    return set_landing(set, whole.base, std::move(*inlined), std::move(*rest));
+    return set_landing(set, whole, std::move(*inlined), std::move(*rest));
   }
 
   /// What has to be pulled into consumer(); nothing: everything came inline.
   std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
   /// Lands the large tensors; valid while this object lives. Only if remote() is something.
-  land consumer() const noexcept { return land(rest_.destination(base_)); }
+  land consumer() const noexcept { return land(rest_.destination(whole_.base)); }
   /// After the pull went well: copies the inline tensors. The model is complete, unless one of them has a BOOL element
   /// that is neither 0 nor 1: value_out_of_range, with its name.
   result<void> finish() const noexcept {
-    if (inlined_.empty()) return {};
-    const destination_view to = inlined_.destination(base_);
-    detail::read_image(set_->image(), to);
-    const auto good = check_booleans(to);
-    if (!good) mend_booleans(to, to.schema->data_bytes());
-    return good;
+    if (!inlined_.empty()) {
+      const destination_view to = inlined_.destination(whole_.base);
+      detail::read_image(set_->image(), to);
+      if (const auto good = check_booleans(to); !good) {
+        mend_booleans(to, to.schema->data_bytes());
+        return good;
+      }
+    }
+    whole_.complete();  // neither part could: each has only some of the tensors
+    return {};
   }
 
  private:
-  set_landing(const detail::arrived_set& set, std::byte* base, detail::image_part inlined,
+  set_landing(const detail::arrived_set& set, const destination_view& whole, detail::image_part inlined,
               detail::image_part rest) noexcept
-      : set_(&set), base_(base), inlined_(std::move(inlined)), rest_(std::move(rest)) {}
+      : set_(&set), whole_(whole), inlined_(std::move(inlined)), rest_(std::move(rest)) {}
   const detail::arrived_set* set_;
-  std::byte* base_;
+  destination_view whole_;
   detail::image_part inlined_, rest_;
 };
 
@@ -126,10 +130,15 @@ class tensors_of {
     return arrived_->rest;
   }
   /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add;
-  /// invalid_argument if nothing was received.
+  /// invalid_argument if nothing was received. A set that came inline needs no owner: the address is checked and
+  /// forgotten.
   result<void> owner_at(std::string_view address) noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
-    return arrived_->rest.add(address);
+    locator rest = arrived_->rest;
+    const auto ok = rest.add(address);
+    // Addresses without a reference would lead to nothing, and whoever receives them refuses the message.
+    if (ok && rest) arrived_->rest = rest;
+    return ok;
   }
 
   /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is
@@ -168,10 +177,8 @@ class tensors_of {
       land to = landing->consumer();
       done = pull(to);
     }
-    if (done) {
+    if (done)
       if (const auto ok = landing->finish(); !ok) return failure(ok.error());
-      detail::after_landing<tensors>(model);
-    }
     return done;
   }
 

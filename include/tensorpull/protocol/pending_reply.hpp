@@ -20,8 +20,8 @@ struct pending_reply {
   std::uint64_t offset = 0;  ///< as in frame
   std::uint64_t nonce = 0;  ///< as in frame
   std::uint64_t digest = 0;  ///< as in frame
-  digest_kind chunk_digest = digest_kind::none;  ///< chunk: a digest of this kind is still to be computed; it makes any
-                                                 ///< other reply wait for owner_role::digest, too
+  /// chunk: a digest of this kind is still to be computed; it makes any other reply wait for owner_role::digest, too
+  digest_kind chunk_digest = digest_kind::none;
   bool memory = false;  ///< as in frame
 };
 
@@ -39,6 +39,19 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   m.memory = r.memory;
   (r.kind == frame_kind::refused && r.status == status::withdrawn ? m.delay_ms : m.length) = r.length;
   return m;
+}
+
+/// The reply that refuses a request as the frame `refusal` says.
+constexpr pending_reply refusal_of(const frame& request, const frame& refusal) noexcept {
+  pending_reply r;
+  r.kind = frame_kind::refused;
+  r.status = refusal.status;
+  r.id = request.id;
+  r.length = refusal.delay_ms;
+  r.ref = request.ref;
+  r.version = refusal.version;
+  r.offset = refusal.offset;
+  return r;
 }
 
 /// Turns a reply into a refusal; true, so that a function can answer `return refuse(...)`.

@@ -42,15 +42,20 @@ struct progress_event {
   std::uint64_t bytes_total = 0;  ///< of the image, or of the subset that a recipient pulls
   std::uint64_t tensors_done = 0;   ///< tensors of which all bytes are done
   std::uint64_t tensors_total = 0;  ///< tensors of the image
-  errc code{};                 ///< failed, aborted: why; otherwise 0
+  errc code{};  ///< failed, aborted: why; otherwise 0
 };
+
+/// How many tensors of an image with this schema are done, if its first `bytes` bytes are.
+constexpr std::uint64_t tensors_in(const image_schema& schema, std::uint64_t bytes) noexcept {
+  return bytes < schema.header_bytes ? 0 : tensor_at(schema, bytes - schema.header_bytes);
+}
 
 /// Fills in how much of an image with this schema is done, if its first `bytes` bytes are.
 constexpr void count_done(progress_event& e, const image_schema& schema, std::uint64_t bytes) noexcept {
   e.bytes_total = schema.image_bytes;
   e.bytes_done = bytes < schema.image_bytes ? bytes : schema.image_bytes;
   e.tensors_total = schema.tensor_count;
-  e.tensors_done = e.bytes_done < schema.header_bytes ? 0 : tensor_at(schema, e.bytes_done - schema.header_bytes);
+  e.tensors_done = tensors_in(schema, e.bytes_done);
 }
 
 }  // namespace tensorpull

@@ -15,9 +15,9 @@ namespace tensorpull {
 /// to the longest one.
 struct retry_policy {
   std::uint32_t retries = 3;  ///< in a row without progress; 0: none
-  std::chrono::milliseconds first_delay{250};       ///< after the first failure; jitter takes off up to half
-  std::chrono::milliseconds longest_delay{60'000};  ///< no delay of ours is longer; a busy owner may ask for a longer
-                                                    ///< one
+  std::chrono::milliseconds first_delay{250};  ///< after the first failure; jitter takes off up to half
+  /// no delay of ours is longer; a busy owner may ask for a longer one
+  std::chrono::milliseconds longest_delay{60'000};
 };
 
 /// Whether another try may succeed after this error. The owner may not have started yet (connection_failed), or may
@@ -41,8 +41,11 @@ class retry_state {
   /// for.
   constexpr optional<std::chrono::milliseconds> after(errc why, std::uint64_t landed, std::chrono::milliseconds asked,
                                                       std::uint64_t random) noexcept {
-    if (landed > landed_)
-      succeeded(), busy_left_ = busy_budget_, landed_ = landed;  // a chunk that is fetched again is no progress
+    if (landed > landed_) {  // a chunk that is fetched again is no progress
+      succeeded();
+      busy_left_ = busy_budget_;
+      landed_ = landed;
+    }
     if (!is_passing(why) || (why != errc::busy && !failed())) return {};
     const auto wait = std::max(asked, delay(random));
     if (why != errc::busy) return wait;

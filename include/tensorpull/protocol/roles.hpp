@@ -3,7 +3,9 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/peer_identity.hpp>
+#include <tensorpull/core/requirements.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
@@ -13,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace tensorpull {
 
@@ -23,99 +26,197 @@ enum class digest_state : std::uint8_t {
   waiting,  ///< it is not, and can go on only when time has passed at the owner (advance())
 };
 
+namespace detail {
+// The meaning of each requirement stands at the concept. The lists are not silent where a role enters, so that their
+// sentences come before the compiler's own about the uses of what is missing.
+
+/// The requirements of an owner.
+template <class O, bool Silent = true>
+struct owner_requirements {
+  static constexpr bool met_1 = requires { requires std::same_as<decltype(O::owns), const bool>; };
+  static_assert(Silent || met_1,
+                "tensorpull: an owner needs `static constexpr bool owns`: whether it answers requests (owner_role, 1)");
+
+  static constexpr bool met_2 = met_1 && requires { typename O::lock_type; };
+  static_assert(Silent || met_2 == met_1,
+                "tensorpull: an owner needs `lock_type`: no_lock, or the lock that it takes (owner_role, 2)");
+
+  static constexpr bool met_3 = met_2 && requires { requires is_bound({O::waiting_replies}); };
+  static_assert(
+      Silent || met_3 == met_2,
+      "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`, at least 1: answers that a connection may have waiting (owner_role, 3)");
+
+  static constexpr bool met_4 = met_3 && requires {
+    { typename O::peer() };
+  };
+  static_assert(
+      Silent || met_4 == met_3,
+      "tensorpull: an owner needs a type `peer`, default constructible: what it remembers of one connection (owner_role, 4)");
+
+  static constexpr bool met_5 = met_4 && requires(O& o, const frame& m, pending_reply& r, const identity_source& who) {
+    { o.handle(std::declval<typename O::peer&>(), m, r, who) } -> std::same_as<bool>;
+  };
+  static_assert(
+      Silent || met_5 == met_4,
+      "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&, const identity_source&)` (owner_role, 5)");
+
+  static constexpr bool met_6 = met_5 && requires(O& o, const frame& m, std::span<byte_range> ranges, frame& answer,
+                                                  const identity_source& who) {
+    { o.locate(std::declval<typename O::peer&>(), m, ranges, answer, who) } -> std::same_as<digest_state>;
+  };
+  static_assert(
+      Silent || met_6 == met_5,
+      "tensorpull: an owner needs `digest_state locate(peer&, const frame&, std::span<byte_range>, frame&, const identity_source&)` (owner_role, 6)");
+
+  static constexpr bool met_7 = met_6 && requires(O& o) { o.forget(std::declval<typename O::peer&>()); };
+  static_assert(Silent || met_7 == met_6, "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
+
+  static constexpr bool met_8 = met_7 && requires(O& o, const pending_reply& r) {
+    { o.pin(r) } -> std::same_as<const source_view*>;
+    o.unpin(r, std::uint64_t{});
+    o.unreadable(r);
+  };
+  static_assert(
+      Silent || met_8 == met_7,
+      "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
+
+  static constexpr bool met_9 = met_8 && requires(O& o, pending_reply& r) {
+    { o.expand(r) } -> std::same_as<frame>;
+    o.refuse_gone(r);
+  };
+  static_assert(
+      Silent || met_9 == met_8,
+      "tensorpull: an owner needs `frame expand(const pending_reply&)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
+
+  static constexpr bool met_10 = met_9 && requires(O& o, pending_reply& r, std::uint64_t& allowance,
+                                                   std::span<std::byte> memory) {
+    { o.digest(r, allowance, memory) } -> std::same_as<digest_state>;
+  };
+  static_assert(
+      Silent || met_10 == met_9,
+      "tensorpull: an owner needs `digest_state digest(pending_reply&, std::uint64_t& allowance, std::span<std::byte> memory)` (owner_role, 10)");
+};
+
+/// The requirements of a transfer.
+template <class T, bool Silent = true>
+struct transfer_requirements {
+  static constexpr bool met_1 = requires {
+    { T::read_piece_bytes } -> std::convertible_to<std::size_t>;
+  };
+  static_assert(Silent || met_1,
+                "tensorpull: a transfer needs `static constexpr std::size_t read_piece_bytes` (transfer_role, 1)");
+
+  static constexpr bool met_2 = met_1 && requires(T& t, frame& m) {
+    { t.next(m) } -> std::same_as<bool>;
+    { t.next_is_long() } -> std::same_as<bool>;
+  };
+  static_assert(Silent || met_2 == met_1,
+                "tensorpull: a transfer needs `bool next(frame&)` and `bool next_is_long()` (transfer_role, 2)");
+
+  static constexpr bool met_3 = met_2 && requires(T& t, const frame& m) { t.on(m); };
+  static_assert(Silent || met_3 == met_2, "tensorpull: a transfer needs `void on(const frame&)` (transfer_role, 3)");
+
+  static constexpr bool met_4 = met_3 && requires(T& t, const frame& m) {
+    { t.on_chunk(m) } -> std::same_as<bool>;
+  };
+  static_assert(Silent || met_4 == met_3,
+                "tensorpull: a transfer needs `bool on_chunk(const frame&)` (transfer_role, 4)");
+
+  static constexpr bool met_5 = met_4 &&
+                                requires(T& t, std::span<std::span<std::byte>> out, std::span<const std::byte> b) {
+                                  { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>;
+                                  t.landed(b);
+                                };
+  static_assert(
+      Silent || met_5 == met_4,
+      "tensorpull: a transfer needs `prepared prepare(std::span<std::span<std::byte>>, std::uint64_t most)` and `void landed(std::span<const std::byte>)` (transfer_role, 5)");
+
+  static constexpr bool met_6 = met_5 && requires(const T& t) {
+    { t.awaiting_chunk() } -> std::same_as<bool>;
+    { t.described() } -> std::same_as<bool>;
+    { t.ended() } -> std::same_as<bool>;
+  };
+  static_assert(
+      Silent || met_6 == met_5,
+      "tensorpull: a transfer needs `bool awaiting_chunk() const`, `bool described() const` and `bool ended() const` (transfer_role, 6)");
+
+  static constexpr bool met_7 = met_6 && requires(T& t, const T& c, const error& e) {
+    t.fail(e);
+    { c.next_id() } -> std::same_as<std::uint32_t>;
+  };
+  static_assert(
+      Silent || met_7 == met_6,
+      "tensorpull: a transfer needs `void fail(const error&)` and `std::uint32_t next_id() const` (transfer_role, 7)");
+};
+
+/// The requirements of a message handler.
+template <class H, bool Silent = true>
+struct handler_requirements {
+  static constexpr bool met_1 = requires(H& h) {
+    { h.ready() } -> std::convertible_to<bool>;
+  };
+  static_assert(
+      Silent || met_1,
+      "tensorpull: a message handler needs `bool ready()`: whether it can take a message now (message_handler, 1)");
+
+  static constexpr bool met_2 = met_1 && requires(H& h, const frame& m) { h.on_message(m); };
+  static_assert(Silent || met_2 == met_1,
+                "tensorpull: a message handler needs `void on_message(const frame&)` (message_handler, 2)");
+};
+}  // namespace detail
+
 /// An owner O: what an end serves. Models: owner, no_owner. No member throws.
 ///  1. `O::owns` is a constant of type bool: whether it answers requests at all (if not, no code for answers is
-///  generated);
+///     generated);
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
 ///  5. `o.handle(peer, request, reply, who)` answers a request other than locate; false: there is nothing to send.
-///  `who` (identity_source) says, if it is asked,
-///     who is at the other end;
+///     `who` (identity_source) says, if it is asked, which identity the other end has;
 ///  6. `o.locate(peer, request, ranges, answer, who)` answers a request for named tensors; the answer's ranges lie in
-///  `ranges`. It gives a digest_state:
-///     `working`: there is no answer yet, and the same request has to be made again;
+///     `ranges`. It gives a digest_state: `working`: there is no answer yet, and the same request has to be made again;
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
 ///  8. `o.pin(reply)` gives the image behind a reply and keeps it in place, or nullptr if it is gone; `o.unpin(reply,
-///  bytes)` lets go of it and
-///     tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could not be read;
+///     bytes)` lets go of it and tells how many bytes of payload were sent; `o.unreadable(reply)` tells that it could
+///     not be read;
 ///  9. `o.expand(reply)` writes a reply out as a frame, while its image is pinned if it has one; `o.refuse_gone(reply)`
-///  turns one whose image is
-///     gone into a refusal;
+///     turns one whose image is gone into a refusal;
 /// 10. `o.digest(reply, allowance, memory)` goes on with the digest of a chunk whose `chunk_digest` is not `none`, by
-/// at most `allowance` bytes, which it
-///     takes off. `memory`: for bytes that are not in memory as they are; not empty. It gives a digest_state; `ready`:
-///     `chunk_digest` is `none` now;
+///     at most `allowance` bytes, which it takes off. `memory`: for bytes that are not in memory as they are; not
+///     empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now;
 /// 11. optionally, `o.descriptors(reply)` gives the descriptors that the stream passes along with a description whose
-/// `memory` is true. They stay open until
-///     the reply was sent.
+///     `memory` is true. They stay open until the reply was sent.
 template <class O>
-concept owner_role = requires(O& o, typename O::peer& peer, const frame& request, frame& answer, pending_reply& reply,
-                              std::span<byte_range> ranges, std::uint64_t& allowance, std::span<std::byte> memory,
-                              const identity_source& who) {
-  requires std::same_as<decltype(O::owns), const bool>;
-  typename O::lock_type;
-  requires std::size_t { O::waiting_replies }
-  >= 1;
-  { typename O::peer() };
-  { o.handle(peer, request, reply, who) } -> std::same_as<bool>;
-  { o.locate(peer, request, ranges, answer, who) } -> std::same_as<digest_state>;
-  o.forget(peer);
-  { o.pin(reply) } -> std::same_as<const source_view*>;
-  o.unpin(reply, std::uint64_t{});
-  o.unreadable(reply);
-  { o.expand(reply) } -> std::same_as<frame>;
-  o.refuse_gone(reply);
-  { o.digest(reply, allowance, memory) } -> std::same_as<digest_state>;
-};
+concept owner_role = detail::owner_requirements<O>::met_10;
 
 /// A transfer T: what an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are kept
 /// until it has ended.
 ///  1. `T::read_piece_bytes` is a constant: bytes of payload that one read should ask for;
 ///  2. `t.next(frame)` gives the next request to send; false: there is none now; `t.next_is_long()` says whether it may
-///  be longer than 100 bytes;
+///     be longer than 100 bytes;
 ///  3. `t.on(frame)` takes an answer other than a chunk;
 ///  4. `t.on_chunk(frame)` takes a chunk's prefix; false: its payload is thrown away;
 ///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk; `t.landed(bytes)` is told what was written
-///  into it;
+///     into it;
 ///  6. `t.awaiting_chunk()`, `t.described()` and `t.ended()` say whether a chunk may come, whether the owner has
-///  described what it has, and
-///     whether the transfer is over;
+///     described what it has, and whether the transfer is over;
 ///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used;
 ///  8. optionally, `t.works()` says whether next() has done something else than to give a request, and wants to go on
-///  at once; `t.take(descriptors)` is given what came
-///     with the bytes that were read last (byte_stream, 7), before they are looked at.
+///     at once; `t.take(descriptors)` is given what came with the bytes that were read last (byte_stream, 7), before
+///     they are looked at.
 template <class T>
-concept transfer_role = requires(T& t, const T& c, frame& request, const frame& answer,
-                                 std::span<std::span<std::byte>> out, std::span<const std::byte> bytes,
-                                 const error& why) {
-  { T::read_piece_bytes } -> std::convertible_to<std::size_t>;
-  { t.next(request) } -> std::same_as<bool>;
-  { t.next_is_long() } -> std::same_as<bool>;
-  t.on(answer);
-  { t.on_chunk(answer) } -> std::same_as<bool>;
-  { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>;
-  t.landed(bytes);
-  { c.awaiting_chunk() } -> std::same_as<bool>;
-  { c.described() } -> std::same_as<bool>;
-  { c.ended() } -> std::same_as<bool>;
-  t.fail(why);
-  { c.next_id() } -> std::same_as<std::uint32_t>;
-};
+concept transfer_role = detail::transfer_requirements<T>::met_7;
 
 /// A message handler H takes the messages of the program at the other end. Models: inbox, ignore_messages, a host's
 /// connection.
 ///  1. `h.ready()` says whether it can take a message now; if not, the message and all that follows wait until the
-///  driver calls parse();
+///     driver calls parse();
 ///  2. `h.on_message(frame)` takes one; its views are valid during the call. It must not throw: its callers are
-///  noexcept;
+///     noexcept;
 ///  3. optionally, `H::takes_messages` is a constant: false if it drops them, so that a long one is refused and takes
-///  no buffer.
+///     no buffer.
 template <class H>
-concept message_handler = requires(H& h, const frame& m) {
-  { h.ready() } -> std::convertible_to<bool>;
-  h.on_message(m);
-};
+concept message_handler = detail::handler_requirements<H>::met_2;
 
 /// The owner role of an end that owns nothing: it answers no request and takes no memory. Its members are those of
 /// owner_role.
@@ -188,117 +289,6 @@ inline constexpr bool takes_messages = true;
 template <class H>
   requires requires { H::takes_messages; }
 inline constexpr bool takes_messages<H> = H::takes_messages;
-
-// There is one sentence for each requirement that a type misses. The checks run once for each type, where the role
-// enters, so that these sentences come before the compiler's own about the uses of what is missing.
-
-template <class O>
-constexpr bool assert_owner_role() noexcept {
-  static_assert(
-      requires { requires std::same_as<decltype(O::owns), const bool>; },
-      "tensorpull: an owner needs `static constexpr bool owns`: whether it answers requests (owner_role, 1)");
-  static_assert(
-      requires { typename O::lock_type; },
-      "tensorpull: an owner needs `lock_type`: no_lock, or the lock that it takes (owner_role, 2)");
-  static_assert(
-      requires {
-        requires std::size_t { O::waiting_replies }
-        >= 1;
-      },
-      "tensorpull: an owner needs `static constexpr std::size_t waiting_replies`, at least 1: answers that a connection may have waiting (owner_role, 3)");
-  static_assert(
-      requires {
-        { typename O::peer() };
-      },
-      "tensorpull: an owner needs a type `peer`, default constructible: what it remembers of one connection (owner_role, 4)");
-  if constexpr (requires { typename O::peer; }) {
-    static_assert(
-        requires(O& o, typename O::peer& p, const frame& m, pending_reply& r, const identity_source& who) {
-          { o.handle(p, m, r, who) } -> std::same_as<bool>;
-        },
-        "tensorpull: an owner needs `bool handle(peer&, const frame&, pending_reply&, const identity_source&)` (owner_role, 5)");
-    static_assert(
-        requires(O& o, typename O::peer& p, const frame& m, std::span<byte_range> ranges, frame& answer,
-                 const identity_source& who) {
-          { o.locate(p, m, ranges, answer, who) } -> std::same_as<digest_state>;
-        },
-        "tensorpull: an owner needs `digest_state locate(peer&, const frame&, std::span<byte_range>, frame&, const identity_source&)` (owner_role, 6)");
-    static_assert(
-        requires(O& o, typename O::peer& p) { o.forget(p); },
-        "tensorpull: an owner needs `void forget(peer&)` (owner_role, 7)");
-  }
-  static_assert(
-      requires(O& o, const pending_reply& r) {
-        { o.pin(r) } -> std::same_as<const source_view*>;
-        o.unpin(r, std::uint64_t{});
-        o.unreadable(r);
-      },
-      "tensorpull: an owner needs `const source_view* pin(const pending_reply&)`, `void unpin(const pending_reply&, std::uint64_t)` and `void unreadable(const pending_reply&)` (owner_role, 8)");
-  static_assert(
-      requires(O& o, pending_reply& r) {
-        { o.expand(r) } -> std::same_as<frame>;
-        o.refuse_gone(r);
-      },
-      "tensorpull: an owner needs `frame expand(const pending_reply&)` and `void refuse_gone(pending_reply&)` (owner_role, 9)");
-  static_assert(
-      requires(O& o, pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) {
-        { o.digest(r, allowance, memory) } -> std::same_as<digest_state>;
-      },
-      "tensorpull: an owner needs `digest_state digest(pending_reply&, std::uint64_t& allowance, std::span<std::byte> memory)` (owner_role, 10)");
-  return true;
-}
-
-template <class T>
-constexpr bool assert_transfer_role() noexcept {
-  static_assert(
-      requires {
-        { T::read_piece_bytes } -> std::convertible_to<std::size_t>;
-      }, "tensorpull: a transfer needs `static constexpr std::size_t read_piece_bytes` (transfer_role, 1)");
-  static_assert(
-      requires(T& t, frame& m) {
-        { t.next(m) } -> std::same_as<bool>;
-        { t.next_is_long() } -> std::same_as<bool>;
-      }, "tensorpull: a transfer needs `bool next(frame&)` and `bool next_is_long()` (transfer_role, 2)");
-  static_assert(
-      requires(T& t, const frame& m) { t.on(m); },
-      "tensorpull: a transfer needs `void on(const frame&)` (transfer_role, 3)");
-  static_assert(
-      requires(T& t, const frame& m) {
-        { t.on_chunk(m) } -> std::same_as<bool>;
-      }, "tensorpull: a transfer needs `bool on_chunk(const frame&)` (transfer_role, 4)");
-  static_assert(
-      requires(T& t, std::span<std::span<std::byte>> out, std::span<const std::byte> b) {
-        { t.prepare(out, std::uint64_t{}) } -> std::same_as<prepared>;
-        t.landed(b);
-      },
-      "tensorpull: a transfer needs `prepared prepare(std::span<std::span<std::byte>>, std::uint64_t most)` and `void landed(std::span<const std::byte>)` (transfer_role, 5)");
-  static_assert(
-      requires(const T& t) {
-        { t.awaiting_chunk() } -> std::same_as<bool>;
-        { t.described() } -> std::same_as<bool>;
-        { t.ended() } -> std::same_as<bool>;
-      },
-      "tensorpull: a transfer needs `bool awaiting_chunk() const`, `bool described() const` and `bool ended() const` (transfer_role, 6)");
-  static_assert(
-      requires(T& t, const T& c, const error& e) {
-        t.fail(e);
-        { c.next_id() } -> std::same_as<std::uint32_t>;
-      },
-      "tensorpull: a transfer needs `void fail(const error&)` and `std::uint32_t next_id() const` (transfer_role, 7)");
-  return true;
-}
-
-template <class H>
-constexpr bool assert_message_handler() noexcept {
-  static_assert(
-      requires(H& h) {
-        { h.ready() } -> std::convertible_to<bool>;
-      }, "tensorpull: a message handler needs `bool ready()`: whether it can take a message now (message_handler, 1)");
-  static_assert(
-      requires(H& h, const frame& m) { h.on_message(m); },
-      "tensorpull: a message handler needs `void on_message(const frame&)` (message_handler, 2)");
-  return true;
-}
 
 static_assert(owner_role<no_owner> && transfer_role<no_transfer> && message_handler<ignore_messages>);
 

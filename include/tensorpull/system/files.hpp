@@ -1,6 +1,7 @@
 // Files. System calls are repeated if they were interrupted or did only a part of their work; errors are values, and no
-// signal is raised. positioned_file is read at positions: a regular file, by any name that leads to one. atomic_file
-// appears under its name complete, or not at all: it is written next to that under another name, then renamed.
+// signal is raised. positioned_file is read at positions: a regular file, by any name that leads to one.
+// atomic_file appears under its name complete, or not at all: it is written next to that under another name, then
+// renamed.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -104,9 +105,9 @@ namespace tensorpull {
 class positioned_file {
  public:
   /// Symbolic links are followed, as everywhere when reading (caches of models consist of them). A path that does not
-  /// lead to a regular file is refused without waiting for it or reading from it. Errors, with the file's name without
-  /// its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a socket, a device; ENAMETOOLONG),
-  /// invalid_argument (an empty path, or one with a NUL in it).
+  /// lead to a regular file is refused without waiting for it or reading from it.
+  /// Errors, with the file's name without its directory: io with errno (ENOENT, EACCES, ...; EISDIR; EINVAL: a pipe, a
+  /// socket, a device; ENAMETOOLONG), invalid_argument (an empty path, or one with a NUL in it).
   [[nodiscard]] static result<positioned_file> open(std::string_view path) noexcept {
     const std::string_view name = path.substr(path.find_last_of('/') + 1);
     if (path.empty() || path.find('\0') != path.npos) return failure(errc::invalid_argument, 0, name);
@@ -324,7 +325,7 @@ class atomic_file {
         system = errno;
         break;
       }
-      // whoever had it may have given it its final name, or removed it, since it was opened
+      // the program that had it may have given it its final name, or removed it, since it was opened
       if (has_name()) return 0;
     }
     temporary_[0] = '\0';

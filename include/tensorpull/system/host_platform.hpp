@@ -1,4 +1,4 @@
-// The platform of a host, for the drivers that take one (drivers/platform.hpp): the steady clock, the kernel's random
+// The platform of a host, for the drivers that take one (pull/platform.hpp): the steady clock, the kernel's random
 // numbers, and a line on standard error.
 #pragma once
 
@@ -15,9 +15,7 @@ namespace tensorpull {
 /// core shows where.
 struct host_platform {
   /// Nanoseconds of std::chrono::steady_clock.
-  static std::chrono::nanoseconds now() noexcept {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch());
-  }
+  static std::chrono::nanoseconds now() noexcept { return std::chrono::steady_clock::now().time_since_epoch(); }
   /// As system_entropy.
   static std::uint64_t random() noexcept { return system_entropy{}(); }
   /// Does not return.

@@ -32,7 +32,7 @@ constexpr std::string_view to_string(link_scheme s) noexcept {
 /// A link and an address on it.
 struct link_url {
   link_scheme scheme = link_scheme::tcp_url;  ///< which link
-  std::string_view address{};             ///< as its transport takes it; a view into the text
+  std::string_view address{};  ///< as its transport takes it; a view into the text
 
   /// Whether its address is host:port, which it then is.
   constexpr bool has_port() const noexcept {
@@ -41,11 +41,11 @@ struct link_url {
 };
 
 /// Reads an address with or without the name of a link: one of
-///   host:port, tcp://host:port, tls://host:port, udp://host:port  as parse_address
-///   nats://...                  the whole text, which NATS's own library reads
-///   unix:PATH, unix:\@name, shm:PATH, serial:DEVICE, pipe:COMMAND, pipe:-  with the rest of the text as it is,
-///   whatever it contains but a zero byte. `//` before
-///                               an absolute path is left out (unix:///run/model)
+///  - host:port, tcp://host:port, tls://host:port, udp://host:port: as parse_address reads it;
+///  - nats://...: the whole text, which NATS's own library reads;
+///  - unix:PATH, unix:\@name, shm:PATH, serial:DEVICE, pipe:COMMAND, pipe:-: the rest of the text is taken as it is. It
+///    may contain anything but a zero byte. `//` before an absolute path is left out (unix:///run/model).
+///
 /// Names of links are in lower case, and nothing is written with percent signs. A host that has the name of a link
 /// needs `tcp://` before it. bad_address names the text.
 inline result<link_url> parse_link_url(std::string_view text) noexcept {

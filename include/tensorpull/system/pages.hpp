@@ -1,4 +1,4 @@
-// Pages of memory from the operating system: they start as zeros, are huge where the system offers it, and go back when
+// Pages of memory from the operating system: they start as zeros, are huge if the system offers it, and go back when
 // they are freed.
 #pragma once
 

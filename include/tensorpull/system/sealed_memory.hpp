@@ -28,8 +28,8 @@ namespace tensorpull {
 
 /// What the seals of a piece of memory promise.
 enum class sealing : std::uint8_t {
-  none,    ///< it may shrink, or be written by whoever holds it
-  others,  ///< its size stays, and nobody writes it but who had mapped it for writing before
+  none,    ///< it may shrink, or be written by any program that holds it
+  others,  ///< its size stays, and only a program that had mapped it for writing before can write it
   all,     ///< nobody changes it any more
 };
 

@@ -1,5 +1,5 @@
-// A model on the heap: large ones in pages of their own, which start as zeros, are huge where the system offers it, and
-// go back when freed. The first write to a page costs a page fault; huge pages make these fewer. For hosts.
+// A model on the heap: large ones in pages of their own, which start as zeros, are huge if the system offers it, and go
+// back when freed. The first write to a page costs a page fault; huge pages make these fewer. For hosts.
 #pragma once
 
 #include <tensorpull/core/result.hpp>

@@ -21,6 +21,4 @@ struct tensor_list {
   static destination_view destination(model_type& model) noexcept { return model.destination(); }
 };
 
-static_assert(tensor_policy<tensor_list>);
-
 }  // namespace tensorpull

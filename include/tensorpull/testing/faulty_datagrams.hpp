@@ -26,7 +26,7 @@ struct datagram_faults {
 
 /// How many datagrams have met which fault.
 struct datagram_fault_counts {
-  std::uint64_t sent = 0;       ///< all that the link was given
+  std::uint64_t sent = 0;  ///< all that the link was given
   std::uint64_t sent_bytes = 0;  ///< their bytes
   std::uint64_t lost = 0;       ///< of these, as in datagram_faults
   std::uint64_t doubled = 0;    ///< as above
@@ -39,7 +39,7 @@ struct datagram_fault_counts {
 template <datagram_link Link>
 class faulty_datagrams {
  public:
-  using address = typename Link::address;                                     ///< as the link's
+  using address = typename Link::address;  ///< as the link's
   static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes;  ///< as the link's
   static constexpr bool checked = Link::checked;                              ///< as the link's
   static constexpr bool addresses_are_proved = Link::addresses_are_proved;    ///< as the link's
@@ -71,7 +71,10 @@ class faulty_datagrams {
     count(&datagram_fault_counts::sent);
     if (counts_ != nullptr) counts_->sent_bytes += all.size();
     const std::size_t n = all.size();
-    if (random_.chance(faults_.lost)) return count(&datagram_fault_counts::lost), io_result{io_status::ok, 0, n};
+    if (random_.chance(faults_.lost)) {
+      count(&datagram_fault_counts::lost);
+      return io_result{io_status::ok, 0, n};
+    }
     if (n > 0 && random_.chance(faults_.damaged)) {
       count(&datagram_fault_counts::damaged);
       if (checked) return {io_status::ok, 0, n};

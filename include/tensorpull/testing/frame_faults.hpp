@@ -136,7 +136,8 @@ class frame_faults {
       case frame_fault_kind::drop: break;
       case frame_fault_kind::truncate: emit(whole.first(static_cast<std::size_t>(now_.detail % frame_.size()))); break;
       case frame_fault_kind::flip_head:
-        flip(0, payload_ ? std::min(prefix, frame_.size()) : frame_.size()), emit(whole);
+        flip(0, payload_ ? std::min(prefix, frame_.size()) : frame_.size());
+        emit(whole);
         break;
       case frame_fault_kind::flip_payload:
         if (frame_.size() > prefix) flip(prefix, frame_.size());

@@ -15,12 +15,12 @@ namespace tensorpull::testing {
 /// A simulated model M takes the place of a user's model in a simulation:
 ///  1. `typename M::shape`, made from a seeded_random&: what all models of one run have in common;
 ///  2. `M(shape)`: a model whose memory, guard bytes included, is filled with a fixed pattern; the shape outlives it;
-///  it is never moved;
+///     it is never moved;
 ///  3. `m.fill(random)`: gives the tensors values;
 ///  4. `m.source()`, `m.destination()`: its image;
 ///  5. `m.guards_intact()`: whether nothing was written around the tensors;
 ///  6. optionally `M(shape, parts)` with bit i for tensor i, and `m.names()`: a model that has only some of the
-///  tensors, to pull a subset.
+///     tensors, to pull a subset.
 template <class M>
 concept simulated_model = std::constructible_from<typename M::shape, seeded_random&> &&
                           std::constructible_from<M, const typename M::shape&> &&

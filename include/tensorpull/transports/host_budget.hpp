@@ -49,8 +49,14 @@ class budget_watch {
     const bool active = a.owing ? a.bytes - before_.bytes >= at_least(b.least_bytes_per_second, limit)
                                 : a.heard != before_.heard;
     if (first_ == time_point{}) first_ = now;
-    if (a.long_frame != before_.long_frame || a.awaits_us) frame_mark_ = now, before_.long_frame = a.long_frame;
-    if (active || a.awaits_us || a.owing != before_.owing || a.trusted != before_.trusted) mark_ = now, before_ = a;
+    if (a.long_frame != before_.long_frame || a.awaits_us) {
+      frame_mark_ = now;
+      before_.long_frame = a.long_frame;
+    }
+    if (active || a.awaits_us || a.owing != before_.owing || a.trusted != before_.trusted) {
+      mark_ = now;
+      before_ = a;
+    }
     if (!a.trusted && a.heard == 0 && passed(now - first_, b.accept)) return true;
     if (a.long_frame != 0 && passed(now - frame_mark_, b.frame)) return true;
     return passed(now - mark_, limit);

@@ -47,8 +47,8 @@ struct owner_over<Transport, Owner> {
 template <class Limits, class Kept, std::size_t References, std::size_t Recipients>
 struct room_of {
   owner_storage<References, Recipients> memory{};
-  std::array<Kept, 2 * References> kept{};  // a version and the one before, which is kept until its settlement is
-                                            // delivered
+  // a version and the one before, which is kept until its settlement is delivered
+  std::array<Kept, 2 * References> kept{};
   explicit room_of(const owner_room_size&) noexcept {}
   static constexpr bool has(const owner_room_size& wanted) noexcept {
     return owner_storage<References, Recipients>::has(wanted);
@@ -81,8 +81,8 @@ auto region_of(const Pointer& p) noexcept {
 }  // namespace detail
 
 /// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many
-/// recipients it remembers at a time. `References`: how many references it publishes at a time. Not movable, because
-/// connections point to it.
+/// recipients it remembers at a time. `References`: how many references it publishes at a time.
+/// Not movable, because connections point to it.
 template <class Parts, class Lock = no_lock, std::size_t Recipients = 64,
           std::size_t References = Parts::limits::references>
 class publisher {
@@ -110,7 +110,8 @@ class publisher {
   /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
   /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that
   /// are not in memory are read through a slice on the stack of four times the limits' control_frame_bytes, at most 16
-  /// KiB. Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
+  /// KiB.
+  /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
   result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept {
     return publish(tensors::source(model), options, {});
   }
@@ -219,13 +220,14 @@ class publisher {
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     return ended(owner_.withdraw(ref.id, reason));
   }
-  /// The same where another owner coordinates the transaction, which is gone: it ends as verdict::owner_lost.
+  /// The same if another owner coordinates the transaction and is gone: it ends as verdict::owner_lost.
   result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref.id)); }
 
-  /// Who may have what, by a callback of the program: it is asked before anything about a reference is said, also about
-  /// references that nobody knows. Who may not have it hears the same as of an unknown reference. If it throws, the
-  /// answer is no, and counts as a callback failure. It may be asked on each thread that runs connections, and may call
-  /// whatever a callback may. Call this before there are connections. owner::authorise says when it is asked again.
+  /// Sets the program's callback that decides what each peer may have. It is asked before anything about a reference is
+  /// said, also about references that nobody knows. A peer that may not have it hears the same as of an unknown
+  /// reference. If the callback throws, the answer is no, and counts as a callback failure. It may be asked on each
+  /// thread that runs connections, and may call whatever a callback may. Call this before there are connections.
+  /// owner::authorise says when it is asked again.
   void authorise(const authorise_callback& may) noexcept {
     may_ = may;
     owner_.authorise([this](const access_request& r) noexcept {
@@ -291,7 +293,10 @@ class publisher {
   void report() noexcept {
     progress_event e;
     callback<const progress_event&> tell;
-    while (const transaction_id t = owner_.next_event(e, tell)) contain(tell, e), returned(t);
+    while (const transaction_id t = owner_.next_event(e, tell)) {
+      contain(tell, e);
+      returned(t);
+    }
   }
   /// `at_once`: this one is told even while other callbacks of it run.
   void deliver(transaction_id at_once) noexcept {
@@ -368,7 +373,10 @@ class publisher {
   kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
     const lock_guard hold(lock_);
     for (auto& k : room_.kept)
-      if (!k.source) return k = {id, std::move(keep)}, &k;
+      if (!k.source) {
+        k = {id, std::move(keep)};
+        return &k;
+      }
     return nullptr;
   }
   void take_back(kept_model& k, unique_any& keep) noexcept {

@@ -4,10 +4,10 @@
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
+#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/std/stop_token.hpp>
-#include <tensorpull/transports/retry.hpp>
 
 #include <string_view>
 

@@ -12,17 +12,17 @@
 namespace tensorpull {
 
 /// Bytes a second that an owner hands to the system, all of its frames counted; 0: no limit. They hold over any second.
-/// Use at least 1,000 for each connection that is served at a time, since who is sent less may give up.
+/// Use at least 1,000 for each connection that is served at a time: a recipient that is sent less may give up.
 struct send_limits {
   std::uint64_t owner_bytes_per_second = 0;  ///< to all together
-  std::uint64_t recipient_bytes_per_second = 0;  ///< to each connection: a peer with several connections has several
-                                                 ///< shares, within what the owner sends in all
+  /// to each connection: a peer with several connections has several shares, within what the owner sends in all
+  std::uint64_t recipient_bytes_per_second = 0;
 };
 
-/// Shares out what may be sent. Whoever has something to send takes some; if there is none, it waits in a queue, and
-/// tick() hands out what has come since, to all that wait in equal parts; who does not need all of its part leaves.
-/// What one cannot use because of its own limit is left to the others. `Lock`: no_lock, or a lock if several threads
-/// send. No heap; 40 bytes for each connection.
+/// Shares out what may be sent. A connection that has something to send takes some. If there is none, it waits in a
+/// queue. tick() hands out what has come since, in equal parts to all that wait. A connection that does not need all of
+/// its part leaves. What one cannot use because of its own limit is left to the others. `Lock`: no_lock, or a lock if
+/// several threads send. No heap; 40 bytes for each connection.
 template <class Lock = no_lock>
 class send_limiter {
  public:
@@ -55,25 +55,27 @@ class send_limiter {
     const lock_guard hold(lock_);
     if (s.waits_) return 0;
     if (const std::uint64_t n = std::min(s.amount_, wanted); n >= least) {
-      s.amount_ -= n, granted_ -= n;
-      return use(s, n, now), n;
+      s.amount_ -= n;
+      granted_ -= n;
+      use(s, n, now);
+      return n;
     }
     drop_grant(s);
     const std::uint64_t needed = std::min(wanted, std::max(least, piece()));
-    const std::uint64_t there = first_ == nullptr && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;  // nobody
-                                                                                                          // overtakes
-                                                                                                          // those who
-                                                                                                          // wait, or
-                                                                                                          // whose turn
-                                                                                                          // it is
-    if (there < needed) return enqueue(s, needed), 0;
+    // no connection overtakes one that waits, or one whose turn it is
+    const std::uint64_t there = first_ == nullptr && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;
+    if (there < needed) {
+      enqueue(s, needed);
+      return 0;
+    }
     use(s, there, now);
     return there;
   }
   /// Gives back what was taken and not sent.
   void put_back(share& s, std::uint64_t bytes) noexcept {
     const lock_guard hold(lock_);
-    all_.give_back(total_, bytes), each_.give_back(s.used_, bytes);
+    all_.give_back(total_, bytes);
+    each_.give_back(s.used_, bytes);
   }
   /// Whether it waits for tick().
   bool waits(const share& s) const noexcept {
@@ -121,7 +123,8 @@ class send_limiter {
     return std::min(all_.left(total_, now), each_.left(s.used_, now));
   }
   void use(share& s, std::uint64_t n, std::chrono::nanoseconds now) noexcept {
-    all_.use(total_, n, now), each_.use(s.used_, n, now);
+    all_.use(total_, n, now);
+    each_.use(s.used_, n, now);
   }
   void drop_grant(share& s) noexcept { granted_ -= std::exchange(s.amount_, 0); }
   void enqueue(share& s, std::uint64_t needed) noexcept {

@@ -1,12 +1,16 @@
-"""`python -m tensorpull send|recv|inspect`: files of tensors between machines, as the C++ tools of the same names do it."""
+"""`python -m tensorpull send|recv|inspect`: files of tensors between machines. The commands are the programs of examples/tools, which are in this package."""
 
 from __future__ import annotations
 
-import importlib
 import os
+import pathlib
+import signal
 import sys
 from typing import List, Optional
 
+from . import __version__, _native
+
+TOOLS = ("send", "recv", "inspect")
 HELP = """usage: python -m tensorpull COMMAND ...
 
   send FILE...                publishes safetensors, npy and npz files
@@ -19,31 +23,24 @@ Each command has --help.
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    # A file that is opened would get the number of a stream that is closed, and what is printed would land in it.
-    for descriptor in range(3):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        # here, since a Ctrl-C may come while modules are read
-        from ._commands import text
-
-        if words and words[0] in ("send", "recv", "inspect"):
-            command = importlib.import_module(f"tensorpull._commands.{words[0]}")
-            return text.run(f"tensorpull {words[0]}", lambda: command.main(words[1:]))
+        if words and words[0] in TOOLS:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
+            os.execv(pathlib.Path(_native.__file__).parent / "_tools" / words[0], [f"tensorpull {words[0]}", *words[1:]])
         if words and words[0] in ("-h", "--help"):
-            return text.run("tensorpull", lambda: text.out(HELP) or 0)
+            print(HELP, end="", flush=True)
+            return 0
         if words and words[0] == "--version":
-            from . import __version__
-
-            return text.run("tensorpull", lambda: text.out(f"tensorpull {__version__}\n") or 0)
-        text.say("tensorpull", "send, recv or inspect is wanted" + (f", not '{text.printable(words[0])}'" if words else ""))
-        text.say_plain("'python -m tensorpull --help' lists the commands.")
-        return 2
+            print(f"tensorpull {__version__}", flush=True)
+            return 0
     except KeyboardInterrupt:
         return 130
+    except OSError as e:
+        print(f"tensorpull: {e}", file=sys.stderr)
+        return 1
+    print(f"tensorpull: send, recv or inspect is wanted{f', not {words[0]!a}' if words else ''}\n'python -m tensorpull --help' lists the commands.", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

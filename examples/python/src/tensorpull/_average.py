@@ -9,8 +9,9 @@ from . import _native
 from ._download import writable
 from ._errors import Error
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
+from ._route import Addresses, over_addresses
 from ._tensors import empty_like
-from ._tls import TLS, native
+from ._tls import TLS
 from ._trees import is_tensor
 from ._types import OfOneProcess, Receipt, TensorDict, Update
 
@@ -63,7 +64,7 @@ class WeightedAverage(OfOneProcess):
 
     def pull(
         self,
-        address: str,
+        address: Addresses,
         ref_id: str,
         weight: float,
         *,
@@ -79,9 +80,9 @@ class WeightedAverage(OfOneProcess):
         retries: int = 3,
         ssl: Optional[TLS] = None,
     ) -> Receipt:
-        """Adds what is published under `ref_id`, times `weight` (above 0). `peer` and `round` say whose update it is, and for which round it
-        was made (from 1, at most the current one); the rest is as for `download_tensors`. An update that fails is an `Error`, and the
-        average goes on as `partial` says. Several threads take turns."""
+        """Adds what is published under `ref_id`, times `weight` (above 0). `peer` says which site's update it is, and `round` for which round it
+        was made (from 1, at most the current one); the rest is as for `download_tensors`, but a web server has no updates, since it sends no digest
+        of each chunk. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns."""
         if not isinstance(peer, str) or not peer:
             raise ValueError(f"peer is the client's name; not {peer!r}")
         if not isinstance(round, int) or not 1 <= round <= self.round:
@@ -89,12 +90,12 @@ class WeightedAverage(OfOneProcess):
         settings = pull_settings(
             ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries
         )
-        text(address, "address", "host:port")
         text(peer, "peer", "the client's name")
         if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
             raise TypeError(f"weight is a number; not {weight!r}")
         with self._lock:
-            return Receipt._make(self._native.pull(address, ref_id, float(weight), peer, round, settings, native(ssl)))
+            receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, round, settings))
+        return Receipt._make(receipt)
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""

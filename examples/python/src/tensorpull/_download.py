@@ -45,7 +45,7 @@ def download_tensors(
 
     `address` is "host:port" or "tcp://host:port"; "tls://host:port" is TLS, as `ssl` says (the system's
     authorities without it); "unix:path" or "unix:@name" is a program of this user on this machine, and
-    "shm:path" or "shm:@name" one whose memory is shared, so that nothing is sent: one copy.
+    "shm:path" or "shm:@name" is one that shares its memory, so that nothing is sent: one copy.
     "pipe:command" starts a command that talks over its standard input and output ("pipe:ssh host send model.safetensors --stdio"); no shell reads it.
     "udp://host:port", "serial:/dev/ttyUSB0?speed=115200" and "nats://host:port" (if libnats was there when this was built) carry datagrams: chunks are what fits one,
     whatever `chunk_size` says, and `window` is raised to what the link carries.
@@ -74,8 +74,8 @@ def download_tensors(
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
     How long it takes:
-      per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection where it
-                           has to be; None: for ever
+      per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection if that is
+                           needed; None: for ever
       retries              how often to try again in a row without progress, also if the owner cannot be reached yet
       abort                a threading.Event, anything with `is_set()` or `triggered`, or a callable that returns true; heard within
                            0.1 s. The error is "cancelled", and the owner is told. Ctrl-C is heard as soon.

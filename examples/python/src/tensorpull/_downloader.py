@@ -1,4 +1,4 @@
-"""The owner's side: publishes dicts of tensors and answers who pulls them."""
+"""The owner's side: publishes dicts of tensors and answers the recipients that pull them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ._types import OfOneProcess, Outcome, Progress, Reference, Status
 class Downloader(OfOneProcess):
     """Publishes models and serves any number of recipients.
 
-    Who serves is the caller's choice, since this package starts no thread unless it is told to:
+    The caller chooses the thread that serves, since this package starts none unless it is told to:
       - `serve(...)` on the caller's own thread, until something is true;
       - `start()`: one `threading.Thread` in this process, until `stop()`. It ends by itself when the main thread ends.
     Tensors may be published, withdrawn and asked about from any thread, also while another serves. As a context manager it closes itself.
@@ -113,7 +113,7 @@ class Downloader(OfOneProcess):
         return self._http
 
     def url(self, ref: Reference, name: str = "model") -> str:
-        """The URL of what is published there. Whoever asks shows the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
+        """The URL of what is published there. A request for it has to show the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
         if not self._http:
             raise ValueError("this owner does not answer HTTP: Downloader(http=...)")
         version = f"{ref.version:016x}" if isinstance(ref, Reference) else "latest"
@@ -321,7 +321,7 @@ def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: fl
 
 
 def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str]) -> Callable[[Outcome], None]:
-    """Tells the log, the caller and who waits. `about`: what it is called, once that is known. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
+    """Tells the log, the caller and the threads that wait. `about`: what it is called, once that is known. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
     heard(settled, "settled")
     known = weakref.ref(downloader)
     if logger.isEnabledFor(logging.INFO):

@@ -12,7 +12,7 @@ class Error(Exception):
     `message` one sentence for people
     `name`    the tensor, address or client that it is about, or ""; cut after 55 bytes
     `landed`  of a download: how many bytes had arrived. 0: the tensors in `out` are as they were; otherwise they are unspecified
-    `system`  errno where the operating system said so, otherwise 0
+    `system`  errno if the operating system gave one, otherwise 0
     `at`      a number that says where, if it is no download; its meaning is the code's
     """
 

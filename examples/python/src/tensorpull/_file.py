@@ -35,9 +35,9 @@ def download_file(
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
 ) -> Receipt:
-    """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, whose digest was compared, or to what was there before.
+    """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, after its digest was compared, or to what was there before.
 
-      address    one, or a list of addresses where the same is published: as `download_tensors`; what has arrived stays when the next one is asked
+      address    one, or a list of addresses at which the same is published: as `download_tensors`; what has arrived stays when the next one is asked
       resume     until it is complete the file is `.NAME.part`, in the same folder. It stays there if the download fails or the process is killed, and the
                  next call goes on with what is in it, as far as its digest says that the bytes are right. If it is of another version than what is published now,
                  that is fetched from the start, unless `version` (or that of the `Reference`) asks for the other: "stale_version". A file that is
@@ -46,7 +46,7 @@ def download_file(
       overwrite  replace another regular file that is there; otherwise "io" (`system` is `errno.EEXIST`)
       max_bytes  of the file, refused before data moves ("too_large"); None: what the disk has room for ("disk_full")
 
-    From a URL (`ref_id` is "", or a `Reference` whose version is compared) any safetensors file lands. A part is gone on with if it is of the same URL, or of the
+    From a URL (`ref_id` is "", or a `Reference`, and then its version is compared) any safetensors file lands. A part is gone on with if it is of the same URL, or of the
     version that is asked for. A file that is there already is refused, or replaced with `overwrite`.
 
     The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`). Cost: the bytes are hashed as they arrive, and what

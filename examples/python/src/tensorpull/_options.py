@@ -61,7 +61,7 @@ def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) ->
 
 
 def chunk_bytes(chunk_size: Optional[int], ref_id: str) -> int:
-    """The length to ask for; the reference's suggestion where the caller has no wish. 0 is "in one chunk"."""
+    """The length to ask for; the reference's suggestion if the caller has no wish. 0 is "in one chunk"."""
     if chunk_size is None:
         chunk_size = ref_id.chunk_size if isinstance(ref_id, Reference) else DEFAULT_CHUNK_BYTES
     return whole(chunk_size, "chunk_size", _native.max_chunk_bytes) or _native.max_chunk_bytes

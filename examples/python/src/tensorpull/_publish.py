@@ -1,4 +1,4 @@
-"""What publishing takes, whoever publishes: an owner of many connections, or a session."""
+"""What publishing takes, for an owner of many connections and for a session alike."""
 
 from __future__ import annotations
 

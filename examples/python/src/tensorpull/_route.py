@@ -76,7 +76,7 @@ def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any],
     why: Optional[Error] = None
     for members in _routes(listed):
         while members:
-            # settings of TLS are for the addresses that have it; where none has, the compiled half refuses them
+            # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
             route = _native.Route(members, tls if not secure or members[0] in secure else None, attempts(members), web)
             try:
                 return call(route), members[route.current]

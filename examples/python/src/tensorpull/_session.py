@@ -21,7 +21,7 @@ class Message(NamedTuple):
 
 
 class Session(OfOneProcess):
-    """One connection in both roles. Either end publishes, pulls what the other has published, and sends messages, whoever has dialled.
+    """One connection in both roles, over any link but HTTP. Either end publishes, pulls what the other has published, and sends messages, whichever end has dialled.
 
         # a client that nobody can reach
         with tensorpull.Session("server:8002") as server:
@@ -42,7 +42,10 @@ class Session(OfOneProcess):
     """
 
     def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = 3, abort: Any = None, *, ssl: Optional[TLS] = None) -> None:
-        """Connects to `address`, as `download_tensors` does; `timeout` in seconds for each try, `retries` if nobody is there yet."""
+        """Connects to `address`, as `download_tensors` does; `timeout` in seconds for each try, `retries` if nobody is there yet. Two more forms:
+        "nats://server:4222#name" meets the end that listens on the same, and "pipe:-" is this program's standard input and output. Over
+        udp://, serial: and nats:// nothing is said before the first call, and nobody says goodbye: a call ends by its time. Over udp:// and
+        nats:// this end speaks first, since the other one learns from that where it is."""
         self._session = _native.Session.connect(
             text(address, "address", "host:port"), milliseconds(timeout, "timeout"), whole(retries, "retries", 2**32 - 1), as_abort(abort),
             native(ssl),
@@ -105,7 +108,8 @@ class Session(OfOneProcess):
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:
-        """Sends a message; returns when the system has taken it. "does_not_fit": `body` is above 64 KiB, or there are too many references."""
+        """Sends a message; returns when the system has taken it, over udp://, serial: and nats:// when the other end has. "does_not_fit":
+        `body` is above 64 KiB, or there are too many references."""
         if isinstance(references, str):
             raise TypeError("references is several of them: [ref]")
         named = [(str(reference_id(r)), getattr(r, "version", 0), getattr(r, "fingerprint", 0)) for r in references]
@@ -162,7 +166,8 @@ class Listener(OfOneProcess):
     """Accepts connections, each of which is a `Session`. `accept` may be called by several threads."""
 
     def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:
-        """Listens on an address, as a `Downloader` does."""
+        """Listens on an address, as a `Downloader` does; over NATS on a name, "nats://server:4222#name". Over udp://, serial: and nats:// there is
+        one session, with the first end that sends something."""
         self._listener = _native.Listener(text(listen, "listen", "host:port"), native(ssl))
         self._listen = listen
 
@@ -178,7 +183,8 @@ class Listener(OfOneProcess):
 
     def accept(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Session]:
         """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS a client has 10
-        seconds for its handshake, in which this call hears nobody else; one that fails is dropped."""
+        seconds for its handshake, in which this call hears nobody else; one that fails is dropped. Over udp://, serial: and nats:// the one
+        session is given at once, and "unsupported_request" says that it was."""
         session = self._listener.accept(milliseconds(timeout, "timeout"), as_abort(abort))
         return None if session is None else Session._of(session)
 

@@ -33,7 +33,7 @@ def _refuse(code: str, name: str, why: str) -> Error:
 
 def _describe_numpy(numpy: Any, name: str, array: Any) -> Description:
     dtype = array.dtype
-    # the str of a type of ml_dtypes does not say what it is; its name does, where it has no other byte order
+    # the str of a type of ml_dtypes does not say what it is; its name does, if it has no other byte order
     known = numpy_format(dtype.str) or (numpy_format(dtype.name) if dtype.names is None and dtype.isnative else None)
     if known is None:
         raise _refuse("unsupported_dtype", name, f"NumPy's {dtype}{_advice(dtype.name)}")
@@ -215,7 +215,7 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
 
 
 def empty_like(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """New memory for tensors of these names, dtypes and shapes, contiguous and in this machine's byte order; tied where these are tied."""
+    """New memory for tensors of these names, dtypes and shapes, contiguous and in this machine's byte order; tied if these are tied."""
     made: Dict[str, Any] = {}
     ties: Dict[Any, Any] = {}
     torch = sys.modules.get("torch")

@@ -16,12 +16,12 @@ class TLS:
     """Certificates, keys and authorities for addresses that begin with "tls://": `ssl=tensorpull.TLS(...)`. Either end may have each of them.
 
       ca_file, ca_text      authorities that the other end's certificate may be of, in PEM; none: a client trusts the system's
-      cert_file, cert_text  the own certificate, then those between it and an authority; who listens needs one
+      cert_file, cert_text  the own certificate, then those between it and an authority; an end that listens needs one
       key_file, key_text    its private key; none: it is with the certificate
       key_password          of an encrypted key; nobody is asked for it
       crl_file              lists of revoked certificates
       check_hostname        the name that the other end's certificate has to have, in place of the address's host. There is no way not to check
-      require_client_certificates  who listens refuses clients without a certificate of `ca_file`, before one byte of theirs is looked at
+      require_client_certificates  an end that listens refuses clients without a certificate of `ca_file`, before one byte of theirs is looked at
       minimum_version       "1.2" or "1.3"
       session_tickets       clients may come back sooner, without showing their certificate again
       proxy, proxy_user, proxy_password  an HTTP proxy on the way, "host:port"; it is sent the password in the clear

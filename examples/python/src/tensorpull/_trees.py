@@ -40,7 +40,7 @@ def flatten(tree: Any) -> FlatTree:
     """A nested dict, list or tuple, such as an optimizer's state, as a dict of its tensors: `{"state": {0: {"step": t}}}` has `"state.0.step"`.
 
     Keys are of type str or int. Leaves are tensors, and int, float, bool, str and None, which go into `structure` exactly: a float bit for bit, an int of up
-    to 1,024 bits. Any other leaf is a TypeError that says where. An OrderedDict or another kind of dict comes back as a dict; a kind of tuple with a name is refused.
+    to 1,024 bits. Any other leaf is a TypeError that names its place. An OrderedDict or another kind of dict comes back as a dict; a kind of tuple with a name is refused.
     ValueError: two places with one dotted name ("a.b" beside {"a": {"b": ...}}), a container within itself, more than 64 within each other, more than 1,000,000 places.
     Nothing is copied. `unflatten` is the inverse.
     """

@@ -6,12 +6,12 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
 class Reference(str):
-    """A reference ID: 32 hexadecimal digits, so it can be sent wherever a str can.
+    """A reference ID: 32 hexadecimal digits, so it can be sent in every way in which a str can.
 
     The object also knows what was published under it, which its text does not: `version` (the digest of what is published; a recipient
     that has it gets these bytes or the error "stale_version"), `fingerprint` (of names, dtypes and shapes), `nbytes` (of the image) and
     `chunk_size` (what the owner suggests; the recipient decides). It can be pickled. Sent as JSON it becomes the text alone.
-    Who has the text can pull: treat it as a secret.
+    Anyone who has the text can pull: treat it as a secret.
     """
 
     version: int

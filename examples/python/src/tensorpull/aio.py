@@ -64,7 +64,7 @@ async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, 
         value = error = None
         try:
             value = call(*arguments, abort=lambda: stop.is_set() or (asked is not None and asked()), **more)
-        except BaseException as e:  # noqa: B902: whoever awaits it gets it
+        except BaseException as e:  # noqa: B902: the task that awaits it gets it
             error = e
         try:
             loop.call_soon_threadsafe(settle, value, error)

@@ -26,14 +26,15 @@ namespace tensorpull {
 /// Makes the tensors when the header has arrived, within `new_model_limits`, through a tensor_allocator, and copies
 /// each range to its place. The header's bytes come in order, from offset 0; those behind it in any order. After an
 /// error of write() or finish() that `over()` says was the end, nothing is taken any more and what was made is freed.
-/// One thread at a time uses it. Memory: the header's names and shapes; 16 bytes for each gap between ranges that have
-/// arrived, of which there are `most_ranges` at most.
+/// One thread at a time uses it.
+/// Memory: the header's names and shapes; 16 bytes for each gap between ranges that have arrived, of which there are
+/// `most_ranges` at most.
 template <tensor_allocator Allocator>
 class image_landing {
  public:
   static constexpr std::size_t most_ranges = 65'536;  ///< that have arrived apart from each other; more are too_large
 
-  /// Allocates nothing. `image_bytes`: of the whole image, its header included, as whoever sends it says.
+  /// Allocates nothing. `image_bytes`: of the whole image, its header included, as the sender says.
   image_landing(Allocator allocator, std::uint64_t image_bytes, const new_model_limits& limits) noexcept
       : allocator_(std::move(allocator)), limits_(limits), image_bytes_(image_bytes), header_(limits.max_tensors) {}
   image_landing(const image_landing&) = delete;
@@ -183,7 +184,9 @@ class image_landing {
     }
     landing_.emplace(destination_view{&schema_, nullptr, where_.data()});
     description d;
-    d.fingerprint = schema_.fingerprint, d.image_bytes = image_bytes_, d.data_start = stated_,
+    d.fingerprint = schema_.fingerprint;
+    d.image_bytes = image_bytes_;
+    d.data_start = stated_;
     d.tensors = schema_.tensor_count;
     return landing_->begin(d);
   }

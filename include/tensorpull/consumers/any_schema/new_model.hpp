@@ -22,8 +22,8 @@ struct new_model_limits {
   std::uint64_t max_bytes = 0;
   /// Of the header, which has the names. While it arrives, at most its own length is kept of it (the strings that hold
   /// it may reserve twice that). The table that is made of it at its end takes 64 bytes a tensor, 8 an extent and 32 a
-  /// pair of metadata, and may be twice as long as this limit: a header is refused that has so many extents, or pairs
-  /// of metadata, that it would take more.
+  /// pair of metadata, and may be twice as long as this limit. A header with so many extents or pairs of metadata that
+  /// it would take more is refused.
   std::uint64_t max_header_bytes = 16u << 20;
   /// Tensors in the image.
   std::uint64_t max_tensors = 1'000'000;
@@ -40,10 +40,10 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
 
 /// A consumer of one transfer of a whole image (a subset is refused with schema_mismatch: its header does not travel).
 /// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is
-/// the only allocation besides what the header itself takes as it arrives, and the limits bound both. Errors: too_large
-/// (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one described),
-/// unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those of the
-/// header's text come when its chunk is whole.
+/// the only allocation besides what the header itself takes as it arrives, and the limits bound both.
+/// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one
+/// described), unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those
+/// of the header's text come when its chunk is whole.
 template <tensor_allocator Allocator>
 class new_model {
  public:
@@ -77,10 +77,8 @@ class new_model {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     if (landing_ && offset >= described_.data_start) return landing_->prepare(offset, length, out);
-    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;  // behind a
-                                                                                                          // wrong
-                                                                                                          // header:
-                                                                                                          // thrown away
+    // behind a wrong header: thrown away
+    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;
     const auto n = static_cast<std::size_t>(std::min({length, here, std::uint64_t{sizeof text_}}));
     out[0] = {text_, n};
     return {1, n};
@@ -116,7 +114,10 @@ class new_model {
   void release() noexcept {
     landing_.reset();
     schema_ = {};
-    entries_ = {}, extents_ = {}, metadata_ = {}, where_ = {};  // assigned, since clear() would keep their memory
+    entries_ = {};
+    extents_ = {};
+    metadata_ = {};
+    where_ = {};  // assigned, since clear() would keep their memory
     allocator_.clear();
   }
   void forget(header_type header) noexcept {

@@ -40,12 +40,12 @@ struct safetensors_file_options {
 };
 
 /// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the
-/// bytes lie in
-/// `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor remove that;
-/// with `resume` they keep it if a later transfer can continue from it: also one that is complete and could not have
-/// its name. Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC,
-/// EDQUOT), io (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed,
-/// replaced or cut what was written). No signal is raised.
+/// bytes lie in `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor
+/// remove that; with `resume` they keep it if a later transfer can continue from it: also one that is complete and
+/// could not have its name.
+/// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io
+/// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced or
+/// cut what was written). No signal is raised.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -69,7 +69,10 @@ class safetensors_file {
     file_ = std::move(other.file_);
     buffer_ = std::move(other.buffer_);
     options_ = other.options_;
-    own_header_ = other.own_header_, total_ = other.total_, written_ = other.written_, saved_ = other.saved_,
+    own_header_ = other.own_header_;
+    total_ = other.total_;
+    written_ = other.written_;
+    saved_ = other.saved_;
     filled_ = other.filled_;
     placed_ = other.placed_;
     return *this;
@@ -105,7 +108,10 @@ class safetensors_file {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     // a resumed transfer begins behind what is there already
-    if (!std::exchange(placed_, true) && offset != 0) written_ = own_header_ + offset, filled_ = 0;
+    if (!std::exchange(placed_, true) && offset != 0) {
+      written_ = own_header_ + offset;
+      filled_ = 0;
+    }
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
     out[0] = {buffer_.get() + filled_, n};
     return {1, n};
@@ -156,8 +162,7 @@ class safetensors_file {
 
   static constexpr std::uint64_t save_bytes_ = 1 << 20;
 
-  /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's where that
-  /// overflows.
+  /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's if that overflows.
   std::uint64_t length() const noexcept {
     return total_ + (options_.resume != nullptr ? resume_cursor::encoded_bytes : 0);
   }

@@ -10,7 +10,7 @@
 
 namespace tensorpull {
 
-/// Who sends an update. It is recognised by its number, and errors name it. Fixed size; copies what it is given.
+/// The sender of an update. It is recognised by its number, and errors name it. Fixed size; copies what it is given.
 class update_peer {
  public:
   constexpr update_peer() noexcept = default;  ///< Nobody: an update of nobody is refused.
@@ -41,7 +41,7 @@ class update_peer {
 
 /// The identity of an update: a peer counts once in a round, whatever reference its update comes under and however
 /// often it comes. Take both from what the program knows of the peer, such as the task that it answers. The peer's own
-/// word is not enough where peers may lie.
+/// word is not enough if peers may lie.
 struct update_key {
   update_peer peer{};  ///< whose update it is
   std::uint64_t round = 0;  ///< the round that it was made for, from 1 on
@@ -51,8 +51,8 @@ struct update_key {
 enum class update_state : std::uint8_t {
   under_way,  ///< its bytes are coming
   stopped,  ///< it ended before its last byte was verified; `added_bytes` says how much of it is in the sums
-  spoiled,  ///< all of it is in the sums, and its digest shows that it is not what the peer published: the round has no
-            ///< average
+  /// all of it is in the sums, and its digest shows that it is not what the peer published: the round has no average
+  spoiled,
   counted,  ///< it counts, and the peer was not told yet: no confirmation was heard
   told,  ///< it counts, and the peer's confirmation was heard
 };
@@ -74,8 +74,8 @@ struct update_record {
   update_peer peer{};  ///< whose it is
   double weight = 0;  ///< what its values are multiplied by
   std::uint64_t version = 0;  ///< of the image that is in the sums
-  std::uint64_t added_bytes = 0;  ///< bytes of the data section that are in the sums, from the first on; all of them if
-                                  ///< it counts
+  /// bytes of the data section that are in the sums, from the first on; all of them if it counts
+  std::uint64_t added_bytes = 0;
   update_state state = update_state::stopped;  ///< how far it is
   bool verifiable = false;  ///< whether the version is a digest of the image
 

@@ -22,8 +22,8 @@ namespace tensorpull {
 /// What to do with an update that stops at byte k.
 enum class partial_updates : std::uint8_t {
   divide_by_reached,  ///< its bytes [0, k) count; every element is divided by the weight that reached it
-  error_on_partial,   ///< the result is an error that names the peer (unless it stopped before its first element was
-                      ///< added)
+  /// the result is an error that names the peer (unless it stopped before its first element was added)
+  error_on_partial,
   staged,  ///< it does not count: updates land one at a time in a model's memory, and are added when complete
 };
 
@@ -42,19 +42,20 @@ struct average_options {
 /// for each tensor, 16 for each partial update, 104 for each peer, all allocated by make(), none later; and the chunk
 /// buffers, shared by all updates. With `staged`: one model more. Sums are float32 for floating-point dtypes of at most
 /// 32 bits and for C64, float64 for F64 and integers. The sum of weight * value has to fit: scale weights down if
-/// values are huge. Any number of updates may be under way, their calls interleaved in any way on one thread.
+/// values are huge.
+/// Any number of updates may be under way, their calls interleaved in any way on one thread.
 ///
 /// Each update has a key, and counts once:
 ///  - It counts when its last byte was verified, whether or not its peer's confirmation is heard after that. updates()
-///  tells which.
+///    tells which.
 ///  - A repeat of an update that counts adds nothing, also under another reference, and with other bytes. It is taken
-///  to its end, so the peer
-///    hears its confirmation. So is an update of an earlier round, whether or not it counted then.
+///    to its end, so the peer hears its confirmation. So is an update of an earlier round, whether or not it counted
+///    then.
 ///  - A repeat while the first is under way fails when it begins: update_under_way.
 ///  - A repeat of an update that stopped at k, without `staged`: what is in the sums is not added again. It goes on
-///  from k if it has the same weight and the
-///    same version, and the version is a digest; otherwise it fails when it begins: update_changed. The owner's version
-///    stands for the bytes [0, k): they came under it, each chunk with the digest that it had then.
+///    from k if it has the same weight and the same version, and the version is a digest; otherwise it fails when it
+///    begins: update_changed. The owner's version stands for the bytes [0, k): they came under it, each chunk with the
+///    digest that it had then.
 template <partial_updates Partial = partial_updates::error_on_partial>
 class weighted_average {
   static constexpr bool is_staged = Partial == partial_updates::staged;

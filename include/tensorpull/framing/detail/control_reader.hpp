@@ -28,7 +28,7 @@ class control_reader {
     if (!from_.root(depth, root) || !from_.follow(root, outer)) return bad();
     std::uint64_t words[1 + most_body_words]{};
     from_.copy_words(outer, words, size_of_frame.data);
-    take_first_word(words[0], m_);
+    take_head(words[0], m_);
     if (m_.kind == frame_kind::chunk) return failure(errc::unsupported_layout);
     if (m_.kind > frame_kind::application) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m_.kind));
     const std::size_t body_words = body_size(m_.kind).data;
@@ -36,7 +36,7 @@ class control_reader {
       if (!from_.follow(from_.pointer_of(outer, 0), body)) return bad();
       from_.copy_words(body, words + 1, body_words);
     }
-    take_words(words + 1, m_);
+    take_words(words, m_);
     switch (m_.kind) {
       case frame_kind::schema_page: return read_rows(body);
       case frame_kind::locate: return read_names(body);

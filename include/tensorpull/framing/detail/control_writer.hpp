@@ -124,16 +124,16 @@ inline result<std::size_t> write_control_frame(const frame& m, std::span<std::by
   if (out.size() < 16) return failure(errc::does_not_fit, out.size());
   segment_writer to(out);
   const std::size_t outer = to.add_struct(1, size_of_frame);
-  to.set(outer, first_word(m));
   const struct_size body = body_size(m.kind);
-  std::uint64_t words[most_body_words]{};
+  std::uint64_t words[1 + most_body_words]{};
   put_words(m, words);
+  to.set(outer, words[0]);
   std::size_t at = outer + 1, count = size_of_frame.data - 1u;
   if (body.data > 0) {
     at = to.add_struct(outer + size_of_frame.data, body);
     count = body.data;
   }
-  for (std::size_t i = 0; i < count; ++i) to.set(at + i, words[i]);
+  for (std::size_t i = 0; i < count; ++i) to.set(at + i, words[1 + i]);
   write_lists(m, to, at + count);
   if (!to.fits()) return failure(errc::does_not_fit, out.size());
   to.set(0, std::uint64_t{to.used() - 1} << 32);

@@ -7,6 +7,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/frame.hpp>
 
 #include <array>
@@ -19,8 +20,7 @@ namespace tensorpull::detail {
 struct payload_prefix {
   static constexpr std::size_t words = 10;
   static constexpr std::size_t bytes = 8 * words;
-  static constexpr std::uint64_t frame_data_words = 7;
-  static constexpr std::uint64_t frame_pointers = 1;
+  static constexpr std::uint64_t frame_data_words = size_of_frame.data, frame_pointers = size_of_frame.pointers;
   /// words of the segment before the payload: root pointer, data section, list pointer
   static constexpr std::uint64_t fixed_words = 1 + frame_data_words + frame_pointers;
   /// struct pointer with offset 0
@@ -34,19 +34,14 @@ struct payload_prefix {
   /// Writes the prefix of the chunk `m`, whose length is at most max_payload_bytes.
   static constexpr void write(const frame& m, std::span<std::byte, bytes> out) noexcept {
     const std::uint64_t payload_words = padded(m.length) / 8;
-    const std::array<std::uint64_t, words> w{
-        (fixed_words + payload_words) << 32,                  // segment table: one segment
-        root_pointer,
-        m.id | chunk_tag << 32,
-        m.ref.high,
-        m.ref.low,
-        m.version,
-        m.offset,
-        m.nonce,
-        m.digest,
-        1u | std::uint64_t{2} << 32 | std::uint64_t{m.length} << 35,  // list pointer: byte elements, right behind this
-                                                                      // word
-    };
+    std::array<std::uint64_t, words> w{};
+    w[0] = (fixed_words + payload_words) << 32;  // segment table: one segment
+    w[1] = root_pointer;
+    const field_writer to{w.data() + 2};
+    to(m.id, place_of_id);
+    to(frame_kind::chunk, place_of_kind);
+    visit_fields(frame_kind::chunk, m, to);
+    w[9] = 1u | std::uint64_t{2} << 32 | std::uint64_t{m.length} << 35;  // a list of bytes, right behind this word
     for (std::size_t i = 0; i < words; ++i) store_le64(out.data() + 8 * i, w[i]);
   }
 
@@ -69,12 +64,9 @@ struct payload_prefix {
     m.length = static_cast<std::uint32_t>(list >> 35);
     if (m.length > max_payload_bytes) return failure(errc::too_large, m.length);
     if (word(0) >> 32 != fixed_words + padded(m.length) / 8) return failure(errc::bad_frame, 4);
-    m.id = static_cast<std::uint32_t>(word(2));
-    m.ref = {word(3), word(4)};
-    m.version = word(5);
-    m.offset = word(6);
-    m.nonce = word(7);
-    m.digest = word(8);
+    const std::array<std::uint64_t, frame_data_words> w{word(2), word(3), word(4), word(5), word(6), word(7), word(8)};
+    take_head(w[0], m);
+    visit_fields(frame_kind::chunk, m, field_reader{w.data()});
     return m;
   }
 };

@@ -6,9 +6,11 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace tensorpull::detail {
 
@@ -22,23 +24,27 @@ struct piece {
   std::uint32_t length = 0;  ///< bytes of payload
 };
 
+/// The table of its fields, as that of the fields of frames (control_words.hpp).
+template <class Piece, class At>
+  requires std::same_as<std::remove_const_t<Piece>, piece>
+[[gnu::always_inline]] constexpr void visit_fields(frame_kind, Piece& p, At at) noexcept {
+  at(p.sender, {1});
+  at(p.number, {2, 0, 32});
+  at(p.offset, {2, 32, 32});
+  at(p.total, {3, 0, 32});
+}
+
 struct piece_prefix {
   static constexpr std::size_t bytes = payload_prefix::bytes;
 
   static constexpr void write(const piece& p, std::span<std::byte, bytes> out) noexcept {
     const std::uint64_t payload_words = payload_prefix::padded(p.length) / 8;
-    const std::array<std::uint64_t, payload_prefix::words> w{
-        (payload_prefix::fixed_words + payload_words) << 32,
-        payload_prefix::root_pointer,
-        static_cast<std::uint64_t>(p.kind) << 32,
-        p.sender,
-        p.number | std::uint64_t{p.offset} << 32,
-        p.total,
-        0,
-        0,
-        0,
-        p.kind == frame_kind::piece ? 1u | std::uint64_t{2} << 32 | std::uint64_t{p.length} << 35 : 0,
-    };
+    std::array<std::uint64_t, payload_prefix::words> w{};
+    w[0] = (payload_prefix::fixed_words + payload_words) << 32;
+    w[1] = payload_prefix::root_pointer;
+    w[2] = static_cast<std::uint64_t>(p.kind) << place_of_kind.bit;
+    visit_fields(p.kind, p, field_writer{w.data() + 2});
+    w[9] = payload_pointer(p);
     for (std::size_t i = 0; i < payload_prefix::words; ++i) store_le64(out.data() + 8 * i, w[i]);
   }
 
@@ -52,20 +58,22 @@ struct piece_prefix {
   /// Reads the ten words of one that is announced(). bad_frame: it has another layout than this one.
   static constexpr result<piece> read(std::span<const std::byte, bytes> in) noexcept {
     const auto word = [&](std::size_t i) { return load_le64(in.data() + 8 * i); };
+    const std::array<std::uint64_t, 4> w{word(2), word(3), word(4), word(5)};
     piece p;
-    p.kind = static_cast<frame_kind>(word(2) >> 32 & 0xffff);
-    p.sender = word(3);
-    p.number = static_cast<std::uint32_t>(word(4));
-    p.offset = static_cast<std::uint32_t>(word(4) >> 32);
-    p.total = static_cast<std::uint32_t>(word(5));
+    p.kind = static_cast<frame_kind>(w[0] >> place_of_kind.bit & 0xffff);
+    visit_fields(p.kind, p, field_reader{w.data()});
     p.length = static_cast<std::uint32_t>(word(9) >> 35);
-    const std::uint64_t list = p.kind == frame_kind::piece ? 1u | std::uint64_t{2} << 32 | std::uint64_t{p.length} << 35
-                                                           : 0;
-    if (word(9) != list || word(0) >> 32 != payload_prefix::fixed_words + payload_prefix::padded(p.length) / 8)
+    if (word(9) != payload_pointer(p) ||
+        word(0) >> 32 != payload_prefix::fixed_words + payload_prefix::padded(p.length) / 8)
       return failure(errc::bad_frame, 4);
     if (p.kind == frame_kind::piece && (p.length > p.total || p.offset > p.total - p.length))
       return failure(errc::bad_frame, p.offset);
     return p;
+  }
+
+ private:
+  static constexpr std::uint64_t payload_pointer(const piece& p) noexcept {
+    return p.kind == frame_kind::piece ? 1u | std::uint64_t{2} << 32 | std::uint64_t{p.length} << 35 : 0;
   }
 };
 

@@ -145,9 +145,8 @@ class segment_reader {
   /// may be anywhere.
   std::size_t place(std::size_t segment, std::int64_t distance) const noexcept {
     const segment_place& s = segments_[segment];
-    return s.first + (distance >= 0 && distance <= static_cast<std::int64_t>(s.size)
-                          ? static_cast<std::size_t>(distance)
-                          : s.size);
+    const bool inside = distance >= 0 && distance <= static_cast<std::int64_t>(s.size);
+    return s.first + (inside ? static_cast<std::size_t>(distance) : s.size);
   }
   std::size_t behind(std::size_t segment, std::size_t at, std::uint64_t from) const noexcept {
     const std::int64_t offset = static_cast<std::int32_t>(static_cast<std::uint32_t>(from)) >> 2;

@@ -13,7 +13,4 @@ using chunk_digest = basic_chunk_digest<xxhash_digest>;
 /// Both.
 using chunk_and_image_digest = basic_chunk_and_image_digest<xxhash_digest>;
 
-static_assert(integrity_policy<image_digest> && integrity_policy<chunk_digest> &&
-              integrity_policy<chunk_and_image_digest>);
-
 }  // namespace tensorpull

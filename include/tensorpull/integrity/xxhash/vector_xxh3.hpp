@@ -71,7 +71,7 @@ inline void take_16(state& s, const std::byte* p, std::size_t count) noexcept {
 }
 
 /// The same with vectors of 32 bytes: a compiler makes such instructions only of functions that ask for them, and it is
-/// called only where the processor has them.
+/// called only if the processor has them.
 [[gnu::target("avx2")]] inline void take_32(state& s, const std::byte* p, std::size_t count) noexcept {
   __m256i lanes[2];
 #pragma GCC unroll 2

@@ -24,8 +24,8 @@ namespace tensorpull {
 
 namespace detail {
 /// The library's update for the widest vectors that the processor has. Only some builds of the library for x86-64 have
-/// it, so the reference is weak: it is null where the function is not there, or where nothing else takes it out of a
-/// static library.
+/// it, so the reference is weak: it is null if the function is not there, or if nothing else takes it out of a static
+/// library.
 extern "C" [[gnu::weak]] XXH_errorcode XXH3_64bits_update_dispatch(XXH3_state_t* state, const void* bytes,
                                                                    std::size_t size);
 

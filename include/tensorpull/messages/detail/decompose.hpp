@@ -54,9 +54,12 @@ struct body_measure {
       words += numbers_words + text_words(8) + data_words(value.size() * sizeof(typename T::value_type));
     else if constexpr (Kind == field_kind::numbers)
       words += numbers_words + text_words(8) + data_words(tensor_bytes<T>());
-    else if constexpr (Kind == field_kind::locator)
-      words += locator_words + addresses(value), references += value ? 1 : 0;
-    else if constexpr (Kind == field_kind::tensors)
+    else if constexpr (Kind == field_kind::locator) {
+      if (!value && value.addresses() != 0)
+        return refuse(errc::invalid_argument, name);  // what should be pulled there?
+      words += locator_words + addresses(value);
+      references += value ? 1 : 0;
+    } else if constexpr (Kind == field_kind::tensors)
       if (const auto ok = set(value); !ok) return refuse(ok.error().code, name);
     // wrapping is not possible: every term is the size of something in memory, and the sum is compared after each
     if (words * 8 > Limits::application_body_bytes) return refuse(errc::does_not_fit, name);

@@ -2,7 +2,7 @@
 // and pulled. Both ends make the same split from the same limit, so only the limit travels.
 #pragma once
 
-#include <tensorpull/image/header.hpp>
+#include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <cstddef>
@@ -49,7 +49,7 @@ constexpr part_size measure_part(const image_schema& whole, std::uint64_t limit,
 /// metadata, is that schema itself; any other has a table of 64 bytes a tensor on the heap. Movable; views stay valid.
 class image_part {
  public:
-  /// out_of_memory is the only error.
+  /// out_of_memory is the only error: a part is never longer than the set.
   static result<image_part> make(const image_schema& whole, const std::uintptr_t* where, std::uint64_t limit,
                                  part_of_set which) noexcept {
     const part_size size = measure_part(whole, limit, which);
@@ -67,19 +67,16 @@ class image_part {
     made.where.reset(new (std::nothrow) std::uintptr_t[size.tensors]);
     if (made.entries == nullptr || made.where == nullptr) return failure(errc::out_of_memory);
     std::size_t n = 0;
-    std::uint64_t end = 0;
-    xxh3_64 fingerprint;
     for (std::size_t i = 0; i < whole.tensor_count; ++i) {
       if (!belongs(whole.tensors[i], limit, which)) continue;
-      tensor_entry& t = made.entries[n] = whole.tensors[i];
+      made.entries[n] = whole.tensors[i];
       made.where[n++] = where[i];
-      t.begin = end;
-      end += whole.tensors[i].size_bytes();
-      t.end = end;
-      hash_entry(fingerprint, t);
     }
-    made.schema = {made.entries.get(),  n, nullptr, 0, size.image_bytes - size.data_bytes, size.image_bytes,
-                   fingerprint.digest()};
+    // An entry of the set says where it is in the set's image, and the part is another image.
+    const auto placed = place_entries({made.entries.get(), n}, {});
+    if (!placed) return failure(placed.error());
+    made.schema = *placed;
+    made.schema.of_members = whole.of_members;
     part.schema_ = &made.schema;
     part.where_ = made.where.get();
     return part;

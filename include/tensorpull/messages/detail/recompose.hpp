@@ -157,8 +157,8 @@ struct body_reader {
     if (const auto ok = take_locator(t.getReference(), t.getAddresses(), set.rest); !ok) return ok;
     const auto inlined = view_of(t.getInlined());
     using tensors = typename tensors_of<M>::tensors;
-    if constexpr (tensors::is_static) {  // the schema of a run-time list is not known before it is pulled; then the
-                                         // same is checked
+    if constexpr (tensors::is_static) {
+      // the schema of a run-time list is not known before it is pulled; then the same is checked
       if (set.fingerprint != tensors::schema().fingerprint) return failure(errc::schema_mismatch);
       if (inlined.size() != measure_part(tensors::schema(), set.limit, part_of_set::small).image_bytes)
         return failure(errc::schema_mismatch, inlined.size());
@@ -191,8 +191,8 @@ result<void> read_body(std::span<const reference> references, std::span<const st
   result<void> read{};
   const bool ok = quietly([&] {
     capnp::ReaderOptions options;
-    options.traversalLimitInWords = body.size() / 4 + 64;  // twice what is there: no object can be aliased into much
-                                                           // more
+    // twice what is there: no object can be aliased into much more
+    options.traversalLimitInWords = body.size() / 4 + 64;
     options.nestingLimit = 8;
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
     const auto fields = reader.getRoot<wire::Decomposed>().getFields();

@@ -6,6 +6,7 @@
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/protocol/connection/detail/answering.hpp>
 #include <tensorpull/protocol/connection/detail/frame_input.hpp>
+#include <tensorpull/protocol/detail/frame_intake.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -17,10 +18,10 @@ namespace tensorpull {
 /// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received(),
 /// written(), plan_write() and parse() (message_handler; ignore_messages if none come). `Transfer`, in the members:
 /// what this end pulls (transfer_role; no_transfer if nothing). roles.hpp has the three. One thread at a time. Not
-/// movable. Under 2 KiB with the default limits.
+/// movable. Under 2 KiB with the default limits. A model of connection_end (connection_end.hpp).
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
-  static_assert(detail::assert_owner_role<Owner>());
+  static_assert(sizeof(detail::owner_requirements<Owner, owner_role<Owner>>) != 0);
 
  public:
   /// Where buffers come from for frames that are longer than `input_bytes`.
@@ -31,22 +32,18 @@ class endpoint {
   static constexpr std::size_t input_bytes = 512;
 
   /// Borrows all three: the owner and the pool until closed(), the handler as long as the endpoint lives.
-  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept
-      : answers_(owner, pool), pool_(pool), handler_(handler) {
-    static_assert(detail::assert_message_handler<Handler>());  // a handler may hold its endpoint, and is complete only
-                                                               // here
-  }
+  endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept : answers_(owner, pool), intake_(handler) {}
   endpoint(endpoint&&) = delete;
   ~endpoint() { closed(); }
 
   /// Frees what the connection held at the owner and in the pool; neither is used afterwards. The destructor calls it.
   void closed() noexcept {
     answers_.close();
-    long_.end(pool_);
+    long_.end(answers_.pool);
   }
 
   /// From now on answers may come; call it before a transfer is driven for the first time. One transfer at a time.
-  void begin_pull() noexcept { pulls_ = true; }
+  void begin_pull() noexcept { intake_.begin_pull(); }
   /// Ends the use of a transfer. Its payload that is still under way will be thrown away.
   template <class Transfer>
   void end_pull(const Transfer& t) noexcept {
@@ -60,7 +57,7 @@ class endpoint {
   /// or references are above the limits, or the frame is longer than a buffer.
   result<void> send_message(std::uint32_t kind, std::span<const reference> references,
                             std::span<const std::byte> body) noexcept {
-    return answers_.output.push_message(kind, references, body, pool_);
+    return answers_.output.push_message(kind, references, body, answers_.pool);
   }
   /// Queues a short frame, such as a transfer's farewell(). False: there is no room now.
   bool send_control(const frame& m) noexcept { return answers_.output.push_control(m); }
@@ -81,12 +78,12 @@ class endpoint {
   bool output_ready() const noexcept { return answers_.output.ready(); }
   /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this
   /// end has pulled from it, or trust() is called: a frame that needs one ends the connection (too_large).
-  void doubt() noexcept { trusted_ = false; }
+  void doubt() noexcept { intake_.doubt(); }
   /// The peer may have buffers for what it says, as at the start.
-  void trust() noexcept { trusted_ = true; }
+  void trust() noexcept { intake_.trust(); }
   /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers
   /// to what was asked here.
-  std::uint32_t heard() const noexcept { return heard_ + answers_.served; }
+  std::uint32_t heard() const noexcept { return intake_.heard(); }
   /// The number of the frame that is coming into a buffer of the pool; 0: none.
   std::uint32_t long_frame() const noexcept { return long_.begun() ? long_frames_ : 0; }
 
@@ -101,15 +98,16 @@ class endpoint {
   /// the connection has to be closed.
   template <class Transfer>
   result<void> plan_write(Transfer& t, plan_type& plan, std::span<std::byte> scratch, std::size_t most) noexcept {
-    static_assert(detail::assert_transfer_role<Transfer>());
+    static_assert(sizeof(detail::transfer_requirements<Transfer, transfer_role<Transfer>>) != 0);
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
     frame m;
     while (!answers_.output.control_full() &&
-           (!t.next_is_long() || (answers_.output.long_free() && pool_.available() > 0)) && t.next(m)) {
+           (!t.next_is_long() || (answers_.output.long_free() && answers_.pool.available() > 0)) && t.next(m)) {
       if (m.kind == frame_kind::locate) {
         // more names than one control frame carries: the transfer fails, the connection goes on
-        if (const auto ok = answers_.output.push_long(m, pool_, Limits::control_frame_bytes); !ok) t.fail(ok.error());
+        if (const auto ok = answers_.output.push_long(m, answers_.pool, Limits::control_frame_bytes); !ok)
+          t.fail(ok.error());
       } else {
         answers_.output.push_control(m);
       }
@@ -127,7 +125,7 @@ class endpoint {
   /// is no memory, or the peer has to take our answers first).
   template <class Transfer>
   std::size_t plan_read(Transfer& t, std::span<std::span<std::byte>> out, std::size_t most) noexcept {
-    static_assert(detail::assert_transfer_role<Transfer>());
+    static_assert(sizeof(detail::transfer_requirements<Transfer, transfer_role<Transfer>>) != 0);
     std::size_t n = 0;
     drop_if_ended(t);
     if (long_.begun()) {
@@ -173,21 +171,21 @@ class endpoint {
   /// Continues with what is in the buffer after memory has become free. Errors are those of received().
   template <class Transfer>
   result<void> parse(Transfer& t) noexcept {
-    static_assert(detail::assert_transfer_role<Transfer>());
+    static_assert(sizeof(detail::transfer_requirements<Transfer, transfer_role<Transfer>>) != 0);
     blocked_ = false;
     while (!blocked_) {
       drop_if_ended(t);
       if (long_.begun()) {
         if (!long_.whole()) return {};
-        if (const auto ok = accept(t, long_.bytes()); !ok) return ok;
-        if (!blocked_) long_.end(pool_);
+        if (const auto ok = intake_.accept(*this, t, long_.bytes()); !ok) return ok;
+        if (!blocked_) long_.end(answers_.pool);
         continue;
       }
       const auto have = input_.filled();
       if (landing_ > 0) {
         if (have.empty()) return {};
-        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));  // sent before it was
-                                                                                                // asked for
+        // sent before it was asked for
+        return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));
       } else if (discard_ > 0 || padding_ > 0) {
         if (!skip(discard_ > 0 ? discard_ : padding_)) return {};
       } else {
@@ -201,11 +199,12 @@ class endpoint {
 
  private:
   using prefix = detail::payload_prefix;
+  using intake_type = detail::frame_intake<Framing, Limits, Owner, Handler>;
+  friend intake_type;
   /// No valid layout of a description is shorter: segment table, root pointer, a word of Frame, its pointer, eight
   /// words of Description.
   static constexpr std::size_t smallest_description = 12 * 8;
-  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits>
-                                                                               : Limits::control_frame_bytes;
+  static constexpr std::size_t largest_frame = intake_type::largest_frame;
 
   /// Bytes to read into the buffer. While a chunk is awaited: at most up to the end of its prefix, so that payload only
   /// ever goes from the transport to the consumer's memory. A system call then checks that memory: a destination that
@@ -214,9 +213,8 @@ class endpoint {
   std::size_t input_wanted(const Transfer& t) const noexcept {
     if (!t.awaiting_chunk()) return input_bytes;
     const auto have = input_.filled();
-    std::uint64_t head = discard_ + padding_ + (t.described() ? 0 : smallest_description);  // an owner that has not
-                                                                                            // described has sent no
-                                                                                            // chunk
+    // an owner that has not described has sent no chunk
+    std::uint64_t head = discard_ + padding_ + (t.described() ? 0 : smallest_description);
     if (have.size() >= 24 && !prefix::announces_payload(have))
       if (const auto size = detail::measure_frame(have, largest_frame, Limits::control_frame_segments); size && *size)
         head = **size;
@@ -229,12 +227,13 @@ class endpoint {
   result<bool> parse_frame(Transfer& t, std::span<const std::byte> have) noexcept {
     if (have.size() < 24) {
       // a short frame cannot be told from the head of a long one; its length can
-      const auto most = pulls_ ? static_cast<std::size_t>(prefix::frame_bytes(max_payload_bytes)) : largest_frame;
+      const auto most = intake_.pulls() ? static_cast<std::size_t>(prefix::frame_bytes(max_payload_bytes))
+                                        : largest_frame;
       const auto size = detail::measure_frame(have, most, Limits::control_frame_segments);
       if (!size) return failure(size.error());
       if (!*size || have.size() < **size) return false;
     } else if (prefix::announces_payload(have)) {
-      if (!pulls_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));
+      if (!intake_.pulls()) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(frame_kind::chunk));
       if (have.size() < prefix::bytes) return false;
       if (const auto ok = begin_chunk(t, have.template first<prefix::bytes>()); !ok) return failure(ok.error());
       return true;
@@ -243,13 +242,12 @@ class endpoint {
     if (!size) return failure(size.error());
     if (!*size) return false;
     if (have.size() >= **size) {
-      if (const auto ok = accept(t, have.first(**size)); !ok) return failure(ok.error());
+      if (const auto ok = intake_.accept(*this, t, have.first(**size)); !ok) return failure(ok.error());
       if (!blocked_) input_.consume(**size);
     } else {
       if (**size + 8 <= input_bytes) return false;
-      if (**size > pool_.buffer_bytes() || (!trusted_ && !pulls_ && answers_.served == 0))
-        return failure(errc::too_large, **size);
-      blocked_ = !long_.begin(pool_, **size, have);
+      if (**size > answers_.pool.buffer_bytes() || !intake_.may_have_buffers()) return failure(errc::too_large, **size);
+      blocked_ = !long_.begin(answers_.pool, **size, have);
       if (blocked_) return true;
       input_.consume(have.size());
       if (++long_frames_ == 0) long_frames_ = 1;
@@ -264,7 +262,7 @@ class endpoint {
     input_.consume(prefix::bytes);
     padding_ = prefix::padded(m->length) - m->length;
     (t.on_chunk(*m) ? landing_ : discard_) = m->length;
-    ++heard_;
+    intake_.count();
     return {};
   }
 
@@ -274,55 +272,21 @@ class endpoint {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  /// One whole control frame. Sets blocked_ if its answer has no room yet; the frame then stays where it is. A function
-  /// of its own, so that landing a chunk takes no stack for the lists of a frame.
-  template <class Transfer>
-  [[gnu::noinline]] result<void> accept(Transfer& t, std::span<const std::byte> bytes) noexcept {
-    if constexpr (requires { typename Framing::short_storage; }) {
-      typename Framing::short_storage lists;
-      frame m;
-      if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
-      if (!wants_lists(m.kind)) return take(t, m, bytes.size());
-    }
-    if constexpr (takes_lists || !requires { typename Framing::short_storage; }) return accept_lists(t, bytes);
-    else return {};
-  }
-  /// The same for any frame. A function of its own, because the memory for the lists is the largest piece of stack that
-  /// a connection takes.
-  template <class Transfer>
-  [[gnu::noinline]] result<void> accept_lists(Transfer& t, std::span<const std::byte> bytes) noexcept {
-    typename Framing::decode_storage lists;
-    frame m;
-    if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
-    return take(t, m, bytes.size());
-  }
-  static constexpr bool takes_messages = !std::is_same_v<Handler, ignore_messages>;
-  static constexpr bool takes_lists = Owner::owns || takes_messages;
-  static constexpr bool wants_lists(frame_kind kind) noexcept {
-    return (Owner::owns && kind == frame_kind::locate) || (takes_messages && kind == frame_kind::application);
-  }
-
-  template <class Transfer>
-  [[gnu::noinline]] result<void> take(Transfer& t, const frame& m, std::size_t bytes) noexcept {
-    if (m.kind != frame_kind::application && bytes > Limits::control_frame_bytes)
-      return failure(errc::too_large, bytes);
-    if (m.kind == frame_kind::application) {
-      if (!handler_.ready()) return blocked_ = true, result<void>{};
-      ++heard_;
-      handler_.on_message(m);
-    } else if (is_request(m.kind)) {
-      identity_source who;
-      if constexpr (knows_peer<Handler>) who = identity_source(handler_);
-      const auto answered = answers_.take(m, who);
-      if (!answered) return failure(answered.error());
-      blocked_ = !*answered;
-    } else if (m.kind == frame_kind::nothing || !pulls_) {
-      return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
-    } else {
-      ++heard_;
-      t.on(m);
-    }
+  // What the intake gives. blocked_: there is no room for it yet, and the frame stays where it is.
+  result<void> take_message(const frame& m) noexcept {
+    if (!intake_.deliver(m)) blocked_ = true;
     return {};
+  }
+  result<void> take_request(const frame& m, std::span<const std::byte>) noexcept {
+    const auto answered = answers_.take(m, intake_);
+    if (!answered) return failure(answered.error());
+    blocked_ = !*answered;
+    return {};
+  }
+  template <class Transfer>
+  void take_answer(Transfer& t, const frame& m) noexcept {
+    intake_.count();
+    t.on(m);
   }
 
   template <class Transfer>
@@ -335,17 +299,15 @@ class endpoint {
     input_.consume(static_cast<std::size_t>(here));
     return (left -= here) == 0;
   }
+
   detail::answering<Framing, Limits, Owner> answers_;
-  pool_type& pool_;
-  Handler& handler_;
+  intake_type intake_;
   detail::frame_buffer<input_bytes> input_{};
   detail::long_frame<pool_type> long_{};
   std::uint64_t landing_ = 0, discard_ = 0, padding_ = 0;
-  std::uint32_t next_id_ = 1, heard_ = 0, long_frames_ = 0;
+  std::uint32_t next_id_ = 1, long_frames_ = 0;
   std::uint8_t phase_ = 0;
   bool blocked_ = false;
-  bool trusted_ = true;
-  bool pulls_ = false;  // this end has asked for something, so answers may come
 };
 
 }  // namespace tensorpull

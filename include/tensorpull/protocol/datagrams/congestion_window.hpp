@@ -34,8 +34,12 @@ class congestion_window {
   /// A request was answered. `full`: the window was in use, so that it may grow.
   constexpr void answered(const round_trip& trip, bool full) noexcept {
     ++answered_;
-    if (full && window_ < threshold_) ++window_;  // slow start
-    else if (full && ++grown_ >= window_) grown_ = 0, window_ = std::min(window_ + 1, most_);  // one for each window
+    if (full && window_ < threshold_) {
+      ++window_;  // slow start
+    } else if (full && ++grown_ >= window_) {  // one for each window
+      grown_ = 0;
+      window_ = std::min(window_ + 1, most_);
+    }
     judge(trip);
   }
   /// A request or its answer was lost.

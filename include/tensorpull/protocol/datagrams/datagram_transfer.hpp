@@ -1,4 +1,4 @@
-// One pull over datagrams: a transfer whose chunks may land in any order. Where the consumer's memory can be read back,
+// One pull over datagrams: a transfer whose chunks may land in any order. If the consumer's memory can be read back,
 // they land in place and are hashed when everything before them is there; otherwise they wait in memory that the driver
 // gives.
 #pragma once
@@ -88,14 +88,19 @@ class datagram_transfer
   /// asked for again.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     switch (this->machine_.place()) {
-      case landing_place::held: return out[0] = this->machine_.hold(), prepared{1, out[0].size()};
+      case landing_place::held: {
+        out[0] = this->machine_.hold();
+        return {1, out[0].size()};
+      }
       case landing_place::early: return this->to_.prepare(this->machine_.position(), std::min(most, chunk_bytes_), out);
       default: {
         const prepared p = base::prepare(out, most);
         if (p.bytes > 0 || this->chunk_left_ == 0) return p;
         if constexpr (Integrity::per_chunk)  // what has landed of it was not checked
-          if (this->chunk_left_ < chunk_bytes_ && !this->rewind())
-            return this->fail({errc::connection_lost, 0, 0, {}}), p;
+          if (this->chunk_left_ < chunk_bytes_ && !this->rewind()) {
+            this->fail({errc::connection_lost, 0, 0, {}});
+            return p;
+          }
         this->chunk_left_ = 0;
         this->machine_.go_back(this->landed_);
         return p;
@@ -165,11 +170,17 @@ class datagram_transfer
     while (taken_ < chunk.size()) {
       std::array<std::span<std::byte>, 16> room;
       const prepared p = this->to_.prepare(this->landed_, chunk.size() - taken_, room);
-      if (p.bytes == 0) return stalled_ = true, false;
+      if (p.bytes == 0) {
+        stalled_ = true;
+        return false;
+      }
       for (std::size_t i = 0; i < p.pieces; ++i) {
         const auto part = room[i];
         std::memcpy(part.data(), chunk.data() + taken_, part.size());
-        if (const auto ok = this->to_.commit(this->landed_, part); !ok) return this->fail(ok.error()), false;
+        if (const auto ok = this->to_.commit(this->landed_, part); !ok) {
+          this->fail(ok.error());
+          return false;
+        }
         if constexpr (Integrity::whole) this->whole_hash_.update(part);
         this->landed_ += part.size();
         taken_ += part.size();

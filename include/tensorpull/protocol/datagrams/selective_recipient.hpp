@@ -17,7 +17,7 @@
 
 namespace tensorpull {
 
-/// Where the payload of a chunk goes that is wanted.
+/// Where the payload of a wanted chunk goes.
 enum class landing_place : std::uint8_t {
   next,   ///< behind what has landed
   early,  ///< further on in the consumer's memory
@@ -121,7 +121,11 @@ class selective_recipient : public recipient<Chunking, Limits> {
     last = begin_of(k) + out.length == this->wanted_.total();
     asked_[out.id % slots] = static_cast<std::uint16_t>(k % slots);
     if (in_flight_++ == 0) deadline_ = now + timeout();
-    if (!timing_) timing_ = true, timed_id_ = out.id, timed_at_ = now;
+    if (!timing_) {
+      timing_ = true;
+      timed_id_ = out.id;
+      timed_at_ = now;
+    }
     window_.left(trip_, now);
     return true;
   }
@@ -143,8 +147,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// When at() or next_pull() has something to do although nothing arrives; time::max(): never.
   time wakes() const noexcept {
     if (this->phase_ != phase::pulling) return time::max();
-    const time paced = worth_asking() ? window_.release() : time::max();
-    return in_flight_ > 0 ? std::min(deadline_, paced) : worth_asking() ? time::min() : time::max();
+    const bool asks = worth_asking();
+    if (in_flight_ > 0) return asks ? std::min(deadline_, window_.release()) : deadline_;
+    return asks ? time::min() : time::max();
   }
 
   /// Checks an answer other than a chunk. An error ends the transfer. Answers that are late or doubled are nothing.
@@ -169,7 +174,10 @@ class selective_recipient : public recipient<Chunking, Limits> {
     }
     acknowledge(m.id);
     if (here_.test(k % slots)) return false;
-    if (again_.test(k % slots)) again_.clear(k % slots), --again_count_;  // it was late and not lost
+    if (again_.test(k % slots)) {  // it was late and not lost
+      again_.clear(k % slots);
+      --again_count_;
+    }
     if (this->confirms_) {
       this->phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
       this->request_sent_ = false;
@@ -177,20 +185,17 @@ class selective_recipient : public recipient<Chunking, Limits> {
     }
     current_ = k;
     done_ = 0;
-    const bool in_order = wants_order(begin_of(k));
-    place_ = !in_order          ? k == first_ ? landing_place::next : landing_place::early
-             : held_slots() > 0 ? landing_place::held
-                                : landing_place::next;
-    if (place_ == landing_place::held && any_order_ && k == first_)
-      place_ = landing_place::next;  // a consumer of any order has memory at any time
-    if (in_order && k - first_ >= std::max<std::uint32_t>(held_slots(), 1))
-      return ask_again(static_cast<std::uint16_t>(k % slots)), false;
+    place_ = place_of(k);
+    if (wants_order(begin_of(k)) && k - first_ >= std::max<std::uint32_t>(held_slots(), 1)) {
+      ask_again(static_cast<std::uint16_t>(k % slots));
+      return false;
+    }
     return true;
   }
   /// Whether the last chunk was of another serve than was described, so that restart() has to ask for the description
   /// again.
   bool served_anew() const noexcept { return anew_; }
-  /// Where the payload of the chunk goes that on_chunk() has accepted.
+  /// Where the payload of the chunk that on_chunk() has accepted goes.
   landing_place place() const noexcept { return place_; }
   /// The position of its next byte, among the bytes that are wanted.
   std::uint64_t position() const noexcept { return begin_of(current_) + done_; }
@@ -272,9 +277,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
         return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ &&
                m.version == this->version_;
       case frame_kind::refused:
-        return describing                       ? m.id == this->next_id_ - 1
-               : this->phase_ == phase::pulling ? in_flight(m.id)
-                                                : this->answers_last(m);
+        if (describing) return m.id == this->next_id_ - 1;
+        return this->phase_ == phase::pulling ? in_flight(m.id) : this->answers_last(m);
       default: return false;
     }
   }
@@ -355,6 +359,13 @@ class selective_recipient : public recipient<Chunking, Limits> {
     return last_;
   }
 
+  /// Where a chunk goes. One that has to come in order is held if there is memory for that, unless it is the next one
+  /// of a consumer of any order, which has memory at any time.
+  landing_place place_of(std::uint32_t k) const noexcept {
+    const bool next = k == first_;
+    if (!wants_order(begin_of(k))) return next ? landing_place::next : landing_place::early;
+    return held_slots() == 0 || (any_order_ && next) ? landing_place::next : landing_place::held;
+  }
   /// The chunk that an answer is about, or last_.
   std::uint32_t find(const frame& m) const noexcept {
     const auto at = this->wanted_.position_of(m.offset);
@@ -366,8 +377,12 @@ class selective_recipient : public recipient<Chunking, Limits> {
     std::uint32_t low = first_, count = last_ - first_;
     while (count > 0) {
       const std::uint32_t half = count / 2, middle = low + half;
-      if (begin_of(middle) < *at) low = middle + 1, count -= half + 1;
-      else count = half;
+      if (begin_of(middle) < *at) {
+        low = middle + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
     }
     return low != last_ && begin_of(low) == *at ? low : last_;
   }

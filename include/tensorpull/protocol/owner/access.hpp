@@ -1,4 +1,4 @@
-// Who may have what: the question that an owner asks its program before it says anything about a reference.
+// Access: an owner asks its program whether a peer may have a reference before it says anything about that reference.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -11,7 +11,7 @@ namespace tensorpull {
 
 /// Somebody asks for something.
 struct access_request {
-  peer_identity peer{};  ///< who it is, as far as the transport has proved it; its views are valid during the call
+  peer_identity peer{};  ///< its identity, as far as the transport has proved it; its views are valid during the call
   ref_id ref{};  ///< what is asked for: it need not be published
   std::uint64_t version = 0;  ///< which version of it; 0: any
   recipient_id recipient{};  ///< the number under which it wants to be counted; none: its connection stands for it

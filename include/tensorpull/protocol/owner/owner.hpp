@@ -45,6 +45,34 @@ inline element_list<schema_row> schema_rows(const image_schema& schema, std::uin
   return {&schema.tensors[first], 0, count, row};
 }
 
+/// The answer for what was published and is not any more. `p`: where it was; nullptr: nobody knows. True, as refuse().
+inline bool refuse_over(pending_reply& out, const publication* p) noexcept {
+  const bool known = p != nullptr && p->id == out.ref;
+  out.length = known ? p->reason : 0;
+  return refuse(out, known && p->unreadable ? status::unreadable : status::withdrawn);
+}
+/// The answer about a serve that is not known. `there`: what is under the reference now.
+inline void refuse_serve(pending_reply& out, const publication* there) noexcept {
+  if (there == nullptr) refuse(out, status::unknown_reference);
+  else if (there->now == publication::state::withdrawn) refuse_over(out, there);
+  else refuse(out, status::bad_request);
+}
+/// The answer about a serve that was over before its recipient had ended.
+inline void refuse_late(pending_reply& out, const publication* there) noexcept {
+  if (there != nullptr && there->now == publication::state::published) refuse(out, status::stale);
+  else refuse_over(out, there);
+}
+/// The answer to a confirmation from a recipient that has ended before.
+inline status verdict_on(const recipient_record& r, const frame& m) noexcept {
+  const std::uint64_t digest = r.subset ? r.subset_digest : r.version;
+  switch (r.state) {
+    case recipient_state::completed: return !m.flag || m.digest == digest ? status::ok : status::digest_mismatch;
+    case recipient_state::completed_unverified: return status::ok;
+    case recipient_state::failed: return status::digest_mismatch;
+    default: return status::already_final;
+  }
+}
+
 /// The use of one publication by one connection. The recipient's record has what is known about the recipient, and the
 /// state of the serve if no other connection has used the record since.
 struct serve : serve_state {
@@ -62,8 +90,8 @@ struct serve : serve_state {
 template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
 class owner {
  public:
-  /// What an owner remembers of one connection: who is at its other end, and which references it is pulling. Fixed
-  /// size.
+  /// What an owner remembers of one connection: the identity of its other end, and the references that it is pulling.
+  /// Fixed size.
   class peer {
     friend class owner;
     using serve = detail::serve;
@@ -104,9 +132,10 @@ class owner {
   // What the program that publishes calls.
 
   /// Starts a transaction of several references: publish() each in it, then seal() it. table_full: too many
-  /// transactions are under way. invalid_argument: a recipient is named twice (`at` is the index of the second),
-  /// `least` is above the number of recipients, or `recipients` is another number than that of names (the error's name
-  /// says which).
+  /// transactions are under way, or more recipients count (`recipients`, `named` or `least`) than there are records:
+  /// then the error's name is `recipients`, and `at` is how many there are. invalid_argument: a recipient is named
+  /// twice (`at` is the index of the second), `least` is above the number of recipients, or `recipients` is another
+  /// number than that of names (the error's name says which).
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return book_.open(options);
@@ -126,7 +155,8 @@ class owner {
   /// settlement. `version`: the digest of the image if `verifiable`, otherwise random; not 0. If `id` is published
   /// already, the new version takes the old one's place, and recipients of the old one are told `stale`.
   /// invalid_argument: `id` or `version` is 0, or the transaction is not open or has this reference already.
-  /// table_full: no slot or record is free. busy: called from within a callback while the old image is read.
+  /// table_full: no slot or record is free, or more recipients count than there are records for: each needs one for
+  /// each reference. busy: called from within a callback while the old image is read.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
                          transaction_id in) noexcept {
     const lock_guard hold(lock_);
@@ -156,8 +186,8 @@ class owner {
   /// given; no recipient sees only some of them. Each needs a free slot, and nothing makes room for it. The images that
   /// they replace are not read any more when this returns. `images`: a list of transaction_image. invalid_argument with
   /// the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or
-  /// has some; table_full: too few slots or records are free; busy with the index: called from within a callback while
-  /// an image that is replaced is read.
+  /// has some; table_full: too few slots or records are free, or more recipients count than there are
+  /// records for; busy with the index: called from within a callback while an image that is replaced is read.
   template <class Images>
   result<void> publish_all(const Images& images, bool verifiable, transaction_id in) noexcept {
     const lock_guard hold(lock_);
@@ -170,17 +200,7 @@ class owner {
       if (publication* const old = find(as.id); old != nullptr && old->now == publication::state::published)
         book_.take(*old);
       publication* const slot = vacant();  // there is one: admits_all has counted them, and what is taken keeps its own
-      *slot = {as.id,
-               images[i].image,
-               as.version,
-               ++orders_,
-               {},
-               in,
-               slot->generation + 1,
-               0,
-               publication::state::published,
-               verdict::open,
-               verifiable};
+      occupy(*slot, images[i].image, as.version, verifiable, as.id, in);
       (void)book_.attach(*slot);  // the records were counted, too
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -198,9 +218,12 @@ class owner {
   /// unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read. Gives
   /// the transaction that the reference is a part of.
   result<transaction_id> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
-    return end(id, [&](publication& p) { p.reason = reason, book_.take(p); });
+    return end(id, [&](publication& p) {
+      p.reason = reason;
+      book_.take(p);
+    });
   }
-  /// The same where another owner coordinates the transaction, which is gone: it ends as verdict::owner_lost.
+  /// The same if another owner coordinates the transaction and is gone: it ends as verdict::owner_lost.
   result<transaction_id> lose(ref_id id) noexcept {
     return end(id, [&](publication& p) { book_.lose(p); });
   }
@@ -357,9 +380,9 @@ class owner {
   }
 
   /// Answers a request for named tensors into `answer`, whose ranges lie in `ranges`. More names than `ranges` has room
-  /// for are refused. `working`: the digest is not ready; ask again. The answer is `busy` if others have used up the
-  /// limits' subset_bytes_per_second, or while another subset's digest is computed. Cost: a search for each name, and a
-  /// slice of 64 KiB of a subset that is not remembered.
+  /// for are refused. `working`: the digest is not ready; ask again. The answer is `unsupported` if the limits'
+  /// subset_bytes_per_second is 0. It is `busy` if others have used that up, or while another subset's digest is
+  /// computed. Cost: a search for each name, and a slice of 64 KiB of a subset that is not remembered.
   digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
                       const identity_source& who = {}) noexcept {
     if (!authorised(from, m, who)) return no_owner::locate(m, answer);
@@ -405,7 +428,7 @@ class owner {
     if (from.number != 0 && (subset_asker_ == from.number || subset_asker_ == nobody)) {
       subset_asker_ = nobody;
       if (!subset_job_.in_hand)
-        subset_job_.end();  // it would wait for who is gone; another that wants the same begins it anew
+        subset_job_.end();  // it would wait for a peer that is gone; another that wants the same begins it anew
     }
     from = {};
   }
@@ -437,7 +460,8 @@ class owner {
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = find(r.ref);
-    if (now == nullptr || now->now != publication::state::published) return void(gone(r, &slots_[r.slot]));
+    if (now == nullptr || now->now != publication::state::published)
+      return void(detail::refuse_over(r, &slots_[r.slot]));
     refuse(r, status::stale);
     r.version = now->version;
   }
@@ -461,7 +485,7 @@ class owner {
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
-    --p.pins;
+    --p.pins;  // its image can be read until the lock is released: who waits for the last pin needs that
     if (payload_bytes_sent == 0) return;
     p.counts.bytes_sent += payload_bytes_sent;
     bytes_sent_ += payload_bytes_sent;
@@ -469,16 +493,18 @@ class owner {
     if (to.nonce == r.nonce && to.ref == r.ref) book_.moved(p, to, payload_bytes_sent);
   }
 
-  // For those who give images in another way than by chunks: an owner that derives from this one, or a connection that
-  // speaks another protocol.
+  // For classes that give images in another way than by chunks: an owner that derives from this one, or a connection
+  // that speaks another protocol.
 
-  /// What is published, without making whoever asks a recipient of it. `m` has the reference, its version (0: any) and
-  /// the recipient. `ok`: `out` has it; unknown_reference, also for who may not have it; stale: `out.version` is
-  /// published; withdrawn, unreadable: it is over.
+  /// What is published. The peer that asks does not become a recipient of it. `m` has the reference, its version (0:
+  /// any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it; stale:
+  /// `out.version` is published; withdrawn, unreadable: it is over.
   status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
-    asked.ref = m.ref, asked.version = m.version, asked.recipient = m.recipient;
+    asked.ref = m.ref;
+    asked.version = m.version;
+    asked.recipient = m.recipient;
     const bool may = authorised(from, asked, who);
     const lock_guard hold(lock_);
     const publication* const p = find(m.ref);
@@ -488,7 +514,7 @@ class owner {
     out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
     return m.version != 0 && m.version != p->version ? status::stale : status::ok;
   }
-  /// Whether a program is asked who may have what.
+  /// Whether a program is asked what each peer may have.
   bool authorises() const noexcept { return bool(may_); }
   /// What there is in all. Cost: one pass over all records.
   owner_totals totals() noexcept {
@@ -504,8 +530,7 @@ class owner {
   void served_whole(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     recipient_record& to = book_.records.at(r.record);
-    if (to.nonce == r.nonce && to.ref == r.ref && to.state == recipient_state::acquired)
-      to.state = recipient_state::provisional;
+    if (to.nonce == r.nonce && to.ref == r.ref) to.sent_to_the_end();
   }
 
  protected:
@@ -520,8 +545,8 @@ class owner {
   using serve = detail::serve;
   using job_type = detail::digest_job<Hash, ChunkHash>;
   static constexpr std::uint32_t nobody = 0;  // no connection has this number
-  static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());  // limits_policy has
-                                                                                                 // bounded it
+  // limits_policy has bounded it
+  static constexpr auto busy_delay_ms = static_cast<std::uint32_t>(Limits::busy_delay.count());
 
   /// Asks the program, unless it has agreed already.
   bool authorised(peer& from, const frame& m, const identity_source& who) noexcept {
@@ -543,9 +568,8 @@ class owner {
     publication* last = nullptr;  // the latest of those that are over
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
-      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);  // an ID is a key: how long this takes
-                                                                                  // does not say how much of one is
-                                                                                  // right
+      // an ID is a key: how long this takes does not say how much of one is right
+      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);
       if (p.now == publication::state::empty || differs != 0) continue;
       if (p.now == publication::state::published) return &p;
       if (last == nullptr || p.order > last->order) last = &p;
@@ -582,8 +606,8 @@ class owner {
     for (bool waited = true; waited;) {  // everything may have changed after a wait
       publication* const old = find(id);
       if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
-      slot = vacant();  // not the old one's, if there is another: its transaction still has to tell how its recipients
-                        // ended
+      // not the old one's, if there is another: its transaction still has to tell how its recipients ended
+      slot = vacant();
       if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
@@ -591,23 +615,29 @@ class owner {
         book_.take(*old);  // nobody pins it anew while we wait
       waited = old != nullptr && await_unpinned(*old);
     }
-    *slot = {id,
-             image,
-             version,
-             ++orders_,
-             {},
-             in,
-             slot->generation + 1,
-             0,
-             publication::state::published,
-             verdict::open,
-             verifiable};
+    occupy(*slot, image, version, verifiable, id, in);
     const auto joined = book_.attach(*slot);
     if (joined) return id;
     slot->now = publication::state::withdrawn;
     slot->verdict = verdict::withdrawn;
     slot->transaction = {};
     return failure(joined.error());
+  }
+  void occupy(publication& slot, const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
+              transaction_id in) noexcept {
+    slot = {id,
+            image,
+            version,
+            ++orders_,
+            {},
+            in,
+            slot.generation + 1,
+            0,
+            publication::state::published,
+            verdict::open,
+            verifiable};
+    slot.image_bytes = image.schema->image_bytes;
+    slot.tensors = static_cast<std::uint32_t>(image.schema->tensor_count);
   }
   /// With one thread a pin is our caller's own: a callback runs while the image is being sent. Waiting for it would
   /// never end.
@@ -630,18 +660,10 @@ class owner {
     const recipient_record* const r = m.kind == frame_kind::describe && m.recipient
                                           ? book_.records.find(m.ref, m.recipient)
                                           : nullptr;
-    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) &&
-        (r->state == recipient_state::completed || r->state == recipient_state::completed_unverified))
+    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && has_completed(r->state))
       return refuse(out, status::already_final);
-    return slot == nullptr ? refuse(out, status::unknown_reference) : gone(out, slot);
+    return slot == nullptr ? refuse(out, status::unknown_reference) : detail::refuse_over(out, slot);
   }
-  /// The answer for what was published and is not any more. `p`: where it was; nullptr: nobody knows.
-  static bool gone(pending_reply& out, const publication* p) noexcept {
-    const bool known = p != nullptr && p->id == out.ref;
-    out.length = known ? p->reason : 0;
-    return refuse(out, known && p->unreadable ? status::unreadable : status::withdrawn);
-  }
-
   /// Takes note of the recipient at the other end.
   void greet(peer& from, recipient_id who) noexcept {
     if (from.who == who) return;
@@ -680,15 +702,20 @@ class owner {
     if (entry == nullptr) return nullptr;
     if (!goes_on)
       leave(from, *entry);  // the record that it was for is not this connection's any more, so it may make room
-    if (from.number == 0) from.number = ++connections_, from.anonymous = {fresh_nonce()};
+    if (from.number == 0) {
+      from.number = ++connections_;
+      from.anonymous = {fresh_nonce()};
+    }
     r = book_.acquire(slot, from.who ? from.who : from.anonymous, !from.who);
     if (r == nullptr) return nullptr;
     if (goes_on && r->connection != from.number)
       state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
     r->connection = from.number;
-    if (!r->serving)
-      r->serving = true, r->nonce = fresh_nonce();  // one that comes back before the end continues the serve that was
-                                                    // begun
+    if (!r->serving) {  // one that comes back before the end continues the serve that was begun
+      r->serving = true;
+      r->nonce = fresh_nonce();
+      r->at_end = false;
+    }
     *entry = {state_of(*r), number, slot.generation, book_.records.index(*r)};
     return r;
   }
@@ -713,11 +740,13 @@ class owner {
       pending_reply refusal;
       refusal.ref = m.ref;
       over(refusal, slot, m);
-      answer.status = refusal.status, answer.delay_ms = refusal.length;
+      answer.status = refusal.status;
+      answer.delay_ms = refusal.length;
       return digest_state::ready;
     }
     answer.version = slot->version;
     if (m.version != 0 && m.version != slot->version) answer.status = status::stale;
+    else if (Limits::subset_bytes_per_second == 0) answer.status = status::unsupported;
     else if (m.names.empty() || m.names.size() > std::min(ranges.size(), most_names))
       answer.status = status::bad_request;
     if (answer.status != status::ok) return digest_state::ready;
@@ -761,7 +790,10 @@ class owner {
     if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return refuse(out, status::schema_mismatch);
     if (m.offset > schema.image_bytes) return refuse(out, status::out_of_range);
     const std::uint64_t left = schema.image_bytes - m.offset;
-    if (left == 0) return out.kind = frame_kind::end, true;
+    if (left == 0) {
+      out.kind = frame_kind::end;
+      return true;
+    }
     if (m.length == 0) return refuse(out, status::bad_request);
     if (m.chunk_digest != digest_kind::none && !computes(m.chunk_digest)) return refuse(out, status::unsupported);
     out.kind = frame_kind::chunk;
@@ -773,68 +805,75 @@ class owner {
     out.length = static_cast<std::uint32_t>(std::min(std::min<std::uint64_t>(m.length, left), cap));
     const std::uint64_t end = m.offset + out.length;
     const bool last = end == schema.image_bytes || (r.subset && end >= r.subset_end);
-    if (last && r.state == recipient_state::acquired) r.state = recipient_state::provisional;
+    if (last) r.sent_to_the_end();
     return true;
   }
 
   /// A confirmation counts once, for the serve whose nonce it repeats, after that serve reached the end. A repeated one
-  /// gets the same answer. Anything else changes nothing.
+  /// gets the same answer. Anything else changes nothing. False: nothing is sent, since a cancellation has no answer.
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
-    recipient_record* const r = book_.records.find(m.ref, m.recipient ? m.recipient
-                                                          : from.who  ? from.who
-                                                                      : from.anonymous);
-    if (r == nullptr) return conclude(from, r, m, out);
-    if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number)
-      state_of(*r) = state_of(*entry), r->connection = from.number;
-    const bool answers = conclude(from, r, m, out);
-    keep(from, *r);
-    return answers;
+    recipient_id who = m.recipient;
+    if (!who) who = from.who ? from.who : from.anonymous;
+    recipient_record* const r = book_.records.find(m.ref, who);
+    if (r == nullptr) {
+      detail::refuse_serve(out, find(m.ref));
+    } else {
+      if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number) {
+        state_of(*r) = state_of(*entry);
+        r->connection = from.number;
+      }
+      conclude(from, r, m, out);
+      keep(from, *r);
+    }
+    return m.kind == frame_kind::confirm;
   }
-  bool conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
-    const bool confirms = m.kind == frame_kind::confirm;
-    const publication* const there = find(m.ref);
-    if (r == nullptr || m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
-      return confirms && (there == nullptr                              ? refuse(out, status::unknown_reference)
-                          : there->now == publication::state::withdrawn ? gone(out, there)
-                                                                        : refuse(out, status::bad_request));
+  /// Ends what a recipient was served, as its confirmation or its cancellation says.
+  void conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
+    if (m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
+      return detail::refuse_serve(out, find(m.ref));
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;
     publication* const slot = book_.publication_of(*r);
     if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
-      return confirms && (there != nullptr && there->now == publication::state::published ? refuse(out, status::stale)
-                                                                                          : gone(out, there));
+      return detail::refuse_late(out, find(m.ref));
+    const bool confirms = m.kind == frame_kind::confirm;
     if (confirms && slot != nullptr && r->state == recipient_state::vanished)
       r = book_.acquire(*slot, r->who, r->anonymous);
-    if (is_final(r->state)) return r->serving = false, confirms && (out.status = verdict_on(*r, m), true);
-    if (!confirms) {
+    if (is_final(r->state)) {
+      // one that had completed without a digest was served again, and has one now
+      const bool verifies = confirms && r->state == recipient_state::completed_unverified && r->serving && r->at_end &&
+                            slot != nullptr && comparable(*slot, *r, m);
+      const bool wrong = verifies && differs(*slot, *r, m);
+      if (verifies && !wrong) book_.change(*slot, *r, recipient_state::completed);
+      r->serving = false;
+      out.status = wrong ? status::digest_mismatch : detail::verdict_on(*r, m);
+    } else if (confirms) {
+      confirm(*slot, *r, m, out);
+    } else {
       r->reason = m.reason;
       book_.change(*slot, *r,
                    m.status == status::digest_mismatch ? recipient_state::failed : recipient_state::cancelled);
-      return false;
-    }
-    const bool nothing_to_serve = r->subset && r->subset_end == 0;
-    if (r->state != recipient_state::provisional && !nothing_to_serve) return refuse(out, status::bad_request);
-    const std::uint64_t published = r->subset ? r->subset_digest : slot->version;
-    const bool comparable = m.flag && (slot->verifiable || r->subset);
-    out.status = comparable && m.digest != published ? status::digest_mismatch : status::ok;
-    book_.change(*slot, *r,
-                 !comparable             ? recipient_state::completed_unverified
-                 : m.digest == published ? recipient_state::completed
-                                         : recipient_state::failed);
-    return true;
-  }
-  /// The answer to a confirmation from a recipient that has ended before.
-  static status verdict_on(const recipient_record& r, const frame& m) noexcept {
-    switch (r.state) {
-      case recipient_state::completed:
-        return !m.flag || m.digest == (r.subset ? r.subset_digest : r.version) ? status::ok : status::digest_mismatch;
-      case recipient_state::completed_unverified: return status::ok;
-      case recipient_state::failed: return status::digest_mismatch;
-      default: return status::already_final;
     }
   }
-
+  /// The first confirmation of a serve.
+  void confirm(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
+    const bool nothing_to_serve = r.subset && r.subset_end == 0;
+    if (r.state != recipient_state::provisional && !nothing_to_serve) {
+      refuse(out, status::bad_request);
+      return;
+    }
+    const bool compares = comparable(slot, r, m), wrong = compares && differs(slot, r, m);
+    out.status = wrong ? status::digest_mismatch : status::ok;
+    if (!compares) book_.change(slot, r, recipient_state::completed_unverified);
+    else book_.change(slot, r, wrong ? recipient_state::failed : recipient_state::completed);
+  }
+  static bool comparable(const publication& slot, const recipient_record& r, const frame& m) noexcept {
+    return m.flag && (slot.verifiable || r.subset);
+  }
+  static bool differs(const publication& slot, const recipient_record& r, const frame& m) noexcept {
+    return m.digest != (r.subset ? r.subset_digest : slot.version);
+  }
   /// Digests of that kind come with chunks.
   static constexpr bool computes(digest_kind kind) noexcept {
     return Limits::chunk_digest_bytes_per_second > 0 &&
@@ -865,7 +904,7 @@ class owner {
     if (paid) to.hashed = spent + key.length;
     return begun;
   }
-  /// Whether so much that was hashed may be thrown away now. Without a limit those who ask for short chunks could keep
+  /// Whether so much that was hashed may be thrown away now. Without a limit peers that ask for short chunks could keep
   /// a long one from ever being hashed.
   bool may_waste(std::uint64_t bytes) noexcept {
     if (!waste_budget_.left(book_.now)) return false;
@@ -935,13 +974,12 @@ class owner {
 
   std::span<publication> slots_;
   detail::transaction_table book_;
-  static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs
-                                                                                      : 0;  // none: no chunk has a
-                                                                                            // digest
+  // none: no chunk has a digest
+  static constexpr std::size_t chunk_jobs = Limits::chunk_digest_bytes_per_second > 0 ? Limits::digest_jobs : 0;
   [[no_unique_address]] detail::digest_jobs<job_type, (std::is_same_v<Lock, no_lock> ? 1 : 4) * chunk_jobs> jobs_{};
   job_type subset_job_{};  // one at a time: a recipient that asks for another subset comes back
-  std::uint32_t subset_[most_names]{};  // indices of its tensors: to find them by name again for each slice would cost
-                                        // more than the slice
+  // indices of its tensors: to find them by name again for each slice would cost more than the slice
+  std::uint32_t subset_[most_names]{};
   std::size_t subset_count_ = 0;
   std::uint32_t subset_asker_ = nobody, subset_request_ = 0;  // the connection that goes on with it, and its request
   detail::digest_memory<8 * chunk_jobs> chunks_{};

@@ -23,18 +23,22 @@ struct publication {
   };
 
   ref_id id{};                ///< what it is published under
-  source_view image{};        ///< borrowed from the program that published it
+  /// borrowed from the program that published it, which may free it when nothing is published here and nothing is
+  /// pinned
+  source_view image{};
   std::uint64_t version = 0;  ///< the image's digest if `verifiable`, otherwise random
   std::uint64_t order = 0;  ///< the lower, the earlier it was published
   publication_status counts{};    ///< of its recipients
   transaction_id transaction{};   ///< which it is a part of
   std::uint32_t generation = 0;   ///< see above
   std::uint32_t pins = 0;  ///< transports that read the image's memory at this moment
-  state now = state::empty;   ///< how far it is now
+  state now = state::empty;  ///< how far it is now
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
   bool unreadable = false;  ///< it is over because it could not be read
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
+  std::uint32_t tensors = 0;  ///< of the image
+  std::uint64_t image_bytes = 0;  ///< of the image
 
   /// Whether it is, or was last, a part of this transaction.
   bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }
@@ -52,7 +56,7 @@ struct transaction {
     delivered,  ///< its callbacks have returned and its images are released; the entry may be used again
   };
 
-  transaction_options options{};           ///< as it was opened; without the names once it is sealed
+  transaction_options options{};  ///< as it was opened; without the names once it is sealed
   settlement outcome{};  ///< complete once it has settled; the counts of those that have ended always
   std::chrono::milliseconds started_at{};  ///< when it was opened
   std::chrono::milliseconds moved_at{};  ///< the last time that a recipient did something, or when it was sealed
@@ -85,19 +89,27 @@ struct recipient_record : serve_state {
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
   std::uint64_t announced_bytes = 0;  ///< bytes in that event
   std::uint32_t slot = 0;  ///< of its publication
-  std::uint32_t generation = 0;  ///< of its publication; if that has another now, this is what is remembered of an
-                                 ///< earlier one
+  /// of its publication; if that has another now, this is what is remembered of an earlier one
+  std::uint32_t generation = 0;
   std::uint32_t connection = 0;  ///< the connection that serves it now; 0: none
   std::uint32_t reason = 0;  ///< of a cancellation: a number chosen by the application
   std::uint32_t next = 0;  ///< in the bucket's list: index + 1
+  std::uint32_t tensors_done = 0;  ///< that `bytes` hold whole; only kept if progress is told
   recipient_state state = recipient_state::unseen;  ///< how far it is
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
   recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
   bool expected = false;  ///< by name
+  bool at_end = false;  ///< what is served under `nonce` was sent to its end
   bool anonymous = false;  ///< it has no ID of its own: another connection cannot continue it
+
+  /// Its last byte was handed to a transport.
+  void sent_to_the_end() noexcept {
+    at_end = true;
+    if (state == recipient_state::acquired) state = recipient_state::provisional;
+  }
 };
 
-/// What is said of a publication to who is no recipient of it yet.
+/// What is said of a publication to a peer that is no recipient of it yet.
 struct publication_facts {
   std::uint64_t version = 0;  ///< which is published
   std::uint64_t image_bytes = 0;  ///< of the whole image
@@ -146,8 +158,8 @@ class owner_storage {
 
  private:
   std::array<publication, References> slots_{};
-  std::array<transaction, References + 2> transactions_{};  // a version that takes another's place has one while the
-                                                            // other ends
+  // a version that takes another's place has one while the other ends
+  std::array<transaction, References + 2> transactions_{};
   std::array<recipient_record, Recipients> records_{};
   std::array<std::uint32_t, Recipients> buckets_{};
 };

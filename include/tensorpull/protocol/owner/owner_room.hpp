@@ -19,8 +19,8 @@ namespace detail {
 template <class T>
 class heap_list {
  public:
-  /// Allocates, and touches all of it: whoever asks for more than the machine has is refused here if the system says
-  /// so.
+  /// Allocates, and touches all of it: a program that asks for more than the machine has is refused here, if the system
+  /// says so.
   explicit heap_list(std::size_t count) noexcept {
     if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) return;
     items_.reset(new (std::nothrow) T[count]());

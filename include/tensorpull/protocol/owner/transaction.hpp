@@ -52,8 +52,9 @@ constexpr std::string_view to_string(verdict v) noexcept {
 /// How far one recipient of one reference is, as its owner sees it.
 ///
 /// From `completed` on a state is final, and `failed`, `cancelled` and `vanished` are final for all references of the
-/// transaction. A recipient that ended without `completed` and asks again before its transaction settles is acquired
-/// anew; after settlement nothing changes any more.
+/// transaction. A recipient that has completed stays so, whatever its connections still ask for. If it had no digest,
+/// it may pull again and confirm with one. One that ended otherwise and asks again before its transaction settles is
+/// acquired anew. After settlement nothing changes any more.
 enum class recipient_state : std::uint8_t {
   unseen,                ///< is expected by name and has not asked yet
   acquired,              ///< has asked
@@ -69,6 +70,11 @@ enum class recipient_state : std::uint8_t {
 
 /// Whether the recipient has ended.
 constexpr bool is_final(recipient_state s) noexcept { return s >= recipient_state::completed; }
+
+/// Whether the recipient has completed, with or without a digest.
+constexpr bool has_completed(recipient_state s) noexcept {
+  return s == recipient_state::completed || s == recipient_state::completed_unverified;
+}
 
 /// The enumerator's name.
 constexpr std::string_view to_string(recipient_state s) noexcept {
@@ -129,26 +135,26 @@ struct settlement {
   std::uint32_t references = 0;  ///< how many it had
   std::uint32_t expected = 0;  ///< 0: not known
   publication_status counts{};  ///< of its recipients, over all references
-  std::chrono::milliseconds lasted{};  ///< from opening to settling, to within the interval of the driver's ticks (0.2
-                                       ///< s of a host)
+  /// from opening to settling, to within the interval of the driver's ticks (0.2 s of a host)
+  std::chrono::milliseconds lasted{};
 };
 
-/// Budgets on the owner's clock. 0 or less: no such budget. Those of recipients are judged over all references: who
-/// takes one is not late for another.
+/// Budgets on the owner's clock. 0 or less: no such budget. Those of recipients are judged over all references: a
+/// recipient that takes one is not late for another.
 struct transaction_budgets {
   std::chrono::milliseconds acquire{};  ///< from opening the transaction to a recipient's first request
   std::chrono::milliseconds recipient_idle{600'000};  ///< how long a recipient may take less than the least rate
-  std::chrono::milliseconds transaction_idle{600'000};  ///< how long no recipient may do anything before it settles;
-                                                        ///< not before it is sealed
+  /// how long no recipient may do anything before it settles; not before it is sealed
+  std::chrono::milliseconds transaction_idle{600'000};
   std::uint64_t least_bytes_per_second = 64;  ///< the least rate from one reference, averaged over `recipient_idle`
 };
 
 /// How a transaction of several references is opened. What is borrowed must live until it has settled, which the end of
 /// the owner does at the latest; the names only until it is sealed.
 struct transaction_options {
-  std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` says who; no other number than
-                                 ///< that of names
-  std::span<const recipient_id> named{};  ///< who is expected; others do not count
+  /// how many are expected; 0: not known, or `named` lists them; no other number than that of names
+  std::uint32_t recipients = 0;
+  std::span<const recipient_id> named{};  ///< the recipients that are expected; others do not count
   std::uint32_t least = 0;  ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
   transaction_budgets budgets{};  ///< how long it waits
   callback<const settlement&> settled{};  ///< called once, before the sources are released
@@ -158,19 +164,19 @@ struct transaction_options {
 
 /// How one reference is published: for whom, for how long, and under which ID. What is borrowed must live as above.
 struct publish_options {
-  std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` says who
-  std::span<const recipient_id> named{};  ///< who is expected; others do not count
+  std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` lists them
+  std::span<const recipient_id> named{};  ///< the recipients that are expected; others do not count
   std::uint32_t least = 0;  ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
   transaction_budgets budgets{};  ///< how long it waits
-  callback<const settlement&> settled{};  ///< called once, before the source is released; by the end of the owner at
-                                          ///< the latest
+  /// called once, before the source is released; by the end of the owner at the latest
+  callback<const settlement&> settled{};
   callback<const progress_event&> progress{};  ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
   ref_id id{};  ///< chosen before, to publish again under the same ID; none: a random one
-  transaction_id transaction{};  ///< publishes in this open transaction, whose options hold: those above, except `id`,
-                                 ///< are ignored
-  /// The image's version where the caller knows it: of a reference to the same bytes. The pass over the bytes is saved.
-  /// Nothing checks it here. If the bytes are others, who pulls the whole image fails with `digest_mismatch`; who pulls
+  /// publishes in this open transaction, whose options hold: those above, except `id`, are ignored
+  transaction_id transaction{};
+  /// The image's version, if the caller knows it from a reference to the same bytes. The pass over the bytes is saved.
+  /// Nothing checks it here. If the bytes are others, a pull of the whole image fails with `digest_mismatch`. A pull of
   /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
   std::uint64_t version = 0;
 

@@ -28,15 +28,15 @@ struct pull_request {
   ref_id ref{};                                   ///< what to pull
   std::uint64_t version = 0;                      ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;                  ///< 0: any schema
-  const image_schema* schema = nullptr;  ///< our own schema, to cut chunks by tensors and to name the first difference;
-                                         ///< borrowed
-  std::span<const std::string_view> subset{};  ///< names of the tensors wanted, which are those of `schema`; empty: the
-                                               ///< whole image; borrowed
+  /// our own schema, to cut chunks by tensors and to name the first difference; borrowed
+  const image_schema* schema = nullptr;
+  /// names of the tensors wanted, which are those of `schema`; empty: the whole image; borrowed
+  std::span<const std::string_view> subset{};
   std::uint32_t window = 4;  ///< requests in flight; the owner may allow fewer
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
-  bool unverified = false;  ///< an image without a digest is accepted, too, if the digest of the whole would be
-                            ///< compared
-  recipient_id recipient{};  ///< who asks, the same over reconnections; none: the connection stands for it
+  /// an image without a digest is accepted, too, if the digest of the whole would be compared
+  bool unverified = false;
+  recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
 };
 
 /// What an accepted frame means to the driver of a recipient.
@@ -324,10 +324,14 @@ class recipient {
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
       delay_ms_ = m.delay_ms;
-      return first_id_ = next_id_, in_flight_ = 0, recipient_event::busy;  // other requests in flight are given up
+      first_id_ = next_id_;  // other requests in flight are given up
+      in_flight_ = 0;
+      return recipient_event::busy;
     }
-    if (confirms_ && describing() && m.status == status::already_final)
-      return phase_ = phase::settled, recipient_event::confirmed;
+    if (confirms_ && describing() && m.status == status::already_final) {
+      phase_ = phase::settled;
+      return recipient_event::confirmed;
+    }
     // It does not know this serve: it was started again, or has forgotten us. If it knew us by a connection alone, it
     // would count us twice.
     if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient &&
@@ -359,8 +363,8 @@ class recipient {
   }
 
   result<recipient_event> start_pulling(bool again) noexcept {
-    const bool asked = in_flight_ == 1;  // the pull that was sent ahead of the description; the owner shortens it to
-                                         // what length_at gives now
+    // the pull that was sent ahead of the description; the owner shortens it to what length_at gives now
+    const bool asked = in_flight_ == 1;
     ask_ = expected_ = wanted_.at(received_);
     if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
     phase_ = confirms_ && wanted_.total() == 0 ? phase::confirming : phase::pulling;

@@ -16,6 +16,13 @@
 
 namespace tensorpull {
 
+namespace detail {
+// What stands where a transfer has no digest of each chunk, and none to go back to. Two types, so that neither takes
+// memory.
+struct no_chunk_hash {};
+struct no_held_hash {};
+}  // namespace detail
+
 /// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with
 /// XXH3-64, whose state is 576 bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk
 /// digests. `Machine`: the recipient's, over a stream if nothing is said.
@@ -108,7 +115,10 @@ class transfer {
   bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     const auto event = machine_.on(m);
-    if (!event) return fail(event.error()), false;
+    if (!event) {
+      fail(event.error());
+      return false;
+    }
     if (*event != recipient_event::chunk) return false;
     chunk_left_ = m.length;
     chunk_digest_ = m.digest;
@@ -239,8 +249,8 @@ class transfer {
       }
     damaged_in_a_row_ = 0;
     ++chunks_;
-    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);  // including what had landed of it before a
-                                                                         // connection was lost
+    // including what had landed of it before a connection was lost
+    const std::uint64_t offset = std::exchange(chunk_offset_, landed_);
     if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
     if (landed_ == machine_.description().image_bytes) received_all();
   }
@@ -295,14 +305,12 @@ class transfer {
   /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
 
-  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};  // first, because a digest may have to lie at a
-                                                                      // multiple of 64 bytes
-  // two different types, so that neither takes memory
-  struct nothing {};
-  struct unchecked {};
-  [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, nothing> chunk_hash_{};
-  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type, unchecked>
-      good_hash_{};  // before the chunk
+  // first, because a digest may have to lie at a multiple of 64 bytes
+  [[no_unique_address]] typename Integrity::hash_type whole_hash_{};
+  [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, detail::no_chunk_hash>
+      chunk_hash_{};
+  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type,
+                                           detail::no_held_hash> good_hash_{};  // before the chunk
   Consumer& to_;
   Machine machine_;
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;

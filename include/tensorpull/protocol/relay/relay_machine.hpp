@@ -194,8 +194,10 @@ class relay_machine {
     if (ended_) return false;
     asking* const a = find(m);
     if (a == nullptr) return false;
-    if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size())
-      return fail({errc::wrong_payload, 0, 0, {}}), false;
+    if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size()) {
+      fail({errc::wrong_payload, 0, 0, {}});
+      return false;
+    }
     waiting_ = m;
     waiting_.id = a->recipients_id;
     waits_ = true;

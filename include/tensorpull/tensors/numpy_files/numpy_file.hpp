@@ -5,6 +5,7 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/system/files.hpp>
+#include <tensorpull/tensors/numpy_files/detail/inflate.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
 #include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
@@ -40,17 +41,57 @@ struct numpy_file_options {
   std::size_t most_arrays = default_limits::tensors;
 };
 
+namespace detail {
+
+/// A file, and behind its end what was unpacked of it, as if it stood there.
+class unpacked_file {
+ public:
+  explicit unpacked_file(positioned_file file) noexcept : file_(std::move(file)), size_(file_.size()) {}
+
+  const positioned_file& file() const noexcept { return file_; }
+  /// Adds bytes, and says where they stand. Throws std::bad_alloc.
+  std::uint64_t add(std::vector<std::byte> bytes) {
+    const std::uint64_t at = size_;
+    size_ += bytes.size();
+    unpacked_.push_back({at, std::move(bytes)});
+    return at;
+  }
+  std::uint64_t size() const noexcept { return size_; }
+  /// A range that lies in the file, or in what was added at one time. Errors: those of positioned_file.
+  result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
+    if (unpacked_.empty() || offset < unpacked_.front().at) return file_.read_at(offset, out);
+    const auto behind = std::partition_point(unpacked_.begin(), unpacked_.end(),
+                                             [&](const part& p) { return p.at <= offset; });
+    const part& from = *(behind - 1);
+    if (!range_within(offset - from.at, out.size(), from.bytes.size())) return failure(errc::bad_file, offset);
+    std::copy_n(from.bytes.begin() + static_cast<std::ptrdiff_t>(offset - from.at), out.size(), out.begin());
+    return {};
+  }
+
+ private:
+  struct part {
+    std::uint64_t at;
+    std::vector<std::byte> bytes;
+  };
+  positioned_file file_;
+  std::uint64_t size_;
+  std::vector<part> unpacked_;
+};
+
+}  // namespace detail
+
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
 /// (of up to four dimensions in C's order) and its name; and at most 4 MiB more if arrays are in Fortran's order.
-/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change,
-/// recipients that verify the image get another digest.
+/// Arrays that are packed (numpy.savez_compressed) are unpacked when it is opened, and held in memory. The
+/// file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients
+/// that verify the image get another digest.
 class numpy_file {
  public:
   /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy
-  /// writes, except what has no dtype here, and compressed archives; nothing that NumPy refuses. These are errors here,
+  /// writes, except what has no dtype here; nothing that NumPy refuses. These are errors here,
   /// although NumPy reports none: two arrays of one name (duplicate_name), a member called `.npy` that is none, a wrong
   /// checksum (bad_file). Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout
-  /// (compressed or encrypted); those of positioned_file and of dynamic_image::make.
+  /// (encrypted, or packed otherwise than NumPy does); those of positioned_file and of dynamic_image::make.
   [[nodiscard]] static result<numpy_file> open(std::string_view path, const numpy_file_options& options = {}) noexcept {
     auto file = positioned_file::open(path);
     if (!file) return failure(file.error());
@@ -58,7 +99,7 @@ class numpy_file {
       auto made = std::make_unique<state>(std::move(*file));
       if (const auto done = made->load(path, options); !done) {
         error why = done.error();
-        if (why.name.empty()) why.name = made->file.name();
+        if (why.name.empty()) why.name = made->file.file().name();
         return failure(why);
       }
       return numpy_file(std::move(made));
@@ -97,9 +138,16 @@ class numpy_file {
     }
 
     result<void> load_archive(const numpy_file_options& options) {
-      const auto members = detail::zip_directory(file).read(options.most_arrays);
+      auto members = detail::zip_directory(file.file()).read(options.most_arrays);
       if (!members) return failure(members.error());
-      for (const detail::zip_member& member : *members) {
+      for (detail::zip_member& member : *members) {
+        if (member.deflated) {
+          detail::inflater packed(file.file(), member.offset, member.offset + member.packed);
+          auto bytes = packed.unpack(member.size);
+          if (!bytes)
+            return failure(bytes.error().code, member.offset, without_suffix(member.name), bytes.error().system);
+          member.offset = file.add(std::move(*bytes));
+        }
         std::array<std::byte, detail::npy_magic.size()> start{};
         const std::span first(start.data(), detail::smaller(member.size, start.size()));
         if (const auto done = file.read_at(member.offset, first); !done) return done;
@@ -147,7 +195,7 @@ class numpy_file {
 
     result<void> check_crc32(const detail::zip_member& member) {
       std::vector<std::byte> room(static_cast<std::size_t>(std::min<std::uint64_t>(member.size, 1_MiB)));
-      uLong crc = ::crc32(0, nullptr, 0);
+      uLong crc = 0;
       for (std::uint64_t at = 0; at < member.size;) {
         const std::span part(room.data(), detail::smaller(member.size - at, room.size()));
         if (const auto done = file.read_at(member.offset + at, part); !done) return done;
@@ -169,7 +217,7 @@ class numpy_file {
       return detail::npy_reader(self.file, place).read(offset, out);
     }
 
-    positioned_file file;
+    detail::unpacked_file file;
     std::deque<detail::npy_place> places;
     std::deque<std::vector<std::uint64_t>> column_shapes;
     mutable detail::npy_tile tile;

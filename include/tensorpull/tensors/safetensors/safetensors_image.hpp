@@ -30,15 +30,16 @@ struct every_tensor {
 
 /// An open file with its table: one descriptor, one heap allocation; at most 96 bytes a tensor of rank <= 4, the names
 /// and the metadata. The image is canonical (image/schema.hpp), whatever the order of the file: for a file that
-/// safetensors.save wrote it is, byte for byte, the file. Movable; schema and views stay valid when it is moved. The
-/// file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients
-/// that verify the image get another digest.
+/// safetensors.save wrote it is, byte for byte, the file. Movable; schema and views stay valid when it is moved.
+/// The file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change,
+/// recipients that verify the image get another digest.
 class safetensors_image {
  public:
   /// Opens and checks a file. `wanted(name)` chooses the tensors to publish (an adapter's or a head's); the whole file
-  /// is checked in any case, and its metadata kept. Must not throw. Errors: those of positioned_file::open and
-  /// read_safetensors_header; bad_file (a hole, an overlap, bytes behind the last tensor), duplicate_name, does_not_fit
-  /// (more header text than the reference library reads), out_of_memory, io (the file changed meanwhile).
+  /// is checked in any case, and its metadata kept. Must not throw.
+  /// Errors: those of positioned_file::open and read_safetensors_header; bad_file (a hole, an overlap, bytes behind the
+  /// last tensor), duplicate_name, does_not_fit (more header text than the reference library reads), out_of_memory, io
+  /// (the file changed meanwhile).
   template <std::predicate<std::string_view> Wanted = every_tensor>
   [[nodiscard]] static result<safetensors_image> open(std::string_view path, Wanted&& wanted = {}) noexcept {
     auto file = positioned_file::open(path);

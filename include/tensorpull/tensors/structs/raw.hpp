@@ -99,34 +99,11 @@ struct raw_tensors {
     return {&image::schema, reinterpret_cast<const std::byte*>(&model), offsets(model)};
   }
   static destination_view destination(model_type& model) noexcept {
-    return {&image::schema, reinterpret_cast<std::byte*>(&model), offsets(model)};
+    destination_view to{&image::schema, reinterpret_cast<std::byte*>(&model), offsets(model)};
+    if constexpr (has_ties) to.landed = copy_to_aliases;
+    return to;
   }
   static source_view source(const model_type&&) = delete;
-
-  /// If Model is tied<...>: copies each tensor that has landed to those tied to it. download_tensors calls it; a
-  /// program that lands with its own consumer calls it when the transfer has ended well.
-  static void landed(model_type& model) noexcept
-    requires(requires { detail::model_names<Model>::ties; })
-  {
-    static const auto table = [&model] {
-      detail::offset_table<2 * names::ties::count> made;
-      const auto base = reinterpret_cast<std::uintptr_t>(&model);
-      auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable {
-        for (std::size_t t = 0; t < names::ties::count; ++t) {
-          if (names::all_names.name(k) == names::all_ties[t].from) made.at[2 * t] = address - base;
-          if (names::all_names.name(k) == names::all_ties[t].to) made.at[2 * t + 1] = address - base;
-        }
-        ++k;
-      };
-      detail::for_each_address(model, put);
-      return made;
-    }();
-    auto* const base = reinterpret_cast<std::byte*>(&model);
-    for (std::size_t t = 0; t < names::ties::count; ++t)
-      std::memcpy(base + table.at[2 * t], base + table.at[2 * t + 1],
-                  static_cast<std::size_t>(
-                      names::all_names.leaves[detail::tensor_named<names::all_names>(names::all_ties[t].to)].bytes));
-  }
 
  private:
   static constexpr bool is_model = detail::struct_member<model_type> || detail::array_member<model_type>;
@@ -167,6 +144,28 @@ struct raw_tensors {
       return made;
     }();
     return table.at;
+  }
+
+  /// Copies each tensor that has landed to those tied to it: one range of an image lands in one place.
+  static void copy_to_aliases(const destination_view& here) noexcept {
+    auto& model = *reinterpret_cast<model_type*>(here.base);
+    static const auto table = [&model] {
+      detail::offset_table<2 * names::ties::count> made;
+      const auto base = reinterpret_cast<std::uintptr_t>(&model);
+      auto put = [&made, base, k = std::size_t{0}](std::uintptr_t address) mutable {
+        for (std::size_t t = 0; t < names::ties::count; ++t) {
+          if (names::all_names.name(k) == names::all_ties[t].from) made.at[2 * t] = address - base;
+          if (names::all_names.name(k) == names::all_ties[t].to) made.at[2 * t + 1] = address - base;
+        }
+        ++k;
+      };
+      detail::for_each_address(model, put);
+      return made;
+    }();
+    for (std::size_t t = 0; t < names::ties::count; ++t)
+      std::memcpy(here.base + table.at[2 * t], here.base + table.at[2 * t + 1],
+                  static_cast<std::size_t>(
+                      names::all_names.leaves[detail::tensor_named<names::all_names>(names::all_ties[t].to)].bytes));
   }
 };
 

@@ -28,8 +28,8 @@ static_assert(little_endian_machine, "tensorpull: PyTorch's tensors are not supp
 /// The tensors of a module or a state dict as an image. Holds torch's handles, so the memory lives as long as this; the
 /// bytes stay the module's own. `from` is a torch::nn::Module (its parameters and buffers; of a Sequential:
 /// *sequential), or anything that is iterated as names and tensors: std::map, OrderedDict, c10::Dict<std::string,
-/// at::Tensor>, a vector of pairs. A tensor whose storage is exchanged later (set_data, resize_, module->to(...)) is
-/// not followed: make another.
+/// at::Tensor>, a vector of pairs.
+/// A tensor whose storage is exchanged later (set_data, resize_, module->to(...)) is not followed: make another.
 ///
 /// Tied tensors (same memory, dtype, shape and strides) are one tensor of the image under the name that sorts first,
 /// and the metadata says which others it has, as safetensors.torch.save_model records it. Tensors that share only a
@@ -37,9 +37,9 @@ static_assert(little_endian_machine, "tensorpull: PyTorch's tensors are not supp
 /// and then no recipient can make the others again.
 class torch_model {
  public:
-  /// For reading. Any strides; on any device; conjugated, negated: packed a slice at a time, never as a whole.
-  /// Errors, with the tensor's name: unsupported_dtype; unsupported_layout (sparse, quantised, meta, nested: no bytes
-  /// in C order); invalid_argument (an undefined tensor); those of dynamic_image.
+  /// For reading. Any strides; on any device; conjugated, negated: packed a slice at a time, never as a whole. Errors,
+  /// with the tensor's name: unsupported_dtype; unsupported_layout (sparse, quantised, meta, nested: no bytes in C
+  /// order); invalid_argument (an undefined tensor); those of dynamic_image.
   template <class Tensors>
   [[nodiscard]] static result<torch_model> make(const Tensors& from,
                                                 std::span<const metadata_entry> metadata = {}) noexcept {

@@ -22,8 +22,7 @@ struct stream_pair {
 /// Opens connections of the stream that is checked:
 ///  1. `connect()` gives a result<stream_pair<S>>, a new connection each time;
 ///  2. optionally, `connect.now_us()`: the clock by which its streams wait, in microseconds since a fixed moment, which
-///  never goes back. A stream
-///     that waits in virtual time needs it; otherwise the clock is std::chrono::steady_clock.
+///     never goes back. A stream that waits in virtual time needs it; otherwise the clock is std::chrono::steady_clock.
 template <class F>
 concept stream_factory = requires(F& connect) {
   typename std::remove_cvref_t<decltype(connect())>::value_type::stream;
@@ -45,8 +44,7 @@ struct datagram_pair {
 ///  1. `connect()` gives a result<datagram_pair<D>>, a new pair each time, over which nothing has gone yet;
 ///  2. optionally, `connect.now_us()`, as a stream_factory's;
 ///  3. optionally, `connect.damage_next()`: changes bytes of the next datagram that goes over the newest pair, on its
-///  way and where `checked` protects them;
-///     other ones each time. Without it requirement 6 is skipped.
+///     way, at a place that `checked` protects; other ones each time. Without it requirement 6 is skipped.
 template <class F>
 concept datagram_factory = requires(F& connect) {
   typename std::remove_cvref_t<decltype(connect())>::value_type::link;

@@ -2,6 +2,7 @@
 // no heap.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstddef>
@@ -99,14 +100,18 @@ class conformance_report {
   }
 
  private:
+  static const char* word_for(check_result r) noexcept {
+    switch (r) {
+      case check_result::passed: return "ok     ";
+      case check_result::failed: return "FAILED ";
+      default: return "skipped";
+    }
+  }
   static std::size_t format(const conformance_check& c, std::span<char> out) noexcept {
-    const char* const word = c.result == check_result::passed   ? "ok     "
-                             : c.result == check_result::failed ? "FAILED "
-                                                                : "skipped";
-    const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word, static_cast<int>(c.number.size()),
-                                c.number.data(), static_cast<int>(c.what.size()), c.what.data(),
-                                c.why[0] != '\0' ? ": " : "", c.why.data());
-    return n < 0 ? 0 : static_cast<std::size_t>(n) < out.size() ? static_cast<std::size_t>(n) : out.size() - 1;
+    const int n = std::snprintf(out.data(), out.size(), "%s %-4.*s %.*s%s%s\n", word_for(c.result),
+                                static_cast<int>(c.number.size()), c.number.data(), static_cast<int>(c.what.size()),
+                                c.what.data(), c.why[0] != '\0' ? ": " : "", c.why.data());
+    return n < 0 ? 0 : std::min(static_cast<std::size_t>(n), out.size() - 1);
   }
   void explain(check_result r, const char* format, std::va_list list) noexcept {
     if (!holds()) return;

@@ -16,8 +16,8 @@ namespace tensorpull::testing {
 struct stream_faults {
   std::size_t most_per_read = ~std::size_t{0};       ///< bytes that one read moves at most
   std::size_t most_per_write = ~std::size_t{0};      ///< bytes that one write moves at most
-  std::uint32_t blocked_calls = 0;  ///< calls that return would_block before each one that moves bytes; reads and
-                                    ///< writes are counted separately
+  /// calls that return would_block before each one that moves bytes; reads and writes are counted separately
+  std::uint32_t blocked_calls = 0;
   std::uint64_t read_ends_after = ~std::uint64_t{0};  ///< bytes read after which both directions return `closed`
   std::uint64_t stall_after = ~std::uint64_t{0};  ///< bytes read after which `stalled_calls` reads return would_block
   std::uint32_t stalled_calls = 0;  ///< see stall_after
@@ -31,7 +31,10 @@ class faulty_stream {
   /// Takes over `inner`.
   faulty_stream(S inner, const stream_faults& f) : inner_(std::move(inner)), f_(f) {
     for (const frame_fault& x : f.sent)
-      if (x.kind != frame_fault_kind::none) frames_.arm(x), meddles_ = true;
+      if (x.kind != frame_fault_kind::none) {
+        frames_.arm(x);
+        meddles_ = true;
+      }
   }
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {

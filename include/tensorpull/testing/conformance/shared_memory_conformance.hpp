@@ -6,11 +6,11 @@
 #include <tensorpull/pipeline.hpp>
 #include <tensorpull/system/sealed_memory.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
+#include <tensorpull/testing/conformance/detail/link_requirements.hpp>
+#include <tensorpull/testing/conformance/detail/stream_probe.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/over/shared_memory/shared_view.hpp>
 #include <tensorpull/transports/publisher.hpp>
-#include <tensorpull/transports/shared_memory/shared_view.hpp>
-#include <tensorpull/transports/stream/pull.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,73 +26,64 @@ namespace tensorpull::testing {
 namespace detail {
 
 template <class Transport, stream_factory Connect>
-class shared_memory_requirements {
+class shared_memory_requirements : link_requirements<stream_probe<Connect>> {
   using parts = typename pipeline<tensor_list, fixed_bytes<default_chunk_bytes>, Transport>::parts;
   using owner_type = publisher<parts>;
-  using pair = typename std::remove_cvref_t<decltype(std::declval<Connect&>()())>::value_type;
-  using stream = typename pair::stream;
+  using pair = typename stream_probe<Connect>::pair;
+  using base = link_requirements<stream_probe<Connect>>;
+  using base::check, base::probe_, base::report_;
   static constexpr std::size_t numbers = 100'000;
 
  public:
-  shared_memory_requirements(Connect& connect, const conformance_options& options, conformance_report& report)
-      : connect_(connect), options_(options), report_(report), weights_(numbers) {
+  explicit shared_memory_requirements(stream_probe<Connect>& p) : base(p), weights_(numbers) {
     for (std::size_t i = 0; i < numbers; ++i) weights_[i] = static_cast<float>(i);
   }
 
   void run() {
-    report_.begin("7.1", "descriptors come with the first byte that is written with them");
-    if (auto c = connect()) passes(*c);
-    report_.begin("7.2", "they are given once, and what nobody takes is closed");
-    if (auto c = connect()) closes(*c);
-    report_.begin("M.1", "an owner passes memory that cannot shrink, and that nobody else can write");
-    if (needs("7.1"))
-      pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type&) {
-        if (!done) report_.fail("a view ended with: %s", to_string(done.error().code).data());
-      });
-    report_.begin("M.2", "a view is `completed`, the owner hears of it, and sends no payload");
-    if (needs("M.1"))
-      pull([this](const viewed_tensors&, const result<receipt>& done, const owner_type& owner) {
-        const auto counts = owner.status_of(ref_);
-        if (!done || done->outcome != outcome::completed || !done->confirmed || !counts || counts->completed != 1)
-          report_.fail("it was not completed and confirmed");
-        else if (counts->bytes_sent != 0)
-          report_.fail("%llu bytes of payload were sent", static_cast<unsigned long long>(counts->bytes_sent));
-      });
-    report_.begin(
-        "M.3", "a view has the bytes that were published, and keeps them when the owner and its connection are gone");
-    if (needs("M.1")) {
-      viewed_tensors view(nullptr);
-      bool opened = false;
-      pull([&](viewed_tensors& v, const result<receipt>& done, const owner_type&) {
-        opened = done.has_value(), view = std::move(v);
-      });
-      if (!opened || std::memcmp(view.tensors().address(0), weights_.data(), numbers * sizeof(float)) != 0)
-        report_.fail("the view has other bytes");
-    }
-    report_.begin("M.4", "a view cannot be written");
-    if (needs("M.1"))
-      pull([this](const viewed_tensors& view, const result<receipt>& done, const owner_type&) {
-        int ends[2];
-        if (!done || ::pipe(ends) != 0) return report_.fail("there is no view, or no pipe");
-      // the kernel says EFAULT where a store would end the program
-        const bool there = ::write(ends[1], "x", 1) == 1;
-        const bool written = ::read(ends[0], const_cast<std::byte*>(view.tensors().address(0)), 1) == 1;
-        ::close(ends[0]), ::close(ends[1]);
-        if (!there || written) report_.fail("the system could write into it");
-      });
+    check("7.1", "descriptors come with the first byte that is written with them", {}, [this](auto& c) { passes(c); });
+    check("7.2", "they are given once, and what nobody takes is closed", {}, [this](auto& c) { closes(c); });
+    check_view("M.1", "an owner passes memory that cannot shrink, and that nobody else can write", "7.1",
+               [this](const viewed_tensors&, const result<receipt>& done, const owner_type&) {
+                 if (!done) report_.fail("a view ended with: %s", to_string(done.error().code).data());
+               });
+    check_view(
+        "M.2", "a view is `completed`, the owner hears of it, and sends no payload", "M.1",
+        [this](const viewed_tensors&, const result<receipt>& done, const owner_type& owner) {
+          const auto counts = owner.status_of(ref_);
+          if (!done || done->outcome != outcome::completed || !done->confirmed || !counts || counts->completed != 1)
+            report_.fail("it was not completed and confirmed");
+          else if (counts->bytes_sent != 0)
+            report_.fail("%llu bytes of payload were sent", static_cast<unsigned long long>(counts->bytes_sent));
+        });
+    check("M.3", "a view has the bytes that were published, and keeps them when the owner and its connection are gone",
+          {"M.1"}, [this](auto& c) {
+            viewed_tensors view(nullptr);
+            bool opened = false;
+            pull(std::move(c), [&](viewed_tensors& v, const result<receipt>& done, const owner_type&) {
+              opened = done.has_value();
+              view = std::move(v);
+            });
+            if (!opened || std::memcmp(view.tensors().address(0), weights_.data(), numbers * sizeof(float)) != 0)
+              report_.fail("the view has other bytes");
+          });
+    check_view("M.4", "a view cannot be written", "M.1",
+               [this](const viewed_tensors& view, const result<receipt>& done, const owner_type&) {
+                 int ends[2];
+                 if (!done || ::pipe(ends) != 0) return report_.fail("there is no view, or no pipe");
+                 // the kernel says EFAULT if a store would end the program
+                 const bool there = ::write(ends[1], "x", 1) == 1;
+                 const bool written = ::read(ends[0], const_cast<std::byte*>(view.tensors().address(0)), 1) == 1;
+                 ::close(ends[0]);
+                 ::close(ends[1]);
+                 if (!there || written) report_.fail("the system could write into it");
+               });
   }
 
  private:
-  bool needs(const char* number) {
-    const auto* const c = report_.find(number);
-    if (c != nullptr && c->result == check_result::passed) return true;
-    report_.skip("it rests on %s", number);
-    return false;
-  }
-  result<pair> connect() {
-    auto c = connect_();
-    if (!c) report_.fail("no connection: %s", to_string(c.error().code).data());
-    return c;
+  using looks = std::function<void(viewed_tensors&, const result<receipt>&, const owner_type&)>;
+
+  void check_view(std::string_view number, std::string_view what, std::string_view rests_on, const looks& look) {
+    check(number, what, {rests_on}, [&](auto& c) { pull(std::move(c), look); });
   }
   static bool is_open(int fd) noexcept { return ::fcntl(fd, F_GETFD) >= 0; }
   /// Sends one byte with the descriptor, and reads it.
@@ -129,14 +120,13 @@ class shared_memory_requirements {
       if (!exchange(c, memory->get())) return report_.fail("a byte with a descriptor did not arrive");
     const int after = ::dup(memory->get());
     if (after > next + 1 + 2) report_.fail("of 20 that nobody took, %d are open", after - next - 1);
-    ::close(next), ::close(after);
+    ::close(next);
+    ::close(after);
   }
 
-  /// Opens a view over a new connection, with both ends on this thread, and looks at the result while the owner is
-  /// there.
-  void pull(std::function<void(viewed_tensors&, const result<receipt>&, const owner_type&)> look) {
-    auto c = connect();
-    if (!c) return;
+  /// Opens a view over a connection, with both ends on this thread, and looks at the result while the owner is there.
+  /// Then both are gone.
+  void pull(pair c, const looks& look) {
     const std::uint64_t shape = numbers;
     const tensor_view all[]{{"weights", dtype::f32, {&shape, 1}, reinterpret_cast<const std::byte*>(weights_.data())}};
     const auto image = dynamic_image::make(std::span<const tensor_view>(all));
@@ -159,19 +149,17 @@ class shared_memory_requirements {
     pull.begin(pulling);
     const auto start = std::chrono::steady_clock::now();
     while (!pull.ended()) {
-      const auto asked = pump_once(pulling, pull.transfer(), c->left, {});
-      const auto answered = pump_once(owning, nothing, c->right, scratch);
+      const auto asked = pump_once(pulling, pull.transfer(), c.left, {});
+      const auto answered = pump_once(owning, nothing, c.right, scratch);
       if (!asked || !answered) pull.fail(asked ? answered.error() : asked.error());
-      else if (std::chrono::steady_clock::now() - start > options_.patience) pull.fail({errc::timed_out, 0, 0, {}});
+      else if (std::chrono::steady_clock::now() - start > probe_.options.patience)
+        pull.fail({errc::timed_out, 0, 0, {}});
     }
     (void)pull.finish(pulling);
     owner->deliver();
     look(view, pull.outcome(), *owner);
   }
 
-  Connect& connect_;
-  const conformance_options& options_;
-  conformance_report& report_;
   std::vector<float> weights_;
   reference ref_{};
 };
@@ -185,7 +173,8 @@ template <class Transport, stream_factory Connect>
 conformance_report check_shared_memory(Connect connect, const conformance_options& options = {}) {
   static_assert(Transport::shares_memory, "tensorpull: check_shared_memory checks a transport that shares memory");
   conformance_report report;
-  detail::shared_memory_requirements<Transport, Connect>(connect, options, report).run();
+  detail::stream_probe<Connect> probe(connect, options, report);
+  detail::shared_memory_requirements<Transport, Connect>(probe).run();
   return report;
 }
 

@@ -10,7 +10,7 @@
 #include <tensorpull/testing/simulation/detail/step_trace.hpp>
 #include <tensorpull/testing/simulation/simulation_options.hpp>
 #include <tensorpull/testing/simulation/simulation_report.hpp>
-#include <tensorpull/transports/stream/session.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
 
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ struct simulated {
   template <class Parts>
   using downloader = publisher<Parts>;
   template <class Parts>
-  using session = tensorpull::session<Parts, simulated_stream>;
+  using session = stream_session<Parts, simulated_stream>;
 };
 
 /// One simulated run. `Net`: a pipeline, of which chunking, integrity, framing and limits are used. `Consumer`:
@@ -67,8 +67,8 @@ class simulated_network {
 
   /// Runs to the end and reports. Call it once.
   simulation_report run() {
-    same_content_ = !plan_.damages && !plan_.options.transactions;  // a budget that is over, or a small table, may end
-                                                                    // a transfer for good
+    // a budget that is over, or a small table, may end a transfer for good
+    same_content_ = !plan_.damages && !plan_.options.transactions;
     start_owner(false);
     for (std::uint32_t i = 0; i < plan_.recipients; ++i) queue_.at(random_.below(20'000), {event_kind::begin, i});
     for (std::uint32_t i = 0; i < plan_.faults.size(); ++i) queue_.at(plan_.faults[i].at_us, {event_kind::fault, i});
@@ -303,15 +303,15 @@ class simulated_network {
     const errc why = done ? done->unconfirmed_because : done.error().code;
     if (done && done->confirmed != (why == errc{}))
       fail(report_.contract_violations, "confirmed, and a reason why not, or neither");
-    const bool unknown = done && !states_[i].named;  // an owner knows such a recipient by its connection alone, and
-                                                     // does not take its confirmation over another
+    // an owner knows such a recipient by its connection alone, and does not take its confirmation over another
+    const bool unknown = done && !states_[i].named;
     if (same_content_ && why != errc{} && !is_passing(why) && !unknown)
       fail(report_.false_failures, "failed for good, and the owner has published the same all the time");
     r.end();
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) &&
                         (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
-    // either on the same connection, where late answers may still come, or on another one
+    // either on the same connection, so that late answers may still come, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
     queue_.after(1'000 + random_.below(30'000), {event_kind::begin, i});
   }
@@ -357,10 +357,17 @@ class simulated_network {
     switch (f.what) {
       case fault::crash_owner: return crash_owner(f.detail, f.detail % 3 == 0);
       case fault::publish_again: return publish_again();
-      case fault::withdraw: return same_content_ = false, owner_.withdraw(), tell_settlements();
-      case fault::mutate: return same_content_ = false, owner_.published() ? owner_.mutate() : void();
+      case fault::withdraw:
+        same_content_ = false;
+        owner_.withdraw();
+        return tell_settlements();
+      case fault::mutate:
+        same_content_ = false;
+        if (owner_.published()) owner_.mutate();
+        return;
       case fault::take_buffers:
-        return owner_.take_buffers(true), queue_.after(f.detail % 200'000, {event_kind::give_buffers});
+        owner_.take_buffers(true);
+        return queue_.after(f.detail % 200'000, {event_kind::give_buffers});
       case fault::restart_owner:
         // half of them after somebody's last byte, about when its confirmation is on its way
         if (f.detail % 2 == 0) return crash_owner(f.detail, false);

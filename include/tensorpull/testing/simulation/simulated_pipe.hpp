@@ -17,7 +17,7 @@ namespace tensorpull::testing {
 
 /// How a connection behaves without faults. By default it delays nothing and never splits a write.
 struct wire_conditions {
-  std::chrono::microseconds latency{0};           ///< from write to read
+  std::chrono::microseconds latency{0};  ///< from write to read
   std::chrono::microseconds jitter{0};  ///< added to the latency of each write, at random; bytes never overtake
   std::size_t capacity_bytes = 64 * 1024;  ///< bytes that one direction holds before its writer has to wait
   std::size_t most_per_read = ~std::size_t{0};  ///< a call moves from 1 to this many bytes, at random
@@ -133,7 +133,10 @@ class simulated_pipe {
   void put(std::span<const std::byte> b) {
     if (carried_ + b.size() >= cut_at_) {
       b = b.first(static_cast<std::size_t>(cut_at_ - carried_));
-      if (!ended_) ended_ = true, end_at_ = arrival();
+      if (!ended_) {
+        ended_ = true;
+        end_at_ = arrival();
+      }
       no_reader_ = true;
       if (b.empty()) return;
     }
@@ -145,7 +148,10 @@ class simulated_pipe {
     bytes_.insert(bytes_.end(), b.begin(), b.end());
     carried_ += b.size();
     const std::uint64_t at = arrival();
-    if (first_ == arrivals_.size()) arrivals_.clear(), first_ = 0;
+    if (first_ == arrivals_.size()) {
+      arrivals_.clear();
+      first_ = 0;
+    }
     if (arrivals_.size() > first_ && (arrivals_.back().at_us == at || arrivals_.size() - first_ >= max_arrivals)) {
       arrivals_.back() = {carried_, at};
     } else {

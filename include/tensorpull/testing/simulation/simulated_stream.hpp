@@ -25,11 +25,20 @@ class simulated_wire {
   simulated_pipe& to(std::size_t side) noexcept { return pipes_[1 - side]; }
 
   /// Gives both ends an error now.
-  void reset() noexcept { pipes_[0].reset(), pipes_[1].reset(); }
+  void reset() noexcept {
+    pipes_[0].reset();
+    pipes_[1].reset();
+  }
   /// Loses everything in both directions from now on. Neither end is told.
-  void lose() noexcept { pipes_[0].lose(), pipes_[1].lose(); }
+  void lose() noexcept {
+    pipes_[0].lose();
+    pipes_[1].lose();
+  }
   /// Closes the end `side`; the other end gets what was written, then the end.
-  void close(std::size_t side) noexcept { from(side).writer_closed(), to(side).reader_closed(); }
+  void close(std::size_t side) noexcept {
+    from(side).writer_closed();
+    to(side).reader_closed();
+  }
 
  private:
   virtual_clock& clock_;

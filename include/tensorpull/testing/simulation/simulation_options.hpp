@@ -38,12 +38,12 @@ struct simulation_options {
   bool frame_faults = true;           ///< doubled, late, dropped and shortened frames
   bool flips = true;                  ///< inverted bits, in control frames, prefixes and payload
   bool slow_consumers = true;         ///< consumers that have no memory now and then
-  bool transactions = true;  ///< expected recipients, quorums and budgets; false: every publication is for an unknown
-                             ///< number
+  /// expected recipients, quorums and budgets; false: every publication is for an unknown number
+  bool transactions = true;
   bool forged = false;  ///< forges confirmations of recipients that sent none: the oracle has to notice
   std::chrono::microseconds request_timeout = std::chrono::milliseconds(400);  ///< of the recipients, in virtual time
-  std::chrono::microseconds give_up = std::chrono::seconds(60);  ///< virtual time after the last fault in which every
-                                                                 ///< recipient has to have completed
+  /// virtual time after the last fault in which every recipient has to have completed
+  std::chrono::microseconds give_up = std::chrono::seconds(60);
   std::FILE* trace = nullptr;  ///< where every step is printed; nullptr: nowhere
 };
 

@@ -26,16 +26,16 @@ struct simulation_report {
   std::uint64_t frame_faults = 0;  ///< frames that were doubled, delayed, dropped, shortened or damaged
 
   // must not happen, whatever the policies
-  std::uint64_t false_completions = 0;  ///< transfers that ended `completed` without the bytes of the version in the
-                                        ///< receipt
+  /// transfers that ended `completed` without the bytes of the version in the receipt
+  std::uint64_t false_completions = 0;
   std::uint64_t guard_violations = 0;  ///< bytes written around a destination
   std::uint64_t contract_violations = 0;  ///< breaches of the consumer's contract by the library
   std::uint64_t false_counts = 0;  ///< times that the owner counted more completions than there were
-  std::uint64_t false_settlements = 0;  ///< transactions whose outcome is wrong, or was delivered twice or not at all,
-                                        ///< or that were served after it
+  /// transactions whose outcome is wrong, or was delivered twice or not at all, or that were served after it
+  std::uint64_t false_settlements = 0;
   std::uint64_t leaks = 0;  ///< owners that did not get a buffer or a pin back
-  std::uint64_t false_failures = 0;  ///< transfers that failed by more than lost time although one content was
-                                     ///< published all the time
+  /// transfers that failed by more than lost time although one content was published all the time
+  std::uint64_t false_failures = 0;
   std::uint64_t stuck = 0;  ///< runs in which a recipient had not completed long after the last fault
   // must not happen if the integrity policy checks the whole
   std::uint64_t unverified_wrong = 0;  ///< `completed_unverified` with wrong bytes
@@ -57,7 +57,10 @@ struct simulation_report {
 
   /// Adds another run. Seed and hash stay those of the first run that failed.
   void add(const simulation_report& r) noexcept {
-    if (passed() && !r.passed()) seed = r.seed, trace_hash = r.trace_hash;
+    if (passed() && !r.passed()) {
+      seed = r.seed;
+      trace_hash = r.trace_hash;
+    }
     for (const auto member :
          {&simulation_report::steps, &simulation_report::virtual_us, &simulation_report::completed,
           &simulation_report::completed_unverified, &simulation_report::unconfirmed, &simulation_report::went_on,

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <tensorpull/core/peer_identity.hpp>
+#include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
+#include <tensorpull/protocol/connection/connection_end.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
 #include <tensorpull/transports/host/detail/event_gate.hpp>
 #include <tensorpull/transports/host/detail/handler_memory.hpp>
 #include <tensorpull/transports/host/detail/thread_scratch.hpp>
@@ -11,8 +14,6 @@
 #include <tensorpull/transports/message.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/send_limiter.hpp>
-#include <tensorpull/transports/stream/pollable_stream.hpp>
-#include <tensorpull/transports/stream/pull.hpp>
 
 #include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
 
@@ -37,7 +38,6 @@ namespace detail {
 template <class Parts, class Consumer>
 struct hosted_pull {
   using consumer_type = typename checked_consumer<Consumer>::type;
-  using clock = std::chrono::steady_clock;
 
   template <class... Arguments>
   hosted_pull(const reference& ref, const pull_options& asked, std::uint32_t first_id, Arguments&&... arguments)
@@ -45,16 +45,13 @@ struct hosted_pull {
         run(ref, consumer, options, typename Parts::chunking{}, first_id) {}
 
   /// How much of the pause is left.
-  std::chrono::milliseconds rest_left() const noexcept {
-    const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - rests_since);
-    return spent >= *rest ? std::chrono::milliseconds::zero() : *rest - spent;
-  }
+  std::chrono::milliseconds rest_left() const noexcept { return rested.left(*rest); }
 
   consumer_type consumer;
   const pull_options options;
   running_pull<Parts, consumer_type> run;
   optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
-  clock::time_point rests_since{};
+  stopwatch<typename Parts::platform> rested;
 };
 template <class Parts>
 struct hosted_pull<Parts, no_consumer> {};
@@ -85,6 +82,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   using pull_type = detail::hosted_pull<parts, consumer_type>;
   using clock = std::chrono::steady_clock;
   using executor = typename Host::executor;
+  using end_type = typename detail::endpoint_of<parts, typename Host::owner_type, connection>::type;
   using share = typename send_limiter<typename Host::lock_type>::share;  // of what the host may send
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
@@ -94,6 +92,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   connection(Host& host, executor on, stream_type& stream, bool connecting)
       : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)),
         end_(host.machine(), host.pool(), *this), connecting_(connecting) {
+    static_assert(sizeof(detail::connection_end_requirements<end_type, connection_end<end_type>>) != 0);
     if (!connecting) end_.doubt();
   }
   ~connection() { (void)events_.release(); }
@@ -110,8 +109,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     return ok;
   }
 
-  /// Who is at the other end, as far as the stream knows, from connected() on. Its views are valid as long as the
-  /// connection.
+  /// The identity of the other end, as far as the stream knows it, from connected() on. Its views are valid as long as
+  /// the connection.
   peer_identity peer() const noexcept {
     if constexpr (knows_peer<stream_type>) return stream_.peer();
     else return {};
@@ -181,7 +180,10 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   /// Called on any thread that runs the event loop; one thread at a time handles the events.
   void happened(std::uint32_t what) noexcept {
     gate_.pass(what, [this](std::uint32_t events) noexcept {
-      if (events & readable) read_waits_ = false, readable_ = true;
+      if (events & readable) {
+        read_waits_ = false;
+        readable_ = true;
+      }
       if (events & writable) {
         write_waits_ = false;
         if constexpr (mixes_directions) readable_ = true;
@@ -216,7 +218,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
       if (pull_ && pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
     pumped did;
     // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both
-    // would sleep in turn (bench/README.md).
+    // would sleep in turn (bench/reference.md).
     std::size_t most = 1;
     bool done = false;
     for (int round = 0; round < 16 && !done; ++round) {
@@ -235,28 +237,27 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     }
     if constexpr (requires { end_.said_all(); } && !transport::encrypted)
       if (end_.said_all())
-        ::shutdown(events_.native_handle(), SHUT_WR);  // the other end need not wait until what it still sends has been
-                                                       // thrown away
+        // the other end need not wait until what it still sends has been thrown away
+        ::shutdown(events_.native_handle(), SHUT_WR);
     host_.published().deliver();
     const bool waits = lacks_memory(did);
     const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
     if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
     waited_ = waits;
     const bool limited = host_.limiter().limited() && host_.limiter().waits(*this);
-    note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());  // nothing can come before we
-                                                                                         // have computed a digest, or
-                                                                                         // may send again
+    // nothing can come before we have computed a digest, or may send again
+    note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());
     if (!done && !limited)
-      return again();  // other connections first; not a wait, because what was read last may need an answer and no more
-                       // bytes may come
+      // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
+      return again();
     if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
     wait_for({did.wants_read, end_.output_ready() && !did.write_ended && !limited});
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
   bool awaits_us(const pumped& did) const noexcept { return lacks_memory(did) && end_.output_idle(); }
-  /// Whether no buffer is free for the next frame. Who reads no more for another reason must not stand in the queue for
-  /// memory.
+  /// Whether no buffer is free for the next frame. A connection that reads no more for another reason must not stand in
+  /// the queue for memory.
   bool lacks_memory(const pumped& did) const noexcept {
     if constexpr (requires { end_.holds_back(); })
       if (end_.holds_back()) return false;
@@ -338,10 +339,10 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
         run.note();
         if (awaits_us) run.excuse();
         if (!run.ended() && !run.stopped() && !pull_->rest)
-          if (const auto why = run.judge()) {
+          if (const errc why = run.judge(); why != errc{}) {
             (void)run.finish(end_);
-            pull_->rest = run.try_again(*why);
-            pull_->rests_since = clock::now();
+            pull_->rest = run.try_again({why, 0, 0, {}});
+            pull_->rested.restart();
           }
         if (run.ended()) {
           (void)run.finish(end_);
@@ -367,12 +368,12 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     if constexpr (requires { stream_.establish(); }) {
       const establishment now = stream_.establish();
       if (now.status == io_status::would_block) {
-        if (ending_) return shut(*ending_), false;
+        if (ending_) return ends(*ending_);
         if (now.waits_for.read) wait(false);
         if (now.waits_for.write) wait(true);
         return false;
       }
-      if (now.status != io_status::ok) return shut({now.code, now.system, 0, {}}), false;
+      if (now.status != io_status::ok) return ends({now.code, now.system, 0, {}});
     }
     established_ = true;
     others_.reset();
@@ -397,6 +398,12 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     if (!goes_on_elsewhere(why)) host_.handler().closed(*this, why);
     host_.retry_one();
     host_.release(*this);
+  }
+
+  /// The same, for a function that says whether the connection goes on.
+  bool ends(const error& why) noexcept {
+    shut(why);
+    return false;
   }
 
   /// Whether this one was not established, and another connection takes its place, to the next of the destinations. If
@@ -428,15 +435,15 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   Host& host_;
   boost::asio::posix::basic_stream_descriptor<executor> events_;  // borrows the stream's descriptor
   stream_type stream_;
-  typename detail::endpoint_of<parts, typename Host::owner_type, connection>::type end_;
+  end_type end_;
   std::optional<pull_type> pull_;
   detail::handler_memory read_memory_, write_memory_, post_memory_;
   detail::budget_watch watch_{std::chrono::steady_clock::now()};
   std::optional<error> ending_;
   connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
-  std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};  // when the timer should wake
-                                                                                          // it for its pull
+  // when the timer should wake it for its pull
+  std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};
   std::atomic<std::uint32_t> heard_{0}, long_frame_{0};
   std::atomic<bool> awaits_time_{false};  // the timer looks at it
   std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false}, posted_{false};

@@ -2,12 +2,12 @@
 // run the io_context. It starts no thread.
 #pragma once
 
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/transports/host/connection.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/send_limiter.hpp>
-#include <tensorpull/transports/stream/posix_stream.hpp>
-#include <tensorpull/transports/stream/stream_transport.hpp>
 
 #include <boost/asio/steady_timer.hpp>
 
@@ -30,15 +30,17 @@ struct host_options {
   /// the oldest that have shown nothing (connection_budgets::accept) for a second are ended to make room. connect() and
   /// adopt() are not limited.
   std::size_t max_connections = 4096;
-  std::size_t message_buffers = 8;      ///< for frames above 512 bytes; shared by all connections
+  std::size_t message_buffers = 8;  ///< for frames above 512 bytes; shared by all connections
   /// For how many connections the event loop's records are allocated at start. Up to this number, later connections
   /// leave no more records behind.
   std::size_t reserved_connections = 0;
-  connection_budgets budgets{};         ///< when a connection is ended
-  send_limits limits{};                 ///< how fast it may send, to all connections and to each
-  authorise_callback authorise{};       ///< who may have what, as publisher::authorise; none: everybody
-  owner_room_size room{};  ///< for how much it has room to publish; more than the limits say: with heap_owner_room
-                           ///< (protocol/owner/owner_room.hpp)
+  connection_budgets budgets{};  ///< when a connection is ended
+  send_limits limits{};  ///< how fast it may send, to all connections and to each
+  /// decides what each peer may have, as publisher::authorise; none: everybody may have everything
+  authorise_callback authorise{};
+  /// for how much it has room to publish; more than the limits say: with heap_owner_room
+  /// (protocol/owner/owner_room.hpp)
+  owner_room_size room{};
 };
 
 namespace detail {
@@ -86,14 +88,14 @@ struct destinations_of<Transport> {
 /// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const
 /// result<receipt>&) and closed(connection&, const error&). What they throw is caught and dropped. A connection that
 /// was never established (a connect or a handshake that failed) has closed() without connected(). `Consumer`: what
-/// connections pull into, or no_consumer. If the transport's `threads` is true, several threads may run the io_context;
-/// the callbacks of one connection never overlap.
+/// connections pull into, or no_consumer.
+/// If the transport's `threads` is true, several threads may run the io_context; the callbacks of one connection never
+/// overlap.
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
 class host<Parts, Handler, Consumer> {
-  static_assert(sizeof(detail::consumer_checks < Consumer,
-                       std::is_same_v<Consumer, no_consumer> || consumer < Consumer >>) != 0);  // next to the user's
-                                                                                                // line
+  using checks = detail::consumer_checks<Consumer, (std::is_same_v<Consumer, no_consumer> || consumer<Consumer>)>;
+  static_assert(sizeof(checks) != 0);  // next to the user's line
   using transport = typename Parts::transport;
   using listener_type = typename detail::listener_of<transport>::type;
 
@@ -108,8 +110,8 @@ class host<Parts, Handler, Consumer> {
   using owner_type = typename publisher_type::owner_type;  ///< the owner's state machine
   using connection = tensorpull::connection<host>;  ///< what handlers are given
   using destinations = typename detail::destinations_of<transport>::type;  ///< the places that connect() tries
-  static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;  ///< if not, connections
-                                                                                            ///< refuse long messages
+  /// if not, connections refuse long messages
+  static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;
 
   /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or
   /// boost::system::system_error from the event loop.
@@ -208,7 +210,7 @@ class host<Parts, Handler, Consumer> {
   friend connection;
   static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
-  /// How long who is silent is let alone where others wait, and how many are ended at a time.
+  /// How long a silent connection is tolerated while others wait, and how many are ended at a time.
   static constexpr std::chrono::seconds courtesy{1};
   static constexpr std::size_t most_ended = 64;
   /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
@@ -382,11 +384,15 @@ class host<Parts, Handler, Consumer> {
   /// not spin.
   bool accept_more() noexcept {
     for (int i = 0; i < 64; ++i) {
-      if (count_ >= options_.max_connections) return crowded_ = true, false;
+      if (count_ >= options_.max_connections) {
+        crowded_ = true;
+        return false;
+      }
       auto stream = listener_->accept();
       if (!stream) {
         if (stream.error().code != errc::out_of_memory) return true;
-        return crowded_ = true, false;
+        crowded_ = true;
+        return false;
       }
       if (!begin(*stream, 0)) return false;
     }
@@ -517,7 +523,7 @@ class host<Parts, Handler, Consumer> {
   static_assert(
       detail::never<Parts>,
       "tensorpull: this transport has no host: it needs `static result<L> listen(std::string_view address) noexcept`, where L is a "
-      "stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
+      "stream_listener and its stream a pollable_stream (links/posix/pollable_stream.hpp)");
 };
 
 }  // namespace tensorpull

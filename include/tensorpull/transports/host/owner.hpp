@@ -2,18 +2,19 @@
 // Needs Boost.Asio.
 #pragma once
 
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/transports/host/host.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
-#include <tensorpull/transports/stream/stream_transport.hpp>
-#include <tensorpull/transports/stream/wait.hpp>
 
 namespace tensorpull {
 
 /// Where and how an owner listens.
 struct owner_options {
-  std::string_view listen{};  ///< the address. None: the transport's any_address (tcp: a free port of 127.0.0.1);
-                              ///< without an any_address it does not listen, and serves adopted streams
-  host_options host{};        ///< limits and budgets of its connections
+  /// the address. None: the transport's any_address (tcp: a free port of 127.0.0.1); without an any_address it does not
+  /// listen, and serves adopted streams
+  std::string_view listen{};
+  host_options host{};  ///< limits and budgets of its connections
 };
 
 /// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with
@@ -56,7 +57,7 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
 
   /// How many connections there are.
   std::size_t connections() const noexcept { return s_->connections.connections(); }
-  /// What its connections share, if the transport gives them something: the options and counts of with_http.
+  /// What its connections share, if the transport gives them something: the options and counts of http_only.
   auto& shared() noexcept { return s_->connections.shared(); }
   /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid
   /// as long as the owner.
@@ -104,7 +105,7 @@ class stream_owner<Parts> {
   static_assert(
       detail::never<Parts>,
       "tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`, where L "
-      "is a stream_listener and its stream a pollable_stream (transports/stream/pollable_stream.hpp)");
+      "is a stream_listener and its stream a pollable_stream (links/posix/pollable_stream.hpp)");
 
  public:
   static result<stream_owner> open(const owner_options& = {}) noexcept;  ///< not defined

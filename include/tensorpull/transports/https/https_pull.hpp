@@ -1,8 +1,8 @@
 // Pulls a safetensors file from any server of HTTP, with TLS or without: the policy `https`. It needs OpenSSL.
 #pragma once
 
-#include <tensorpull/transports/http/http_pull.hpp>
-#include <tensorpull/transports/tls/tls.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <optional>
 #include <string>
@@ -48,6 +48,15 @@ struct https_dial {
   using stream = http_stream;
   tls_context context{};
 
+  /// With the system's authorities, if the context is none: they are read once, and not for each connection. Errors: as
+  /// tls_context::make.
+  static result<https_dial> of(const tls_context& context) {
+    if (context) return https_dial{context};
+    auto system = tls_context::make({});
+    if (!system) return failure(system.error());
+    return https_dial{std::move(*system)};
+  }
+
   result<stream> connect(const http_url& url, const http_proxy& proxy, std::chrono::milliseconds timeout,
                          const stop_token& stop) const {
     if (!url.secure) {
@@ -83,39 +92,14 @@ struct https_dial {
 
 /// Policy for the transport slot: as `http`, with https:// besides. The server's certificate is checked for the URL's
 /// host, also behind a redirect. More errors: those of tls_address::connect.
-struct https {
-  using is_transport_policy = void;  ///< marks it
-  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;  ///< a range may have any length
-  /// Of a connection, on the heap.
-  static constexpr std::size_t connection_bytes = sizeof(detail::http_line<detail::http_stream>) +
-                                                  tls::connection_bytes;
-  static constexpr bool reliable = true;        ///< TCP is
-  static constexpr bool ordered = true;         ///< chunks land in order, whatever the connections do
-  static constexpr bool shares_memory = false;  ///< none is shared
-  static constexpr bool encrypted = false;      ///< a URL may begin with http://
-  static constexpr identity_kind identifies = identity_kind::none;  ///< a URL may begin with http://
-  /// As those of `http`, and what OpenSSL keeps for each connection.
-  template <class Parts>
-  static constexpr std::size_t pull_bytes = 4 * connection_bytes + 96 * 1024;
-
-  /// There is none.
-  template <class Parts>
-  using downloader = detail::no_http_downloader<Parts>;
-  /// There is none.
-  template <class Parts>
-  using session = no_session<https>;
-
+struct https : detail::http_policy<https, detail::http_stream, tls::connection_bytes> {
   /// As the policy says.
   template <class Parts, consumer Consumer>
   static result<receipt> pull(const https_address& to, const reference& ref, Consumer& consumer,
                               const pull_options& options, typename Parts::chunking chunking) noexcept {
-    detail::https_dial dial{to.context};
-    if (!dial.context) {
-      auto system = tls_context::make({});  // read once, and not for each connection
-      if (!system) return failure(system.error());
-      dial.context = std::move(*system);
-    }
-    return detail::http_pull_with<Parts>(dial, to.to, ref, consumer, options, chunking);
+    const auto dial = detail::https_dial::of(to.context);
+    if (!dial) return failure(dial.error());
+    return detail::http_pull_with<Parts>(*dial, to.to, ref, consumer, options, chunking);
   }
   /// The same with the system's authorities.
   template <class Parts, consumer Consumer>

@@ -5,12 +5,11 @@
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
-#include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/protocol/pending_reply.hpp>
+#include <tensorpull/links/posix/pollable_stream.hpp>
+#include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/replica/replica_options.hpp>
-#include <tensorpull/transports/stream/pollable_stream.hpp>
 
 #include <algorithm>
 #include <array>
@@ -118,13 +117,12 @@ class replica_line {
   static constexpr std::uint64_t digest_bytes = 256 * 1024;
   static constexpr std::uint32_t sign_id = 0xffffffff;
   static constexpr std::uint64_t sign_payload = 4096;
-  static constexpr std::array<std::byte, 8> zeros{};
 
   /// What the coordinator has said about a reference.
   struct described {
     ref_id ref{};
     std::uint64_t version = 0, nonce = 0;
-    std::uint64_t last = 0;  ///< where the last byte ends that the recipient can want
+    std::uint64_t last = 0;  ///< where the last byte that the recipient can want ends
     std::uint64_t image_bytes = 0;
     std::uint32_t cap = 0;
     bool own = true;  ///< whether the replica has the same
@@ -194,20 +192,32 @@ class replica_line {
       frame m;
       if (const auto ok = Framing::decode(bytes.first(**size), m, lists); !ok) return broke();
       if (!is_request(m.kind)) return broke();  // a replica has no use for messages and answers of a recipient
-      if (lost_ && !reached_) {
-        if (!refuse(m)) return;
-      } else if (m.kind == frame_kind::pull && !own_request(m, now)) {
-        return;
-      } else if (m.kind != frame_kind::pull || !answered_) {
-        if (!reached_) return void(wants_ = up_ ? need::nothing : need::coordinator);
-        up_left_ = **size;
-        up_size_ = **size;
-        if (m.kind != frame_kind::cancel) ++unanswered_;
-        ++counts_.passed_on;
-        return;
+      switch (lost_ && !reached_ ? without_coordinator(m) : fate_of(m, now)) {
+        case fate::waits: return;
+        case fate::passed_on: return pass_on(m, **size);
+        case fate::done: drop_request(**size);
       }
-      drop_request(**size);
     }
+  }
+  /// What becomes of a request.
+  enum class fate : std::uint8_t {
+    waits,  ///< the answers before it have to come first
+    passed_on,  ///< the coordinator answers
+    done,  ///< it is answered, or nobody is there to take an answer
+  };
+  fate without_coordinator(const frame& m) noexcept { return refuse(m) ? fate::done : fate::waits; }
+  fate fate_of(const frame& m, time_point now) noexcept {
+    return m.kind == frame_kind::pull ? own_request(m, now) : fate::passed_on;
+  }
+  void pass_on(const frame& m, std::size_t bytes) noexcept {
+    if (!reached_) {
+      wants_ = up_ ? need::nothing : need::coordinator;
+      return;
+    }
+    up_left_ = bytes;
+    up_size_ = bytes;
+    if (m.kind != frame_kind::cancel) ++unanswered_;
+    ++counts_.passed_on;
   }
   void drop_request(std::size_t n) noexcept {
     have_ -= n;
@@ -226,38 +236,47 @@ class replica_line {
     no.ref = m.ref;
     no.version = m.version;
     const auto n = Framing::encode(no, std::span(answers_).subspan(answers_end_));
-    if (!n) return broke(), false;
+    if (!n) {
+      broke();
+      return false;
+    }
     answers_end_ += *n;
     passing_ += *n;
     return true;
   }
 
-  /// Answers a request for a chunk. `answered_`: from the own copy, or not at all, since nobody is there to take it; if
-  /// not, it has to be passed on. False: the answers before it have to come first.
-  bool own_request(const frame& m, time_point now) noexcept {
-    answered_ = false;
-    if (down_ended_) return answered_ = true;
+  /// Answers a request for a chunk from the own copy, if it has that chunk.
+  fate own_request(const frame& m, time_point now) noexcept {
+    if (down_ended_) return fate::done;
     described* const d = find(m.ref);
-    if (d == nullptr) return unanswered_ == 0;  // a request that was sent ahead of the description waits for it
-    if (!d->own || (m.version != 0 && m.version != d->version) || m.offset >= d->last) return true;
+    if (d == nullptr) return unanswered_ == 0 ? fate::passed_on : fate::waits;  // sent ahead of the description
     const std::uint64_t length = std::min(m.length, d->cap);
-    if (length == 0 || length >= d->last - m.offset || m.length == all_in_one_chunk) return true;
-    if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0)
-      return false;  // what the recipient was told last may change this
+    if (!gives(*d, m, length)) return fate::passed_on;
+    // what the recipient was told last may change this
+    if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0) return fate::waits;
+    return begin_own(*d, m, length, now) ? fate::done : fate::passed_on;
+  }
+  /// Whether the own copy has the chunk, and a chunk comes after it: the last one is the coordinator's.
+  static bool gives(const described& d, const frame& m, std::uint64_t length) noexcept {
+    if (!d.own || (m.version != 0 && m.version != d.version)) return false;
+    if (m.offset >= d.last || m.length == all_in_one_chunk) return false;
+    return length > 0 && length < d.last - m.offset;
+  }
+  /// Begins to send the chunk. False: the own copy does not have it after all.
+  bool begin_own(described& d, const frame& m, std::uint64_t length, time_point now) noexcept {
     frame mine = m;
-    mine.version = d->version;
+    mine.version = d.version;
     mine.length = static_cast<std::uint32_t>(length);
     pending_reply r;
     if (!owner_.handle(peer_, mine, r) || r.kind != frame_kind::chunk || r.length != length) {
-      d->own = false;
-      return true;
+      d.own = false;
+      return false;
     }
-    r.nonce = d->nonce;
+    r.nonce = d.nonce;
     own_ = r;
-    own_nonce_ = d->nonce;
+    own_nonce_ = d.nonce;
     own_sent_ = 0;
-    answered_ = true;
-    last_own_ = {d->ref, d->version};
+    last_own_ = {d.ref, d.version};
     if (!served_own_) signed_ = now;
     served_own_ = true;
     ++heard_;
@@ -295,45 +314,27 @@ class replica_line {
       digesting_ = now != digest_state::ready;
       if (digesting_) return void(wants_ = now == digest_state::working ? need::again : need::time);
     }
-    const source_view* const image = owner_.pin(r);
-    if (image == nullptr) return broke_off();
+    frame m = frame_of(r);
+    m.nonce = own_nonce_;
     std::array<std::span<const std::byte>, 32> out;
-    std::size_t n = 0, planned = 0;
-    const auto add = [&](std::span<const std::byte> s) {
-      if (!s.empty()) out[n++] = s;
-      planned += s.size();
-    };
-    const auto whole = static_cast<std::size_t>(prefix::frame_bytes(r.length));
-    if (own_sent_ < prefix::bytes) {
-      frame m = frame_of(r);
-      m.nonce = own_nonce_;
-      prefix::write(m, scratch.template first<prefix::bytes>());
-      add(scratch.subspan(own_sent_, prefix::bytes - own_sent_));
-      scratch = scratch.subspan(prefix::bytes);
-    }
-    const std::size_t done = own_sent_ > prefix::bytes ? std::min<std::size_t>(own_sent_ - prefix::bytes, r.length) : 0;
-    std::uint64_t left = std::min<std::uint64_t>(r.length - done, piece_bytes), got = 0;
-    if (left > 0) {
-      const gathered g = gather(*image, r.offset + done, left, std::span(out).subspan(n, out.size() - n - 1), scratch);
-      if (g.failed && g.bytes == 0) {
-        owner_.unreadable(r);
-        owner_.unpin(r, 0);
-        return broke_off();
-      }
-      n += g.pieces;
-      got = g.bytes;
-      planned += static_cast<std::size_t>(g.bytes);
-    }
-    if (done + got == r.length) add(std::span(zeros).first(whole - own_sent_ - planned));
-    const io_result io = down_.write_some({out.data(), n});
-    const std::size_t payload_before = done, sent = own_sent_ + io.bytes;
-    const std::size_t payload = sent > prefix::bytes ? std::min<std::size_t>(sent - prefix::bytes, r.length) : 0;
-    owner_.unpin(r, payload - payload_before);
-    counts_.own_bytes += payload - payload_before;
-    own_sent_ = sent;
+    detail::chunk_part part;
+    const detail::image_use use = detail::use_image(owner_, r, [&](const source_view& image) noexcept {
+      part = detail::write_chunk(m, image, own_sent_, piece_bytes, out, scratch);
+      return !part.failed;
+    });
+    if (use != detail::image_use::pinned) return broke_off();
+    const io_result io = down_.write_some({out.data(), part.spans});
+    const std::size_t before = detail::payload_within(own_sent_, r.length);
+    own_sent_ += io.bytes;
+    const std::size_t payload = detail::payload_within(own_sent_, r.length) - before;
+    owner_.unpin(r, payload);
+    counts_.own_bytes += payload;
     count(io.bytes);
-    if (own_sent_ == whole) own_.reset();
-    if (is_end(io.status)) own_.reset(), down_ended_ = down_broken_ = true;
+    if (own_sent_ == prefix::frame_bytes(r.length)) own_.reset();
+    if (is_end(io.status)) {
+      own_.reset();
+      down_ended_ = down_broken_ = true;
+    }
   }
   /// The own copy is gone or cannot be read: the recipient dials again if it has seen the beginning of the chunk. If
   /// not, the coordinator answers; a line ends all the same, since the request is gone.
@@ -417,7 +418,10 @@ class replica_line {
       swallow_left_ = bytes;
       return true;
     }
-    if (unanswered_ == 0) return broke(), false;
+    if (unanswered_ == 0) {
+      broke();
+      return false;
+    }
     --unanswered_;
     if (m.kind != frame_kind::refused) ++heard_;
     passing_ += bytes;
@@ -458,10 +462,8 @@ class replica_line {
     m.id = sign_id;
     m.ref = last_own_.ref;
     m.version = last_own_.version;
-    m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(sign_payload, d->last - 1));  // not to the end, which
-                                                                                                // would say that the
-                                                                                                // recipient has
-                                                                                                // everything
+    // not to the end, which would say that the recipient has everything
+    m.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(sign_payload, d->last - 1));
     const auto n = Framing::encode(m, sign_);
     if (!n) return;
     sign_bytes_ = sign_left_ = *n;
@@ -488,8 +490,8 @@ class replica_line {
   time_point called_{}, signed_;
   served last_own_{};
   std::uint64_t bytes_ = 0, own_nonce_ = 0;
-  std::uint64_t passing_ = 0;  // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they
-                               // have come
+  // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they have come
+  std::uint64_t passing_ = 0;
   std::uint64_t swallow_left_ = 0;  // bytes of an answer that is the replica's own
   std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0,
               sign_left_ = 0, sign_bytes_ = 0;
@@ -498,8 +500,8 @@ class replica_line {
   io_ready down_waits_{}, up_waits_{};
   need wants_ = need::nothing;
   bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;
-  bool answered_ = false, digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false,
-       moved_ = false, lost_ = false, dead_ = false;
+  bool digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false, moved_ = false, lost_ = false,
+       dead_ = false;
 };
 
 }  // namespace tensorpull

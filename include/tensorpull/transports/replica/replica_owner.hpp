@@ -2,11 +2,11 @@
 // else to the owner that coordinates.
 #pragma once
 
+#include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
 #include <tensorpull/transports/replica/replica_line.hpp>
 #include <tensorpull/transports/replica/replica_options.hpp>
-#include <tensorpull/transports/stream/stream_transport.hpp>
-#include <tensorpull/transports/stream/wait.hpp>
 
 #include <poll.h>
 
@@ -161,7 +161,10 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   result<reference> noted(const result<reference>& ref) noexcept {
     if (!ref) return ref;
     for (reference& r : s_->refs)
-      if (!r.id || r.id == ref->id || this->settled(r)) return r = *ref, ref;
+      if (!r.id || r.id == ref->id || this->settled(r)) {
+        r = *ref;
+        return ref;
+      }
     (void)this->withdraw(*ref);
     return failure(errc::table_full, most);
   }
@@ -206,8 +209,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     while (s.lines.size() < s.options.max_connections) {
       auto stream = s.listener.accept();
       if (!stream)
-        return void(s.accepts = stream.error() == errc::timed_out);  // if there are no descriptors, again at the next
-                                                                     // tick
+        // if there are no descriptors, again at the next tick
+        return void(s.accepts = stream.error() == errc::timed_out);
       std::unique_ptr<line> l(new (std::nothrow) line(std::move(*stream), s.published.machine(), s.counts, now));
       if (l == nullptr) return;
       s.lines.push_back(std::move(l));  // reserved
@@ -243,8 +246,10 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (l.wants == line::need::end) return false;
     if (l.wants == line::need::coordinator && !l.calling() && (!s.away || now - s.dialled >= dial_interval)) {
       s.dialled = now;
-      if (auto c = s.dial()) l.call(std::move(*c), now), l.wants = line::need::again;
-      else not_dialled(s, c.error(), now);
+      if (auto c = s.dial()) {
+        l.call(std::move(*c), now);
+        l.wants = line::need::again;
+      } else not_dialled(s, c.error(), now);
     }
     if (tick && l.expired(s.options.budgets, now)) {
       ++s.counts.expired;

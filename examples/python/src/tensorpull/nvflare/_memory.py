@@ -40,7 +40,7 @@ class Kept:
 
     def _give(self, block: mmap.mmap) -> None:
         self._back.append(block)
-        if self._lock.acquire(False):  # whoever has it sorts
+        if self._lock.acquire(False):  # the thread that has it sorts
             try:
                 self._sort()
             finally:

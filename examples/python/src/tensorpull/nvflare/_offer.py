@@ -31,7 +31,7 @@ class Offer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Where an owner that nobody can reach is asked to connect to, and the word that it says there."""
+    """The address that an owner that cannot be reached is asked to connect to, and the word that it says there."""
 
     address: str
     token: str

@@ -138,7 +138,7 @@ class Place:
             return self._owner, self._advertised(self._owner.port)
 
     def door(self) -> "Door":
-        """The server's one listener, at which sites call whose updates are to be pulled."""
+        """The server's one listener. Sites call it, and their updates are pulled over that connection."""
         with self._lock:
             if self._door is None:
                 self._door = Door(self._open(lambda at: tensorpull.Listener(at, ssl=self.tls)), self._advertised)
@@ -222,16 +222,16 @@ class Models:
 
 
 class Caller(NamedTuple):
-    """Who has called and said an expected word, and what it has published on its connection."""
+    """A site that has called and said an expected word, and what it has published on its connection."""
 
     session: tensorpull.Session
     reference: tensorpull.Reference
 
 
 class Door:
-    """A listener whose callers are told apart by the word that each was given over FLARE's own connection.
+    """A listener that tells its callers apart by the word that each was given over FLARE's own connection.
 
-    Whoever says nothing holds a thread for `HANDSHAKE` seconds and nobody else: threads are added while none is free, up to `UNFINISHED`, and go when they are idle.
+    A caller that says nothing holds a thread for `HANDSHAKE` seconds, and holds up no other caller: threads are added while none is free, up to `UNFINISHED`, and go when they are idle.
     """
 
     def __init__(self, listener: tensorpull.Listener, advertised: Callable[[int], str]) -> None:
@@ -259,7 +259,7 @@ class Door:
         return token
 
     def arrived(self, token: str, timeout: float) -> Optional[Caller]:
-        """Who has said the word, if within `timeout` seconds."""
+        """The caller that has said the word; None if none does within `timeout` seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._expected.get(token) is not None, timeout)
             return self._expected.get(token)
@@ -318,7 +318,7 @@ class Door:
             self._free -= 1
 
     def _hear(self, session: tensorpull.Session) -> None:
-        """Takes in who says an expected word, and nobody else."""
+        """Takes in a caller that says an expected word, and no other."""
         try:
             message = session.receive(timeout=HANDSHAKE)
         except tensorpull.Error:

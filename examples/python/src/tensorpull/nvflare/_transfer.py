@@ -1,4 +1,4 @@
-"""The two ends of FLARE's download: who has a model offers it, who wants it pulls it, and FLARE's own chunks go on where that cannot be."""
+"""The two ends of FLARE's download: a process that has a model offers it, and one that wants it pulls it. If that cannot be, FLARE's own chunks go on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import tensorpull
-from nvflare.fuel.f3.streaming.download_service import ProduceRC
+from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _offer
@@ -48,7 +48,7 @@ class Offering:
         super().set_transaction(tx_id, ref_id)
 
     def _publish(self, place: Place) -> Tuple[tensorpull.Reference, str, str]:
-        """Once for all who ask for this one of FLARE's references. Sites with references of their own to the same tensors share the pass over the bytes that the digest takes."""
+        """Once for all sites that ask for this one of FLARE's references. Sites with references of their own to the same tensors share the pass over the bytes that the digest takes."""
         with self._once:
             tensors = self.base_obj
             if self._gone.is_set() or tensors is None:
@@ -106,7 +106,7 @@ class Offering:
         return super().produce({k: v for k, v in state.items() if k != KEY}, requester)
 
     def _call(self, said: Any, requester: str) -> None:
-        """Connects to where FLARE's server asks for it, and is pulled from there, on a thread that ends with the transfer."""
+        """Connects to the address that FLARE's server asks for, and is pulled from there, on a thread that ends with the transfer."""
         with self._once:
             if requester in self._calls:  # FLARE has asked again
                 return
@@ -255,7 +255,7 @@ class Pulling:
                 return going  # the other end has to hear it before it can call
         elif _offer.what(said) == "failed" and self._caller is None:
             return self._fall_back(Refuge("it cannot call this server"))
-        # A sign of life now and again. Who is to call may fail to, and says so only if it is asked: it is asked sooner.
+        # A sign of life now and again. A site that is to call may fail to, and says so only if it is asked: it is asked sooner.
         life = setting("sign_of_life", 5.0)
         if self._token and self._caller is None:
             life = self._wait = min(self._wait * 2, life)
@@ -279,6 +279,10 @@ class Pulling:
         self._stop.set()
         super().download_failed(ref_id, reason)
 
+    def outcome(self) -> Tuple[Any, Any]:
+        """For FLARE, when all has ended: the error, and the model."""
+        return self.error, self.result
+
 
 def _apart(got: Any) -> Dict[str, Any]:
     """Tensors that share memory arrive as one; FLARE's own arrive each on its own, and an aggregator may write to them."""
@@ -290,14 +294,37 @@ def _apart(got: Any) -> Dict[str, Any]:
     return result
 
 
-def report(logger: Any, consumer: Any, ref_id: str, source: str, began: float) -> None:
-    """One line for each transfer: which way it took, and how long."""
-    size = f", {consumer.bytes} bytes" if consumer.bytes else ""
-    logger.info(f"tensorpull: ref={ref_id} from {source} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}")
+class Decomposing:
+    """Comes before one of FLARE's decomposers, whose models are pulled by tensorpull."""
+
+    offering: Any  # the class of its offers
+    framework = ""
+
+    def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+        return self.offering(items, max_chunk_size, fobs_ctx.get(FOBSContextKey.CELL))
+
+    def download(
+        self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool = False, optional: bool = False, abort_signal: Any = None,
+        progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
+    ) -> Any:  # fmt: skip
+        consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.framework, per_request_timeout, secure, abort_signal)
+        began = time.time()
+        try:
+            download_object(
+                from_fqcn=from_fqcn, ref_id=ref_id, consumer=consumer, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional,
+                abort_signal=abort_signal, progress_cb=progress_cb,
+            )  # fmt: skip
+        except BaseException:
+            consumer.download_failed(ref_id, "it did not end")
+            raise
+        size = f", {consumer.bytes} bytes" if consumer.bytes else ""
+        self.logger.info(
+            f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
+        )
+        return consumer.outcome()
 
 
-def cell_of(fobs_ctx: Mapping[str, Any]) -> Any:
-    return fobs_ctx.get(FOBSContextKey.CELL)
-
-
-__all__ = ["Offering", "Pulling", "cell_of", "report"]
+__all__ = ["Decomposing", "Offering", "Pulling"]

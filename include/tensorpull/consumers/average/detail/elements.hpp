@@ -4,7 +4,7 @@
 // The small float formats become float32 exactly, and are rounded to nearest even on the way back.
 // F16, BF16: IEEE 754 and bfloat16. F8_E5M2, F8_E4M3: OCP "8-bit Floating Point Specification" 1.0 (E4M3 is torch's
 // float8_e4m3fn). The FNUZ variants: arXiv 2206.02915 (no infinity, no negative zero, one NaN). Values above the
-// largest become what torch makes of them: infinity where the format has one, NaN otherwise.
+// largest become what torch makes of them: infinity if the format has one, NaN otherwise.
 //
 // Sums are float32 for FP8, F16, BF16, F32 and C64, float64 for F64 and for integers (exact up to 2^53). Averages of
 // integers are rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats:
@@ -24,7 +24,7 @@
 
 namespace tensorpull::detail {
 
-/// Which codes are not numbers: IEEE 754's infinities and NaNs; NaN where all bits but the sign are set; NaN where
+/// Which codes are not numbers: IEEE 754's infinities and NaNs; NaN if all bits but the sign are set; NaN where
 /// negative zero was.
 enum class float_specials : std::uint8_t {
   ieee,
@@ -38,12 +38,20 @@ struct float_format {
 
   static constexpr std::uint32_t sign = 1u << (ExponentBits + MantissaBits);
   static constexpr std::uint32_t infinity = sign - (1u << MantissaBits);
-  static constexpr std::uint32_t largest = Specials == float_specials::ieee              ? infinity - 1
-                                           : Specials == float_specials::nan_is_all_ones ? sign - 2
-                                                                                         : sign - 1;
-  static constexpr std::uint32_t not_a_number = Specials == float_specials::ieee ? infinity | 1u << (MantissaBits - 1)
-                                                : Specials == float_specials::nan_is_all_ones ? sign - 1
-                                                                                              : sign;
+  static constexpr std::uint32_t largest = [] {
+    switch (Specials) {
+      case float_specials::ieee: return infinity - 1;
+      case float_specials::nan_is_all_ones: return sign - 2;
+      default: return sign - 1;
+    }
+  }();
+  static constexpr std::uint32_t not_a_number = [] {
+    switch (Specials) {
+      case float_specials::ieee: return infinity | 1u << (MantissaBits - 1);
+      case float_specials::nan_is_all_ones: return sign - 1;
+      default: return sign;
+    }
+  }();
 
   /// Masks instead of branches, so that g++ vectorises a loop over it; subnormals by an exact conversion, not by float
   /// subnormals, so that a process that treats those as zero reads the same.
@@ -84,8 +92,8 @@ struct float_format {
                                               static_cast<std::uint32_t>(128 - Bias - static_cast<int>(MantissaBits))
                                               << 23);
 
-  /// Adding a half (less one unit where the result would be odd) and cutting off rounds to nearest even; a carry into
-  /// the exponent is right as it is.
+  /// Adding a half (less one unit if the result would be odd) and cutting off rounds to nearest even; a carry into the
+  /// exponent is right as it is.
   static constexpr std::uint32_t cut(std::uint32_t mantissa, unsigned by) noexcept {
     return (mantissa + (1u << (by - 1)) - 1 + (mantissa >> by & 1)) >> by;
   }
@@ -159,9 +167,9 @@ struct integer {
     // one above the largest: a power of two, so exact, unlike the largest itself
     constexpr double past = static_cast<double>(std::numeric_limits<T>::max() / 2 + 1) * 2;
     const double rounded = std::nearbyint(value);
-    const T result = rounded >= past   ? std::numeric_limits<T>::max()
-                     : rounded > least ? static_cast<T>(rounded)
-                                       : std::numeric_limits<T>::min();
+    T result = std::numeric_limits<T>::min();
+    if (rounded >= past) result = std::numeric_limits<T>::max();
+    else if (rounded > least) result = static_cast<T>(rounded);
     std::memcpy(at, &result, sizeof result);
   }
 };
@@ -201,8 +209,8 @@ constexpr std::size_t sum_bytes(dtype type) noexcept {
   return with_element(type, []<class E>(E) { return sizeof(typename E::sum) * E::parts; }, std::size_t{0});
 }
 
-/// sums[i] += weight * element i, for n parts. Blocks of a constant length, so that compilers vectorise it at -O2 too,
-/// where g++ 12 leaves every loop alone whose count it does not know.
+/// sums[i] += weight * element i, for n parts. Blocks of a constant length, so that compilers vectorise it at -O2 too:
+/// there g++ 12 leaves every loop alone whose count it does not know.
 template <class E>
 void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n,
                   typename E::sum weight) noexcept {

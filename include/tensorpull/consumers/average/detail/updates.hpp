@@ -231,8 +231,8 @@ class streamed_update : public keyed_update {
   /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over.
   void add(std::size_t n) noexcept {
     std::byte* first = lease_.data();
-    if (taken_ < there_) {  // in the sums since an earlier time; what is there ends with a whole element, so nothing is
-                            // carried before that
+    if (taken_ < there_) {
+      // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
       const auto skipped = static_cast<std::size_t>(std::min<std::uint64_t>(n, there_ - taken_));
       taken_ += skipped;
       first += skipped;

@@ -44,7 +44,10 @@ class reached_weights {
     const auto first = stops_.begin(), last = first + static_cast<std::ptrdiff_t>(count_);
     const auto place = std::lower_bound(first, last, at,
                                         [](const stop& s, std::uint64_t value) { return s.at < value; });
-    if (place != last && place->at == at) return place->weight += weight, true;
+    if (place != last && place->at == at) {
+      place->weight += weight;
+      return true;
+    }
     if (count_ == stops_.size()) return false;
     std::move_backward(place, last, last + 1);
     *place = {at, weight};
@@ -54,7 +57,8 @@ class reached_weights {
 
   /// The bytes [0, reached(size)) have had some weight.
   std::uint64_t reached(std::uint64_t size) const noexcept {
-    return whole_ > 0 ? size : count_ > 0 ? stops_[count_ - 1].at : 0;
+    if (whole_ > 0) return size;
+    return count_ > 0 ? stops_[count_ - 1].at : 0;
   }
 
   /// f(begin, end, weight) for the ranges of [0, size) with one weight each, in order; at most one more than there are
@@ -147,6 +151,7 @@ class weighted_sums {
                                           reinterpret_cast<const typename E::sum*>(sums), parts, weight);
                      });
     });
+    to_.complete();
     return {};
   }
 
@@ -154,8 +159,7 @@ class weighted_sums {
   static constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 8;
   static constexpr std::uint64_t padding(std::uint64_t bytes) noexcept { return (8 - bytes % 8) % 8; }
 
-  /// From here on the sums have pages of their own: huge ones where they can be, and freeing gives them back to the
-  /// system.
+  /// From here on the sums have pages of their own: huge ones if possible, and freeing gives them back to the system.
   static constexpr std::size_t own_pages_bytes = std::size_t{128} * 1024;
 
   struct release {
@@ -199,7 +203,8 @@ class weighted_sums {
                           count = (std::min(end, t.end) - at) / size;
       std::byte* const sums = block_.get() + static_cast<std::size_t>(begin_[i] + first * sum_bytes(t.type));
       const auto call = [&]<class E>(E element) {
-        return f(element, sums, i, at - t.begin, static_cast<std::size_t>(count) * E::parts), true;
+        f(element, sums, i, at - t.begin, static_cast<std::size_t>(count) * E::parts);
+        return true;
       };
       if (count > 0) with_element(t.type, call, false);
       at += count * size;

@@ -100,19 +100,17 @@ result<void> read_application(struct_list::Reader refs, capnp::AnyPointer::Reade
 template <class Storage>
 result<void> read_frame(capnp::AnyStruct::Reader root, frame& m, Storage& lists) {
   m = {};
-  std::uint64_t first[1 + most_body_words]{};
-  copy_words(root, first, size_of_frame.data);
-  take_first_word(first[0], m);
+  std::uint64_t words[1 + most_body_words]{};
+  copy_words(root, words, size_of_frame.data);
+  take_head(words[0], m);
   if (m.kind == frame_kind::chunk) return failure(errc::unsupported_layout);
   if (m.kind > frame_kind::application) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
-  std::uint64_t words[most_body_words]{};
   if (body_size(m.kind).data == 0) {
-    std::memcpy(words, first + 1, sizeof words);
     take_words(words, m);
     return {};
   }
   const auto body = pointer_of(root, 0).getAs<capnp::AnyStruct>();
-  copy_words(body, words, body_size(m.kind).data);
+  copy_words(body, words + 1, body_size(m.kind).data);
   take_words(words, m);
   if (m.kind == frame_kind::description) return {};
   const auto list = pointer_of(body, 0);

@@ -1,8 +1,7 @@
-// The owner's role at one end of a connection: which of the owner's references the peer uses, and the answers that wait
-// to be sent.
+// The owner's role at one end of a byte stream: which of the owner's references the peer uses, and the answers that
+// wait to be sent.
 #pragma once
 
-#include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/protocol/connection/detail/stream_output.hpp>
 #include <tensorpull/protocol/roles.hpp>
 
@@ -16,30 +15,31 @@ class answering {
   using pool_type = buffer_pool<typename Owner::lock_type>;
   using plan_type = typename stream_output<Framing, Limits, Owner>::plan_type;
 
-  answering(Owner& owner, pool_type& pool) noexcept : owner_(&owner), pool_(pool) {}
+  answering(Owner& owner, pool_type& buffers) noexcept : pool(buffers), owner_(&owner) {}
 
   /// Lets go of the owner and the pool; both may be destroyed afterwards.
   void close() noexcept {
     if (owner_ == nullptr) return;
     std::exchange(owner_, nullptr)->forget(serves_);
-    output.drop_long(pool_);
+    output.drop_long(pool);
   }
 
   /// Whether the last request is a locate whose digest is not ready.
   bool locating() const noexcept { return locating_; }
 
-  /// Answers a request of `who`. False: there is no room for the answer yet, or locating(); call it again with the same
-  /// request.
-  result<bool> take(const frame& m, const identity_source& who) noexcept {
+  /// Answers a request that came to `intake`. False: there is no room for the answer yet, or locating(); call it again
+  /// with the same request.
+  template <class Intake>
+  result<bool> take(const frame& m, Intake& intake) noexcept {
     if constexpr (!Owner::owns) {
       return true;  // an end that owns nothing says nothing
     } else {
-      if (output.replies_full()) return false;
-      if (m.kind == frame_kind::locate) return locate(m, who);
+      if (output.replies.size() == Owner::waiting_replies) return false;
+      if (m.kind == frame_kind::locate) return locate(m, intake);
       pending_reply r;
-      if (owner_->handle(serves_, m, r, who)) {
-        served += r.kind != frame_kind::refused || r.status == status::busy;
-        output.push(r);
+      if (owner_->handle(serves_, m, r, intake.who())) {
+        intake.count_answer(r.kind, r.status);
+        output.replies.push(r);
       }
       return true;
     }
@@ -48,38 +48,38 @@ class answering {
   result<void> plan(plan_type& p, std::span<std::byte> scratch, std::size_t most) noexcept {
     return output.plan(p, *owner_, scratch, most);
   }
-  void sent(const plan_type& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool_); }
+  void sent(const plan_type& p, std::size_t n) noexcept { output.sent(p, n, *owner_, pool); }
 
   stream_output<Framing, Limits, Owner> output{};
-  std::uint32_t served = 0;  ///< requests that were not refused, or only because there is no room now
+  pool_type& pool;
 
  private:
-  result<bool> locate(const frame& m, const identity_source& who) noexcept {
+  template <class Intake>
+  result<bool> locate(const frame& m, Intake& intake) noexcept {
     // a digest that was begun is computed to its end whatever the peer takes, since others wait for the next one
     if (!locating_ && !output.long_free()) return false;
     byte_range ranges[Limits::control_frame_bytes / 32];
     frame answer;
-    locating_ = owner_->locate(serves_, m, ranges, answer, who) == digest_state::working;
+    locating_ = owner_->locate(serves_, m, ranges, answer, intake.who()) == digest_state::working;
     if (locating_ || !output.long_free()) return false;
-    const bool no_buffer = answer.kind != frame_kind::refused && pool_.available() == 0;  // waiting for one while
-                                                                                          // holding one could wait for
-                                                                                          // ever
-    if (no_buffer) answer.status = status::busy, answer.version = m.version;
-    if (no_buffer || answer.kind == frame_kind::refused) {  // which needs no buffer
-      served += answer.status == status::busy;
-      output.push({frame_kind::refused, answer.status, m.id, 0, 0, answer.delay_ms, 0, m.ref, answer.version,
-                   answer.offset, 0, 0, digest_kind::none});
+    if (answer.kind != frame_kind::refused && pool.available() == 0) {
+      // waiting for a buffer while holding one could wait for ever
+      answer.kind = frame_kind::refused;
+      answer.status = status::busy;
+      answer.version = m.version;
+    }
+    intake.count_answer(answer.kind, answer.status);
+    if (answer.kind == frame_kind::refused) {  // which needs no buffer
+      output.replies.push(refusal_of(m, answer));
       return true;
     }
-    ++served;
-    if (const auto ok = output.push_answer(answer, pool_); !ok) return failure(ok.error());
+    if (const auto ok = output.push_answer(answer, pool); !ok) return failure(ok.error());
     return true;
   }
 
-  bool locating_ = false;  // first, because there is room for it behind `served`
   Owner* owner_;  // null once close() was called
-  pool_type& pool_;
   [[no_unique_address]] typename Owner::peer serves_{};
+  bool locating_ = false;
 };
 
 }  // namespace tensorpull::detail

@@ -64,7 +64,11 @@ class outgoing_frame {
     head = {frame_kind::piece, sender_, number_, next_, size_, n};
     const std::span<const std::byte> part{bytes_ + next_, n};
     next_ += n;
-    if (!timed_ && next_ > furthest_) timed_ = true, timed_at_ = now, timed_to_ = next_;  // one that was sent once
+    if (!timed_ && next_ > furthest_) {  // one that was sent once
+      timed_ = true;
+      timed_at_ = now;
+      timed_to_ = next_;
+    }
     furthest_ = std::max(furthest_, next_);
     due_ = now + trip.timeout();
     return part;
@@ -79,9 +83,17 @@ class outgoing_frame {
       return true;
     }
     if (p.number != number_ || p.offset > size_ || p.offset < taken_) return false;
-    if (timed_ && p.offset >= timed_to_) trip.took(now - timed_at_), timed_ = false;
-    if (p.offset > taken_) repeated_ = 0, trip.go_on();
-    else if (++repeated_ == 3) next_ = taken_, timed_ = false;  // a piece is missing, since three later ones came
+    if (timed_ && p.offset >= timed_to_) {
+      trip.took(now - timed_at_);
+      timed_ = false;
+    }
+    if (p.offset > taken_) {
+      repeated_ = 0;
+      trip.go_on();
+    } else if (++repeated_ == 3) {  // a piece is missing, since three later ones came
+      next_ = taken_;
+      timed_ = false;
+    }
     taken_ = p.offset;
     again_ = 0;
     next_ = std::max(next_, taken_);

@@ -20,9 +20,9 @@ inline constexpr std::uint64_t digest_slice_bytes = 64 * 1024;
 
 /// What a digest is of.
 struct digest_key {
-  std::uint64_t at = 0;      ///< chunk: its offset; subset: a hash of its names
+  std::uint64_t at = 0;  ///< chunk: its offset; subset: a hash of its names
   std::uint64_t length = 0;  ///< chunk: in bytes; subset: how many names
-  std::uint32_t slot = 0;    ///< of the publication
+  std::uint32_t slot = 0;  ///< of the publication
   std::uint32_t generation = 0;  ///< of the publication; 0: no digest at all
   digest_kind kind = digest_kind::none;
   friend constexpr bool operator==(const digest_key&, const digest_key&) = default;
@@ -51,36 +51,43 @@ class digest_memory {
   std::uint32_t next_ = 0;
 };
 
-/// Bytes for each second of the owner's clock. Without a clock there are no budgets.
+/// Bytes for each second of the owner's clock. Without a clock there are no budgets, and more than 2^40 bytes a second
+/// count as that.
 template <std::uint64_t PerSecond>
 class digest_budget {
  public:
   bool left(std::chrono::milliseconds now) noexcept {
-    const auto passed_ms = std::min<std::uint64_t>(static_cast<std::uint64_t>((now - refilled_at_).count()), 3'600'000);
-    used_ -= std::min(used_, passed_ms * (PerSecond / 1000));
+    constexpr std::uint64_t most_ms = (std::uint64_t{1} << 63) / (rate == 0 ? 1 : rate);  // no product is above 2^63
+    const auto passed_ms = std::min(static_cast<std::uint64_t>((now - refilled_at_).count()), most_ms);
+    used_ -= std::min(used_, passed_ms * rate);
     refilled_at_ = now;
-    return used_ < PerSecond;
+    return used_ < rate * 1000;
   }
   void spend(std::uint64_t bytes, std::chrono::milliseconds now) noexcept {
-    if (now.count() != 0) used_ += bytes;
+    if (now.count() != 0) used_ += std::min(bytes, std::uint64_t{1} << 53) * 1000;
   }
 
  private:
-  std::uint64_t used_ = 0;
+  static constexpr std::uint64_t rate = std::min(PerSecond, std::uint64_t{1} << 40);
+
+  std::uint64_t used_ = 0;  ///< in thousandths of a byte, so that a millisecond gives a whole number of them
   std::chrono::milliseconds refilled_at_{};
 };
 
 /// A digest that is being computed. One thread at a time has it in hand; it hashes without the owner's lock.
 template <hash Hash, hash ChunkHash = Hash>
 struct digest_job {
-  digest_key key{};         ///< generation 0: the entry is free
+  digest_key key{};  ///< generation 0: the entry is free
   std::uint64_t bytes = 0;  ///< to hash in all
-  std::uint64_t done = 0;   ///< of them
-  bool in_hand = false;     ///< by a thread that hashes
-  bool paid = false;        ///< chunk: its recipient has taken enough
+  std::uint64_t done = 0;  ///< of them
+  bool in_hand = false;  ///< by a thread that hashes
+  bool paid = false;  ///< chunk: its recipient has taken enough
 
   void begin(const digest_key& what, std::uint64_t all, bool is_paid) noexcept {
-    key = what, bytes = all, done = 0, paid = is_paid;
+    key = what;
+    bytes = all;
+    done = 0;
+    paid = is_paid;
     if (first()) whole_ = Hash();
     else other_ = other_hash();
   }
@@ -108,7 +115,8 @@ struct digest_job {
       const std::uint64_t here = std::min(n, t.size_bytes() - before);
       if (const auto read = advance(image, image.schema->header_bytes + t.begin + before, here, memory); !read)
         return read;
-      before = 0, n -= here;
+      before = 0;
+      n -= here;
     }
     return {};
   }
@@ -143,7 +151,10 @@ class digest_jobs {
   template <class GivesWay>
   Job* begin(const digest_key& key, bool paid, GivesWay gives_way) noexcept {
     for (Job *j = first_of(paid), *const end = j + half; j != end; ++j)
-      if (!j->in_hand && (j->key.generation == 0 || gives_way(*j))) return j->begin(key, key.length, paid), j;
+      if (!j->in_hand && (j->key.generation == 0 || gives_way(*j))) {
+        j->begin(key, key.length, paid);
+        return j;
+      }
     return nullptr;
   }
   /// The job to help with while there is no room: the one that ends soonest. nullptr: others have all in hand.
@@ -155,8 +166,8 @@ class digest_jobs {
   }
 
  private:
-  static constexpr std::size_t half = (Count + 1) / 2;  // walked by pointers: a loop over a span instantiates two
-                                                        // hundred templates
+  // walked by pointers: a loop over a span instantiates two hundred templates
+  static constexpr std::size_t half = (Count + 1) / 2;
   Job* first_of(bool paid) noexcept { return jobs_.data() + (paid ? Count / 2 : 0); }
 
   std::array<Job, Count> jobs_{};

@@ -34,8 +34,12 @@ inline std::size_t find_tensor(const image_schema& schema, std::string_view name
   const auto first_from = [&](std::size_t from, auto before) noexcept {
     for (std::size_t n = schema.tensor_count - from; n > 0;) {
       const std::size_t half = n / 2;
-      if (before(schema.tensors[from + half])) from += half + 1, n -= half + 1;
-      else n = half;
+      if (before(schema.tensors[from + half])) {
+        from += half + 1;
+        n -= half + 1;
+      } else {
+        n = half;
+      }
     }
     return from;
   };

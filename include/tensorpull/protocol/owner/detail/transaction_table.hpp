@@ -9,6 +9,11 @@
 
 namespace tensorpull::detail {
 
+/// How many recipients have to end, or to confirm, for a transaction to end well.
+inline std::uint64_t awaited(const transaction& t) noexcept {
+  return std::max<std::uint64_t>(t.outcome.expected, t.options.least);
+}
+
 /// The index of the first name that is a repetition; names.size() if there is none. A name given twice would be waited
 /// for twice and end once.
 constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcept {
@@ -39,8 +44,9 @@ class transaction_table {
   recipient_table records;
   std::chrono::milliseconds now{};
 
-  /// table_full: too many transactions are under way; invalid_argument: the name at that place has come before, or a
-  /// number that is named in the error is another than that of names or is above it.
+  /// table_full: too many transactions are under way, or more recipients count than there are records;
+  /// invalid_argument: the name at that place has come before, or a number that is named in the error is another than
+  /// that of names or is above it.
   result<transaction_id> open(const transaction_options& options) noexcept {
     if (const std::size_t i = repeated_name(options.named); i != options.named.size())
       return failure(errc::invalid_argument, i);
@@ -49,6 +55,8 @@ class transaction_table {
     const std::size_t expected = options.named.empty() ? options.recipients : options.named.size();
     if (expected != 0 && options.least > expected) return failure(errc::invalid_argument, options.least, {"least"});
     if (closed_) return failure(errc::withdrawn);
+    if (const auto room = remembers(std::max<std::uint64_t>(expected, options.least), 1); !room)
+      return failure(room.error());
     for (transaction& t : table_) {
       if (t.now != transaction::state::empty && t.now != transaction::state::delivered) continue;
       if (++numbers_ == 0) ++numbers_;
@@ -74,7 +82,10 @@ class transaction_table {
   void settle_all() noexcept {
     closed_ = true;
     for (transaction& t : table_)
-      if (under_way(t)) t.by_hand = true, settle(t);
+      if (under_way(t)) {
+        t.by_hand = true;
+        settle(t);
+      }
   }
   /// Gives up a transaction in which nothing was published.
   void cancel(transaction_id id) noexcept {
@@ -103,6 +114,7 @@ class transaction_table {
     const bool there = old != nullptr && old->now == publication::state::published;
     if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in))
       return failure(errc::invalid_argument);
+    if (const auto counted = remembers(awaited(*t), published_of(*t) + 1); !counted) return counted;
     if (t->options.named.empty()) return {};  // no records are made before somebody asks
     std::size_t room = 0;
     for (const recipient_record& r : records.all()) {
@@ -131,6 +143,7 @@ class transaction_table {
       for (std::size_t k = 0; k < i; ++k) wrong = wrong || images[k].as.id == images[i].as.id;
       if (wrong) return failure(errc::invalid_argument, i);
     }
+    if (const auto counted = remembers(awaited(*t), images.size()); !counted) return counted;
     if (t->options.named.empty()) return {};
     std::uint64_t wanted = std::uint64_t{images.size()} * t->options.named.size(), room = 0;
     for (const recipient_record& r : records.all()) {
@@ -183,11 +196,14 @@ class transaction_table {
       r->anonymous = anonymous;
       if (t->named) ++p.counts.unlisted;
     }
-    if (first) ++t->outcome.counts.acquired, t->outcome.counts.unlisted += t->named && !r->expected;
+    if (first) {
+      ++t->outcome.counts.acquired;
+      t->outcome.counts.unlisted += t->named && !r->expected;
+    }
     if (!has_asked(r->state == recipient_state::vanished ? r->before : r->state)) ++p.counts.acquired;
     if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
     if (r->state == recipient_state::unseen) r->state = recipient_state::acquired;
-    else if (is_final(r->state) && r->state != recipient_state::completed) set(p, *r, recipient_state::acquired);
+    else if (is_final(r->state) && !has_completed(r->state)) set(p, *r, recipient_state::acquired);
     t->moved_at = r->marked_at = now;
     return r;
   }
@@ -200,10 +216,14 @@ class transaction_table {
     check(t);
   }
 
-  /// Payload left for a recipient.
+  /// Payload left for a recipient. Its tensors are counted here, where the image can still be read: an event that tells
+  /// of it may come when the image is gone.
   void moved(publication& p, recipient_record& r, std::uint64_t bytes) noexcept {
     r.bytes += bytes;
-    if (transaction* const t = find(p.transaction)) t->moved_at = now;
+    transaction* const t = find(p.transaction);
+    if (t == nullptr) return;
+    t->moved_at = now;
+    if (t->options.progress) r.tensors_done = static_cast<std::uint32_t>(tensors_in(*p.image.schema, r.bytes));
   }
 
   /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before
@@ -239,8 +259,10 @@ class transaction_table {
       if (t == nullptr) continue;
       const transaction_budgets& b = t->options.budgets;
       const bool ended = is_final(r.state), unseen = r.state == recipient_state::unseen;
-      if (!ended && !unseen && b.recipient_idle > none && r.bytes - r.marked_bytes > least_bytes(b))
-        r.marked_bytes = r.bytes, r.marked_at = now;
+      if (!ended && !unseen && b.recipient_idle > none && r.bytes - r.marked_bytes > least_bytes(b)) {
+        r.marked_bytes = r.bytes;
+        r.marked_at = now;
+      }
       if (unseen && b.acquire > none && now - t->started_at > b.acquire && !asked(*t, r.who))
         set(*p, r, recipient_state::absent);
       if (b.recipient_idle <= none || now - r.marked_at <= b.recipient_idle) continue;
@@ -312,6 +334,13 @@ class transaction_table {
                         rate = b.least_bytes_per_second;
     return rate != 0 && seconds > ~std::uint64_t{0} / rate ? ~std::uint64_t{0} : seconds * rate;
   }
+  /// table_full: there are fewer records than recipients that count, each with one for each reference. Those without a
+  /// record would be told `busy` for ever, and the others would wait for them.
+  result<void> remembers(std::uint64_t recipients, std::uint64_t references) const noexcept {
+    const std::uint64_t most = records.all().size();
+    if (recipients * references > most) return failure(errc::table_full, most, {"recipients"});
+    return {};
+  }
   bool belongs(const publication& p, const transaction& t) const noexcept { return p.is_part_of(t.outcome.id); }
   static bool under_way(const transaction& t) noexcept {
     return t.now == transaction::state::open || t.now == transaction::state::sealed;
@@ -350,8 +379,10 @@ class transaction_table {
     recipient_record* const r = records.add(
         p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
     if (r == nullptr) return nullptr;
-    r->version = p.version, r->generation = p.generation;
-    r->slot = static_cast<std::uint32_t>(&p - slots_.data()), r->marked_at = now;
+    r->version = p.version;
+    r->generation = p.generation;
+    r->slot = static_cast<std::uint32_t>(&p - slots_.data());
+    r->marked_at = now;
     return r;
   }
 
@@ -361,9 +392,12 @@ class transaction_table {
     publication* const p = publication_of(r);
     if (p == nullptr || !has_asked(r.state) || is_final(r.state)) return;
     transaction& t = *find(p->transaction);
-    --p->counts.acquired, p->counts.unlisted -= t.named;
+    --p->counts.acquired;
+    p->counts.unlisted -= t.named;
     r.state = recipient_state::unseen;
-    if (!asked(t, r.who)) --t.outcome.counts.acquired, t.outcome.counts.unlisted -= t.named;
+    if (asked(t, r.who)) return;
+    --t.outcome.counts.acquired;
+    t.outcome.counts.unlisted -= t.named;
   }
 
   /// What is known of a recipient of `p`; nullptr: nothing.
@@ -371,8 +405,8 @@ class transaction_table {
     recipient_record* const r = records.find(p.id, who);
     return r != nullptr && is_of(*r, p, slots_) ? r : nullptr;
   }
-  /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr where nothing is known
-  /// of the recipient.
+  /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr if nothing is known of
+  /// the recipient.
   template <class F>
   void each_of(const transaction& t, recipient_id who, F f) noexcept {
     for (publication& p : slots_)
@@ -430,7 +464,7 @@ class transaction_table {
       const bool counts = r.expected || !t.named;
       if (counts && is_final(r.state)) --p.counts.of(r.state);
       if (to == recipient_state::vanished) r.before = r.state;
-      else if (is_final(to)) r.serving = false;  // who vanished may go on
+      else if (is_final(to)) r.serving = false;  // a recipient that vanished may go on
       r.state = to;
       if (counts && is_final(to)) ++p.counts.of(to);
     });
@@ -478,8 +512,8 @@ class transaction_table {
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
-    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;  // recipients that have not
-                                                                                           // asked are not waited for
+    // recipients that have not asked are not waited for
+    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;
     if (t.outcome.counts.final() >=
         (too_late ? std::min(t.outcome.counts.acquired, t.outcome.expected) : t.outcome.expected))
       settle(t);
@@ -492,7 +526,8 @@ class transaction_table {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
-    p.now = publication::state::withdrawn, ++p.generation;
+    p.now = publication::state::withdrawn;
+    ++p.generation;
   }
 
   void settle(transaction& t) noexcept {
@@ -503,7 +538,8 @@ class transaction_table {
     for (publication& p : slots_) {
       if (!belongs(p, t)) continue;
       if (p.now == publication::state::published) end(p, t);
-      sum.bytes_sent += p.counts.bytes_sent, sum.lost += p.counts.lost;
+      sum.bytes_sent += p.counts.bytes_sent;
+      sum.lost += p.counts.lost;
     }
     conclude(t);
     t.now = transaction::state::settled;
@@ -517,15 +553,18 @@ class transaction_table {
     publication_status& sum = t.outcome.counts;
     if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
     t.outcome.lasted = now - t.started_at;
+    t.outcome.verdict = verdict_of(t);
+  }
+  static verdict verdict_of(const transaction& t) noexcept {
+    const publication_status& sum = t.outcome.counts;
     const std::uint32_t confirmed = sum.completed + sum.completed_unverified;
     const bool known = t.outcome.expected != 0;
-    t.outcome.verdict = known && confirmed >= t.outcome.expected
-                            ? (sum.completed >= t.outcome.expected ? verdict::completed : verdict::completed_unverified)
-                        : t.options.least != 0 && confirmed >= t.options.least ? verdict::quorum
-                        : t.lost                                               ? verdict::owner_lost
-                        : t.by_hand                                            ? verdict::withdrawn
-                        : known                                                ? verdict::failed
-                                                                               : verdict::uncertified;
+    if (known && sum.completed >= t.outcome.expected) return verdict::completed;
+    if (known && confirmed >= t.outcome.expected) return verdict::completed_unverified;
+    if (t.options.least != 0 && confirmed >= t.options.least) return verdict::quorum;
+    if (t.lost) return verdict::owner_lost;
+    if (t.by_hand) return verdict::withdrawn;
+    return known ? verdict::failed : verdict::uncertified;
   }
 
   bool can_be_told(const transaction& t, transaction_id at_once) const noexcept {
@@ -559,16 +598,23 @@ class transaction_table {
     out.sequence = ++events_;
     out.ref = r.ref;
     out.recipient = r.anonymous ? recipient_id{} : r.who;
-    if (p.image.schema != nullptr) count_done(out, *p.image.schema, r.bytes);
-    if (first) out.phase = progress_phase::started;
-    else if (!is_final(r.state)) out.phase = progress_phase::active;
-    else if (r.state == recipient_state::completed || r.state == recipient_state::completed_unverified)
+    out.bytes_total = p.image_bytes;
+    out.bytes_done = std::min(r.bytes, p.image_bytes);
+    out.tensors_total = p.tensors;
+    out.tensors_done = r.tensors_done;
+    if (first) {
+      out.phase = progress_phase::started;
+    } else if (!is_final(r.state)) {
+      out.phase = progress_phase::active;
+    } else if (has_completed(r.state)) {
       out.phase = progress_phase::completed;
-    else if (r.state == recipient_state::cancelled)
-      out.phase = progress_phase::aborted, out.code = errc::cancelled_by_peer;
-    else
-      out.phase = progress_phase::failed,
+    } else if (r.state == recipient_state::cancelled) {
+      out.phase = progress_phase::aborted;
+      out.code = errc::cancelled_by_peer;
+    } else {
+      out.phase = progress_phase::failed;
       out.code = r.state == recipient_state::failed ? errc::digest_mismatch : errc::timed_out;
+    }
     r.announced = first ? recipient_state::acquired : r.state;
     r.announced_bytes = r.bytes;
     r.announced_at = now;

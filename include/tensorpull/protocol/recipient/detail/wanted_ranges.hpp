@@ -51,8 +51,11 @@ class wanted_ranges {
   /// Where the wanted byte number `n` lies; over() if n = total().
   position at(std::uint64_t n) const noexcept {
     position p;
-    while (p.range < count_ && n >= ranges_[p.range].end - ranges_[p.range].begin)
-      n -= ranges_[p.range].end - ranges_[p.range].begin, ++p.range;
+    for (; p.range < count_; ++p.range) {
+      const std::uint64_t length = ranges_[p.range].end - ranges_[p.range].begin;
+      if (n < length) break;
+      n -= length;
+    }
     if (p.range < count_) p.offset = ranges_[p.range].begin + n;
     return p;
   }

@@ -98,13 +98,19 @@ class npy_dict {
     }
   }
 
+  /// The bit of a field, or 0.
+  static constexpr unsigned field_of(std::string_view name) noexcept {
+    if (name == "descr") return 1;
+    if (name == "fortran_order") return 2;
+    return name == "shape" ? 4 : 0;
+  }
   constexpr result<void> read_pairs(int brackets, npy_header& out) noexcept {
     if (brackets > literal_parser::most_brackets || !in_.take('{') || !in_.skip_space()) return failure(errc::bad_file);
     while (!in_.take('}')) {
       const auto key = in_.value(brackets);
       if (!key || key->kind != literal_kind::text) return failure(errc::bad_file);
       const std::string_view name = in_.string().view();
-      const unsigned field = name == "descr" ? 1 : name == "fortran_order" ? 2 : name == "shape" ? 4 : 0;
+      const unsigned field = field_of(name);
       if (field == 0 || !in_.take(':') || !in_.skip_space()) return failure(errc::bad_file);
       if (field == 1 && in_.peek() == '[') return failure(errc::unsupported_dtype);  // a structure
       const auto value = in_.value(brackets);
@@ -164,8 +170,8 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
 }
 
 /// `start`: the first bytes of an npy file of `size` bytes, at least its header if it has one. Allocates nothing.
-/// Errors: bad_file (NumPy would not read it either; `at` is the place of the first byte that is missing, where bytes
-/// are missing); unsupported_dtype (NumPy may know the type; here there is no dtype for it).
+/// Errors: bad_file (NumPy would not read it either; `at` is the place of the first byte that is missing, if bytes are
+/// missing); unsupported_dtype (NumPy may know the type; here there is no dtype for it).
 [[nodiscard]] inline result<npy_header> parse_npy_header(std::span<const std::byte> start,
                                                          std::uint64_t size) noexcept {
   const std::string_view file(reinterpret_cast<const char*>(start.data()), start.size());

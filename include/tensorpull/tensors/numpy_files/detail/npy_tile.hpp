@@ -1,5 +1,5 @@
-// Rows of a Fortran-order array, turned once for many slices. Decides how many: where a row is long, a slice alone
-// meets few of each column.
+// Rows of a Fortran-order array, turned once for many slices. Decides how many: if a row is long, a slice alone meets
+// few of each column.
 #pragma once
 
 #include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>

@@ -47,7 +47,10 @@ class python_text {
   }
   /// The end of a line: "\n", "\r" or both.
   constexpr bool take_line_end() noexcept {
-    if (take('\r')) return take('\n'), true;
+    if (take('\r')) {
+      take('\n');
+      return true;
+    }
     return take('\n');
   }
   constexpr void skip_comment() noexcept {
@@ -81,7 +84,10 @@ class python_text {
     for (bool first = true;; first = false) {
       bool raw = false;
       std::size_t prefix = 0;
-      if (const char c = static_cast<char>(peek() | 0x20); c == 'r' || c == 'u') prefix = 1, raw = c == 'r';
+      if (const char c = static_cast<char>(peek() | 0x20); c == 'r' || c == 'u') {
+        prefix = 1;
+        raw = c == 'r';
+      }
       const char quote = peek(prefix);
       if (quote != '\'' && quote != '"') return !first;
       at_ += prefix;
@@ -129,6 +135,14 @@ class python_text {
     return false;
   }
 
+  /// Digits of a character that is written as \x, \u or \U.
+  static constexpr int escape_digits(char mark) noexcept {
+    switch (mark) {
+      case 'x': return 2;
+      case 'u': return 4;
+      default: return 8;
+    }
+  }
   /// What follows a backslash.
   constexpr bool escape(bool raw) noexcept {
     if (at_end()) return false;
@@ -141,23 +155,27 @@ class python_text {
     if (take_line_end()) return true;
     const char c = text_[at_++];
     constexpr std::string_view names = "\\'\"abfnrtv", values = "\\'\"\a\b\f\n\r\t\v";
-    if (const std::size_t i = names.find(c); i != names.npos)
-      return string_.put(static_cast<unsigned char>(values[i])), true;
+    if (const std::size_t i = names.find(c); i != names.npos) {
+      string_.put(static_cast<unsigned char>(values[i]));
+      return true;
+    }
     if (c >= '0' && c <= '7') {
       auto code = static_cast<std::uint32_t>(c - '0');
       for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i)
         code = code * 8 + static_cast<std::uint32_t>(text_[at_++] - '0');
-      return string_.put(code), true;
+      string_.put(code);
+      return true;
     }
     if (c == 'x' || c == 'u' || c == 'U') {
       std::uint32_t code = 0;
-      for (int i = c == 'x' ? 2 : c == 'u' ? 4 : 8; i > 0; --i) {
+      for (int i = escape_digits(c); i > 0; --i) {
         const unsigned digit = digit_value(peek());
         if (digit > 15) return false;
         ++at_;
         code = code * 16 + digit;
       }
-      return string_.put(code), code <= 0x10ffff;
+      string_.put(code);
+      return code <= 0x10ffff;
     }
     if (c == 'N') return false;  // a character by its name, which we have no list of
     string_.put('\\');
@@ -201,7 +219,7 @@ class literal_parser : public python_text {
 
   /// The elements of the last tuple, at most most_integers of them.
   constexpr const std::array<std::uint64_t, most_integers>& integers() const noexcept { return integers_; }
-  /// How many the tuple has; more than most_integers where it was longer.
+  /// How many the tuple has; more than most_integers if it was longer.
   constexpr std::size_t integer_count() const noexcept { return integer_count_; }
   /// Whether each of them was in 0...2^64 - 1.
   constexpr bool integers_fit() const noexcept { return integers_fit_; }
@@ -259,12 +277,17 @@ class literal_parser : public python_text {
     return v;
   }
 
+  /// The base of a number that begins with 0x, 0o or 0b.
+  static constexpr unsigned base_of(char mark) noexcept {
+    if (mark == 'x') return 16;
+    return mark == 'o' ? 8 : 2;
+  }
   constexpr std::optional<literal> number() noexcept {
     literal v{literal_kind::integer};
     unsigned base = 10;
     const char mark = static_cast<char>(peek(1) | 0x20);
     if (peek() == '0' && (mark == 'x' || mark == 'o' || mark == 'b')) {
-      base = mark == 'x' ? 16 : mark == 'o' ? 8 : 2;
+      base = base_of(mark);
       at_ += 2;
       take('_');
     }
@@ -285,7 +308,10 @@ class literal_parser : public python_text {
       for (std::size_t before = at_;; before = at_) {
         if (!skip_space()) return std::nullopt;
         if (peek() == 'L' && !is_word(peek(1)) && peek(1) != '\'' && peek(1) != '"') ++at_;
-        else return at_ = before, finished(v);
+        else {
+          at_ = before;
+          return finished(v);
+        }
       }
     return finished(v);
   }

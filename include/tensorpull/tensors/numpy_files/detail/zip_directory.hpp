@@ -53,12 +53,12 @@ inline std::optional<std::string> zip_name(std::string_view raw, bool flag_utf8)
   return name;
 }
 
-/// A file in an archive that lies there as it is, neither compressed nor encrypted: bytes [offset, offset + size) of
-/// the archive.
+/// A file in an archive: bytes [offset, offset + packed) of the archive, as it is or deflated.
 struct zip_member {
   /// UTF-8, as the archive has it: a name, never a path
   std::string name;
-  std::uint64_t offset = 0, size = 0;
+  std::uint64_t offset = 0, packed = 0, size = 0;
+  bool deflated = false;
   std::uint32_t crc32 = 0;
 };
 
@@ -69,8 +69,8 @@ class zip_directory {
   explicit zip_directory(const File& file) noexcept : file_(file) {}
 
   /// All files, in the directory's order. What is kept grows with the entries that were read, never with a number that
-  /// claims some. Errors: bad_file; unsupported_layout, with its name, for a file that is compressed or encrypted;
-  /// too_many_tensors; those of `file`. Throws std::bad_alloc.
+  /// claims some. Errors: bad_file; unsupported_layout, with its name, for a file that is encrypted or packed
+  /// otherwise; too_many_tensors; those of `file`. Throws std::bad_alloc.
   result<std::vector<zip_member>> read(std::size_t most_members) {
     if (const auto done = find(); !done) return failure(done.error());
     std::vector<zip_member> members;
@@ -88,7 +88,7 @@ class zip_directory {
     for (std::size_t i = 0; i < places.size(); ++i) {
       const zip_member& member = members[static_cast<std::size_t>(places[i][1])];
       const std::uint64_t next = i + 1 < places.size() ? places[i + 1][0] : start_;
-      if (member.offset > next || member.size > next - member.offset)
+      if (member.offset > next || member.packed > next - member.offset)
         return refuse(errc::bad_file, member.offset, member);
     }
     return members;
@@ -103,7 +103,7 @@ class zip_directory {
 
   struct found_entry {
     zip_member member;
-    std::string whole_name;  // also behind a NUL, where zipfile ends a name
+    std::string whole_name;  // also behind a NUL, although zipfile ends a name there
     std::uint64_t header = 0, end = 0;
     unsigned flags = 0, method = 0;
   };
@@ -181,14 +181,17 @@ class zip_directory {
     made.whole_name = std::move(*name);
     made.member.name = made.whole_name.substr(0, made.whole_name.find('\0'));
     made.member.crc32 = static_cast<std::uint32_t>(number(fixed, 16, 4));
-    std::uint64_t packed = number(fixed, 20, 4), header = number(fixed, 42, 4);
+    made.member.packed = number(fixed, 20, 4);
+    std::uint64_t header = number(fixed, 42, 4);
     made.member.size = number(fixed, 24, 4);
-    if (!read_zip64(std::as_bytes(std::span(variable)).subspan(name_bytes), made.member.size, packed, header))
+    if (!read_zip64(std::as_bytes(std::span(variable)).subspan(name_bytes), made.member.size, made.member.packed,
+                    header))
       return refuse(errc::bad_file, at, made.member);
     // zipfile's most recent version of the format, compression, encryption, patches
-    if (number(fixed, 6, 1) > 63 || made.method != 0 || (made.flags & 0x61) != 0)
+    if (number(fixed, 6, 1) > 63 || (made.method != 0 && made.method != 8) || (made.flags & 0x61) != 0)
       return refuse(errc::unsupported_layout, at, made.member);
-    if (packed != made.member.size) return refuse(errc::bad_file, at, made.member);
+    made.member.deflated = made.method == 8;
+    if (!made.member.deflated && made.member.packed != made.member.size) return refuse(errc::bad_file, at, made.member);
     // Offsets count from where the archive began when it was made, which may now be behind other bytes.
     const auto moved = checked_add(header, start_);
     if (!moved || *moved < claimed_start_) return refuse(errc::bad_file, at, made.member);

@@ -197,7 +197,10 @@ constexpr static_counts count_names() noexcept {
     sum.tensors = 1;
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0, digits = 1, next = 10; i < array_traits<T>::extent; ++i) {
-      if (i == next) ++digits, next *= 10;
+      if (i == next) {
+        ++digits;
+        next *= 10;
+      }
       add_component(sum, counts_of<typename array_traits<T>::element>, digits, false);
     }
   } else {
@@ -211,7 +214,7 @@ constexpr void write_names(Writer& writer) noexcept;
 
 template <class T, class Writer, class... Members>
 constexpr void write_members(std::type_identity<boost::hana::tuple<Members...>>, Writer& writer) noexcept {
-  [[maybe_unused]] std::size_t mark = 0;  // unused where there are no members
+  [[maybe_unused]] std::size_t mark = 0;  // unused if there are no members
   ((mark = writer.enter(member_of<Members>::name(), member_of<Members>::length),
     write_names<typename member_of<Members>::template type<T>>(writer), writer.leave(mark)),
    ...);

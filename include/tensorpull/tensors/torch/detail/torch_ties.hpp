@@ -35,7 +35,7 @@ inline auto torch_identity(const at::Tensor& t) {
                     t.scalar_type(), t.is_conj(), t.is_neg(), t.sizes().vec(), t.strides().vec());
 }
 
-/// kept[i]: the tensor that tensors[i] is tied to, itself where it is tied to none before it. `tensors` are sorted by
+/// kept[i]: the tensor that tensors[i] is tied to, itself if it is tied to none before it. `tensors` are sorted by
 /// name.
 inline std::vector<std::size_t> find_torch_ties(const std::vector<named_torch_tensor>& tensors) {
   std::vector<std::size_t> kept(tensors.size()), order;

@@ -49,7 +49,11 @@ class crash_line {
     restore();
     const auto checks = current()->checks();
     print("FAILED ");
-    if (!checks.empty()) print(checks.back().number), print(" "), print(checks.back().what);
+    if (!checks.empty()) {
+      print(checks.back().number);
+      print(" ");
+      print(checks.back().what);
+    }
     print(": the program crashed in this check\n");
     // a fault comes again when this returns, and abort() goes on; what a call has raised does not
     if (info->si_code <= 0 && signal != SIGABRT) ::raise(signal);

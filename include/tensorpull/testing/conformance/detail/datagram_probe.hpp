@@ -1,46 +1,25 @@
-// Helpers of the checks of a datagram link: new pairs, time, datagrams that can be recognised, and their way over a
-// link that loses some.
+// Helpers of the checks of a datagram link: datagrams that can be recognised, and their way over a link that loses
+// some.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
-#include <tensorpull/testing/seeded_random.hpp>
-
-#include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <tensorpull/testing/conformance/detail/link_probe.hpp>
 
 namespace tensorpull::testing::detail {
 
 /// `Connect`: a datagram_factory.
 template <datagram_factory Connect>
-class datagram_probe {
+class datagram_probe : public link_probe<Connect> {
+  using base = link_probe<Connect>;
+
  public:
-  using pair = typename std::invoke_result_t<Connect&>::value_type;
+  using pair = typename base::pair;
   using link = typename pair::link;
   using address = typename link::address;
   static constexpr bool damages = requires(Connect& c) { c.damage_next(); };
+  using base::base, base::now_us, base::patience_us, base::report;
 
-  datagram_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept
-      : options(o), report(r), connect_(connect) {}
-
-  std::uint64_t now_us() {
-    if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
-    else
-      return static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
-              .count());
-  }
-  /// A new pair; nothing if it cannot be made, and then the current check has failed.
-  std::optional<pair> connect() {
-    auto made = connect_();
-    if (made) return std::move(*made);
-    report.fail("no pair of links: %s", to_string(made.error().code).data());
-    return std::nullopt;
-  }
-  void damage_next() { connect_.damage_next(); }
+  void damage_next() { this->connect_.damage_next(); }
 
   /// A datagram that genuine() knows again. From 8 bytes on each is another one.
   std::vector<std::byte> datagram(std::size_t bytes) { return made(bytes, bytes < 8 ? 0 : ++number_); }
@@ -82,8 +61,8 @@ class datagram_probe {
   bool deliver(link& from, const address& to, link& at, address& sender, std::span<const std::byte> bytes) {
     for (const std::uint64_t begin = now_us(); report.holds() && now_us() - begin < patience_us();) {
       (void)send(from, to, bytes);
-      from.wait(true, false, std::chrono::milliseconds(0));  // a link may have kept a part, which any of its calls
-                                                             // sends
+      // a link may have kept a part, which any of its calls sends
+      from.wait(true, false, std::chrono::milliseconds(0));
       while (const auto got = receive(at, sender, std::chrono::milliseconds(20)))
         if (std::ranges::equal(*got, bytes)) return true;
     }
@@ -101,23 +80,6 @@ class datagram_probe {
     return false;
   }
 
-  /// The shortest of five runs, in microseconds.
-  template <class F>
-  std::uint64_t shortest(F f) {
-    std::uint64_t least = ~std::uint64_t{0};
-    for (int i = 0; i < 5; ++i) {
-      const std::uint64_t begin = now_us();
-      f();
-      least = std::min(least, now_us() - begin);
-    }
-    return least;
-  }
-  std::uint64_t prompt_us() const noexcept { return static_cast<std::uint64_t>(options.prompt.count()) * 1000; }
-  std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
-
-  const conformance_options& options;
-  conformance_report& report;
-
  private:
   /// Random bytes, all zero, or all ones: links escape some values.
   static std::vector<std::byte> made(std::size_t bytes, std::uint64_t number) {
@@ -127,7 +89,6 @@ class datagram_probe {
     return d;
   }
 
-  Connect& connect_;
   std::uint64_t number_ = 0;
 };
 

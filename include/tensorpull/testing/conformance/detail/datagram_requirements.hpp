@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/testing/conformance/detail/datagram_probe.hpp>
+#include <tensorpull/testing/conformance/detail/link_requirements.hpp>
 #include <tensorpull/testing/conformance/detail/open_descriptors.hpp>
 #include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 
@@ -10,17 +11,19 @@
 
 namespace tensorpull::testing::detail {
 
-/// Each check has a new pair. A check that depends on another one is skipped if that one failed, so that one fault is
-/// one failure. A link may lose datagrams: a check sends again until one arrives.
+/// A link may lose datagrams: a check sends again until one arrives.
 template <datagram_factory Connect>
-class datagram_requirements {
+class datagram_requirements : link_requirements<datagram_probe<Connect>> {
   using probe = datagram_probe<Connect>;
   using pair = typename probe::pair;
   using link = typename probe::link;
   using address = typename probe::address;
+  using base = link_requirements<probe>;
+  using base::check, base::promptly, base::about_as_long, base::becomes, base::ull, base::probe_, base::report_;
+  using base::untouched, base::some_time;
 
  public:
-  explicit datagram_requirements(probe& p) noexcept : probe_(p), report_(p.report) {}
+  explicit datagram_requirements(probe& p) noexcept : base(p) {}
 
   void run() {
     check("2.1", "a link's longest datagram has from 128 bytes to the constant", {}, [this](auto& c) { longest(c); });
@@ -43,7 +46,8 @@ class datagram_requirements {
           [this](auto& c) { goes_on(c); });
     check("5.1", "wait() ends when a datagram can be received", {"3.4"}, [this](auto& c) { wait_for_datagram(c); });
     check("5.3", "wait() says nothing if nothing can be received", {}, [this](auto& c) { wait_idle(c.left); });
-    check("5.4", "wait() lasts about as long as it may", {"5.3"}, [this](auto& c) { wait_long(c.left); });
+    check("5.4", "wait() lasts about as long as it may", {"5.3"},
+          [this](auto& c) { about_as_long([&] { (void)wait_and_receive(c.left, some_time); }); });
     check("5.5", "wait() answers only what it was asked", {"5.1", "5.2"}, [this](auto& c) { wait_as_asked(c); });
     check("5.6", "wait() knows of datagrams that the link holds already", {"5.1"},
           [this](auto& c) { wait_for_the_rest(c); });
@@ -59,15 +63,6 @@ class datagram_requirements {
   }
 
  private:
-  template <class F>
-  void check(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on, F f) {
-    report_.begin(number, what);
-    for (const std::string_view n : rests_on)
-      if (const auto* const c = report_.find(n); c == nullptr || c->result != check_result::passed)
-        return report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
-    if (auto c = probe_.connect()) f(*c);
-  }
-
   // Requirements 1 to 3: addresses, sizes, receiving.
   void longest(pair& c) {
     for (const link* const l : {&c.left, &c.right})
@@ -85,8 +80,7 @@ class datagram_requirements {
   void receive_promptly(link& l) {
     std::array<std::byte, 128> memory;
     address from{};
-    const auto us = probe_.shortest([&] { (void)l.receive(memory, from); });
-    if (us > probe_.prompt_us()) report_.fail("a receive on an idle link took %llu ms", ull(us / 1000));
+    promptly("a receive on an idle link", [&] { (void)l.receive(memory, from); });
   }
   void receive_bounds(pair& c) {
     const auto sent = probe_.datagram(100);
@@ -208,8 +202,7 @@ class datagram_requirements {
     (void)fill(c, [](const io_result& io, std::size_t) { return io.status == io_status::ok; });
     const auto d = probe_.datagram(100);
     const std::span<const std::byte> all(d);
-    const auto us = probe_.shortest([&] { (void)c.left.send({&all, 1}, c.to_right); });
-    if (us > probe_.prompt_us()) report_.fail("a send to a peer that does not receive took %llu ms", ull(us / 1000));
+    promptly("a send to a peer that does not receive", [&] { (void)c.left.send({&all, 1}, c.to_right); });
   }
   void whole_or_nothing(pair& c) {
     (void)fill(c, [this](const io_result& io, std::size_t bytes) {
@@ -280,22 +273,6 @@ class datagram_requirements {
     for (int i = 0; i < 3; ++i) times += wait_and_receive(l, std::chrono::milliseconds(1)) ? 1 : 0;
     if (times == 3) report_.fail("on an idle link it says that a datagram can be received: whoever waits would spin");
   }
-  void wait_long(link& l) {
-    std::uint64_t longest = 0, shortest = ~std::uint64_t{0};
-    for (int i = 0; i < 3; ++i) {
-      const std::uint64_t begin = probe_.now_us();
-      (void)wait_and_receive(l, some_time);
-      longest = std::max(longest, probe_.now_us() - begin);
-      shortest = std::min(shortest, probe_.now_us() - begin);
-    }
-    // a signal may end a wait early, and a busy machine late
-    if (longest < some_us() / 2)
-      report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()),
-                   ull(longest));
-    else if (shortest > some_us() + 1'000'000)
-      report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()),
-                   ull(shortest / 1000));
-  }
   void wait_as_asked(pair& c) {
     if (!probe_.let_arrive(c)) return report_.fail("no datagram arrived");
     if (c.right.wait(true, false, some_time).write) report_.fail("asked about receiving, it answers about sending");
@@ -326,8 +303,8 @@ class datagram_requirements {
         probe_.damage_next();
         (void)probe_.send(c.left, c.to_right, probe_.datagram(8 + static_cast<std::size_t>(i) % 120));
         c.left.wait(true, false, std::chrono::milliseconds(0));
-        (void)probe_.receive(c.right, from, std::chrono::milliseconds(0));  // what is not as it was sent fails the
-                                                                            // check
+        // what is not as it was sent fails the check
+        (void)probe_.receive(c.right, from, std::chrono::milliseconds(0));
       }
       if (report_.holds() && !probe_.deliver(c.left, c.to_right, c.right, from, probe_.datagram(99)))
         report_.fail("after damaged datagrams, none arrived that was not");
@@ -376,20 +353,6 @@ class datagram_requirements {
       report_.fail("20 datagrams took %llu heap allocations, and the link states %llu for each", ull(made),
                    ull(stated));
   }
-
-  static constexpr std::byte untouched{0x5a};
-  static constexpr std::chrono::milliseconds some_time{60};
-  static constexpr std::uint64_t some_us() noexcept { return static_cast<std::uint64_t>(some_time.count()) * 1000; }
-  static constexpr unsigned long long ull(std::uint64_t v) noexcept { return v; }
-  template <class F>
-  bool becomes(F f) {
-    for (int i = 0; i < 5; ++i)  // a signal may end a wait
-      if (f()) return true;
-    return false;
-  }
-
-  probe& probe_;
-  conformance_report& report_;
 };
 
 }  // namespace tensorpull::testing::detail

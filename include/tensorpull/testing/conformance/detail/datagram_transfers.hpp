@@ -2,26 +2,18 @@
 // datagrams. Whatever happens, a transfer that reports `completed` must have the published bytes.
 #pragma once
 
-#include <tensorpull/chunking/policies.hpp>
-#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
-#include <tensorpull/framing/word_framing.hpp>
-#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
 #include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
-#include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/pull/datagram_step.hpp>
 #include <tensorpull/testing/conformance/detail/datagram_probe.hpp>
-#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
-#include <tensorpull/testing/detail/published_versions.hpp>
+#include <tensorpull/testing/conformance/detail/link_transfers.hpp>
 #include <tensorpull/testing/faulty_datagrams.hpp>
-#include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/transports/datagrams/step.hpp>
 
 namespace tensorpull::testing::detail {
 
-/// A link as the link to one peer: `peer`, or whoever has sent last. There are no strangers in a check, so there are no
-/// cookies.
+/// A link as the link to one peer: `peer`, or the one that has sent last. There are no strangers in a check, so there
+/// are no cookies.
 template <datagram_link Link>
 class link_to_one {
  public:
@@ -46,20 +38,20 @@ class link_to_one {
 };
 
 template <datagram_factory Connect>
-class datagram_transfers {
+class datagram_transfers
+    : link_transfers<datagram_probe<Connect>, datagram_transfer<land, bytes_up_to<1u << 20>, image_digest>> {
   using probe = datagram_probe<Connect>;
   using link = link_to_one<faulty_datagrams<typename probe::link>>;
-  using machine = owner<xxhash_digest>;
-  using transfer_type = datagram_transfer<land, bytes_up_to<1u << 20>, image_digest>;
+  using base = typename datagram_transfers::link_transfers;
+  using base::check, base::p_, base::report_, base::random_, base::small_, base::large_;
+  using typename base::machine, typename base::transfer_type;
   using end_time = std::chrono::microseconds;
 
  public:
-  explicit datagram_transfers(probe& p)
-      : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(20, 40'000)) {}
+  explicit datagram_transfers(probe& p) : base(p, 20, 40'000) {}
 
   void run() {
-    for (const auto& c : report_.checks())
-      if (c.result == check_result::failed) return skip(c.number);
+    if (base::skipped()) return;
     check("T1", "transfers of every chunk length that fits");
     for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{40}, most() / 2 + 1, most()})
       expect(chunk < 40 ? small_ : large_, chunk, {}, true);
@@ -88,52 +80,20 @@ class datagram_transfers {
     alignas(64) std::array<std::byte, Bytes> bytes{};
   };
 
-  void skip(std::string_view number) noexcept {
-    report_.begin("T", "transfers");
-    report_.skip("they rest on %.*s", static_cast<int>(number.size()), number.data());
-  }
-  void check(std::string_view number, std::string_view what) noexcept { report_.begin(number, what); }
   static constexpr std::uint64_t most() noexcept {
     return std::min<std::uint64_t>((Link::max_datagram_bytes - tensorpull::detail::payload_prefix::bytes) / 8 * 8,
                                    1u << 20);
   }
-  guarded_tensors::shape shape(std::uint64_t scale, std::size_t least) {
-    for (;;)
-      if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
-  }
 
   /// Checks that a transfer did not report wrong bytes as completed. `completes`: it has to.
   void expect(const guarded_tensors::shape& s, std::uint64_t chunk, const datagram_faults& faults, bool completes) {
-    if (!report_.holds()) return;
-    guarded_tensors source(s), mine(s);
-    source.fill(random_);
-    const std::uint64_t version = *image_version<xxhash_digest>(source.source());
-    published_versions oracle;
-    oracle.add(version, source.source());
-    owner_storage<1, 4> storage;
-    machine references(storage, [this] { return random_(); });
-    const ref_id id{1, 2};
-    (void)references.publish(source.source(), version, true, id, 0);
-    land to(mine.destination());
-    pull_request request;
-    request.ref = id;
-    transfer_type t(to, request, {chunk}, 1);
-    if (!move(references, t, faults, completes)) return;
-
-    const auto n = static_cast<unsigned long long>(chunk);
-    const auto done = t.outcome();
-    if (!mine.guards_intact()) report_.fail("chunks of %llu bytes: bytes were written outside the destination", n);
-    else if (done && done->outcome == outcome::completed && !oracle.equal(done->version, mine.source()))
-      report_.fail("chunks of %llu bytes: completed, and the bytes are others", n);
-    else if (faults.lost == 1000 && (done || done.error().at != 0))
+    const auto got = base::carry(
+        s, chunk, [&](machine& references, transfer_type& t) { return move(references, t, faults, completes); });
+    if (!got) return;
+    base::truth(*got, chunk);
+    if (faults.lost == 1000 && (got->done || got->done.error().at != 0))
       report_.fail("nothing arrives, and the transfer has landed something");
-    else if (!completes) return;
-    else if (!done)
-      report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(done.error().code).data(),
-                   static_cast<unsigned long long>(done.error().at));
-    else if (const auto counts = references.status_of(id);
-             done->outcome != outcome::completed || !counts || counts->completed != 1)
-      report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
+    if (completes) base::completed(*got, chunk);
   }
   /// Moves a transfer over a new pair until it ends, or is found not to go on. False: there is no pair.
   bool move(machine& references, transfer_type& t, const datagram_faults& faults, bool completes) {
@@ -146,7 +106,8 @@ class datagram_transfers {
         right(faulty_datagrams<Link>(std::move(made->right), back), {});
     const auto memory = std::make_unique<std::array<room<4096>, 4>>();
     const std::span<std::byte> all((*memory)[0].bytes.data(), sizeof *memory);
-    buffer_pool<> owner_pool(all.first(8192), 4096), pool(all.subspan(8192), 4096);
+    buffer_pool<> owner_pool(all.first(8192), 4096);
+    buffer_pool<> pool(all.subspan(8192), 4096);
     ignore_messages handler;
     no_owner none;
     no_transfer idle;
@@ -167,7 +128,10 @@ class datagram_transfers {
       const auto served = step_datagrams(owner_end, idle, right, bytes, *come, now);
       const auto did = step_datagrams(end, t, left, bytes, *come, now);
       if (!did || !served) t.fail(did ? served.error() : did.error());
-      if (t.landed_bytes() > landed) begin = p_.now_us(), landed = t.landed_bytes();
+      if (t.landed_bytes() > landed) {
+        begin = p_.now_us();
+        landed = t.landed_bytes();
+      }
       if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000))
         t.fail({errc::timed_out, 0, 0, {}});
       if (did && served && did->received + did->sent + served->received + served->sent == 0)
@@ -176,11 +140,6 @@ class datagram_transfers {
     end.end_pull(t);
     return true;
   }
-
-  probe& p_;
-  conformance_report& report_;
-  seeded_random random_;
-  guarded_tensors::shape small_, large_;
 };
 
 }  // namespace tensorpull::testing::detail

@@ -1,53 +1,32 @@
-// Helpers of the checks of a byte stream: new connections, time, and moving bytes with a time limit.
+// Helpers of the checks of a byte stream: moving bytes with a time limit.
 #pragma once
 
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
-#include <tensorpull/testing/seeded_random.hpp>
+#include <tensorpull/testing/conformance/detail/link_probe.hpp>
 
-#include <algorithm>
 #include <array>
-#include <optional>
-#include <vector>
 
 namespace tensorpull::testing::detail {
 
 /// `Connect`: a stream_factory.
 template <stream_factory Connect>
-class stream_probe {
+class stream_probe : public link_probe<Connect> {
+  using base = link_probe<Connect>;
+
  public:
-  using pair = typename std::invoke_result_t<Connect&>::value_type;
-  using stream = typename pair::stream;
-
-  stream_probe(Connect& connect, const conformance_options& o, conformance_report& r) noexcept
-      : options(o), report(r), connect_(connect) {}
-
-  std::uint64_t now_us() {
-    if constexpr (requires { connect_.now_us(); }) return connect_.now_us();
-    else
-      return static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
-              .count());
-  }
-  /// A new connection; nothing if it cannot be made, and then the current check has failed.
-  std::optional<pair> connect() {
-    auto made = connect_();
-    if (made) return std::move(*made);
-    report.fail("no connection: %s", to_string(made.error().code).data());
-    return std::nullopt;
-  }
+  using stream = typename base::pair::stream;
+  using base::base, base::now_us, base::patience_us;
 
   /// Writes all bytes. Returns how many were taken before the time or the stream ended.
   std::size_t send(stream& s, std::span<const std::byte> bytes) {
     std::size_t done = 0;
-    return with_patience(s, false,
-                         [&] {
-                           const std::span<const std::byte> rest = bytes.subspan(done);
-                           const io_result io = s.write_some({&rest, 1});
-                           done += std::min(io.bytes, rest.size());
-                           return done == bytes.size() || is_end(io.status) ? ended : io.bytes > 0 ? moved : nothing;
-                         }),
-           done;
+    with_patience(s, false, [&] {
+      const std::span<const std::byte> rest = bytes.subspan(done);
+      const io_result io = s.write_some({&rest, 1});
+      done += std::min(io.bytes, rest.size());
+      if (done == bytes.size() || is_end(io.status)) return ended;
+      return io.bytes > 0 ? moved : nothing;
+    });
+    return done;
   }
   /// Reads up to `most` bytes, fewer if the time or the stream ends first; `end` says which.
   std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
@@ -59,7 +38,8 @@ class stream_probe {
       const io_result io = s.read_some({&rest, 1});
       last = io.status;
       done += std::min(io.bytes, rest.size());
-      return done == most || is_end(io.status) ? ended : io.bytes > 0 ? moved : nothing;
+      if (done == most || is_end(io.status)) return ended;
+      return io.bytes > 0 ? moved : nothing;
     });
     if (end != nullptr) *end = last;
     got.resize(done);
@@ -76,22 +56,6 @@ class stream_probe {
     random_.fill(b);
     return b;
   }
-  /// The shortest of five runs, in microseconds.
-  template <class F>
-  std::uint64_t shortest(F f) {
-    std::uint64_t least = ~std::uint64_t{0};
-    for (int i = 0; i < 5; ++i) {
-      const std::uint64_t begin = now_us();
-      f();
-      least = std::min(least, now_us() - begin);
-    }
-    return least;
-  }
-  std::uint64_t prompt_us() const noexcept { return static_cast<std::uint64_t>(options.prompt.count()) * 1000; }
-  std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
-
-  const conformance_options& options;
-  conformance_report& report;
 
  private:
   enum progress {
@@ -107,12 +71,11 @@ class stream_probe {
       if (p == moved) begin = now_us();
       else if (now_us() - begin > patience_us()) return;
       else
-        s.wait(reading, !reading, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its
-                                                                     // result
+        // only to let time pass; other checks look at its result
+        s.wait(reading, !reading, std::chrono::milliseconds(1));
     }
   }
 
-  Connect& connect_;
   seeded_random random_{1};
 };
 

@@ -1,23 +1,23 @@
 // The numbered requirements of a byte stream (links/byte_stream.hpp), one check for each part of each.
 #pragma once
 
+#include <tensorpull/testing/conformance/detail/link_requirements.hpp>
 #include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 
-#include <utility>
-
 namespace tensorpull::testing::detail {
 
-/// Each check has a new connection. A check that depends on another one is skipped if that one failed, so that one
-/// fault is one failure.
 template <stream_factory Connect>
-class stream_requirements {
+class stream_requirements : link_requirements<stream_probe<Connect>> {
   using probe = stream_probe<Connect>;
   using pair = typename probe::pair;
   using stream = typename probe::stream;
+  using base = link_requirements<probe>;
+  using base::check, base::promptly, base::about_as_long, base::becomes, base::ull, base::probe_, base::report_;
+  using base::untouched, base::some_time, base::some_us;
 
  public:
-  explicit stream_requirements(probe& p) noexcept : probe_(p), report_(p.report) {}
+  explicit stream_requirements(probe& p) noexcept : base(p) {}
 
   void run() {
     check("1.4", "0 bytes are read only with would_block or closed", {}, [this](auto& c) { idle_status(c.left); });
@@ -31,7 +31,8 @@ class stream_requirements {
     check("3.1", "wait() ends when bytes can be read", {}, [this](auto& c) { wait_for_bytes(c); });
     check("3.2", "wait() ends when bytes can be written", {}, [this](auto& c) { wait_for_room(c.left); });
     check("3.3", "wait() says nothing if nothing can be read", {}, [this](auto& c) { wait_idle(c.left); });
-    check("3.4", "wait() lasts about as long as it may", {"3.3"}, [this](auto& c) { wait_long(c.left); });
+    check("3.4", "wait() lasts about as long as it may", {"3.3"},
+          [this](auto& c) { about_as_long([&] { (void)wait_and_read(c.left, some_time); }); });
     check("3.5", "wait() answers only what it was asked", {}, [this](auto& c) { wait_as_asked(c); });
     check("4.1", "read_or_wait() reads what is there", {"1.2"}, [this](auto& c) { patient_read(c); });
     check("4.2", "read_or_wait() waits about as long as it may", {"1.4"}, [this](auto& c) { patient_wait(c.left); });
@@ -49,15 +50,6 @@ class stream_requirements {
   }
 
  private:
-  template <class F>
-  void check(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on, F f) {
-    report_.begin(number, what);
-    for (const std::string_view n : rests_on)
-      if (const auto* const c = report_.find(n); c == nullptr || c->result != check_result::passed)
-        return report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
-    if (auto c = probe_.connect()) f(*c);
-  }
-
   // Requirements 1 and 2: reading and writing.
   void idle_status(stream& s) {
     std::array<std::byte, 8> memory;
@@ -158,18 +150,14 @@ class stream_requirements {
   }
   void read_promptly(stream& s) {
     std::array<std::byte, 8> memory;
-    const auto us = probe_.shortest([&] { (void)read_one(s, memory); });
-    if (us > probe_.prompt_us())
-      report_.fail("a read of an idle stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+    promptly("a read of an idle stream", [&] { (void)read_one(s, memory); });
   }
   void write_promptly(stream& s) {
     const auto piece = probe_.some_bytes(16 * 1024);
     const std::span<const std::byte> all(piece);
     for (int i = 0; i < 4096 && s.write_some({&all, 1}).bytes > 0; ++i) {
     }
-    const auto us = probe_.shortest([&] { (void)s.write_some({&all, 1}); });
-    if (us > probe_.prompt_us())
-      report_.fail("a write to a full stream took %llu ms", static_cast<unsigned long long>(us / 1000));
+    promptly("a write to a full stream", [&] { (void)s.write_some({&all, 1}); });
   }
 
   // Requirements 3 and 4: waiting.
@@ -195,22 +183,6 @@ class stream_requirements {
     for (int i = 0; i < 3; ++i) times += wait_and_read(s, std::chrono::milliseconds(1)) ? 1 : 0;
     if (times == 3) report_.fail("on an idle stream it says that reading can go on: whoever waits would spin");
   }
-  void wait_long(stream& s) {
-    std::uint64_t longest = 0, shortest = ~std::uint64_t{0};
-    for (int i = 0; i < 3; ++i) {
-      const std::uint64_t begin = probe_.now_us();
-      (void)wait_and_read(s, some_time);
-      longest = std::max(longest, probe_.now_us() - begin);
-      shortest = std::min(shortest, probe_.now_us() - begin);
-    }
-    // a signal may end a wait early, and a busy machine late
-    if (longest < some_us() / 2)
-      report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()),
-                   ull(longest));
-    else if (shortest > some_us() + 1'000'000)
-      report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()),
-                   ull(shortest / 1000));
-  }
   void wait_as_asked(pair& c) {
     probe_.send(c.left, probe_.some_bytes(3));
     probe_.let_arrive(c.right);
@@ -229,7 +201,7 @@ class stream_requirements {
     const auto sent = probe_.some_bytes(100);
     probe_.send(c.left, sent);
     for (std::size_t read = 0; read < sent.size(); ++read) {
-      // a stream that reads ahead, or decrypts a record at a time, has the rest in its own memory, where the descriptor
+      // a stream that reads ahead, or decrypts a record at a time, has the rest in its own memory, and the descriptor
       // cannot tell of it
       if (!becomes([&] { return c.right.wait(true, false, some_time).read; }))
         return report_.fail(
@@ -262,17 +234,12 @@ class stream_requirements {
     } else {
       std::array<std::byte, 8> memory;
       const std::span<std::byte> into(memory);
-      std::uint64_t longest = 0, shortest = ~std::uint64_t{0};  // a busy machine makes some waits longer, and a signal
-                                                                // some shorter
-      for (int i = 0; i < 3; ++i) {
-        const std::uint64_t begin = probe_.now_us();
+      // a busy machine makes some waits longer, and a signal some shorter
+      const auto [shortest, longest] = probe_.durations(3, [&] {
         const io_result io = s.read_or_wait({&into, 1}, some_time);
-        const std::uint64_t took = probe_.now_us() - begin;
-        longest = std::max(longest, took), shortest = std::min(shortest, took);
         if (io.status != io_status::would_block || io.bytes != 0)
-          return report_.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status),
-                              io.bytes);
-      }
+          report_.fail("an idle stream answered status %d with %zu bytes", static_cast<int>(io.status), io.bytes);
+      });
       if (longest < some_us() / 2 || shortest > some_us() + 1'000'000)
         report_.fail("asked to wait %d ms, it came back after %llu to %llu us", static_cast<int>(some_time.count()),
                      ull(shortest), ull(longest));
@@ -355,24 +322,11 @@ class stream_requirements {
     if (made > 0) report_.fail("80 calls made %llu heap allocations", static_cast<unsigned long long>(made));
   }
 
-  static constexpr std::byte untouched{0x5a};
-  static constexpr std::chrono::milliseconds some_time{60};
   static constexpr bool has_read_or_wait = requires(stream& s, std::span<const std::span<std::byte>> spans,
                                                     std::chrono::milliseconds t) {
     { s.read_or_wait(spans, t) } noexcept -> std::same_as<io_result>;
   };
   static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }
-  static constexpr std::uint64_t some_us() noexcept { return static_cast<std::uint64_t>(some_time.count()) * 1000; }
-  static constexpr unsigned long long ull(std::uint64_t v) noexcept { return v; }
-  template <class F>
-  bool becomes(F f) {
-    for (int i = 0; i < 5; ++i)  // a signal may end a wait
-      if (f()) return true;
-    return false;
-  }
-
-  probe& probe_;
-  conformance_report& report_;
 };
 
 }  // namespace tensorpull::testing::detail

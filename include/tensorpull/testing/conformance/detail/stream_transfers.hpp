@@ -2,37 +2,27 @@
 // of networks. Whatever happens, a transfer that reports `completed` must have the published bytes.
 #pragma once
 
-#include <tensorpull/chunking/policies.hpp>
-#include <tensorpull/consumers/land.hpp>
-#include <tensorpull/framing/word_framing.hpp>
-#include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
-#include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
+#include <tensorpull/testing/conformance/detail/link_transfers.hpp>
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
-#include <tensorpull/testing/detail/published_versions.hpp>
-#include <tensorpull/testing/guarded_tensors.hpp>
 
 namespace tensorpull::testing::detail {
 
 template <stream_factory Connect>
-class stream_transfers {
+class stream_transfers : link_transfers<stream_probe<Connect>, transfer<land, bytes_up_to<1u << 20>, image_digest>> {
   using probe = stream_probe<Connect>;
   using stream = faulty_stream<typename probe::stream>;
-  using machine = owner<xxhash_digest>;
-  using transfer_type = transfer<land, bytes_up_to<1u << 20>, image_digest>;
+  using base = typename stream_transfers::link_transfers;
+  using base::check, base::truth, base::p_, base::report_, base::small_, base::large_;
+  using typename base::carried, typename base::machine, typename base::transfer_type;
 
  public:
-  explicit stream_transfers(probe& p)
-      : p_(p), report_(p.report), random_(7), small_(shape(1, 2500)), large_(shape(200, 500'000)) {}
+  explicit stream_transfers(probe& p) : base(p, 200, 500'000) {}
 
   void run() {
-    for (const auto& c : report_.checks())
-      if (c.result == check_result::failed) return skip(c.number);
+    if (base::skipped()) return;
     check("T1", "transfers of every chunk length");
     for (const std::uint64_t chunk :
          {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, std::uint64_t{1} << 16})
@@ -72,11 +62,6 @@ class stream_transfers {
   }
 
  private:
-  void skip(std::string_view number) noexcept {
-    report_.begin("T", "transfers");
-    report_.skip("they rest on %.*s", static_cast<int>(number.size()), number.data());
-  }
-  void check(std::string_view number, std::string_view what) noexcept { report_.begin(number, what); }
   void meddle(std::string_view number, std::string_view what, frame_fault_kind kind, std::uint64_t detail) {
     check(number, what);
     for (std::uint64_t frame = 0; frame < 6; ++frame)
@@ -84,34 +69,16 @@ class stream_transfers {
         expect_truth(small_, 300, {.sent = {{{kind, frame, detail + more}}}}, {}, false);
   }
 
-  guarded_tensors::shape shape(std::uint64_t scale, std::size_t least) {
-    for (;;)
-      if (const guarded_tensors::shape s(random_, scale); s.bytes() >= least) return s;
-  }
-  /// The result of one transfer.
-  struct carried {
-    result<receipt> done;
-    bool equal;             ///< the destination has the bytes of the version in the receipt
-    bool guarded;           ///< nothing was written around it
-    std::uint64_t counted;  ///< completions that the owner counts
-  };
   void expect_completed(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
                         const stream_faults& recipient_side, int connections = 1) {
-    if (!report_.holds()) return;
     const auto got = carry(s, chunk, owner_side, recipient_side, connections);
     if (!got) return;
-    const auto n = static_cast<unsigned long long>(chunk);
-    if (!got->done)
-      report_.fail("chunks of %llu bytes: %s (after %llu bytes)", n, to_string(got->done.error().code).data(),
-                   static_cast<unsigned long long>(got->done.error().at));
-    else if (got->done->outcome != outcome::completed || got->counted != 1)
-      report_.fail("chunks of %llu bytes: it ended, and not as completed at both ends", n);
-    else truth(*got, chunk);
+    base::completed(*got, chunk);
+    truth(*got, chunk);
   }
   /// Checks that a transfer did not report wrong bytes as completed. It may fail, and must if `must_fail`.
   void expect_truth(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
                     const stream_faults& recipient_side, bool must_fail) {
-    if (!report_.holds()) return;
     const auto got = carry(s, chunk, owner_side, recipient_side);
     if (!got) return;
     truth(*got, chunk);
@@ -119,40 +86,18 @@ class stream_transfers {
       report_.fail("the connection ended at byte %llu, and the transfer says that it completed",
                    static_cast<unsigned long long>(recipient_side.read_ends_after));
   }
-  void truth(const carried& got, std::uint64_t chunk) noexcept {
-    if (!got.guarded)
-      report_.fail("chunks of %llu bytes: bytes were written outside the destination",
-                   static_cast<unsigned long long>(chunk));
-    if (got.done && got.done->outcome == outcome::completed && !got.equal)
-      report_.fail("chunks of %llu bytes: completed, and the bytes are others", static_cast<unsigned long long>(chunk));
-  }
 
   /// One transfer, over at most so many connections, of which only the first has faults.
   std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, const stream_faults& owner_side,
                                const stream_faults& recipient_side, int connections = 1) {
-    guarded_tensors source(s), mine(s);
-    source.fill(random_);
-    published_versions oracle;
-    const ref_id id{1, 2};
-    const std::uint64_t version = *image_version<xxhash_digest>(source.source());
-    oracle.add(version, source.source());
-    owner_storage<1, 4> storage;
-    machine references(storage, [this] { return random_(); });
-    (void)references.publish(source.source(), version, true, id, 0);
-
-    land to(mine.destination());
-    pull_request request;
-    request.ref = id;
-    transfer_type t(to, request, {chunk}, 1);
-    if (!connect_and_move(references, t, owner_side, recipient_side, connections == 1)) return std::nullopt;
-    while (!t.ended()) {
-      t.restart();
-      if (!connect_and_move(references, t, {}, {}, --connections == 1)) return std::nullopt;
-    }
-    const auto done = t.outcome();
-    const auto counts = references.status_of(id);
-    return carried{done, done && oracle.equal(done->version, mine.source()), mine.guards_intact(),
-                   counts ? counts->completed : 0};
+    return base::carry(s, chunk, [&](machine& references, transfer_type& t) {
+      if (!connect_and_move(references, t, owner_side, recipient_side, connections == 1)) return false;
+      while (!t.ended()) {
+        t.restart();
+        if (!connect_and_move(references, t, {}, {}, --connections == 1)) return false;
+      }
+      return true;
+    });
   }
   /// Moves a transfer over a new connection until it ends. Unless this is the last connection, one that is lost leaves
   /// the transfer open. False: there is no connection.
@@ -161,8 +106,8 @@ class stream_transfers {
     auto made = p_.connect();
     if (!made) return false;
     std::vector<std::uint64_t> memory(4096 / 8 * 4), scratch(8192 / 8);
-    buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096),
-        pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
+    buffer_pool<> owner_pool(std::as_writable_bytes(std::span(memory)).first(8192), 4096);
+    buffer_pool<> pool(std::as_writable_bytes(std::span(memory)).subspan(8192), 4096);
     ignore_messages handler;
     no_owner none;
     no_transfer idle;
@@ -193,11 +138,6 @@ class stream_transfers {
     end.end_pull(t);
     return true;
   }
-
-  probe& p_;
-  conformance_report& report_;
-  seeded_random random_;
-  guarded_tensors::shape small_, large_;
 };
 
 }  // namespace tensorpull::testing::detail

@@ -23,12 +23,7 @@ struct planned_fault {
 /// The faults of one run, and its size.
 struct scenario {
   scenario(const simulation_options& o, seeded_random random) : options(o), random_(random) {
-    const std::uint64_t size = random_.below(100);
-    recipients = 1 + static_cast<std::size_t>(size < 40   ? 0
-                                              : size < 88 ? random_.below(4)
-                                              : size < 97 ? random_.below(12)
-                                                          : random_.below(64));
-    recipients = std::min(recipients, o.most_recipients);
+    recipients = std::min(1 + others(), o.most_recipients);
     if (o.most_faults > 0) {
       const std::uint64_t count = random_.below(o.most_faults + 1);
       for (std::uint64_t i = 0; i < count; ++i) {
@@ -45,13 +40,14 @@ struct scenario {
   /// The conditions of the next connection. `healed`: the last fault is over, so they are good.
   wire_conditions conditions(bool healed) {
     wire_conditions c;
-    if (healed) return c.latency = std::chrono::microseconds(100), c.capacity_bytes = 8192, c;
+    if (healed) {
+      c.latency = std::chrono::microseconds(100);
+      c.capacity_bytes = 8192;
+      return c;
+    }
     c.latency = std::chrono::microseconds(random_.below(random_.chance(200) ? 20'000 : 500));
     c.jitter = std::chrono::microseconds(random_.chance(500) ? random_.below(2'000) : 0);
-    const std::uint64_t width = random_.below(10);
-    c.capacity_bytes = static_cast<std::size_t>(width < 2   ? 16 + random_.below(200)
-                                                : width < 8 ? 500 + random_.below(8000)
-                                                            : 16 * 1024);
+    c.capacity_bytes = capacity();
     c.most_per_read = cut();
     c.most_per_write = cut();
     return c;
@@ -83,12 +79,23 @@ struct scenario {
   bool damages = false, mutates = false;
 
  private:
+  /// Recipients besides the first: none in most runs, many in few.
+  std::size_t others() {
+    const std::uint64_t size = random_.below(100);
+    if (size < 40) return 0;
+    if (size < 88) return static_cast<std::size_t>(random_.below(4));
+    return static_cast<std::size_t>(random_.below(size < 97 ? 12 : 64));
+  }
+  std::size_t capacity() {
+    const std::uint64_t width = random_.below(10);
+    if (width < 2) return 16 + static_cast<std::size_t>(random_.below(200));
+    return width < 8 ? 500 + static_cast<std::size_t>(random_.below(8000)) : 16 * 1024;
+  }
   std::size_t cut() {
     const std::uint64_t how = random_.below(20);
-    return how == 0   ? 1 + static_cast<std::size_t>(random_.below(24))
-           : how < 6  ? 20 + static_cast<std::size_t>(random_.below(300))
-           : how < 10 ? 1500
-                      : ~std::size_t{0};
+    if (how == 0) return 1 + static_cast<std::size_t>(random_.below(24));
+    if (how < 6) return 20 + static_cast<std::size_t>(random_.below(300));
+    return how < 10 ? 1500 : ~std::size_t{0};
   }
   seeded_random random_;
 };

@@ -15,8 +15,8 @@ namespace tensorpull::testing::detail {
 struct expectation {
   std::vector<recipient_id> named;
   std::uint32_t counted = 0, least = 0;
-  bool forgetful = false;  ///< the owner's table is small: if the number is unknown, it may count a recipient twice
-                           ///< that it has forgotten
+  /// the owner's table is small: if the number is unknown, it may count a recipient twice that it has forgotten
+  bool forgetful = false;
   transaction_budgets budgets{};
 
   /// Borrows the names.
@@ -35,7 +35,7 @@ struct expectation {
 class settlement_oracle {
  public:
   /// `process`: which run of the owner: after a crash it has forgotten its transactions, and numbers them from the
-  /// start again. Who holds these bytes from an earlier run may confirm them now.
+  /// start again. A recipient that holds these bytes from an earlier run may confirm them now.
   void published(std::uint32_t process, transaction_id id, std::uint64_t version, const expectation& e) {
     std::vector<std::uint64_t> complete;
     for (const entry& before : entries_)
@@ -100,7 +100,7 @@ class settlement_oracle {
       if (e.process == process && e.id == id) return &e;
     return nullptr;
   }
-  /// What follows from how a transaction was opened, whoever came to it.
+  /// What follows from how a transaction was opened, whichever recipients came to it.
   static const char* rules(const entry& e, const settlement& s) noexcept {
     const publication_status& c = s.counts;
     const std::uint32_t confirmed = c.completed + c.completed_unverified;

@@ -59,9 +59,8 @@ class simulated_owner {
   /// Publishes the model as it is now, for the first time or after a restart; gives the version. If the table has no
   /// room for the recipients that are expected, it is published for an unknown number.
   std::uint64_t publish(const expectation& asked, settlement_oracle& settlements) {
-    mend_booleans(models_[current_]->destination(), models_[current_]->source().schema->data_bytes());  // mutate() may
-                                                                                                        // have left
-                                                                                                        // other bytes
+    // mutate() may have left other bytes
+    mend_booleans(models_[current_]->destination(), models_[current_]->source().schema->data_bytes());
     const source_view image = models_[current_]->source();
     std::uint64_t version = 0;
     if constexpr (Parts::integrity::whole) version = *image_version<typename Parts::owner_hash>(image);
@@ -108,7 +107,10 @@ class simulated_owner {
     settlement s;
     for (callback<const settlement&> nobody; process_->machine.next_settled(s, nobody);) {
       const bool ended = published_ && s.id == current_transaction_;
-      if (ended) published_ = false, models_[current_]->fill(random_);
+      if (ended) {
+        published_ = false;
+        models_[current_]->fill(random_);
+      }
       tell(s, ended);
       if (process_->machine.returned(s.id)) process_->machine.released(s.id);
     }

@@ -1,17 +1,17 @@
 // A recipient of a simulation: a process that can crash and start again. It has one destination, one connection at a
 // time and one transfer, which it keeps after a lost connection, a time-out or a busy owner, as
-// transports/stream/pull.hpp does.
+// transports/blocking/stream_pull.hpp does.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
 #include <tensorpull/testing/simulation/detail/observed_consumer.hpp>
 #include <tensorpull/testing/simulation/detail/simulated_owner.hpp>
 #include <tensorpull/testing/simulation/simulated_stream.hpp>
-#include <tensorpull/transports/retry.hpp>
-#include <tensorpull/transports/stream/pull.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
 
 #include <memory>
 #include <optional>
@@ -111,7 +111,10 @@ class simulated_recipient {
   std::optional<std::uint64_t> try_again(const error& why, std::uint64_t random) noexcept {
     attempt& a = *attempt_;
     const auto wait = a.tries->after(why.code, a.t.landed_bytes(), a.t.pause(), random);
-    if (!wait) return a.t.fail(why), std::nullopt;
+    if (!wait) {
+      a.t.fail(why);
+      return std::nullopt;
+    }
     return static_cast<std::uint64_t>(wait->count());
   }
   /// Called after the delay: the transfer continues, on the same connection or on another one.

@@ -1,0 +1,205 @@
+// The device: pulls the model of a round, infers with it, trains it with its own digits, and has its update pulled. The
+// line is served in both directions all the time: while it computes, too.
+#pragma once
+
+#include "../digits_partition.hpp"
+#include "../references.hpp"
+#include "board.hpp"
+
+#include <tensorpull/embedded/line.hpp>
+#include <tensorpull/embedded/members.hpp>
+#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/embedded/recipient.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+template <>
+inline constexpr auto tensorpull::members_of<microcontroller::mlp> = tensorpull::members(
+    tensorpull::member{"hidden_weight", &microcontroller::mlp::hidden_weight},
+    tensorpull::member{"hidden_bias", &microcontroller::mlp::hidden_bias},
+    tensorpull::member{"output_weight", &microcontroller::mlp::output_weight},
+    tensorpull::member{"output_bias", &microcontroller::mlp::output_bias});
+
+namespace microcontroller {
+
+using model_image = tensorpull::embedded_image<mlp>;
+
+/// A request that is not answered is made again after so long. At 115,200 bits a second a chunk and its request take 60
+/// ms.
+inline constexpr std::uint32_t retry_ms = 100;
+/// A pull is given up after so long without progress, and begun again.
+inline constexpr std::uint32_t timeout_ms = 30'000;
+/// After so long without a byte of the next model the device looks for any: the server may have been started again.
+inline constexpr std::uint32_t patience_ms = 300'000;
+/// How long it waits before it asks again for what is not there yet.
+inline constexpr std::uint32_t pause_ms = 50;
+/// More stack than this is a mistake.
+inline constexpr std::uint32_t most_stack = 2048;
+
+/// `Place` says where a model lands: `place(mlp&, owner&)`; `open()`, called once; `landing()`, an embedded_landing;
+/// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
+/// which was there before the reset; 0: none.
+template <template <class Owner> class Place>
+class device {
+  static constexpr std::size_t longest_datagram = 640;  // of the server's transport, `serial`
+  using owner = tensorpull::embedded_owner<mlp, device_chunk_bytes>;
+  using line = tensorpull::embedded_line<board::uart, longest_datagram, owner::answer_bytes>;
+  using place = Place<owner>;
+  using recipient = tensorpull::embedded_recipient<typename place::landing_type, device_chunk_bytes>;
+
+ public:
+  /// A status for the emulator: 0 all rounds are over, 1 something went wrong.
+  int run() noexcept {
+    if (!read_options() || !find_digits()) return 1;
+    if (!place_.open()) return fail("the flash cannot be used");
+    std::uint32_t round = place_.round();
+    if (round != 0) say("in its flash is the model of round ", round, ", or a part of it");
+    else round = 1;
+    for (bool expected = false;; expected = true) {
+      const std::uint32_t found = pull_model(round, expected);
+      if (found == 0 || !place_.finish()) return fail("the model is not usable");
+      const std::size_t right = measure();
+      board::say("device: round ");
+      board::say(found);
+      board::say(": model ");
+      board::say_hex(version_);
+      board::say_line(": ", right, " of ", digits_->held_out, " right");
+      if (found > rounds_) break;
+      train_and_publish(found);
+      round = found + 1;
+    }
+    return check_stack() ? 0 : 1;
+  }
+
+ private:
+  template <class... Parts>
+  static void say(const Parts&... parts) noexcept {
+    board::say("device: ");
+    board::say_line(parts...);
+  }
+  static int fail(std::string_view what) noexcept {
+    say(what);
+    return 1;
+  }
+
+  bool read_options() noexcept {
+    for (const char* c = board::argument(2); *c >= '0' && *c <= '9' && rounds_ < 1000; ++c)
+      rounds_ = rounds_ * 10 + static_cast<std::uint32_t>(*c - '0');
+    return rounds_ > 0 || fail("it was not told how many rounds there are") == 0;
+  }
+  bool find_digits() noexcept {
+    digits_ = reinterpret_cast<const digits_header*>(digits_address);
+    const std::uint32_t most = (digits_bytes - sizeof(digits_header)) / sizeof(pooled_digit);
+    if (digits_->magic != digits_header::expected_magic || digits_->held_out > most ||
+        digits_->share > most - digits_->held_out) {
+      fail("there are no digits in its flash");
+      return false;
+    }
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(digits_ + 1);
+    if (digits_checksum(bytes, (digits_->held_out + digits_->share) * sizeof(pooled_digit)) != digits_->checksum) {
+      fail("the digits in its flash are damaged");
+      return false;
+    }
+    return true;
+  }
+  const pooled_digit* held_out() const noexcept { return reinterpret_cast<const pooled_digit*>(digits_ + 1); }
+
+  /// Answers what has come.
+  void serve() noexcept {
+    tensorpull::no_role none;
+    while (tensorpull::step(line_, none, owner_, board::now_ms())) {
+    }
+    note_taken();
+  }
+  void note_taken() noexcept {
+    if (!taken_ && owner_.state() == tensorpull::recipient_state::completed) {
+      taken_ = true;
+      say("the update was taken");
+    }
+  }
+  void pause() noexcept {
+    for (const std::uint32_t start = board::now_ms(); board::now_ms() - start < pause_ms;) {
+      serve();
+      board::sleep();
+    }
+  }
+
+  /// Pulls the model of the round; of any, if that one is not expected, or does not come for long. Meanwhile the last
+  /// update can be pulled. The round; 0: it cannot be had.
+  std::uint32_t pull_model(std::uint32_t round, bool expected) noexcept {
+    std::uint32_t asked = round, since = board::now_ms();
+    for (;;) {
+      recipient r(
+          place_.landing(),
+          {.ref = model_of(asked), .recipient = recipient_of(0), .timeout_ms = timeout_ms, .retry_ms = retry_ms},
+          board::random());
+      std::uint32_t begun = 0;
+      while (!r.ended() || !line_.idle()) {
+        const bool moved = tensorpull::step(line_, r, owner_, board::now_ms());
+        if (begun == 0 && r.total_bytes() != 0) {
+          begun = r.total_bytes();
+          say("round ", asked, ": pulls from byte ", r.landed_bytes(), " of ", begun);
+        }
+        note_taken();
+        if (!moved) board::sleep();
+      }
+      const auto done = r.outcome();
+      if (done && done->outcome == tensorpull::outcome::completed) {
+        version_ = done->version;
+        say("round ", asked, ": the digest is right, ", static_cast<std::uint32_t>(done->bytes), " bytes in ",
+            static_cast<std::uint32_t>(done->chunks), " chunks");
+        return asked;
+      }
+      using tensorpull::errc;
+      const errc why = done ? errc::not_verifiable : done.error().code;
+      const bool later = why == errc::unknown_reference || why == errc::withdrawn || why == errc::already_final ||
+                         why == errc::timed_out || why == errc::busy || why == errc::stale_version;
+      if (!later)
+        say("round ", asked, ": ", tensorpull::to_string(why), ", at ",
+            static_cast<std::uint32_t>(done ? 0 : done.error().at));
+      if (why == errc::schema_mismatch || why == errc::not_verifiable || why == errc::unsupported_layout) return 0;
+      if (begun != 0) since = board::now_ms();
+      if (board::now_ms() - since > patience_ms) expected = false;
+      if (!expected) asked = asked % (rounds_ + 1) + 1;
+      pause();
+    }
+  }
+
+  std::size_t measure() noexcept {
+    return count_right(perceptron_, model_, held_out(), digits_->held_out, [this] { serve(); });
+  }
+
+  void train_and_publish(std::uint32_t round) noexcept {
+    owner_.busy(pause_ms);
+    train(perceptron_, model_, held_out() + digits_->held_out, digits_->share, [this] { serve(); });
+    const std::size_t right = measure();
+    owner_.publish(model_, update_of(0, round), board::random());
+    taken_ = false;
+    board::say("device: round ");
+    board::say(round);
+    board::say(": update ");
+    board::say_hex(owner_.reference().version);
+    board::say_line(": ", right, " of ", digits_->held_out, " right");
+  }
+
+  bool check_stack() noexcept {
+    const auto s = board::stack();
+    say("memory: ", s.without, " bytes of variables, ", s.used, " of stack, ", s.all - s.used, " free; no heap");
+    return s.used <= most_stack || fail("that is more than it should be") == 0;
+  }
+
+  mlp model_;
+  board::uart uart_;
+  line line_{uart_};
+  owner owner_;
+  place place_{model_, owner_};
+  perceptron perceptron_;
+  const digits_header* digits_ = nullptr;
+  std::uint64_t version_ = 0;
+  std::uint32_t rounds_ = 0;
+  bool taken_ = true;
+};
+
+}  // namespace microcontroller

@@ -1,0 +1,26 @@
+// The references of this example. Everybody knows them beforehand, so nobody has to announce them. A recipient that is
+// early asks again.
+#pragma once
+
+#include <tensorpull/core/ids.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace microcontroller {
+
+/// Chunks of the device, in both directions.
+inline constexpr std::size_t device_chunk_bytes = 512;
+
+/// The server's model at the beginning of a round, from 1 on. The one behind the last round is what all have learned.
+constexpr tensorpull::ref_id model_of(std::uint32_t round) noexcept { return {1, round}; }
+/// What a site made of it.
+constexpr tensorpull::ref_id update_of(std::uint32_t site, std::uint32_t round) noexcept {
+  return {2, std::uint64_t{site} * 1000 + round};
+}
+/// A site is the same recipient whenever it was started.
+constexpr tensorpull::recipient_id recipient_of(std::uint32_t site) noexcept {
+  return {0x5'1000 + std::uint64_t{site}};
+}
+
+}  // namespace microcontroller

@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Federated learning with a microcontroller: a Cortex-M3 in QEMU and some clients train one model, which a server averages; the device has a serial line to it.
+# Installs what is missing, fetches the digits, builds, runs. Everything that it makes is in build/examples.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: bash examples/jobs/microcontroller/run.sh [options]
+
+Installs what is missing (apt-get, as root or with sudo), fetches 5,000 handwritten digits, builds server, clients and firmware, and runs rounds of federated
+averaging between four clients over TCP and a device of 64 KiB of RAM in QEMU, whose UART is the server's serial line. Shows what both say.
+
+  --rounds N        rounds, 1 to 100 (3)
+  --seed N          of the model, and of who gets which digits (1)
+  --flash FILE      the model lands in this file, which is the device's flash, and outlives the device: started again, it goes on where it was
+  --built FOLDER    server, clients and firmware are in this folder: nothing is installed or built (for tests)
+  --data FILE       the digits are in this file (with --built)
+  -h, --help        this text
+
+Status: 0 every round was completed, the device's updates count, device and server agree on every digest and every accuracy, and the device kept to its stack and
+has no heap; 1 something else; 2 a wrong option; 130 interrupted.
+TEXT
+}
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
+wrong() { printf 'run.sh: not valid: %s; --help lists the options\n' "$1" >&2; exit 2; }
+
+rounds=3 seed=1 flash= built= data=
+while (($#)); do
+  case $1 in
+    -h | --help) usage; exit 0 ;;
+    --rounds | --seed | --flash | --built | --data)
+      (($# > 1)) && [[ -n $2 ]] || wrong "$1"
+      declare "${1#--}=$2"
+      shift 2
+      ;;
+    *) wrong "$1" ;;
+  esac
+done
+[[ $rounds =~ ^[1-9][0-9]?$|^100$ ]] || wrong "--rounds $rounds"
+[[ $seed =~ ^[0-9]{1,18}$ ]] || wrong "--seed $seed"
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../../.." && pwd)
+build=$root/build/examples
+work= device= server= clients=
+
+stop() {
+  trap '' INT TERM HUP
+  trap - EXIT
+  local status=$1 process
+  for process in $device $server $clients; do kill -TERM "$process" 2>/dev/null || true; done
+  for process in $device $server $clients; do wait "$process" 2>/dev/null || true; done
+  [[ -z $work ]] || rm -rf -- "$work"
+  exit "$status"
+}
+trap 'stop $?' EXIT
+trap 'stop 130' INT
+trap 'stop 143' TERM HUP
+work=$(mktemp -d)
+
+needs() {
+  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev \
+    arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
+  command -v make >/dev/null || echo ninja:ninja-build
+  [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
+}
+
+build_programs() {
+  say "building (the first time takes a minute)"
+  local generator=()
+  [[ -f $build/CMakeCache.txt ]] || ! command -v ninja >/dev/null || generator=(-G Ninja)
+  {
+    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON -DTENSORPULL_BUILD_TESTS=OFF &&
+      cmake --build "$build" --parallel "$(nproc)" --target microcontroller_server microcontroller_clients microcontroller_digits microcontroller_firmware
+  } >"$work/build.log" 2>&1 || { tail -n 60 "$work/build.log" >&2; fail "the build failed"; }
+  built=$(dirname -- "$(find "$build" -name microcontroller_server -type f -perm -u+x -print -quit)")
+}
+
+if [[ -z $built ]]; then
+  data=$build/data/mnist_5k.csv
+  source "$root/cmake/packages.sh"
+  source "$root/examples/digits.sh"
+  mapfile -t items < <(needs)
+  install_packages "$work/apt.log" "${items[@]}"
+  fetch_digits "$data"
+  build_programs
+fi
+
+firmware=$built/in_memory.elf
+[[ -z $flash ]] || firmware=$built/in_flash.elf
+
+# The line is a pseudo-terminal that QEMU makes, and names in its first words. The device speaks on its other UART.
+start_device() {
+  "$built/microcontroller_digits" "$data" "$seed" "$work/digits"
+  local qemu=(qemu-system-arm -M lm3s6965evb -display none -monitor none -kernel "$firmware" -append "|$flash|$rounds"
+    -device "loader,file=${work//,/,,}/digits,addr=0x10000,force-raw=on" -semihosting-config enable=on,target=native
+    -chardev pty,id=line -serial chardev:line -serial stdio)
+  mkfifo "$work/said"
+  "${qemu[@]}" </dev/null >"$work/said" 2>"$work/emulator" &
+  device=$!
+  exec 3<"$work/said"
+  local words
+  read -r words <&3 || { cat "$work/emulator" >&2; fail "the emulator did not start"; }
+  line=$(grep -o '/dev/[^ ]*' <<<"$words") || fail "the emulator has no pseudo-terminal: $words"
+  tee "$work/device" <&3 &
+}
+
+wait_for_port() {
+  for _ in {1..600}; do
+    [[ -f $work/port ]] && return
+    kill -0 "$server" 2>/dev/null || return 1
+    sleep 0.05
+  done
+  return 1
+}
+
+say "running: $(basename "$firmware"), $rounds rounds"
+start_device
+shared=(--data "$data" --rounds "$rounds" --seed "$seed" --clients 4)
+"$built/microcontroller_server" "${shared[@]}" --line "$line" --port-file "$work/port" > >(tee "$work/server") &
+server=$!
+wait_for_port || fail "the server did not start"
+"$built/microcontroller_clients" "${shared[@]}" --connect "127.0.0.1:$(<"$work/port")" &
+clients=$!
+
+status=0
+bad() {
+  status=1
+  printf '== %s\n' "$*" >&2
+}
+wait "$server" || bad "the server ended with status $?"
+# a process that has nobody left to talk to is not waited for long
+ended() {
+  for _ in {1..100}; do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -TERM "$1" 2>/dev/null || true
+  wait "$1"
+}
+ended "$clients" || bad "the clients ended with status $?"
+ended "$device" || bad "the device ended with status $?" "$(grep -v 'Timer with period zero' "$work/emulator")"
+server= clients= device=
+sleep 0.2 # until both transcripts are written
+
+# What both have said of each model and each update, which must be the same; and nothing may be missing.
+of() { sed -n 's/^[a-z]*: \(round [0-9]*: [a-z]* [0-9a-f]*: [0-9]* of [0-9]* right\)$/\1/p' "$work/$1"; }
+lines=$(of server | wc -l)
+((lines == 2 * rounds + 1)) || bad "the server measured $lines models and updates, not $((2 * rounds + 1))"
+diff <(of server) <(of device) >"$work/diff" || bad "server and device do not agree:" "$(<"$work/diff")"
+counted=$(grep -c "the device's counts" "$work/server" || true)
+((counted == rounds)) || bad "$counted updates of the device count, not $rounds"
+right=$(grep -c "the digest is right" "$work/device" || true)
+((right > rounds)) || bad "the device found $right digests right, not $((rounds + 1))"
+grep -q "of stack, .* no heap" "$work/device" || bad "the device did not say how much stack it used"
+if nm=$(command -v arm-none-eabi-nm || command -v nm) && "$nm" "$firmware" >"$work/symbols"; then
+  heap=$(grep -E ' (_?malloc(_r)?|_?free(_r)?|_?sbrk(_r)?|_Znwj|_Znaj)$' "$work/symbols" || true)
+  [[ -z $heap ]] || bad "the firmware has a heap: $heap"
+fi
+((status)) || say "$rounds rounds: device and server agree on every digest and every accuracy; the device's updates count"
+exit "$status"

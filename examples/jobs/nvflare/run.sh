@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# FedAvg on real handwritten digits with NVIDIA FLARE, 4 clients, without tensorpull and with it: what each took, side by side.
+set -euo pipefail
+
+say() { printf '== %s\n' "$*"; }
+fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
+
+case ${1:-} in
+  -h | --help)
+    cat <<'TEXT'
+usage: bash examples/jobs/nvflare/run.sh [--python PYTHON] [options of measure.py and job.py]
+
+  --python PYTHON   one that has nvflare 2.9, torch and tensorpull; otherwise they are installed into build/nvflare
+  --repeats N       runs of each kind, in turns (1)
+  --clients N       (4)      --rounds N   (5)
+  --steps N         of training in each round (16)
+  --width N         of the model: 1024 gives 7.5 MB (the default), 6600 gives 195 MB
+TEXT
+    exit 0
+    ;;
+esac
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../../.." && pwd)
+python=
+if [[ ${1:-} == --python ]]; then
+  python=${2:?--python wants a program}
+  shift 2
+fi
+if [[ -z $python ]]; then
+  python=$root/build/nvflare/bin/python
+  if ! "$python" -c 'import nvflare, torch, tensorpull._native' >/dev/null 2>&1; then  # also after an installation that was interrupted
+    say "installing NVIDIA FLARE, PyTorch and this package into build/nvflare (some minutes)"
+    python3 -m venv "$root/build/nvflare"
+    # the CPU's PyTorch is a tenth of the other one; where its index cannot be reached, the other one will do
+    "$python" -m pip install --quiet --no-deps --retries 1 --timeout 20 --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null || say "the index of the CPU's PyTorch does not answer; taking the usual one"
+    "$python" -m pip install --quiet "$root/examples/python[nvflare]" "nvflare==2.9.0" torch numpy safetensors || fail "pip could not install them (why is above)"
+  fi
+fi
+source "$root/examples/digits.sh"
+export DIGITS=$root/build/examples/data/mnist_5k.csv
+fetch_digits "$DIGITS"
+exec "$python" "$root/examples/jobs/nvflare/measure.py" "$@"

@@ -1,0 +1,161 @@
+// A connected stream socket as a byte_stream: plain system calls, no event library.
+#pragma once
+
+#include <tensorpull/links/posix/pollable_stream.hpp>
+#include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/std/algorithm.hpp>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// Calls `io` with the first spans, at most `Most`, as the kernel takes them. A function of its own: its array is on
+/// the stack only during the call.
+template <std::size_t Most, class Byte, class Io>
+[[gnu::noinline]] ssize_t with_first(std::span<const std::span<Byte>> spans, Io io) noexcept {
+  std::array<iovec, Most> vector;
+  msghdr header{};
+  for (; header.msg_iovlen < std::min(spans.size(), Most); ++header.msg_iovlen)
+    vector[header.msg_iovlen] = {const_cast<std::byte*>(spans[header.msg_iovlen].data()),
+                                 spans[header.msg_iovlen].size()};
+  header.msg_iov = vector.data();
+  return io(&header);
+}
+/// The same with an array that suits their number: most calls have a few spans, and a small machine has a small stack.
+template <class Byte, class Io>
+ssize_t with_vector(std::span<const std::span<Byte>> spans, Io io) noexcept {
+  return spans.size() <= 8 ? with_first<8>(spans, io) : with_first<64>(spans, io);
+}
+
+inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
+  if (n > 0) return {io_status::ok, 0, static_cast<std::size_t>(n)};
+  if (n == 0) return {zero_is_end ? io_status::closed : io_status::would_block, 0, 0};
+  const int e = errno;
+  if (e == EAGAIN || e == EWOULDBLOCK || e == EINTR) return {io_status::would_block, 0, 0};
+  // a fault of this end: bad memory, too little memory, a bad descriptor, too many descriptors that are passed;
+  // anything else means that the connection is lost
+  const bool ours = e == EFAULT || e == EINVAL || e == EBADF || e == ENOTSOCK || e == ENOMEM || e == ENOBUFS ||
+                    e == ETOOMANYREFS;
+  return {ours ? io_status::failed : io_status::closed, e, 0};
+}
+
+inline io_result receive_some(int fd, std::span<const std::span<std::byte>> spans) noexcept {
+  return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::recvmsg(fd, m, MSG_DONTWAIT); }), true);
+}
+inline io_result send_some(int fd, std::span<const std::span<const std::byte>> spans) noexcept {
+  return io_outcome(
+      with_vector(spans, [=](msghdr* m) noexcept { return ::sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL); }), false);
+}
+
+/// How a connect stands: 0: connected; EINPROGRESS: under way; otherwise why it failed. Does not wait.
+inline int connect_outcome(int fd) noexcept {
+  pollfd p = polled(fd, {false, true});
+  if (poll_for(&p, 1, {}) == 0) return EINPROGRESS;
+  int failed = 0;
+  socklen_t size = sizeof failed;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
+}
+
+}  // namespace detail
+
+/// Owns a connected socket. One thread at a time.
+class posix_stream {
+ public:
+  /// No socket.
+  posix_stream() noexcept = default;
+  /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
+  explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
+  posix_stream(posix_stream&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), wakes_at_(other.wakes_at_),
+        receive_timeout_(other.receive_timeout_) {}
+  posix_stream& operator=(posix_stream&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(connecting_, other.connecting_);
+    std::swap(wakes_at_, other.wakes_at_);
+    std::swap(receive_timeout_, other.receive_timeout_);
+    return *this;
+  }
+  ~posix_stream() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  /// The descriptor; -1: none.
+  int native_handle() const noexcept { return fd_; }
+  /// Gives up the descriptor, which is the caller's then.
+  int release() noexcept {
+    wake_at(1);
+    return std::exchange(fd_, -1);
+  }
+
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd_, spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+    return detail::send_some(fd_, spans);
+  }
+
+  /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
+  /// up to 1 ms. A read of 128 KiB or more waits for that many bytes, and takes what has come when the time is over.
+  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+    timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
+    if (timeout != receive_timeout_) {
+      const int flags = ::fcntl(fd_, F_GETFL);
+      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0))
+        return read_some(spans);
+      const auto us = std::chrono::duration_cast<std::chrono::microseconds>(timeout);
+      const timeval t{static_cast<time_t>(us.count() / 1'000'000), static_cast<suseconds_t>(us.count() % 1'000'000)};
+      if (::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
+      receive_timeout_ = timeout;
+    }
+    std::size_t asked = 0;
+    for (const auto& s : spans) asked += s.size();
+    wake_at(asked >= worth_waking ? worth_waking : 1);
+    return detail::io_outcome(
+        detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
+  }
+
+  /// How the connect stands; does not wait.
+  establishment establish() noexcept {
+    if (!connecting_) return {};
+    const int failed = detail::connect_outcome(fd_);
+    if (failed == EINPROGRESS) return {io_status::would_block, 0, {false, true}};
+    connecting_ = false;
+    return failed == 0 ? establishment{} : establishment{io_status::failed, failed, {}};
+  }
+
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    if (read) wake_at(1);
+    pollfd p = detail::polled(fd_, {read, write});  // a connection that is gone would end any wait at once
+    if (detail::poll_for(&p, 1, timeout) <= 0) return {};
+    const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write reports it
+    return {(p.revents & POLLIN) != 0 || (broken && read), (p.revents & POLLOUT) != 0 || (broken && write)};
+  }
+
+ private:
+  /// Bytes that have to be there before a read of more than these ends its wait: an end that is woken for each packet
+  /// spends its time waking up.
+  static constexpr int worth_waking = 128 * 1024;
+  /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
+  void wake_at(int bytes) noexcept {
+    if (wakes_at_ == bytes) return;
+    wakes_at_ = bytes;
+    (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+  }
+
+  int fd_ = -1;
+  bool connecting_ = false;
+  int wakes_at_ = 1;
+  std::chrono::milliseconds receive_timeout_{-1};
+};
+
+static_assert(pollable_stream<posix_stream>);
+
+}  // namespace tensorpull

@@ -1,0 +1,61 @@
+// How blocking drivers of hosts wait: in steps that are short enough to notice a stop request.
+#pragma once
+
+#include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/pull/tries.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/system/host_platform.hpp>
+
+#include <poll.h>
+
+namespace tensorpull::detail {
+
+/// The moment when this time will be over; the last moment of the clock, if it is longer than the clock goes.
+inline std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds time) noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() -
+                                                                          now);
+  return time < most ? now + time : std::chrono::steady_clock::time_point::max();
+}
+
+/// What poll() needs to wait for directions of a descriptor. poll() reports a hang-up even if no event is asked for, so
+/// a descriptor that is waited for in neither direction is left out.
+inline pollfd polled(int fd, io_ready directions) noexcept {
+  return {directions.read || directions.write ? fd : -1,
+          static_cast<short>((directions.read ? POLLIN : 0) | (directions.write ? POLLOUT : 0)), 0};
+}
+/// As poll(), with any time; less than 0 is none. No span: that of a new type costs 200 instantiations in each file.
+inline int poll_for(pollfd* all, std::size_t count, std::chrono::milliseconds time) noexcept {
+  const auto ms = std::max<std::int64_t>(0, std::min<std::int64_t>(time.count(), 1 << 30));
+  return ::poll(all, static_cast<nfds_t>(count), static_cast<int>(ms));
+}
+/// Waits for directions of a descriptor.
+inline void wait_for_descriptor(int fd, io_ready directions, std::chrono::milliseconds time) noexcept {
+  pollfd p = polled(fd, directions);
+  (void)poll_for(&p, 1, time);
+}
+/// Sleeps; a signal ends it early.
+inline void pause(std::chrono::milliseconds time) noexcept { (void)poll_for(nullptr, 0, time); }
+
+/// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
+template <class Step>
+bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step) noexcept {
+  return rest<host_platform>(time, [&]() noexcept { return stop.stop_requested(); }, step);
+}
+
+/// What a host does between two tries of something that keeps nothing from one to the next, such as a connect or an
+/// upload; for keep_trying. It counts them, and sleeps as long as the policy and a busy peer ask for (`asked`). errc{}:
+/// it is time for another try. Otherwise the code that all ends with: that of `why` if there are no tries left or none
+/// can succeed; cancelled, if `stop` is requested. Borrows the token.
+template <class Tries, class StopToken>
+auto host_tries(const Tries& first, const StopToken& stop) noexcept {
+  return [tries = first, &stop](const error& why, std::chrono::milliseconds asked = {}) mutable noexcept {
+    const auto delay = tries.after(why.code, 0, asked, host_platform::random());
+    if (!delay) return why.code;
+    return wait_out(*delay, stop, &pause) ? errc{} : errc::cancelled;
+  };
+}
+
+}  // namespace tensorpull::detail

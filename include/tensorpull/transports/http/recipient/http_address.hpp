@@ -1,0 +1,44 @@
+// Where a pull over HTTP finds its file, and what it may cost.
+#pragma once
+
+#include <tensorpull/transports/over/proxy/proxy_request.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace tensorpull {
+
+/// An address for pulls of `http`: `net::download_tensors(http_address{.url = "http://server/model.safetensors"},
+/// ref_id{}, mine)`. The texts are borrowed.
+struct http_address {
+  /// "http://host:port/path?query", as parse_http_url accepts it. Path and query are sent byte for byte, so that a
+  /// signed URL stays right.
+  std::string_view url{};
+  /// The digest that the file has to have, "sha256:" and 64 or "xxh3:" and 16 hexadecimal digits. Empty: what the
+  /// server states (Repr-Digest), or the version of the reference. A digest that is given here counts more than the
+  /// server's.
+  std::string_view digest{};
+  /// Sent as "Authorization: Bearer ...", to the origin of `url` alone. An owner of this library takes the reference's
+  /// digits.
+  std::string_view bearer{};
+  /// For basic authorisation instead, to the origin of `url` alone; without a colon.
+  std::string_view user{};
+  /// For basic authorisation; over http it is sent in the clear.
+  std::string_view password{};
+  /// By which name an owner of this library counts this recipient. Empty: by the 16 digits of the ID in the pull's
+  /// options, or by a random one, which each pull has. It is sent to the origin of `url` alone.
+  std::string_view recipient{};
+  /// A proxy on the way. http goes through it as a request for the whole URL, https as a connection (CONNECT).
+  http_proxy proxy{};
+  /// Connections at the same time, 1 to 8, each with one range on its way.
+  std::uint32_t connections = 4;
+  /// How many redirects are followed. None leads from https to http.
+  std::uint32_t redirects = 5;
+  /// The longest header of a safetensors file that is read: it is held in memory until it has landed.
+  std::uint64_t most_header_bytes = std::uint64_t{16} << 20;
+  /// The longest file that is taken from a server that sends no ranges: if the connection is lost, all of it is sent
+  /// again. 0: none is.
+  std::uint64_t most_whole_bytes = std::uint64_t{64} << 30;
+};
+
+}  // namespace tensorpull

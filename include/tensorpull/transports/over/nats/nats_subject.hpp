@@ -1,0 +1,112 @@
+// Subjects: the addresses of NATS. Those of an owner follow from a reference, that of a recipient is an inbox that
+// nobody can guess.
+#pragma once
+
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace tensorpull {
+
+/// A subject that messages can be sent to: at most 95 bytes of tokens with points between them, without wildcards.
+/// Empty: no subject. Regular, and trivially copyable: the address type of a nats_link.
+class nats_subject {
+ public:
+  /// The longest, in bytes.
+  static constexpr std::size_t most_bytes = 95;
+  /// What the name of every inbox begins with.
+  static constexpr std::string_view inbox_begin = "_INBOX";
+
+  constexpr nats_subject() noexcept = default;
+
+  /// The subject that the text spells. bad_address: it is empty or too long, a token is empty or a wildcard, or a
+  /// character is not printable.
+  static constexpr result<nats_subject> of(std::string_view text) noexcept {
+    if (text.empty() || text.size() > most_bytes) return failure(errc::bad_address, text.size(), text);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      const bool ends_token = c == '.' && (i == 0 || i + 1 == text.size() || text[i - 1] == '.');
+      if (c <= ' ' || c > '~' || c == '*' || c == '>' || ends_token) return failure(errc::bad_address, i, text);
+    }
+    nats_subject s;
+    s.append(text);
+    return s;
+  }
+  /// Where the coordinator of a reference's transaction takes every request: `tensorpull.<32 digits>.coordinator`.
+  static constexpr nats_subject coordinator(const ref_id& id) noexcept { return of_reference(id, ".coordinator"); }
+  /// Where every owner of the content takes requests for chunks, as one queue group: `tensorpull.<32 digits>.any`.
+  static constexpr nats_subject any(const ref_id& id) noexcept { return of_reference(id, ".any"); }
+  /// Where the end that opens a session takes what the first end that calls sends: `tensorpull.meeting.<name>`.
+  /// bad_address: the name is empty, too long, or no tokens of a subject.
+  static constexpr result<nats_subject> meeting(std::string_view name) noexcept {
+    auto s = of(name);
+    if (!s) return s;
+    constexpr std::string_view begin = "tensorpull.meeting.";
+    if (begin.size() + name.size() > most_bytes) return failure(errc::bad_address, name.size(), name);
+    nats_subject out;
+    out.append(begin);
+    out.append(name);
+    return out;
+  }
+  /// An inbox: `<prefix>.<32 digits>`. `token` has to be random, so that a client that may not read the inbox cannot
+  /// guess where to send. bad_address: the prefix does not begin with `_INBOX`, or it is above 62 bytes.
+  static constexpr result<nats_subject> inbox(std::string_view prefix, const ref_id& token) noexcept {
+    auto s = of(prefix);
+    if (!s || prefix.size() + 33 > most_bytes || !prefix.starts_with(inbox_begin))
+      return failure(errc::bad_address, prefix.size(), prefix);
+    const auto digits = to_digits(token);
+    s->append(".");
+    s->append({digits.data(), digits.size()});
+    return s;
+  }
+  /// The inbox that a message names as the place for answers. Nothing for any other subject: an owner that answered
+  /// there would send, with its own rights, to whatever a stranger named.
+  static constexpr optional<nats_subject> inbox_named(std::string_view reply) noexcept {
+    const auto point = reply.rfind('.');
+    if (!reply.starts_with(inbox_begin) || point == std::string_view::npos || !parse_ref_id(reply.substr(point + 1)))
+      return {};
+    const auto s = of(reply);
+    return s ? optional<nats_subject>(*s) : optional<nats_subject>();
+  }
+
+  /// The text; valid as long as the object is.
+  constexpr std::string_view view() const noexcept { return {text_.data(), size_}; }
+  /// The same with a terminating zero.
+  constexpr const char* c_str() const noexcept { return text_.data(); }
+  /// Whether there is a subject.
+  constexpr explicit operator bool() const noexcept { return size_ != 0; }
+  /// XXH3-64 of the text.
+  constexpr std::uint64_t hash() const noexcept {
+    xxh3_64 h;
+    h.update(view());
+    return h.digest();
+  }
+  friend constexpr bool operator==(const nats_subject& a, const nats_subject& b) noexcept {
+    return a.view() == b.view();
+  }
+
+ private:
+  static constexpr nats_subject of_reference(const ref_id& id, std::string_view role) noexcept {
+    const auto digits = to_digits(id);
+    nats_subject s;
+    s.append("tensorpull.");
+    s.append({digits.data(), digits.size()});
+    s.append(role);
+    return s;
+  }
+  constexpr void append(std::string_view text) noexcept {
+    for (const char c : text) text_[size_++] = c;
+  }
+
+  std::array<char, most_bytes + 1> text_{};
+  std::uint8_t size_ = 0;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,61 @@
+// One of several owners of the same content: it gives away chunks and decides nothing.
+#pragma once
+
+#include <tensorpull/protocol/roles.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull {
+
+/// A model of owner_role in front of an owner. As a replica it answers requests for chunks with chunks, and anything
+/// else not at all: a recipient whose request was not answered asks again, and is answered by another owner of the
+/// content, or told by the one that coordinates why there is nothing.
+template <owner_role Owner>
+class replica_role {
+ public:
+  using lock_type = typename Owner::lock_type;                               ///< the owner's
+  using peer = typename Owner::peer;                                         ///< the owner's
+  static constexpr bool owns = Owner::owns;                                  ///< as the owner
+  static constexpr std::size_t waiting_replies = Owner::waiting_replies;     ///< as the owner
+
+  /// Stands in front of an owner, which is borrowed, and passes everything on until it is made a replica.
+  explicit replica_role(Owner& of) noexcept : owner_(of) {}
+  /// From now on it is a replica.
+  void only_chunks() noexcept { replica_ = true; }
+  /// Whether it is.
+  bool is_replica() const noexcept { return replica_; }
+
+  /// As owner_role asks, and so are those below.
+  bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
+    if (!replica_) return owner_.handle(from, m, out, who);
+    return m.kind == frame_kind::pull && owner_.handle(from, m, out, who) && out.kind == frame_kind::chunk;
+  }
+  /// Never asked of a replica by programs that know it; refused.
+  digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
+                      const identity_source& who = {}) noexcept {
+    return replica_ ? no_owner::locate(m, answer) : owner_.locate(from, m, ranges, answer, who);
+  }
+  void forget(peer& from) noexcept { owner_.forget(from); }  ///< passed on
+  const source_view* pin(const pending_reply& r) noexcept { return owner_.pin(r); }  ///< passed on
+  void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
+    owner_.unpin(r, payload_bytes_sent);
+  }  ///< passed on
+  void unreadable(const pending_reply& r) noexcept { owner_.unreadable(r); }  ///< passed on
+  frame expand(const pending_reply& r) const noexcept { return owner_.expand(r); }  ///< passed on
+  /// A replica whose content has gone says `busy`, so that the recipient asks the one that coordinates.
+  void refuse_gone(pending_reply& r) const noexcept {
+    owner_.refuse_gone(r);
+    if (replica_) r.status = status::busy;
+  }
+  digest_state digest(pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) noexcept {
+    return owner_.digest(r, allowance, memory);
+  }  ///< passed on
+
+ private:
+  Owner& owner_;
+  bool replica_ = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,93 @@
+// A Unix socket that passes descriptors along with its bytes (unix(7), SCM_RIGHTS).
+#pragma once
+
+#include <tensorpull/system/detail/file_descriptor.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_stream.hpp>
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace tensorpull {
+
+/// Descriptors that came with bytes. What nobody takes is closed.
+struct passed_descriptors {
+  static constexpr std::size_t most = 2;  ///< that one write passes
+
+  std::array<detail::file_descriptor, most> fd{};  ///< the first `count` are used
+  std::size_t count = 0;                           ///< how many came
+};
+
+/// Owns a connected Unix socket. One thread at a time. Of descriptors that come it keeps the last ones until they are
+/// taken, so a peer that sends many takes no more than two places in this program's table.
+class shared_stream : public unix_stream {
+ public:
+  /// No socket.
+  shared_stream() noexcept = default;
+  /// Takes the socket over.
+  explicit shared_stream(unix_stream&& s) noexcept : unix_stream(std::move(s)) {}
+
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control;
+    return detail::io_outcome(detail::with_vector(spans,
+                                                  [&](msghdr* m) noexcept {
+                                                    m->msg_control = control.data();
+                                                    m->msg_controllen = control.size();
+                                                    const ssize_t n = ::recvmsg(native_handle(), m,
+                                                                                MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+                                                    if (n >= 0) keep(*m);
+                                                    return n;
+                                                  }),
+                              true);
+  }
+  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+    const io_result now = read_some(spans);
+    return now.status == io_status::would_block && wait(true, false, timeout).read ? read_some(spans) : now;
+  }
+
+  using unix_stream::write_some;
+  /// The same, and passes descriptors with the first byte that it takes; at most passed_descriptors::most.
+  io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control{};
+    return detail::io_outcome(detail::with_vector(spans,
+                                                  [&](msghdr* m) noexcept {
+                                                    m->msg_control = control.data();
+                                                    m->msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+                                                    cmsghdr* const about = CMSG_FIRSTHDR(m);
+                                                    about->cmsg_level = SOL_SOCKET;
+                                                    about->cmsg_type = SCM_RIGHTS;
+                                                    about->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+                                                    std::memcpy(CMSG_DATA(about), descriptors.data(),
+                                                                descriptors.size_bytes());
+                                                    return ::sendmsg(native_handle(), m, MSG_DONTWAIT | MSG_NOSIGNAL);
+                                                  }),
+                              false);
+  }
+
+  /// The descriptors that came last, if nobody has taken them.
+  passed_descriptors take_descriptors() noexcept { return std::exchange(came_, {}); }
+
+ private:
+  void keep(msghdr& m) noexcept {
+    for (cmsghdr* about = CMSG_FIRSTHDR(&m); about != nullptr; about = CMSG_NXTHDR(&m, about)) {
+      if (about->cmsg_level != SOL_SOCKET || about->cmsg_type != SCM_RIGHTS) continue;
+      passed_descriptors now;
+      const std::size_t count = (about->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (std::size_t i = 0; i < count; ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(about) + i * sizeof(int), sizeof fd);
+        detail::file_descriptor owned(fd);
+        if (now.count < now.fd.size()) now.fd[now.count++] = std::move(owned);
+      }
+      came_ = std::move(now);
+    }
+    if ((m.msg_flags & MSG_CTRUNC) != 0) came_ = {};  // some did not fit, or this program has no place for them
+  }
+
+  passed_descriptors came_;
+};
+
+static_assert(pollable_stream<shared_stream>);
+
+}  // namespace tensorpull

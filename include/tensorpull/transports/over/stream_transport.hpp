@@ -1,0 +1,98 @@
+// The common part of all transport policies over a byte stream. Derive from it and define connect(); define listen()
+// too to have an owner.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/concept.hpp>
+
+namespace tensorpull {
+
+template <class Parts, class Wire>
+// transports/session/stream_session.hpp: a program that only pulls need not compile it, nor the owner in it
+class basic_session;
+template <class Parts, byte_stream Stream>
+class stream_wire;
+
+/// The owner's side of a pipeline over streams, on an event loop. This is its stand-in for a program that has not
+/// included its header, transports/host/owner.hpp.
+template <class Parts>
+class stream_owner {
+  // the class itself is refused, since it would be another one in a file that includes the header
+  static_assert(detail::never<Parts>,
+                "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
+
+ public:
+  /// The one option of owner_options that a program is likely to give.
+  struct options {
+    std::string_view listen;  ///< as in owner_options
+  };
+  static result<stream_owner> open(const options& = {}) noexcept;  ///< not defined
+};
+
+/// Many connections in both roles on an event loop. This is its stand-in for a program that has not included its
+/// header, transports/host/host.hpp.
+template <class Parts, class Handler, class Consumer>
+class host {
+  static_assert(detail::never<Parts>,
+                "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host (it needs Boost.Asio)");
+
+ public:
+  template <class... Arguments>
+  explicit host(Arguments&&...) noexcept;  ///< not defined
+};
+
+/// A policy for the transport slot is `struct mine : stream_transport<mine, my_stream>` with
+///  1. `static result<my_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token&
+///     stop) noexcept`: waits until the connection is established (errors: bad_address, connection_failed with errno,
+///     timed_out, cancelled);
+///  2. for owners of many connections, what listening_transport requires (stream/pollable_stream.hpp):
+///     `listen(address)`.
+/// `Threads`: whether several threads of the caller may run an owner's connections.
+template <class Self, byte_stream Stream, bool Threads = false>
+struct stream_transport {
+  using is_transport_policy = void;
+  using stream = Stream;  ///< one end of a connection
+  static constexpr bool threads = Threads;  ///< whether several threads may run an owner's connections
+  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
+  /// The descriptor, the event loop's record of it, and the memory of the pending operations.
+  static constexpr std::size_t connection_bytes = 1088;
+  static constexpr bool reliable = true, ordered = true;  ///< every stream is
+  static constexpr bool shares_memory = false;
+  static constexpr bool encrypted = false;  ///< hide it in a policy whose stream encrypts
+  static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
+
+  template <class Parts>
+  using downloader = stream_owner<Parts>;
+  /// Many connections in both roles on an event loop.
+  template <class Parts, class Handler, class Consumer>
+  using host = tensorpull::host<Parts, Handler, Consumer>;
+  template <class Parts>
+  using session = basic_session<Parts, stream_wire<Parts, Stream>>;
+
+  /// Connects, pulls and closes; connects again if the connection is lost meanwhile.
+  template <class Parts, consumer Consumer>
+  static result<receipt> pull(std::string_view address, const reference& ref, Consumer& to, const pull_options& options,
+                              typename Parts::chunking chunking) noexcept {
+    static_assert(
+        detail::connects<Self, Stream>,
+        "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
+        "const stop_token& stop) noexcept");
+    if constexpr (detail::connects<Self, Stream>) {
+      const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
+      return pull_with<Parts>(
+          connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    } else return failure(errc::bad_address);  // refused above
+  }
+  /// The same with an address that is more than text: an object whose `connect(timeout, stop)`, as above, gives the
+  /// stream.
+  template <class Parts, consumer Consumer, detail::dials<Stream> Address>
+  static result<receipt> pull(const Address& address, const reference& ref, Consumer& to, const pull_options& options,
+                              typename Parts::chunking chunking) noexcept {
+    const auto connect = [&] { return address.connect(options.per_request_timeout, options.stop); };
+    return pull_with<Parts>(
+        connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+  }
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,187 @@
+// TLS over TCP, with OpenSSL; through an HTTP proxy, if an address names one. For an owner, or for many connections,
+// include transports/host/owner.hpp or host.hpp, too.
+#pragma once
+
+#include <tensorpull/transports/over/proxy/proxied_stream.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
+#include <tensorpull/transports/over/tls/tls_stream.hpp>
+
+#include <optional>
+
+namespace tensorpull {
+
+/// One end of a connection of `tls`.
+using tls_connection = tls_stream<proxied_stream>;
+
+/// Accepts TLS connections. Movable; the destructor stops listening.
+class tls_listener {
+ public:
+  /// Borrows nothing: the context is shared.
+  tls_listener(tcp_listener listener, tls_context context) noexcept
+      : listener_(std::move(listener)), context_(std::move(context)) {}
+
+  /// The port that it listens on.
+  std::uint16_t port() const noexcept { return listener_.port(); }
+  /// The descriptor, which stays the listener's.
+  int native_handle() const noexcept { return listener_.native_handle(); }
+
+  /// The next connection, with the context as it is now; does not wait, and the handshake is yet to be done. Errors: as
+  /// tcp_listener::accept.
+  result<tls_connection> accept() noexcept { return secure(listener_.accept()); }
+  /// The next connection; waits for it, and until its handshake is done. Errors: as tcp_listener::accept, and as
+  /// tls_address::connect. One that cannot be established is an error of its own: call it again.
+  result<tls_connection> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
+    const auto deadline = detail::deadline_after(timeout);
+    auto s = secure(listener_.accept(timeout, stop));
+    if (!s) return s;
+    if (const auto ok = detail::establish_by(*s, deadline, stop); !ok) return failure(ok.error());
+    return s;
+  }
+
+ private:
+  result<tls_connection> secure(result<posix_stream> socket) noexcept {
+    if (!socket) return failure(socket.error());
+    return tls_connection::server(proxied_stream(std::move(*socket)), context_);
+  }
+  tcp_listener listener_;
+  tls_context context_;
+};
+static_assert(stream_listener<tls_listener, tls_connection>);
+
+/// The addresses of a host, for a program that connects to one after the other without waiting.
+class tls_addresses {
+ public:
+  /// `name`: what the certificate has to have. `request`: what the addresses, which are a proxy's, are asked for; none:
+  /// they are the host's own.
+  tls_addresses(tcp_addresses addresses, tls_context context, const host_port& name,
+                std::optional<proxy_request> request) noexcept
+      : addresses_(std::move(addresses)), context_(std::move(context)), name_(name), request_(request) {}
+
+  /// Whether an address is left.
+  bool more() const noexcept { return addresses_.more(); }
+  /// As tcp_addresses::start_connect, and out_of_memory.
+  result<tls_connection> start_connect() noexcept {
+    auto socket = addresses_.start_connect();
+    if (!socket) return failure(socket.error());
+    auto next = request_ ? proxied_stream::through(std::move(*socket), *request_)
+                         : result<proxied_stream>(proxied_stream(std::move(*socket)));
+    if (!next) return failure(next.error());
+    return tls_connection::client(std::move(*next), context_, name_.host.data());
+  }
+
+ private:
+  tcp_addresses addresses_;
+  tls_context context_;
+  host_port name_;
+  std::optional<proxy_request> request_;
+};
+
+/// Where `tls` connects to, or what an owner listens on: `net::session::connect(tls_address{"server:8002", context})`.
+/// The texts are borrowed.
+struct tls_address {
+  std::string_view address;  ///< "host:port"; to listen, ":port" is every local address
+  /// to connect: none means the system's authorities and no certificate. To listen it has a certificate
+  tls_context context{};
+  /// what the other end's certificate has to have: a name or an address; empty: the host of `address`
+  std::string_view name{};
+  http_proxy proxy{};  ///< on the way; without an address: none
+
+  /// Connects and shakes hands. Errors: as tcp_connect and as proxied_address::connect; bad_file: there are no
+  /// authorities; invalid_argument: there is no name to check; not_authenticated: one end does not accept the other's
+  /// certificate, or its lack (`name`: why, in OpenSSL's words); connection_failed with EPROTO: the other end does not
+  /// speak TLS, or no version or cipher that we speak.
+  result<tls_connection> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
+    const auto deadline = detail::deadline_after(timeout);
+    const auto checked = to_check();
+    if (!checked) return failure(checked.error());
+    const auto with = own_context();
+    if (!with) return failure(with.error());
+    auto next = detail::connect_through(address, proxy, deadline, stop);
+    if (!next) return failure(next.error());
+    auto s = tls_connection::client(std::move(*next), *with, checked->host.data());
+    if (!s) return s;
+    const auto ok = detail::establish_by(*s, deadline, stop);
+    if (ok) return s;
+    if (const long why = s->refusal(); ok.error() == errc::not_authenticated && why != X509_V_OK)
+      return failure(errc::not_authenticated, 0, std::string_view(X509_verify_cert_error_string(why)));
+    return failure(ok.error().code, 0, address, ok.error().system);
+  }
+  /// For a host that connects. Errors: as connect() before the first byte.
+  result<tls_addresses> resolve() const noexcept {
+    const auto checked = to_check();
+    if (!checked) return failure(checked.error());
+    auto with = own_context();
+    if (!with) return failure(with.error());
+    std::optional<proxy_request> request;
+    if (!proxy.address.empty()) {
+      const auto asked = proxy_request::to(address, proxy);
+      if (!asked) return failure(asked.error());
+      request = *asked;
+    }
+    auto addresses = tcp_addresses::of(request ? proxy.address : address);
+    if (!addresses) return failure(addresses.error());
+    return tls_addresses(std::move(*addresses), std::move(*with), *checked, request);
+  }
+  /// For an owner, or for a program that accepts connections itself. Errors: as tcp_listener::open; invalid_argument:
+  /// there is no context, or no certificate in it.
+  result<tls_listener> listen() const noexcept {
+    if (!context) return failure(errc::invalid_argument, 0, std::string_view("context"));
+    if (!context.has_certificate()) return failure(errc::invalid_argument, 0, std::string_view("certificate"));
+    auto l = tcp_listener::open(address, 4096);
+    if (!l) return failure(l.error());
+    return tls_listener(std::move(*l), context);
+  }
+
+ private:
+  /// The name to check, as a host.
+  result<host_port> to_check() const noexcept {
+    auto parsed = parse_address(address);
+    if (!parsed || name.empty()) return parsed;
+    if (name.size() >= parsed->host.size() || name.find('\0') != std::string_view::npos)
+      return failure(errc::invalid_argument, 0, name);
+    parsed->host = {};
+    std::memcpy(parsed->host.data(), name.data(), name.size());
+    return parsed;
+  }
+  result<tls_context> own_context() const noexcept {
+    if (context) return context;
+    return tls_context::make({});
+  }
+};
+
+/// Policy for the transport slot: TCP and TLS. An address is a tls_address; in text it is "host:port" with the system's
+/// authorities, which are read for each connection then. `Threads`: whether several threads of the caller may run an
+/// owner's connections.
+template <bool Threads>
+struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads> {
+  using listener = tls_listener;  ///< made by tls_address::listen
+  static constexpr bool reliable = true;
+  static constexpr bool ordered = true;
+  static constexpr bool shares_memory = false;
+  static constexpr bool encrypted = true;
+  static constexpr identity_kind identifies = identity_kind::certificate;
+  /// Besides what TCP has: the stream with its record and its peer's names, and what OpenSSL keeps for a connection
+  /// (tests/transports/tls_memory.test.cpp).
+  static constexpr std::size_t connection_bytes = 112 * 1024;
+  /// The same as long as hands are shaken: OpenSSL takes a first message of up to 128 KiB from any client (3.0.19 holds
+  /// 3.5 KiB more meanwhile than 3.0.15 did). The accept budget ends it.
+  static constexpr std::size_t handshake_bytes = 272 * 1024;
+
+  /// As tls_address::connect.
+  static result<tls_connection> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                        const stop_token& stop) noexcept {
+    return tls_address{address}.connect(timeout, stop);
+  }
+  /// As tls_address::resolve.
+  static result<tls_addresses> resolve(std::string_view address) noexcept { return tls_address{address}.resolve(); }
+  /// Sets the options of a socket that was connected without waiting.
+  static void connected(tls_connection& s) noexcept { detail::tune_connected(s.native_handle()); }
+};
+
+using tls = basic_tls<false>;  ///< one thread runs an owner's connections
+using tls_on_threads = basic_tls<true>;  ///< several threads may run an owner's connections
+
+static_assert(transport<tls> && listening_transport<tls>);
+
+}  // namespace tensorpull

@@ -1,0 +1,84 @@
+// The end of a link that waits to be called by one peer, for links whose addresses are not proved.
+#pragma once
+
+#include <tensorpull/links/datagram_link.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/system/entropy.hpp>
+#include <tensorpull/transports/peers/cookie.hpp>
+
+#include <array>
+#include <utility>
+
+namespace tensorpull {
+
+/// A link that everybody can send to, as a link whose one address is the first peer that proves its own: the other end
+/// of a guest_link, for one connection. Any other sender is told its word and nothing more.
+template <datagram_link Link>
+  requires(!Link::addresses_are_proved)
+class called_link {
+ public:
+  using address = only_peer;  ///< the first that proved its address
+  /// what the cookie leaves
+  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;
+  static constexpr bool checked = Link::checked;  ///< as the link below
+  static constexpr bool addresses_are_proved = true;  ///< by the cookie
+
+  /// Takes over a link to everybody.
+  explicit called_link(Link link) noexcept : link_(std::move(link)), door_(system_entropy{}, clock::now()) {}
+
+  /// The longest datagram now.
+  std::size_t datagram_bytes() const noexcept { return link_.datagram_bytes() - cookie_bytes; }
+  /// The link below.
+  const Link& below() const noexcept { return link_; }
+
+  /// As datagram_link asks.
+  io_result receive(std::span<std::byte> memory, address&) noexcept {
+    door_.pass_time(system_entropy{}, clock::now());
+    for (int tries = 0; tries < most_dropped; ++tries) {
+      // strangers that send without end must not keep the caller here
+      alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
+      typename Link::address from;
+      const io_result io = link_.receive(whole, from);
+      if (io.status != io_status::ok) return io;
+      const auto worth = io.bytes < cookie_bytes ? cookie_verdict::wrong : door_.check(from, cookie_in(whole));
+      if (worth != cookie_verdict::right) {
+        const cookie_answer answer = door_.answer(from, std::span(whole).first(io.bytes));
+        const std::array alone{answer.bytes()};
+        if (!alone[0].empty()) (void)link_.send(alone, from);
+      }
+      const std::size_t n = io.bytes - std::min(io.bytes, cookie_bytes);
+      if (worth == cookie_verdict::wrong || n == 0 || n > memory.size() || (word_ != 0 && from != peer_)) continue;
+      peer_ = from;
+      word_ = cookie_in(whole);
+      std::memcpy(memory.data(), whole.data() + cookie_bytes, n);
+      return {io_status::ok, 0, n};
+    }
+    return {io_status::would_block, 0, 0};
+  }
+  /// As datagram_link asks. Before anybody has called, it is dropped.
+  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    std::array<std::span<const std::byte>, most_spans + 1> all;
+    if (word_ == 0 || spans.size() > most_spans) return {};
+    all[0] = std::as_bytes(std::span(&word_, 1));
+    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
+    io_result io = link_.send({all.data(), spans.size() + 1}, peer_);
+    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
+    return io;
+  }
+  /// As datagram_link asks.
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  static constexpr std::size_t most_spans = 64;
+  static constexpr int most_dropped = 64;
+
+  Link link_;
+  cookie_door door_;
+  typename Link::address peer_{};
+  std::uint64_t word_ = 0;  // the peer's; 0: nobody has called
+};
+
+}  // namespace tensorpull

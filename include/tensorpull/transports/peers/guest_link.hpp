@@ -1,0 +1,144 @@
+// The end of a link that has called a door: puts the cookie in front of what is sent, and takes it off what comes.
+#pragma once
+
+#include <tensorpull/links/datagram_link.hpp>
+#include <tensorpull/pull/detail/take_datagram.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/system/entropy.hpp>
+#include <tensorpull/transports/peers/cookie.hpp>
+
+#include <array>
+#include <utility>
+
+namespace tensorpull {
+
+/// A link to one peer whose addresses are not proved, as a link whose one address is: drivers of one connection need
+/// not know of cookies. While it cannot know that the door's word is the door's, it keeps the last datagram and sends
+/// it again with the word, so that a connection costs one round trip and no time-out.
+template <datagram_link Link>
+  requires(!Link::addresses_are_proved)
+class guest_link {
+ public:
+  using address = only_peer;  ///< the door
+  /// what the cookie leaves
+  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;
+  static constexpr bool checked = Link::checked;  ///< as the link below
+  static constexpr bool addresses_are_proved = true;  ///< by the door's word
+
+  /// Takes over a link that exchanges datagrams with one peer. `random`: 64 bits that nobody can guess.
+  explicit guest_link(Link link, std::uint64_t random = system_entropy{}()) noexcept
+      : link_(std::move(link)), guest_(random) {}
+
+  /// The longest datagram now.
+  std::size_t datagram_bytes() const noexcept { return link_.datagram_bytes() - cookie_bytes; }
+  /// The link below.
+  Link& below() noexcept { return link_; }
+
+  /// As datagram_link asks.
+  io_result receive(std::span<std::byte> memory, address&) noexcept {
+    for (int tries = 0; tries < most_dropped; ++tries) {
+      // an attacker that sends with the door's address without end must not keep the caller here
+      alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
+      typename Link::address from;
+      const io_result io = link_.receive(whole, from);
+      if (io.status != io_status::ok) return io;
+      const auto frames = opened(std::span(whole).first(io.bytes));
+      if (frames.empty() || frames.size() > memory.size()) continue;
+      std::memcpy(memory.data(), frames.data(), frames.size());
+      return {io_status::ok, 0, frames.size()};
+    }
+    return {io_status::would_block, 0, 0};
+  }
+  /// The same without a copy, if the link below can do that.
+  io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept
+    requires requires(Link& l, std::span<const std::byte>& d, typename Link::address& from) {
+      l.receive_in_place(d, from);
+    }
+  {
+    for (int tries = 0; tries < most_dropped; ++tries) {
+      typename Link::address from;
+      std::span<const std::byte> whole;
+      const io_result io = link_.receive_in_place(whole, from);
+      if (io.status != io_status::ok) return io;
+      datagram = opened(whole);
+      if (!datagram.empty()) return {io_status::ok, 0, datagram.size()};
+    }
+    return {io_status::would_block, 0, 0};
+  }
+  /// As datagram_link asks.
+  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    if (keeps_) keep(spans);
+    return put(spans, [this](auto all) noexcept { return link_.send(all, {}); });
+  }
+  /// The same, but the datagram may leave later, with others, if the link below can do that.
+  io_result collect(std::span<const std::span<const std::byte>> spans, const address&) noexcept
+    requires detail::collects<Link>
+  {
+    if (keeps_) keep(spans);
+    return put(spans, [this](auto all) noexcept { return link_.collect(all, {}); });
+  }
+  /// As datagram_link asks.
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
+
+ private:
+  static constexpr std::size_t most_spans = 64;
+  static constexpr int most_dropped = 64;
+
+  std::span<const std::byte> opened(std::span<const std::byte> datagram) noexcept {
+    const auto frames = guest_.open(datagram);
+    const bool changed = guest_.changed();
+    // a word that is not proved may be anybody's: what is kept is sent with the first of them only, so that forged ones
+    // cost little, and again with the word that is proved
+    if (changed && kept_ > 0 && (guest_.proved() || !std::exchange(tried_, true))) {
+      const std::array again{std::span<const std::byte>(first_).first(kept_)};
+      (void)put(again, [this](auto all) noexcept { return link_.send(all, {}); });
+    }
+    if (changed && !guest_.proved()) ask();
+    if (guest_.proved() || !frames.empty()) {
+      keeps_ = false;
+      kept_ = 0;
+    }
+    return frames;
+  }
+  void keep(std::span<const std::span<const std::byte>> spans) noexcept {
+    kept_ = 0;
+    for (const auto& s : spans) {
+      if (s.size() > first_.size() - kept_) {
+        kept_ = 0;
+        return;
+      }
+      if (!s.empty()) std::memcpy(first_.data() + kept_, s.data(), s.size());
+      kept_ += s.size();
+    }
+  }
+  /// Asks for the word once more, since somebody else may have made up the one that has come. The answer puts that
+  /// right, even if the first answer was lost, and with doors that echo nothing.
+  void ask() noexcept {
+    const std::uint64_t number = guest_.number();
+    constexpr std::array<std::byte, cookie_door::least_answered_bytes - cookie_bytes> nothing{};
+    const std::array<std::span<const std::byte>, 2> question{std::as_bytes(std::span(&number, 1)), nothing};
+    (void)link_.send(question, {});
+  }
+  template <class Send>
+  io_result put(std::span<const std::span<const std::byte>> spans, Send send) noexcept {
+    std::array<std::span<const std::byte>, most_spans + 1> all;
+    if (spans.size() > most_spans) return {};
+    const std::uint64_t word = guest_.word();
+    all[0] = std::as_bytes(std::span(&word, 1));
+    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
+    io_result io = send(std::span<const std::span<const std::byte>>(all.data(), spans.size() + 1));
+    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
+    return io;
+  }
+
+  Link link_;
+  cookie_guest guest_;
+  // the last datagram before the door has answered, if it is no longer
+  std::array<std::byte, std::min<std::size_t>(max_datagram_bytes, 2048)> first_{};
+  std::size_t kept_ = 0;
+  bool keeps_ = true, tried_ = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,405 @@
+// One connection that one thread uses with blocking calls: receive a message, download, publish, send, serve. Works
+// over any link that a wire is written for: stream_session.hpp and datagram_session.hpp have one each.
+#pragma once
+
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
+#include <tensorpull/core/peer_identity.hpp>
+#include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/memory.hpp>
+#include <tensorpull/tensors/concept.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/publisher.hpp>
+#include <tensorpull/transports/publishing_owner.hpp>
+#include <tensorpull/transports/session/inbox.hpp>
+#include <tensorpull/transports/until_settled.hpp>
+
+#include <new>
+#include <utility>
+
+namespace tensorpull {
+
+/// How a session connects.
+struct connect_options {
+  /// How long each try may take.
+  std::chrono::milliseconds timeout = std::chrono::seconds(10);
+  /// How often to try again if the other end cannot be reached: a device that starts before its server waits for it.
+  retry_policy retry{};
+  /// Ends the wait; noticed within 0.1 s, except by the system's resolver.
+  stop_token stop{};
+};
+
+/// What one step of a session moves.
+enum class session_moves : std::uint8_t {
+  everything,        ///< what has come, and what is to be sent
+  one_answer_first,  ///< the same, and the first answer is not held back for others
+  /// what is to be sent; what has come may stay where it is. A step that sends everything after it has received needs
+  /// no difference.
+  what_is_due,
+};
+
+/// A wire W is what a session knows of a kind of link. It owns one link, and moves over it what one end of a connection
+/// says. `scratch` is memory of `W::scratch_bytes`. No call throws or allocates:
+///  1. `W::link_type` is the link. W is made of one, and `w.link()` gives it;
+///  2. `W::end<Owner, Handler>` is an end in both roles (endpoint, datagram_endpoint), which does not move, and
+///     `w.make_end<Owner>(owner, pool, handler)` makes one;
+///  3. `W::scratch_bytes` and `W::buffer_bytes` are constants: bytes of scratch memory, and of the buffers within W;
+///  4. `w.step(end, transfer, scratch, moves)` moves what can be moved now, without waiting, and says how much
+///     (`received`, `sent`). `moves` (session_moves) says what of it. An error ends the connection;
+///  5. `w.goes_on(did)` says whether another step can move something at once; if not, `w.wait(end, did, most)` waits
+///     until one can, at most that long;
+///  6. `w.leave()`: what a step has collected leaves;
+///  7. `w.resume(end)` takes what the end has kept because there was no room for a message, without the link;
+///  8. `W::pull<Consumer>` is the state of a pull (running_pull), `w.prepare(pull)` is called once for each, and
+///     `w.drive(pull, end, scratch, besides)` is one try, as basic_running_pull::drive;
+///  9. `W::messages_block` is a constant: whether a message that is not taken keeps back what comes after it;
+/// 10. optionally `W::connect(address, timeout, stop)` gives a link for an address in text, and `W::open(address)` the
+///     link of an end that is called; then `W::of<Link>` is the wire over that.
+template <class W>
+concept session_wire = requires(W w, typename W::template end<no_owner, ignore_messages>& e, no_owner& o,
+                                buffer_pool<>& p, ignore_messages& h, no_transfer& t, std::span<std::byte> scratch,
+                                typename W::template pull<detail::null_consumer>& pull,
+                                const detail::nothing_else& besides) {
+  { w.link() } -> std::same_as<typename W::link_type&>;
+  { w.template make_end<no_owner>(o, p, h) } -> std::same_as<typename W::template end<no_owner, ignore_messages>>;
+  requires std::same_as<decltype(W::scratch_bytes), const std::size_t>;
+  requires std::same_as<decltype(W::buffer_bytes), const std::size_t>;
+  { w.step(e, t, scratch, session_moves::everything)->sent } -> std::convertible_to<std::size_t>;
+  { w.goes_on(*w.step(e, t, scratch, session_moves::everything)) } -> std::same_as<bool>;
+  w.wait(e, *w.step(e, t, scratch, session_moves::everything), std::chrono::milliseconds{});
+  w.leave();
+  { w.resume(e) } -> std::same_as<result<void>>;
+  w.prepare(pull);
+  { w.drive(pull, e, scratch, besides) } -> std::same_as<result<void>>;
+  requires std::same_as<decltype(W::messages_block), const bool>;
+};
+
+/// One connection in both roles; what it publishes is as any owner publishes (publishing). Movable. All its memory is
+/// one allocation made at start; `state_bytes` and `buffer_bytes` say how much. Only models that are handed over add to
+/// it. Over datagrams nobody says goodbye: that the other end is gone is only noticed by the time that each call is
+/// given.
+template <class Parts, class Wire>
+class basic_session : public publishing<basic_session<Parts, Wire>> {
+  static_assert(session_wire<Wire>);
+  using limits = typename Parts::limits;
+  using link_type = typename Wire::link_type;
+  static constexpr std::size_t most_references = std::min(std::size_t{limits::references},
+                                                          std::size_t{limits::session_references});
+  using published_type = publisher<Parts, no_lock, 2 * most_references, most_references>;
+  using inbox_type = inbox<limits>;
+  static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<limits>,
+                                                       std::size_t{limits::control_frame_bytes}) +
+                                              63) /
+                                             64 * 64;
+
+  /// Messages are kept in an inbox; a link that knows its peer is asked for its identity.
+  struct plain_handler : inbox_type {
+    explicit plain_handler(const link_type&) noexcept {}
+  };
+  struct identified_handler : inbox_type {
+    explicit identified_handler(const link_type& l) noexcept : link(l) {}
+    peer_identity peer() const noexcept
+      requires knows_peer<link_type>
+    {
+      return link.peer();
+    }
+    const link_type& link;
+  };
+  using handler_type = std::conditional_t<knows_peer<link_type>, identified_handler, plain_handler>;
+  using owner_type = typename published_type::owner_type;
+
+  struct state {
+    explicit state(link_type l) noexcept : wire(std::move(l)) {}
+    /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
+    void pass_time() noexcept {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - ticked < detail::wait_step) return published.deliver();
+      ticked = now;
+      published.tick();
+    }
+    Wire wire;
+    published_type published;
+    handler_type box{wire.link()};
+    alignas(64) std::array<std::byte, 2 * frame_bytes> memory;  // one for a frame that comes, one for a frame that goes
+    buffer_pool<> pool{memory, frame_bytes};
+    alignas(64) std::array<std::byte, Wire::scratch_bytes> scratch;
+    typename Wire::template end<owner_type, handler_type> end = wire.template make_end<owner_type>(published.machine(),
+                                                                                                   pool, box);
+    optional<error> broken;
+    std::chrono::steady_clock::time_point ticked{};
+    recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
+  };
+
+ public:
+  using tensors = typename Parts::tensors;  ///< the pipeline's tensor policy
+  using model_type = typename tensors::model_type;  ///< what is published and landed in
+  using chunking_type = typename Parts::chunking;  ///< the pipeline's chunking policy
+
+  /// Bytes of the buffers: for messages that come, go and wait, for chunks that come early, and for bytes to be sent
+  /// that are not in memory as they are.
+  static constexpr std::size_t buffer_bytes = 2 * frame_bytes + Wire::scratch_bytes + Wire::buffer_bytes +
+                                              inbox_type::capacity;
+  /// Bytes of all else that it allocates.
+  static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
+
+  /// Takes over a link to one peer: a connected stream, a link whose address is proved. Error: out_of_memory.
+  static result<basic_session> over(link_type link) noexcept {
+    detail::unique_ptr<state> s(new (std::nothrow) state(std::move(link)));
+    if (!s) return failure(errc::out_of_memory);
+    return basic_session(std::move(s));
+  }
+  /// Connects with the pipeline's transport; over datagrams nothing is said before the first call. Errors: those of the
+  /// transport's connect() (over streams bad_address, connection_failed, timed_out, cancelled), out_of_memory.
+  static result<basic_session> connect(std::string_view address, const connect_options& options = {}) noexcept {
+    return connect_by([&] { return Wire::connect(address, options.timeout, options.stop); }, options);
+  }
+  /// The same with an address that is more than text: tls_address, proxied_address, nats_meeting, or an object of your
+  /// own with such a `connect(timeout, stop)`.
+  template <detail::dials<link_type> Address>
+  static result<basic_session> connect(const Address& address, const connect_options& options = {}) noexcept {
+    return connect_by([&] { return address.connect(options.timeout, options.stop); }, options);
+  }
+  /// The other end of connect() over datagrams: a session with the first that calls this address, and with nobody else.
+  /// Errors: those of the transport's open(), out_of_memory.
+  template <class W = Wire>
+  static auto open(std::string_view address) noexcept
+    requires requires { W::open(address); }
+  {
+    auto link = W::open(address);
+    using called = basic_session<Parts, typename W::template of<typename decltype(link)::value_type>>;
+    return link ? called::over(std::move(*link)) : result<called>(failure(link.error()));
+  }
+  /// The same with an address that is more than text: nats_meeting, or an object of your own with such an `open()`.
+  template <class Address>
+    requires requires(const Address& where) {
+      { where.open() } noexcept -> std::same_as<result<link_type>>;
+    }
+  static result<basic_session> open(const Address& where) noexcept {
+    auto link = where.open();
+    return link ? over(std::move(*link)) : result<basic_session>(failure(link.error()));
+  }
+  /// The port that it was opened on; 0 if the link has none.
+  std::uint16_t port() const noexcept {
+    if constexpr (requires(const link_type& l) { l.below().port(); }) return s_->wire.link().below().port();
+    else return 0;
+  }
+
+  /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves. After an
+  /// error the model is unspecified from its first landed byte on; the error's `at` says how many landed. One more
+  /// error over streams: unread_messages: more messages have come meanwhile than the session keeps (limits,
+  /// `unread_messages`), and what the pull waits for is behind them; receive() first.
+  result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {},
+                                   chunking_type chunking = {}) noexcept {
+    static_assert(
+        detail::lands<tensors>,
+        "tensorpull: models of this tensor policy are only read: it has no destination(model) (requirement 5)");
+    if constexpr (detail::lands<tensors>) {
+      land to(tensors::destination(model));
+      return pull_into(ref, to, options, chunking);
+    } else return failure(errc::invalid_argument);  // refused above
+  }
+  /// The same into any consumer. Leave out the last argument: its type makes the compiler say what a consumer lacks.
+  template <class Consumer>
+  result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {},
+                       chunking_type chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
+    if constexpr (consumer<Consumer>) return pull_into(ref, to, options, chunking);
+    else return failure(errc::bad_address);  // refused by the last argument
+  }
+
+  /// Decides what a peer may have of what is published here, as publisher::authorise. Call it before anything is
+  /// served.
+  void authorise(const authorise_callback& may) noexcept { s_->published.authorise(may); }
+  /// The identity of the other end, as far as the link knows it. Its views are valid as long as the session.
+  peer_identity peer() const noexcept
+    requires knows_peer<link_type>
+  {
+    return s_->wire.link().peer();
+  }
+
+  /// Sends an application message; returns when the system has taken it, and over datagrams when the other end has it.
+  /// Serves while it waits. Errors: does_not_fit: body or references are above the limits; timed_out; cancelled; or why
+  /// the connection is lost. If that happens after the message was taken, it is the error of the next call.
+  result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
+                    std::chrono::milliseconds timeout = std::chrono::seconds(600),
+                    const stop_token& stop = {}) noexcept {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      if (s_->broken) return failure(*s_->broken);
+      const auto queued = s_->end.send_message(kind, references, body);
+      if (!queued && queued.error().code != errc::busy) return queued;
+      const auto left = timeout - since(start);
+      if (!queued && left.count() <= 0) return failure(errc::timed_out);
+      // not until all output has left: a peer that goes on asking would keep this call for as long as it likes
+      bool stepped = queued.has_value();  // if what the peer says has all buffers, only a step makes one free
+      const auto sent = run_until([&] { return std::exchange(stepped, true) && s_->end.long_frame_sent(); }, left,
+                                  stop);
+      if (queued || !sent) return sent;
+    }
+  }
+
+  /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves
+  /// while it waits. Errors: timed_out; cancelled; or why the connection is lost, once there is no message that came
+  /// before.
+  result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600),
+                          const stop_token& stop = {}) noexcept {
+    s_->box.clear();
+    if (const auto ok = s_->wire.resume(s_->end); !ok) {
+      const unexpected lost = broke(ok.error());
+      if (!s_->box.unread()) return lost;
+    }
+    if (const auto ok = run_until([&] { return s_->box.unread(); }, timeout, stop); !ok) return failure(ok.error());
+    return s_->box.read();
+  }
+
+  /// Serves the other end until `until(session)` is true: until_settled(ref), or a lambda. Errors: timed_out;
+  /// cancelled; or why the connection is lost.
+  template <class Until>
+  result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600),
+                     const stop_token& stop = {}) {
+    detail::check_until<Until, basic_session>();
+    if constexpr (std::predicate<Until&, const basic_session&>) {
+      const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
+      // The last answer may not have left yet, and the caller may close the connection now. What the peer asks from now
+      // on is for the next call: one that goes on asking keeps nobody.
+      if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop, session_moves::what_is_due);
+      return held;
+    } else {
+      return {};
+    }
+  }
+
+  /// For drivers of a transfer that is not a pull (relay.hpp), over streams. Begins one; returns the first request id
+  /// that it may use.
+  std::uint32_t begin_transfer() noexcept
+    requires byte_stream<link_type>
+  {
+    s_->end.begin_pull();
+    return s_->end.next_id();
+  }
+  /// Reads and writes once, without waiting. An error: the connection cannot be used any more. The transfer fails with
+  /// unread_messages if messages that nobody receives are in its way.
+  template <class Transfer>
+    requires byte_stream<link_type>
+  result<pumped> step_transfer(Transfer& t) noexcept {
+    if (s_->broken) return failure(*s_->broken);
+    const auto did = s_->wire.step(s_->end, t, s_->scratch, session_moves::everything);
+    if (!did) return broke(did.error());
+    s_->pass_time();
+    if (s_->box.refused() && !t.ended()) t.fail({errc::unread_messages, 0, 0, {}});
+    return did;
+  }
+  /// Ends the transfer, and tells the owner if it has to know.
+  template <class Transfer>
+    requires byte_stream<link_type>
+  void end_transfer(Transfer& t) noexcept {
+    s_->end.end_pull(t);
+    no_transfer none;
+    if (const auto bye = t.farewell(); bye && s_->end.send_control(*bye)) (void)step_transfer(none);
+  }
+  /// The stream, to wait for.
+  link_type& stream() noexcept
+    requires byte_stream<link_type>
+  {
+    return s_->wire.link();
+  }
+
+ private:
+  friend publishing<basic_session>;
+  /// Steps that a call still takes when its time is over, as long as something moves: what has come before is received
+  /// although there is no time to wait, and a peer that goes on talking keeps nobody.
+  static constexpr int most_late_steps = 16;
+
+  explicit basic_session(detail::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+  published_type& published() noexcept { return s_->published; }
+  const published_type& published() const noexcept { return s_->published; }
+  static std::chrono::milliseconds since(std::chrono::steady_clock::time_point start) noexcept {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+  }
+
+  template <class Connect>
+  static result<basic_session> connect_by(Connect connect, const connect_options& options) noexcept {
+    auto link = detail::keep_trying(connect, detail::host_tries(retry_state(options.retry), options.stop));
+    if (!link) return failure(link.error());
+    return over(std::move(*link));
+  }
+
+  template <consumer Consumer>
+  result<receipt> pull_into(const reference& ref, Consumer& to, const pull_options& options,
+                            chunking_type chunking) noexcept {
+    if (s_->broken) return failure(*s_->broken);
+    typename Wire::template pull<Consumer> pull(ref, to, options, chunking, s_->end.next_id(), s_->me);
+    s_->wire.prepare(pull);
+    const auto besides = [&](const result<bool>& moved) noexcept {
+      if (!moved) s_->broken = moved.error();
+      s_->pass_time();
+      if (Wire::messages_block && s_->box.refused() && !pull.ended())
+        pull.fail({errc::unread_messages, 0, 0, {}});  // what the pull waits for is behind the message
+    };
+    while (!pull.ended()) {
+      const auto driven = s_->wire.drive(pull, s_->end, s_->scratch, besides);
+      if (driven) break;
+      if (s_->broken) {  // only a new session can continue, from the cursor
+        pull.fail(driven.error());
+        break;
+      }
+      const auto delay = pull.try_again(driven.error());
+      if (!delay) break;
+      const auto waited = run_until([] { return false; }, *delay, options.stop);  // it serves meanwhile
+      if (waited.error().code != errc::timed_out) pull.fail(waited.error());
+      pull.transfer().restart();
+    }
+    return pull.outcome();
+  }
+
+  unexpected broke(const error& e) noexcept {
+    s_->broken = e;
+    s_->published.tick();  // what was heard last may have completed a recipient, or settled something
+    return failure(e);
+  }
+
+  template <class Done>
+  result<void> run_until(Done done, std::chrono::milliseconds timeout, const stop_token& stop,
+                         session_moves what = session_moves::everything) {
+    if (s_->broken && !done()) return failure(*s_->broken);
+    const auto how = step_until(done, timeout, stop, what);
+    if (!s_->broken) s_->wire.leave();
+    return how;
+  }
+  template <class Done>
+  result<void> step_until(Done& done, std::chrono::milliseconds timeout, const stop_token& stop, session_moves what) {
+    const auto start = std::chrono::steady_clock::now();
+    no_transfer none;
+    bool alone = true;  // the first answer after a wait is sent on its own, as on a host
+    for (int late = 0; !done();) {
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const bool answers = what == session_moves::everything;
+      const auto did = s_->wire.step(s_->end, none, s_->scratch,
+                                     answers && alone ? session_moves::one_answer_first : what);
+      if (!did) {
+        const unexpected lost = broke(did.error());
+        if (!done()) return lost;
+        return {};  // what was waited for came, or left, with the last bytes: what cannot follow is for the next call
+      }
+      s_->pass_time();
+      if (did->sent > 0) alone = false;
+      const auto left = timeout - since(start);
+      const bool more = s_->wire.goes_on(*did);
+      if (left.count() <= 0) {
+        if (more && ++late <= most_late_steps) continue;
+        if (!done()) return failure(errc::timed_out);
+        return {};
+      }
+      if (more) continue;
+      alone = true;
+      s_->wire.wait(s_->end, *did, std::min(detail::wait_step, left));
+    }
+    return {};
+  }
+
+  detail::unique_ptr<state> s_;
+};
+
+}  // namespace tensorpull

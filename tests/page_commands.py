@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Every command that a page shows is run. usage: page_commands.py check ROOT | page_commands.py run ROOT short|long [--python PYTHON]
+
+COMMANDS has each command as a page shows it, and how it is run:
+  THIS           it is the script that runs all tests, in one of its forms
+  TEST name      the test of that name runs it
+  SHORT command  `run ROOT short` runs this in a copy of the tree: the command itself, or its smallest form
+  LONG command   the same with `run ROOT long`, the leg `pages` of `tests/run.sh --all`
+
+check: each command of a page has an entry, each entry stands on a page, and each test that is named is there. Commands are the lines of the blocks that are
+claimed as commands (snippets.py), and what stands between `s and begins with the name of a program. Status: 0 all is well, 1 something is not.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from snippets import blocks, pages
+
+THIS, TEST, SHORT, LONG = "this", "test", "short", "long"
+PROGRAMS = re.compile(r"^(?:bash|python3?|cmake|ctest|conan|pip|g\+\+|auditwheel|apt-get|build/\S+) \S")
+# What is named in a sentence and is not typed: a step, packages that pip brings, a compiler's options.
+NO_PROGRAM = re.compile(r"^(?:cmake --install|pip install [a-z][\w ]*|python -m tensorpull( send.*inspect)?|g\+\+ -std=c\+\+20 -fsyntax-only)$")
+
+COMMANDS = {
+    "bash tests/run.sh": (THIS, ""),
+    "bash tests/run.sh --quick": (THIS, ""),
+    "bash tests/run.sh --all": (THIS, ""),
+    "bash tests/run.sh fuzz": (THIS, ""),
+    "bash examples/run.sh": (SHORT, "bash examples/run.sh --rounds 2 --plot federated.svg"),
+    "bash examples/tools.sh": (LONG, "bash examples/tools.sh"),
+    "bash examples/jobs/microcontroller/run.sh": (LONG, "bash examples/jobs/microcontroller/run.sh"),
+    "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
+        LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
+    "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
+    "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
+    "bash bench/run.sh --only transfers": (LONG, "bash bench/run.sh --only transfers --quick --rounds 1 --no-python"),
+    "bash bench/run.sh --all": (LONG, "bash bench/run.sh --only latency --all --quick --rounds 1 --no-python"),
+    "python3 bench/size/report.py": (TEST, "size.is_measured"),
+    "cmake --preset dev": (SHORT, "cmake --preset dev"),
+    "cmake --build build/dev --target tensorpull_chunking_tests": (SHORT, "cmake --build build/dev --target tensorpull_chunking_tests"),
+    "ctest --test-dir build/dev -R '^chunking\\.'": (SHORT, "ctest --test-dir build/dev -R '^chunking\\.' --no-tests=error"),
+    "build/dev/tests/tensorpull_chunking_tests --gtest_filter='Chunking*'": (
+        SHORT, "build/dev/tests/tensorpull_chunking_tests --gtest_filter='Chunking*' --gtest_fail_if_no_test_selected"),
+    "python3 tests/includes.py": (SHORT, "python3 tests/includes.py"),
+    "bash tests/format.sh": (SHORT, "bash tests/format.sh"),
+    "python3 cmake/doc.py": (SHORT, "python3 cmake/doc.py"),
+    "cmake -G Ninja -S . -B build/install && cmake --build build/install && cmake --install build/install --prefix /usr/local": (
+        SHORT, 'cmake -G Ninja -S . -B build/install && cmake --build build/install && cmake --install build/install --prefix "$PWD/build/installed"'),
+    "cmake -G Ninja -S . -B build/install && cmake --build build/install --target single_header": (
+        SHORT, "cmake -G Ninja -S . -B build/install && cmake --build build/install --target single_header"),
+    "g++ -std=c++20 program.cpp $(pkg-config --cflags --libs tensorpull)": (TEST, "consumer.pkg_config"),
+    "conan create cmake/conan": (TEST, "consumer.conan"),
+    "cmake --preset armhf": (THIS, ""),
+    "ctest --preset armhf": (THIS, ""),
+    "apt-get install g++ libboost-dev zlib1g-dev libssl-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libssl-dev"),
+    "pip install ./examples/python": (TEST, "python.install"),
+    'pip install "./examples/python[nvflare]"': (TEST, "python.install"),
+    "pip install --config-settings=cmake.define.TENSORPULL_PYTHON_TLS=OFF": (TEST, "python.wheel"),
+    "python -m tensorpull send model.safetensors --recipients 1": (TEST, "python.package"),
+    "python -m tensorpull recv 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2 -o copy.safetensors": (TEST, "python.package"),
+    "python -m tensorpull inspect copy.safetensors": (TEST, "python.package"),
+    "python -m build --outdir build/dist ./examples/python": (TEST, "python.wheel"),
+    "auditwheel repair --wheel-dir build/wheels build/dist/tensorpull-0.1.0-cp311-cp311-linux_x86_64.whl": (TEST, "python.wheel"),
+    "pip install build/wheels/tensorpull-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl": (TEST, "python.wheel"),
+    "python3 tests/scaling/http_cache.py FOLDER --measure": (LONG, "python3 tests/scaling/http_cache.py build/tools --measure 3 1 1"),
+    "python3 tests/awake.py build/dev [--only TEXT]": (THIS, ""),
+    "build/dev/tests/fuzz/tensorpull_make_corpus tests/fuzz/corpus": (
+        LONG, "cmake --preset dev && cmake --build build/dev --target tensorpull_make_corpus && build/dev/tests/fuzz/tensorpull_make_corpus tests/fuzz/corpus"),
+    "ctest -R nvflare.jobs": (TEST, "nvflare.jobs"),
+}
+
+
+def commands(root):
+    """(page, line, command) of every page but the list of changes, which tells of commands that were."""
+    shown = [b for b in blocks(root) if b.claim == "commands"]
+    for block in shown:
+        for i, line in enumerate(block.lines):
+            command = re.sub(r"\s#.*$", "", line).strip()
+            if command:
+                yield block.page, block.line + 1 + i, command
+    for page in pages(root):
+        if page.name == "CHANGELOG.md":
+            continue
+        inside = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            if re.match(r"^\s*```", line):
+                inside = not inside
+            elif not inside:
+                for text in re.findall(r"`([^`]+)`", line):
+                    if PROGRAMS.match(text) and not NO_PROGRAM.match(text):
+                        yield page.relative_to(root), number, text
+
+
+def check(root):
+    wrong, seen = [], set()
+    for page, line, command in commands(root):
+        if command not in COMMANDS:
+            wrong.append(f"{page}:{line}: nothing runs this command: {command}")
+        seen.add(command)
+    wrong += [f"tests/page_commands.py: no page shows this command: {command}" for command in COMMANDS if command not in seen]
+    listed = "".join(p.read_text(encoding="utf-8") for p in [*(root / "tests").glob("*.cmake"), *(root / "tests").rglob("CMakeLists.txt")])
+    wrong += [f"tests/page_commands.py: there is no test {name}" for how, name in COMMANDS.values() if how == TEST and name not in listed and name.split(".")[-1] not in listed]
+    print("\n".join(wrong) if wrong else f"{len(seen)} commands are run")
+    return 1 if wrong else 0
+
+
+def run(root, which, python):
+    """In a copy, so that the folders that commands name are the copy's."""
+    chosen = dict.fromkeys(command for how, command in COMMANDS.values() if how == which)
+    environment = dict(os.environ)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="pages-") as folder:
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True)
+        if listed.returncode != 0:
+            print("this tree is in no git repository, so there is no list of what belongs to it")
+            return 2
+        there = b"\0".join(name for name in listed.stdout.split(b"\0") if name and os.path.lexists(os.path.join(os.fsencode(root), name)))
+        copy = subprocess.run(["tar", "-C", str(root), "--null", "-T", "-", "-cf", os.path.join(folder, "tree.tar")], input=there)
+        tree = pathlib.Path(folder, "tree")
+        tree.mkdir()
+        if copy.returncode != 0 or subprocess.run(["tar", "-C", str(tree), "-xf", os.path.join(folder, "tree.tar")]).returncode != 0:
+            print("the tree could not be copied")
+            return 2
+        subprocess.run(["git", "init", "-q", str(tree)], check=True)
+        environment |= {"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
+        digits = root / "build/examples/data"
+        if digits.is_dir():  # what was fetched once is not fetched again
+            (tree / "build/examples").mkdir(parents=True)
+            (tree / "build/examples/data").symlink_to(digits)
+        for command in chosen:
+            if python and command.startswith("bash examples/jobs/nvflare/run.sh"):
+                command = command.replace("run.sh", f"run.sh --python {python}", 1)
+            done = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, errors="replace")
+            print(f"{'ok    ' if done.returncode == 0 else 'FAILED'} {command}", flush=True)
+            if done.returncode != 0:
+                failed += 1
+                print("\n".join(done.stdout.splitlines()[-40:]), flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def main():
+    words = sys.argv[1:]
+    python = words[words.index("--python") + 1] if "--python" in words else None
+    if len(words) >= 2 and words[0] == "check":
+        return check(pathlib.Path(words[1]).resolve())
+    if len(words) >= 3 and words[0] == "run" and words[2] in (SHORT, LONG):
+        return run(pathlib.Path(words[1]).resolve(), words[2], python)
+    print(__doc__)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

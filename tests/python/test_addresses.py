@@ -1,0 +1,146 @@
+"""Several addresses of the same: which is asked, what has arrived stays, and which error is raised."""
+
+from __future__ import annotations
+
+import socket
+
+import numpy as np
+import pytest
+
+import tensorpull
+from tensorpull import Error
+
+ID = "0123456789abcdef0123456789abcdef"
+
+
+def model(seed: int = 1) -> dict[str, np.ndarray]:
+    return {"w": np.random.default_rng(seed).integers(0, 255, 8 << 20, np.uint8)}
+
+
+def nobody() -> str:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return "127.0.0.1:%d" % s.getsockname()[1]
+
+
+@pytest.fixture
+def two():
+    with tensorpull.Downloader() as a, tensorpull.Downloader() as b:
+        yield a.start(), b.start()
+
+
+def dies(owner, seen):
+    """A progress callback that ends an owner in the middle."""
+
+    def tell(p):
+        seen.append(p.bytes_done)
+        if 1 << 20 <= p.bytes_done < p.bytes_total:
+            owner.close()
+
+    return tell
+
+
+SLOWLY = {"chunk_size": 1 << 16, "window": 1, "progress_interval": 0}
+
+
+def test_the_first_that_is_there_is_asked(two):
+    a, b = two
+    ref = b.add_tensors(model())
+    got = tensorpull.download_tensors([nobody(), b.address], ref, retries=0)
+    assert np.array_equal(got["w"], model()["w"])
+    assert tensorpull.download_tensors((b.address,), ref).keys() == {"w"}
+
+
+def test_an_owner_that_does_not_know_the_reference_is_passed_over(two):
+    a, b = two
+    ref = b.add_tensors(model())
+    for addresses in ([a.address, b.address], [b.address, a.address], [a.address, a.address, b.address]):
+        assert np.array_equal(tensorpull.download_tensors(addresses, ref)["w"], model()["w"])
+
+
+@pytest.mark.parametrize("into", ["new", "out", "file"])
+def test_what_has_arrived_stays_when_an_owner_dies(two, into, tmp_path):
+    a, b = two
+    ref = a.add_tensors(model(), ref_id=ID)
+    b.add_tensors(model(), ref_id=ID)
+    seen: list[int] = []
+    more = {**SLOWLY, "progress": dies(a, seen)}
+    if into == "file":
+        tensorpull.download_file([a.address, b.address], ID, tmp_path / "m", **more)
+    else:
+        out = {"w": np.zeros(8 << 20, np.uint8)} if into == "out" else None
+        got = tensorpull.download_tensors([a.address, b.address], ID, out=out, **more)
+        assert np.array_equal(got["w"], model()["w"]) and got.receipt.outcome == "completed"
+    assert seen == sorted(seen), "bytes never go back"
+    assert b.status(ID).bytes_sent < ref.nbytes - (1 << 19)
+
+
+@pytest.mark.parametrize("into", ["out", "file"])
+def test_between_links_of_different_kinds_it_goes_on_too(tmp_path, into):
+    with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
+        a.start(), b.start()
+        ref = a.add_tensors(model(), ref_id=ID)
+        b.add_tensors(model(), ref_id=ID)
+        seen: list[int] = []
+        more = {**SLOWLY, "progress": dies(a, seen), "retries": 0}
+        if into == "file":
+            tensorpull.download_file([a.address, b.address], ID, tmp_path / "m", **more)
+        else:
+            got = tensorpull.download_tensors([a.address, b.address], ID, out={"w": np.zeros(8 << 20, np.uint8)}, **more)
+            assert np.array_equal(got["w"], model()["w"])
+        assert b.status(ID).bytes_sent < ref.nbytes - (1 << 19)
+
+
+def test_tensors_of_out_that_have_metadata_begin_anew_at_a_link_of_another_kind(tmp_path):
+    """The header that they came with is not kept, and without it nobody can say that what has arrived is what is published."""
+    with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
+        a.start(), b.start()
+        ref = a.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        b.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        got = tensorpull.download_tensors([a.address, b.address], ID, out={"w": np.zeros(8 << 20, np.uint8)}, **SLOWLY, progress=dies(a, []), retries=0)
+        assert np.array_equal(got["w"], model()["w"]) and got.metadata == {"a": "b"}
+        assert b.status(ID).bytes_sent == ref.nbytes
+
+
+def test_new_tensors_begin_anew_at_a_link_of_another_kind(tmp_path):
+    with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
+        a.start(), b.start()
+        a.add_tensors(model(), ref_id=ID)
+        b.add_tensors(model(), ref_id=ID)
+        got = tensorpull.download_tensors([a.address, b.address], ID, **SLOWLY, progress=dies(a, []), retries=0)
+        assert np.array_equal(got["w"], model()["w"])
+
+
+def test_another_version_is_never_mixed_in(two):
+    a, b = two
+    first = a.add_tensors(model(1), ref_id=ID)
+    b.add_tensors(model(2), ref_id=ID)
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors([a.address, b.address], first, **SLOWLY, progress=dies(a, []), retries=1)
+    assert e.value.code in ("stale_version", "connection_failed")
+
+
+def test_the_errors_when_nobody_has_it(two):
+    a, b = two
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors([a.address, b.address], ID)
+    assert e.value.code == "unknown_reference"
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors([nobody(), nobody()], ID, retries=0)
+    assert e.value.code == "connection_failed"
+    with pytest.raises(ValueError):
+        tensorpull.download_tensors([], ID)
+    with pytest.raises(TypeError):
+        tensorpull.download_tensors([1], ID)
+    with pytest.raises(TypeError):
+        tensorpull.download_tensors(7, ID)
+
+
+def test_an_error_of_the_caller_is_not_tried_at_the_next_address(two):
+    a, b = two
+    ref = a.add_tensors(model(), ref_id=ID)
+    b.add_tensors(model(), ref_id=ID)
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors([a.address, b.address], ref, out={"other": np.zeros(3)})
+    assert e.value.code == "schema_mismatch"
+    assert b.status(ID).acquired == 0

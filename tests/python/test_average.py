@@ -1,0 +1,275 @@
+"""Federated averaging from Python."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import tensorpull
+from tensorpull import Downloader, Error, WeightedAverage, weighted_average
+
+
+def clients(n, elements=300_000):
+    rng = np.random.default_rng(n)
+    return [{"w": rng.normal(size=elements).astype("f4"), "b": rng.normal(size=(7, 3)), "n": rng.integers(0, 100, 5)} for _ in range(n)]
+
+
+def test_the_average_of_several_references(owner):
+    models, weights = clients(5), [1.0, 20, 3, 4, 5]
+    updates = [(owner.address, owner.add_tensors(m, recipients=1), w) for m, w in zip(models, weights)]
+    got = weighted_average(updates, like=models[0], chunk_size=65536)
+    for key in models[0]:
+        expected = sum(m[key].astype("f8") * w for m, w in zip(models, weights)) / sum(weights)
+        if models[0][key].dtype.kind == "i":
+            assert got[key].tolist() == np.rint(expected).tolist()
+        else:
+            np.testing.assert_allclose(got[key], expected, rtol=2e-5 if key == "w" else 1e-12, atol=1e-6)
+    assert all(owner.outcome(ref).verdict == "completed" for _, ref, _ in updates)
+
+
+def test_the_result_may_go_into_the_model_itself(owner):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(30, 20)
+    ref = owner.add_tensors({k: torch.full_like(v, 3.0) for k, v in model.state_dict().items()})
+    other = owner.add_tensors({k: torch.full_like(v, 6.0) for k, v in model.state_dict().items()})
+    average = WeightedAverage(out=model.state_dict())
+    assert average.pull(owner.address, ref, 2.0, peer="a", round=1).outcome == "completed"
+    average.pull(owner.address, other, 1.0, peer="b", round=1)
+    assert (average.whole_updates, average.partial_updates, average.whole_weight) == (2, 0, 3.0)
+    average.result()
+    assert torch.equal(model.weight, torch.full((20, 30), 4.0)) and model.weight.requires_grad
+    average.reset()
+    with pytest.raises(Error) as e:
+        average.result()
+    assert e.value.code == "no_updates"
+
+
+@pytest.mark.parametrize("partial", ["divide_by_reached", "error", "staged"])
+@pytest.mark.parametrize("link", ["shm:@tensorpull-average-{}", "unix:@tensorpull-average-{}", "udp://127.0.0.1:0", "serial", "nats"])
+def test_updates_come_over_every_link(link, partial, request):
+    if link == "nats" and not tensorpull._native.has_nats:
+        pytest.skip("libnats was not there when this was built")
+    listen = address = link.format(os.getpid())
+    if link == "serial":
+        listen, address = (f"serial:{end}?speed=4000000" for end in request.getfixturevalue("line"))
+    elif link == "nats":
+        listen = request.getfixturevalue("nats_server")
+    models = clients(2, 5000)
+    with Downloader(listen) as owner:
+        owner.start()
+        average = WeightedAverage(models[0], partial=partial)
+        for i, model in enumerate(models):
+            ref = owner.add_tensors(model, recipients=1)
+            average.pull(address if link == "serial" else owner.address, ref, 1.0, peer=f"site-{i}", round=1)
+            assert owner.wait(ref, timeout=60)
+        got = average.result()
+    for key in ("w", "b"):
+        np.testing.assert_allclose(got[key], (models[0][key].astype("f8") + models[1][key]) / 2, rtol=2e-5, atol=1e-6)
+
+
+def test_an_update_comes_from_a_command_that_is_started():
+    ref = "0" * 30 + "77"
+    program = f"""
+        import numpy, tensorpull
+        with tensorpull.Session("pipe:-") as s:
+            s.serve(until=s.add_tensors({{"w": numpy.full(1000, 3.0)}}, recipients=1, ref_id="{ref}"), timeout=60)
+    """
+    command = "pipe:" + shlex.join([sys.executable, "-c", textwrap.dedent(program)])
+    got = weighted_average([(command, ref, 2.0)], like={"w": np.zeros(1000)})
+    assert (got["w"] == 3.0).all()
+
+
+def test_an_update_may_have_several_addresses(owner):
+    model = clients(1, 3000)[0]
+    average = WeightedAverage(model)
+    average.pull(["127.0.0.1:1", owner.address], owner.add_tensors(model), 1.0, peer="a", round=1, retries=0)
+    np.testing.assert_allclose(average.result()["b"], model["b"])
+
+
+def test_a_web_server_has_no_updates(owner):
+    with pytest.raises(Error, match="no digest of each chunk") as e:
+        WeightedAverage({"w": np.zeros(1)}).pull("http://127.0.0.1:1/x", "0" * 31 + "1", 1.0, peer="a", round=1)
+    assert e.value.code == "bad_address"
+
+
+@pytest.mark.parametrize("partial", ["divide_by_reached", "error", "staged"])
+def test_an_update_that_stops_half_way(owner, partial):
+    models = clients(2)
+    refs = [owner.add_tensors(m) for m in models]
+    average = WeightedAverage(models[0], partial=partial, chunk_size=4096)
+    average.pull(owner.address, refs[0], 1.0, peer="site-1", round=1)
+
+    def stop(event):
+        if event.bytes_done:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        average.pull(owner.address, refs[1], 1.0, peer="site-2", round=1, progress=stop, progress_interval=0)
+    if partial == "error":
+        with pytest.raises(Error) as e:
+            average.result()
+        assert (e.value.code, e.value.name) == ("partial_update", "site-2")
+        return
+    got = average.result()
+    both = {k: (models[0][k].astype("f8") + models[1][k]) / 2 for k in models[0]}
+    reached = np.isclose(got["w"], both["w"], atol=1e-6)
+    first = np.isclose(got["w"], models[0]["w"], atol=1e-6)
+    assert (reached | first).all() and (not reached[100_000:].all())
+    if partial == "staged":
+        assert first.all()
+
+
+def test_failed_updates_can_be_left_out(owner):
+    models = clients(3)
+    refs = [owner.add_tensors(m) for m in models]
+    owner.withdraw(refs[1])
+    updates = [(owner.address, ref, 1.0) for ref in refs]
+    with pytest.raises(Error) as e:
+        weighted_average(updates, models[0])
+    assert e.value.code == "withdrawn"
+    got = weighted_average(updates, models[0], skip_failed=True)
+    np.testing.assert_allclose(got["b"], (models[0]["b"] + models[2]["b"]) / 2)
+
+
+class LastWordLost:
+    """Between a puller and its owner: everything passes until the data has, and then the connection is cut instead of the confirmation."""
+
+    def __init__(self, address, nbytes):
+        self._to, self._left = address.rsplit(":", 1), nbytes
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        here, _ = self._listener.accept()
+        self._listener.close()
+        there = socket.create_connection((self._to[0], int(self._to[1])))
+        threading.Thread(target=self._down, args=(there, here), daemon=True).start()
+        while data := here.recv(65536):
+            if self._left <= 0:
+                break
+            there.sendall(data)
+        for s in (here, there):
+            s.shutdown(socket.SHUT_RDWR)
+
+    def _down(self, there, here):
+        try:
+            while data := there.recv(65536):
+                self._left -= len(data)
+                here.sendall(data)
+        except OSError:
+            pass  # it was cut
+
+
+@pytest.mark.parametrize("partial", ["divide_by_reached", "error", "staged"])
+def test_an_update_counts_once_when_its_confirmation_is_lost(owner, partial):
+    models = clients(2, 3000)
+    average = WeightedAverage(models[0], partial=partial)
+    ref = owner.add_tensors(models[0])
+    try:
+        average.pull(LastWordLost("127.0.0.1:" + owner.address.rsplit(":", 1)[1], ref.nbytes).address, ref, 1.0, peer="site-1", round=1, retries=0)
+    except Error as e:
+        assert e.code == "connection_lost"
+    assert [(u.peer, u.state, u.counts) for u in average.updates] == [("site-1", "counted", True)]
+    # it comes again: under another reference, and then with other values, which changes nothing
+    assert average.pull(owner.address, owner.add_tensors(models[0]), 1.0, peer="site-1", round=1).outcome == "completed"
+    average.pull(owner.address, owner.add_tensors(models[1]), 5.0, peer="site-1", round=1)
+    average.pull(owner.address, owner.add_tensors(models[1]), 1.0, peer="site-2", round=1)
+    assert [(u.peer, u.state, u.weight) for u in average.updates] == [("site-1", "told", 1.0), ("site-2", "told", 1.0)]
+    assert (average.whole_updates, average.whole_weight) == (2, 2.0)
+    np.testing.assert_allclose(average.result()["b"], (models[0]["b"] + models[1]["b"]) / 2)
+
+
+def test_a_late_repeat_adds_nothing_to_the_next_round(owner):
+    models = clients(2, 3000)
+    average = WeightedAverage(models[0])
+    ref = owner.add_tensors(models[0])
+    average.pull(owner.address, ref, 1.0, peer="a", round=1)
+    average.reset()
+    assert average.round == 2
+    average.pull(owner.address, ref, 1.0, peer="a", round=1)
+    assert average.updates == [] and average.whole_updates == 0
+    average.pull(owner.address, owner.add_tensors(models[1]), 1.0, peer="a", round=2)
+    np.testing.assert_allclose(average.result()["b"], models[1]["b"])
+
+
+def test_an_update_that_stopped_goes_on_and_another_one_is_refused(owner):
+    models = clients(2)
+    average = WeightedAverage(models[0], chunk_size=4096)
+
+    def stop(event):
+        if event.bytes_done > 100_000:
+            raise InterruptedError
+
+    ref = owner.add_tensors(models[0])
+    with pytest.raises(InterruptedError):
+        average.pull(owner.address, ref, 1.0, peer="a", round=1, progress=stop, progress_interval=0)
+    assert average.updates[0].state == "stopped" and 0 < average.updates[0].added_bytes < ref.nbytes
+    with pytest.raises(Error) as e:
+        average.pull(owner.address, owner.add_tensors(models[1]), 1.0, peer="a", round=1)
+    assert (e.value.code, e.value.name) == ("update_changed", "a")
+    average.pull(owner.address, owner.add_tensors(models[0]), 1.0, peer="a", round=1)
+    np.testing.assert_array_equal(average.result()["b"], models[0]["b"])
+
+
+def test_an_average_by_default_is_of_whole_updates_or_an_error(owner):
+    models = clients(2)
+    average = WeightedAverage(models[0], chunk_size=4096)
+    average.pull(owner.address, owner.add_tensors(models[0]), 1.0, peer="a", round=1)
+
+    def stop(event):
+        if event.bytes_done > 100_000:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        average.pull(owner.address, owner.add_tensors(models[1]), 1.0, peer="b", round=1, progress=stop, progress_interval=0)
+    with pytest.raises(Error) as e:
+        average.result()
+    assert (e.value.code, e.value.name) == ("partial_update", "b")
+
+
+def test_keys_that_are_none_and_too_many_peers(owner):
+    ref = owner.add_tensors({"w": np.zeros(3)})
+    average = WeightedAverage({"w": np.zeros(3)}, max_peers=1)
+    for key in ({"peer": "", "round": 1}, {"peer": None, "round": 1}, {"peer": "a", "round": 0}, {"peer": "a", "round": 2}, {"peer": "a", "round": "1"}):
+        with pytest.raises(ValueError):
+            average.pull(owner.address, ref, 1.0, **key)
+    with pytest.raises(TypeError):
+        average.pull(owner.address, ref, 1.0)
+    average.pull(owner.address, ref, 1.0, peer="a", round=1)
+    with pytest.raises(Error) as e:
+        average.pull(owner.address, ref, 1.0, peer="b", round=1)
+    assert (e.value.code, e.value.name) == ("table_full", "b")
+    for peers in (0, -1, None, 2**32):
+        with pytest.raises(ValueError):
+            WeightedAverage({"w": np.zeros(3)}, max_peers=peers)
+
+
+def test_a_reference_that_is_listed_twice_counts_once(owner):
+    models = clients(2, 3000)
+    first, second = (owner.add_tensors(m) for m in models)
+    got = weighted_average([(owner.address, r, 1.0) for r in (first, second, first)], models[0])
+    np.testing.assert_allclose(got["b"], (models[0]["b"] + models[1]["b"]) / 2)
+
+
+def test_another_schema_and_what_cannot_be_averaged(owner):
+    ref = owner.add_tensors({"w": np.zeros(3)})
+    with pytest.raises(Error) as e:
+        weighted_average([(owner.address, ref, 1.0)], {"w": np.zeros(4)})
+    assert e.value.code == "schema_mismatch"
+    with pytest.raises(Error) as e:
+        WeightedAverage({"mask": np.zeros(3, bool)})
+    assert (e.value.code, e.value.name) == ("unsupported_dtype", "mask")
+    for arguments in ({}, {"like": {}, "out": {}}, {"like": {}, "partial": "half"}, {"like": {}, "chunk_size": 0}):
+        with pytest.raises(ValueError):
+            WeightedAverage(**arguments)
+    with pytest.raises(Error) as e:
+        WeightedAverage({"w": np.zeros(3)}).pull(owner.address, ref, -1.0, peer="a", round=1)
+    assert e.value.code == "invalid_argument"

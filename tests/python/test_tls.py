@@ -1,0 +1,168 @@
+"""TLS: which peers are accepted at either end, and that no others are."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import tensorpull
+from tensorpull import TLS, Downloader, Error, Listener, Session
+
+MODEL = {"w": np.arange(50_000, dtype=np.float32)}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority, what it has signed, and another authority: made when the tests run, so no key lies in the tree."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    for name in ("ca", "other"):
+        openssl("req", "-x509", *key, "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    for name, names in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:site-1")):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "names").write_text(f"subjectAltName={names}\n")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.pem", "-extfile", "names")
+    return folder
+
+
+@pytest.fixture
+def server(certificates):
+    return TLS(cert_file=certificates / "server.pem", key_file=certificates / "server.key")
+
+
+@pytest.fixture
+def client(certificates):
+    return TLS(ca_file=certificates / "ca.pem")
+
+
+def test_an_owner_and_a_download(server, client):
+    with Downloader("tls://127.0.0.1:0", ssl=server) as owner:
+        owner.start()
+        assert owner.address.startswith("tls://127.0.0.1:")
+        ref = owner.add_tensors(MODEL, recipients=1)
+        got = tensorpull.download_tensors(owner.address, ref, ssl=client)
+        assert np.array_equal(got["w"], MODEL["w"])
+        assert owner.wait(ref, timeout=60)
+        mean = tensorpull.weighted_average([(owner.address, owner.add_tensors(MODEL), 1.0)], like=MODEL, ssl=client)
+        assert np.array_equal(mean["w"], MODEL["w"])
+
+
+def test_sessions_in_both_directions(server, client):
+    with Listener("tls://127.0.0.1:0", ssl=server) as door:
+        made = []
+        dial = threading.Thread(target=lambda: made.append(Session(door.address, ssl=client)))
+        dial.start()
+        with door.accept(timeout=60) as inside:
+            dial.join()
+            with made[0] as site:
+
+                def pull():
+                    message = inside.receive(timeout=60)
+                    made.append(inside.download_tensors(message.references[0]))
+
+                other = threading.Thread(target=pull)
+                other.start()
+                ref = site.add_tensors(MODEL, recipients=1)
+                site.send(1, references=[ref])
+                assert site.serve(until=ref, timeout=60)
+                other.join()
+        assert np.array_equal(made[1]["w"], MODEL["w"])
+
+
+@pytest.mark.parametrize("how", ["another authority", "the system's authorities", "another name"])
+def test_a_server_that_is_not_trusted_is_refused(certificates, server, how):
+    with Downloader("tls://127.0.0.1:0", ssl=server) as owner:
+        owner.start()
+        ref = owner.add_tensors(MODEL)
+        ssl = {
+            "another authority": lambda: TLS(ca_file=certificates / "other.pem"),
+            "the system's authorities": lambda: None,
+            "another name": lambda: TLS(ca_file=certificates / "ca.pem", check_hostname="elsewhere"),
+        }[how]()
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(owner.address, ref, ssl=ssl, retries=0)
+        assert (e.value.code, e.value.landed) == ("not_authenticated", 0)
+        good = TLS(ca_text=(certificates / "ca.pem").read_text(), check_hostname="localhost")
+        assert len(tensorpull.download_tensors(owner.address, ref, ssl=good)) == 1
+
+
+def test_X6_clients_need_certificates_where_they_have_to(certificates, client):
+    ssl = TLS(
+        cert_file=certificates / "server.pem", key_file=certificates / "server.key", ca_file=certificates / "ca.pem", require_client_certificates=True,
+    )  # fmt: skip
+    with Downloader("tls://127.0.0.1:0", ssl=ssl) as owner:
+        owner.start()
+        ref = owner.add_tensors(MODEL)
+        with pytest.raises(Error):
+            tensorpull.download_tensors(owner.address, ref, ssl=client, retries=0)
+        mine = TLS(ca_file=certificates / "ca.pem", cert_file=certificates / "client.pem", key_text=(certificates / "client.key").read_text())
+        assert len(tensorpull.download_tensors(owner.address, ref, ssl=mine)) == 1
+
+
+def test_who_does_not_shake_hands_is_nobodys_connection(server):
+    with Listener("tls://127.0.0.1:0", ssl=server) as door:
+        with socket.create_connection(("127.0.0.1", door.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert door.accept(timeout=0.2) is None
+        stop = threading.Event()
+        with socket.create_connection(("127.0.0.1", door.port)):  # says nothing
+            threading.Timer(0.3, stop.set).start()
+            begun = time.monotonic()
+            with pytest.raises(Error) as e:
+                door.accept(abort=stop)
+            assert e.value.code == "cancelled"
+            assert time.monotonic() - begun < 9, "it did not wait for the stranger"
+
+
+def test_certificates_are_read_again(certificates, client, tmp_path):
+    for name in ("pem", "key"):
+        (tmp_path / name).write_bytes((certificates / f"server.{name}").read_bytes())
+    ssl = TLS(cert_file=tmp_path / "pem", key_file=os.fspath(tmp_path / "key"))
+    with Downloader("tls://127.0.0.1:0", ssl=ssl) as owner:
+        owner.start()
+        ref = owner.add_tensors(MODEL)
+        (tmp_path / "pem").write_text("nothing")
+        with pytest.raises(Error) as e:
+            ssl.reload()
+        assert e.value.code == "bad_file"
+        assert len(tensorpull.download_tensors(owner.address, ref, ssl=client)) == 1, "the old ones stay"
+        for name in ("pem", "key"):
+            (tmp_path / name).write_bytes((certificates / f"client.{name}").read_bytes())
+        ssl.reload()
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(owner.address, ref, ssl=client, retries=0)
+        assert e.value.code == "not_authenticated", "it shows another name now"
+
+
+def test_arguments_that_make_no_sense(certificates, client, tmp_path):
+    with pytest.raises(Error) as e:
+        TLS(ca_file=tmp_path / "nobody")
+    assert (e.value.code, e.value.system) == ("bad_file", errno.ENOENT)
+    with pytest.raises(ValueError):
+        TLS(ca_file="a", ca_text="b")
+    with pytest.raises(ValueError):  # and not the system's authorities
+        TLS(ca_text="")
+    with pytest.raises(ValueError):
+        TLS(minimum_version="1.1")
+    with pytest.raises(TypeError):
+        TLS(check_hostname=False)
+    with pytest.raises(TypeError):
+        tensorpull.download_tensors("tls://127.0.0.1:1", "0" * 32, ssl=True)
+    for address in ("127.0.0.1:1", "unix:/nowhere"):
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(address, "0" * 31 + "1", ssl=client)
+        assert e.value.code == "invalid_argument", "without TLS the certificate would protect nothing"
+    with pytest.raises(Error) as e:
+        Downloader("tls://127.0.0.1:0")
+    assert e.value.code == "invalid_argument", "an end that listens needs a certificate"

@@ -1,0 +1,221 @@
+// What every session does, whatever its wire: over a stream and over datagrams, both in memory, so that a test chooses
+// what the other end says.
+#include "sample_models.hpp"
+#include "support/frames.hpp"
+
+#include <tensorpull/transports/over/tcp/tcp.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
+#include <tensorpull/transports/session/datagram_session.hpp>
+#include <tensorpull/transports/session/stream_session.hpp>
+
+#include <stop_token>
+
+namespace session_laws_test {
+
+using namespace test;
+
+enum class mood {
+  silent,
+  talks_without_pause,
+  closes
+};
+
+/// What the other end says, and what it is told.
+struct script {
+  mood then = mood::silent;  ///< what it does when it has said all; without pause: it says all again
+  std::vector<std::vector<std::byte>> says{};  ///< a piece for each read
+  std::vector<std::vector<std::byte>> told{};
+  std::size_t at = 0;
+  std::size_t pieces = 0;  ///< pieces that were read
+
+  /// The next piece, or nothing.
+  const std::vector<std::byte>* next() noexcept {
+    if (at == says.size() && then == mood::talks_without_pause) at = 0;
+    if (at == says.size()) return nullptr;
+    ++pieces;
+    return &says[at++];
+  }
+  tp::io_result nothing() const noexcept {
+    return {then == mood::closes ? tp::io_status::closed : tp::io_status::would_block, 0, 0};
+  }
+  tp::io_result hear(std::span<const std::span<const std::byte>> spans) {
+    std::vector<std::byte> all;
+    for (const auto& s : spans) all.insert(all.end(), s.begin(), s.end());
+    if (then != mood::talks_without_pause) told.push_back(all);
+    return {tp::io_status::ok, 0, all.size()};
+  }
+};
+
+tp::frame describe_of_nothing(std::uint32_t id) {
+  tp::frame m;
+  m.kind = tp::frame_kind::describe, m.id = id, m.ref = {1, 2}, m.recipient = {77};
+  return m;
+}
+std::vector<std::byte> bytes_of(const test::frame& f) { return {f.bytes().begin(), f.bytes().end()}; }
+
+struct stream_of_script {
+  script* of;
+  std::vector<std::byte> left{};
+  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    if (left.empty())
+      if (const auto* const piece = of->next()) left = *piece;
+    if (left.empty()) return of->nothing();
+    std::size_t n = 0;
+    for (const auto& s : spans) {
+      const std::size_t k = std::min(s.size(), left.size() - n);
+      if (k > 0) std::memcpy(s.data(), left.data() + n, k);
+      n += k;
+    }
+    left.erase(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(n));
+    return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
+  }
+  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return of->hear(spans); }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+};
+struct link_of_script {
+  using address = tp::only_peer;
+  static constexpr std::size_t max_datagram_bytes = 1192;
+  static constexpr bool checked = true, addresses_are_proved = true;
+  script* of;
+  std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+  tp::io_result receive(std::span<std::byte> memory, address&) noexcept {
+    const auto* const piece = of->next();
+    if (piece == nullptr) return of->nothing();
+    std::memcpy(memory.data(), piece->data(), piece->size());
+    return {tp::io_status::ok, 0, piece->size()};
+  }
+  tp::io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    return of->hear(spans);
+  }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+};
+
+struct over_stream {
+  static constexpr std::size_t message_bytes = 60'000;  ///< takes several steps
+  using link = stream_of_script;
+  using session = tp::stream_session<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>::parts, link>;
+};
+struct over_datagrams {
+  static constexpr std::size_t message_bytes = 1'000;  ///< goes without an answer
+  using link = link_of_script;
+  using session = tp::datagram_session<tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<1112>, tp::udp>::parts, link>;
+};
+
+template <class Over>
+struct SessionLaws : testing::Test {
+  struct address {
+    script* of;
+    tp::result<typename Over::link> connect(std::chrono::milliseconds, const tp::stop_token&) const noexcept {
+      typename Over::link link{};
+      link.of = of;
+      return link;
+    }
+  };
+  static auto with(script& s) {
+    typename Over::link link{};
+    link.of = &s;
+    return std::move(*Over::session::over(std::move(link)));
+  }
+};
+using wires = testing::Types<over_stream, over_datagrams>;
+TYPED_TEST_SUITE(SessionLaws, wires);
+
+TYPED_TEST(SessionLaws, A_peer_that_talks_without_pause_does_not_stop_the_time) {
+  script peer{.then = mood::talks_without_pause};
+  for (std::uint32_t id = 1; id <= 64; ++id) peer.says.push_back(bytes_of(encode(describe_of_nothing(id))));
+  auto session = TestFixture::with(peer);
+  std::stop_source stop;
+  std::jthread patience([&](std::stop_token ended) {
+    for (int i = 0; i < 200 && !ended.stop_requested(); ++i) std::this_thread::sleep_for(50ms);
+    stop.request_stop();
+  });
+  EXPECT_EQ(session.receive(50ms, stop.get_token()).error(), tp::errc::timed_out);
+  EXPECT_EQ(session.serve([](const auto&) { return false; }, 50ms, stop.get_token()).error(), tp::errc::timed_out);
+  patience.request_stop();
+}
+
+TYPED_TEST(SessionLaws, What_a_peer_asks_after_the_end_of_serve_is_for_the_next_call) {
+  script peer{.then = mood::talks_without_pause};
+  for (std::uint32_t id = 1; id <= 64; ++id) peer.says.push_back(bytes_of(encode(describe_of_nothing(id))));
+  auto session = TestFixture::with(peer);
+  std::size_t before = 0;
+  EXPECT_TRUE(session.serve([&](const auto&) { return (before = peer.pieces) > 0; }, 2s));
+  EXPECT_EQ(peer.pieces, before);
+}
+
+TYPED_TEST(SessionLaws, Messages_that_came_before_the_end_are_received_before_the_error) {
+  script listener{};
+  {
+    auto session = TestFixture::with(listener);
+    (void)session.send(5, {}, {}, 20ms);  // over datagrams nobody says that it has come
+  }
+  script peer{.then = mood::closes, .says = listener.told};
+  auto session = TestFixture::with(peer);
+  EXPECT_EQ(session.serve([](const auto&) { return false; }, 30s).error(), tp::errc::connection_lost);
+  const auto got = session.receive(30s);
+  ASSERT_TRUE(got) << to_string(got.error().code);
+  EXPECT_EQ(got->kind, 5u);
+  EXPECT_EQ(session.receive(30s).error(), tp::errc::connection_lost);
+}
+
+TYPED_TEST(SessionLaws, What_was_waited_for_may_come_with_the_last_bytes) {
+  script listener{};
+  {
+    auto session = TestFixture::with(listener);
+    (void)session.send(6, {}, {}, 20ms);
+  }
+  script peer{.then = mood::closes, .says = listener.told};
+  auto session = TestFixture::with(peer);
+  const auto got = session.receive(30s);
+  ASSERT_TRUE(got) << to_string(got.error().code);
+  EXPECT_EQ(got->kind, 6u);
+}
+
+TYPED_TEST(SessionLaws, A_message_that_is_there_is_received_without_waiting) {
+  script listener{};
+  {
+    auto session = TestFixture::with(listener);
+    (void)session.send(7, {}, std::vector<std::byte>(TypeParam::message_bytes), 20ms);
+  }
+  script peer{.says = listener.told};
+  auto session = TestFixture::with(peer);
+  const auto got = session.receive(0ms);
+  ASSERT_TRUE(got) << to_string(got.error().code);
+  EXPECT_EQ(got->kind, 7u);
+  EXPECT_EQ(got->body.size(), TypeParam::message_bytes);
+}
+
+TYPED_TEST(SessionLaws, An_address_may_be_an_object_that_connects) {
+  script peer{.then = mood::closes};
+  auto session = TypeParam::session::connect(typename TestFixture::address{&peer});
+  ASSERT_TRUE(session);
+  EXPECT_EQ(session->receive(30s).error(), tp::errc::connection_lost);
+}
+
+TYPED_TEST(SessionLaws, Publishes_references_that_settle_together) {
+  script peer{};
+  auto session = TestFixture::with(peer);
+  const auto model = random_model<mlp>(1);
+  const auto together = session.open_transaction({.recipients = 1});
+  ASSERT_TRUE(together);
+  const auto first = session.add_tensors(*model, {.transaction = *together}),
+             second = session.add_tensors(*model, {.transaction = *together});
+  ASSERT_TRUE(first && second);
+  session.seal(*together);
+  EXPECT_EQ(session.settlement_of(*second)->verdict, tp::verdict::open);
+  ASSERT_TRUE(session.withdraw(*first));
+  EXPECT_FALSE(session.settled(*first)) << "the other one is open";
+  ASSERT_TRUE(session.withdraw(*second));
+  EXPECT_TRUE(session.settled(*first));
+}
+
+TYPED_TEST(SessionLaws, Authorise_is_asked_before_anything_is_said) {
+  script peer{.says = {bytes_of(encode(describe_of_nothing(1)))}};
+  auto session = TestFixture::with(peer);
+  int asked = 0;
+  session.authorise([&](const tp::access_request& r) { return ++asked > 0 && r.recipient.value != 77; });
+  (void)session.serve([&](const auto&) { return !peer.told.empty(); }, 30s);
+  EXPECT_EQ(asked, 1);
+}
+
+}  // namespace session_laws_test
