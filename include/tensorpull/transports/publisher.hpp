@@ -342,6 +342,7 @@ class publisher {
   }
 
   result<reference> publish(const source_view& image, const publish_options& options, unique_any keep) noexcept {
+    const std::uint64_t fingerprint = image.schema->fingerprint;  // a callback may end the image before this returns
     const system_entropy random;
     std::uint64_t version = options.version;
     if (version == 0) {
@@ -367,7 +368,7 @@ class publisher {
     }
     if (!options.transaction) owner_.seal(*t);
     deliver();  // publishing may have replaced another version
-    return reference{id, version, image.schema->fingerprint};
+    return reference{id, version, fingerprint};
   }
   /// Keeps a model. Without room: nullptr, and `keep` is unchanged.
   kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
