@@ -138,7 +138,8 @@ bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) 
       moved = true;
     }
   } else {
-    (void)line.room();  // who waits for the rest of an answer sends nothing, so the rest goes on although nothing comes
+    (void)line.room();  // a peer that waits for the rest of an answer sends nothing, so the rest goes on although
+                        // nothing comes
   }
   return moved;
 }

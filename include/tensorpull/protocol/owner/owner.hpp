@@ -485,7 +485,7 @@ class owner {
   void unpin(const pending_reply& r, std::uint64_t payload_bytes_sent) noexcept {
     const lock_guard hold(lock_);
     publication& p = slots_[r.slot];
-    --p.pins;  // its image can be read until the lock is released: who waits for the last pin needs that
+    --p.pins;  // its image can be read until the lock is released: a thread that waits for the last pin needs that
     if (payload_bytes_sent == 0) return;
     p.counts.bytes_sent += payload_bytes_sent;
     bytes_sent_ += payload_bytes_sent;
