@@ -32,7 +32,7 @@ REQUIRED = (
     ("byte_device", r"transports/over/serial/", "read write"),
     ("datagram_link", r"links/|transports/|testing/", "address max_datagram_bytes datagram_bytes receive send wait checked addresses_are_proved"),
     ("session_wire", r"transports/session", "end pull of scratch_bytes buffer_bytes stream_wire datagram_wire link make_end step goes_on wait leave resume prepare drive"),
-    ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted identifies"),
+    ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted anyone_answers identifies"),
 )
 WARNING = re.compile(r"^(.+?):(\d+): (?:error|warning): (.*)$")
 MEMBER = re.compile(r"Member (.*?)(?:\(.*)? \((\w+)\) of .* is not documented")

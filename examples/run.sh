@@ -52,24 +52,6 @@ trap 'stop $?' EXIT
 trap 'stop 130' INT
 trap 'stop 143' TERM HUP
 
-needs() {
-  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev
-  command -v make >/dev/null || echo ninja:ninja-build
-  [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
-}
-
-build_programs() {
-  say "building (the first time takes a minute)"
-  local generator=()
-  [[ -f $build/CMakeCache.txt ]] || ! command -v ninja >/dev/null || generator=(-G Ninja)
-  {
-    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON \
-      -DTENSORPULL_BUILD_TESTS=OFF &&
-      cmake --build "$build" --parallel "$(nproc)" --target federated_server federated_clients
-  } >"$work/build.log" 2>&1 || { tail -n 60 "$work/build.log" >&2; fail "the build failed"; }
-  programs=$(dirname -- "$(find "$build" -name federated_server -type f -perm -u+x -print -quit)")
-}
-
 # The server writes the port that it got to a file, whole or not at all, once it listens.
 wait_for_port() {
   local port
@@ -126,10 +108,11 @@ run_programs() {
 work=$(mktemp -d)
 source "$root/cmake/packages.sh"
 source "$root/examples/digits.sh"
-mapfile -t items < <(needs)
+mapfile -t items < <(needs_of_jobs)
 install_packages "$work/apt.log" "${items[@]}"
 fetch_digits "$data"
-build_programs
+say "building (the first time takes a minute)"
+programs=$(build_jobs federated_server federated_clients)
 status=0
 run_programs "$@" || status=$?
 exit "$status"

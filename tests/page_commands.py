@@ -61,7 +61,7 @@ COMMANDS = {
     'pip install "./examples/python[nvflare]"': (TEST, "python.install"),
     "pip install --config-settings=cmake.define.TENSORPULL_PYTHON_TLS=OFF": (TEST, "python.wheel"),
     "python -m tensorpull send model.safetensors --recipients 1": (TEST, "python.package"),
-    "python -m tensorpull recv 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2 -o copy.safetensors": (TEST, "python.package"),
+    "python -m tensorpull recv 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2b13dc63db4b0ea6f -o copy.safetensors": (TEST, "python.package"),
     "python -m tensorpull inspect copy.safetensors": (TEST, "python.package"),
     "python -m build --outdir build/dist ./examples/python": (TEST, "python.wheel"),
     "auditwheel repair --wheel-dir build/wheels build/dist/tensorpull-0.1.0-cp311-cp311-linux_x86_64.whl": (TEST, "python.wheel"),

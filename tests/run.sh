@@ -22,6 +22,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   pages          every command that a page shows and that takes long, and `bash bench/run.sh --smoke` (with --all; the short ones are tests of the leg dev)
   clang          clang++ without sanitizers: all but other projects and Python (with --all)
   asan           g++ with the address and undefined-behaviour sanitizers: the same (with --all)
+  python-asan    the Python package with the same sanitizers: its calls after each error, after the end and from threads, and most of its other tests (with --all)
   tsan-all       the thread sanitizer on every test (with --all)
 
   --quick        dev only
@@ -40,12 +41,13 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 armhf aarch64 s390x release pages clang asan tsan-all)
+known=(dev clang-asan tsan fuzz no-exceptions cortex-m3 armhf aarch64 s390x release pages clang asan python-asan tsan-all)
 legs=()
 fuzz_seconds=10
 conan=OFF # the Conan recipe, in the leg dev
 seeds=20000 # of the simulated network, in the leg dev
 line_seeds=2 # serial lines with noise, four transfers each
+model_seeds= # random models for each path; empty: as many as each test says
 process_faults=20 # kills, stops and lost connections of real processes
 power_cuts=20 # of the microcontroller, in the leg dev
 nvflare_all=0   # all jobs of NVIDIA FLARE, in the leg dev
@@ -56,7 +58,7 @@ for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
     --quick) legs=(dev) ;;
-    --all) legs=("${known[@]}") conan=ON fuzz_seconds=120 seeds=500000 process_faults=1000 power_cuts=200 line_seeds=200 race_seconds=600 nvflare_all=1 whole_schedule=1 awake=1 ;;
+    --all) legs=("${known[@]}") conan=ON fuzz_seconds=120 seeds=500000 process_faults=1000 power_cuts=200 line_seeds=200 model_seeds=5000 race_seconds=600 nvflare_all=1 whole_schedule=1 awake=1 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
       legs+=("$argument")
@@ -133,6 +135,23 @@ fetch_nginx() {
   fi
 }
 
+# The package's compiled half with the sanitizers, and the interpreter on the system's allocator, so that they see what Python frees. What a sanitizer finds
+# ends the run. Left out are the tests of commands, of other libraries and of the interpreter's end, and one of
+# resident memory: the sanitizer keeps what is freed for a while.
+python_asan() {
+  local folder=$build/python-asan python=$torch/bin/python
+  local flags='-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1'
+  step python-asan "the build" "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade --target "$folder/package" \
+    "--config-settings=build-dir=$folder/build" "--config-settings=cmake.define.CMAKE_CXX_FLAGS=$flags" --config-settings=cmake.build-type=Debug \
+    --config-settings=cmake.define.TENSORPULL_PYTHON_TOOLS=OFF "$root/examples/python" || return
+  local files=(again average errors files hostile_arguments images listing mutated_replies numpy session strided ties transfers)
+  files=("${files[@]/#/$root/tests/python/test_}")
+  # the sanitizer looks for what throws exceptions when it begins, and the interpreter has no C++
+  step python-asan "the tests" env "LD_PRELOAD=$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    PYTHONMALLOC=malloc "PYTHONPATH=$folder/package" "$python" -m pytest -p no:cacheprovider -x "--junit-xml=$folder/report.xml" \
+    -k 'not C7_memory' "${files[@]/%/.py}"
+}
+
 attribute() { sed -n "/<testsuite/,/>/s/.*[[:space:]]$2=\"\\([0-9]*\\)\".*/\\1/p" "$1" | head -n 1; }
 
 # Runs step $2 (the rest of the line) of leg $1, its output to the log; says what went wrong.
@@ -155,6 +174,17 @@ run_leg() {
     step "$leg" "the installation of torch" install_torch || return
     step "$leg" "the commands that pages show" python3 "$root/tests/page_commands.py" run "$root" long || return
     say "$leg: $(tail -n 1 "$log"), in $(minutes $(($(clock) - began)))"
+    return
+  fi
+  if [[ $leg == python-asan ]]; then
+    step "$leg" "the installation of torch" install_torch || return
+    python_asan || return
+    local off
+    off=$(attribute "$build/$leg/report.xml" skipped)
+    tests=$(($(attribute "$build/$leg/report.xml" tests) - off))
+    passed=$((passed + tests))
+    skipped=$((skipped + off))
+    say "$leg: $tests passed, in $(minutes $(($(clock) - began)))"
     return
   fi
   [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
@@ -190,6 +220,7 @@ run_leg() {
   wrap=(env "TENSORPULL_SIM_SEEDS=${TENSORPULL_SIM_SEEDS:-$runs}" "TENSORPULL_PROCESS_FAULTS=${TENSORPULL_PROCESS_FAULTS:-$process_faults}"
     "TENSORPULL_POWER_CUTS=${TENSORPULL_POWER_CUTS:-$power_cuts}"
     "TENSORPULL_LINE_SEEDS=${TENSORPULL_LINE_SEEDS:-$line_seeds}"
+    "TENSORPULL_MODEL_SEEDS=${TENSORPULL_MODEL_SEEDS:-$model_seeds}"
     "TENSORPULL_NVFLARE_ALL=${TENSORPULL_NVFLARE_ALL:-$nvflare_all}"
     "TENSORPULL_PYTHON_RACE_SECONDS=${TENSORPULL_PYTHON_RACE_SECONDS:-$race_seconds}"
     "TENSORPULL_RAY=${TENSORPULL_RAY:-$whole_schedule}"
@@ -238,6 +269,11 @@ needs() {
         ((whole_schedule == 0)) || echo chromium:chromium  # tests/http/browser.py
         printf '%s\n' python3-dev pkg-config:pkg-config doxygen:doxygen clang-format-19:clang-format-19 libbenchmark-dev
         printf '%s\n' arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
+        ;;
+      python-asan)
+        python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
+        /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+        echo python3-dev
         ;;
       pages) printf '%s\n' python3-pip python3-venv gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm ;;
       clang) command -v clang++-14 >/dev/null || echo clang++:clang ;;

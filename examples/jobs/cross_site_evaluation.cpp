@@ -186,14 +186,5 @@ int main(int count, char** arguments) {
   const auto chosen = sites::parse_options_or_exit(
       count, arguments,
       "Cross-site evaluation between processes on this machine, over TCP: every model is tried on every site's digits.");
-  auto listener = tensorpull::tcp_listener::open("127.0.0.1:0");
-  if (!listener) {
-    sites::complain("cannot listen", listener.error());
-    return 1;
-  }
-  sites::processes children;
-  for (std::uint32_t site = 0; site < chosen.sites; ++site)
-    children.start([&, site] { return sites::run_site(chosen, site, listener->port()); });
-  if (!sites::coordinate(chosen, *listener, children)) return 1;
-  return children.wait() ? 0 : 1;
+  return sites::run_job(chosen, sites::run_site, sites::coordinate);
 }

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +40,23 @@ inline void hold_standard_streams() {
     if (::fcntl(stream, F_GETFD) < 0) (void)::open("/dev/null", stream == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/// Says what the runtime ends the program for without a word, if there is not even memory for an exception, or nobody
+/// catches that there is none. What was written so far stays, as after a signal.
+inline void say_without_memory() {
+  std::set_terminate([] {
+    const std::exception_ptr why = std::current_exception();
+    try {
+      if (why != nullptr) std::rethrow_exception(why);
+    } catch (const std::bad_alloc&) {
+    } catch (...) {
+      std::abort();
+    }
+    constexpr std::string_view text = "there is not enough memory\n";
+    if (::write(2, text.data(), text.size()) < 0) std::abort();
+    ::_exit(1);
+  });
+}
+
 /// Prints the help, with the tools in it as they are called here.
 inline int print_help(std::string_view help) {
   std::string out;
@@ -54,6 +73,15 @@ inline int print_help(std::string_view help) {
   return std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
 }
 
+/// getopt_long takes a part of a name for the whole, and what is one today is two when there is another option. `name`:
+/// of the long option that it has just read.
+inline void refuse_abbreviation(char** arguments, std::string_view name) {
+  const bool value_apart = optarg != nullptr && optarg == arguments[optind - 1];
+  const std::string_view word(arguments[optind - (value_apart ? 2 : 1)]), written = word.substr(0, word.find('='));
+  if (written.substr(std::min<std::size_t>(2, written.size())) != name)
+    throw option_error("'" + printable(written) + "' is no option; --" + std::string(name) + " is");
+}
+
 /// Calls `set` with each option's name and value, in order, and returns the words that are not options. For --help,
 /// prints the help and exits with 0. For an error, prints it and exits with 2. `set` and `check(words)`, which is
 /// called at the end, may throw option_error.
@@ -61,6 +89,7 @@ template <class Set, class Check>
 std::vector<std::string> read_command_line(int count, char** arguments, const char* tool, const char* help,
                                            std::span<const option_form> forms, Set set, Check check) {
   hold_standard_streams();
+  say_without_memory();
   if (std::string_view(arguments[0]).starts_with("tensorpull ")) called_as = "tensorpull ";
   std::vector<option> rows{{"help", no_argument, nullptr, 0}};
   std::string letters = "h";
@@ -72,6 +101,7 @@ std::vector<std::string> read_command_line(int count, char** arguments, const ch
   try {
     for (int row = 0, letter; (letter = ::getopt_long(count, arguments, letters.c_str(), rows.data(), &row)) != -1;) {
       if (letter == '?') throw option_error("");  // getopt_long has printed the reason
+      if (letter == 0) refuse_abbreviation(arguments, rows[static_cast<std::size_t>(row)].name);
       for (std::size_t i = 0; letter != 0 && letter != 'h' && i < forms.size(); ++i)
         if (forms[i].letter == letter) row = static_cast<int>(i) + 1;
       if (letter == 'h' || row == 0) std::exit(print_help(help));

@@ -1,9 +1,14 @@
 // inspect FILE...: prints which tensors are in a file, for people or for programs, or why the file is rejected.
+// inspect ADDRESS REF: the same of what is published there, without pulling it.
 #include "command_line.hpp"
 #include "error_text.hpp"
+#include "interruption.hpp"
 #include "json.hpp"
+#include "pulls.hpp"
 #include "sha256.hpp"
 #include "tensor_file.hpp"
+
+#include <tensorpull/core/describe.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +23,7 @@ namespace {
 using namespace tools;
 
 constexpr const char* help = R"(usage: inspect [--json] FILE...
+       inspect [--json] LINK REF [options]
 
 Lists the tensors of safetensors, npy and npz files, or says why a file is rejected. Tensors are read only for --json, through a
 buffer of 1 MiB; files may be larger than memory.
@@ -28,21 +34,34 @@ buffer of 1 MiB; files may be larger than memory.
                  {"file", "verdict": "unreadable", "code", "at", "message"}
                `offsets` are those of a safetensors header: [first byte, first byte after it] in the file's data. Of npy and npz
                files offsets and sha256 are those of the image that send publishes: in C order, little-endian.
+
+The second form lists what 'send' publishes under REF at LINK, which is as for 'recv', and pulls none of it: nobody counts for that.
+It is what the sender says, and no digest is compared. The JSON object has "address", "ref", "verdict": "published", "version", "bytes",
+"metadata" and "tensors" without sha256; or "address", "ref", "verdict": "unreachable", "code" and "message".
+
+      --timeout SECS     how long the sender may take (60)
+      --name NAME        who asks, if the sender lets in only whom it expects
+      --tls-ca FILE, --tls-crl FILE, --tls-name NAME, --tls-cert FILE, --tls-key FILE   of tls://HOST:PORT, as for 'recv'
   -h, --help   this text
 
 Example:
   inspect model.safetensors
+  inspect 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2
   inspect --json model.safetensors | python3 -m json.tool
 
-Status: 0 every file is accepted, 1 one is rejected, 2 a wrong option, 3 one cannot be read.
+Status: 0 every file is accepted, 1 one is rejected, 2 a wrong option, 3 one cannot be read, or nothing is to be had at LINK.
 )";
 
 constexpr int accepted = 0, rejected = 1, unreadable = 3;
 
+std::vector<std::size_t> in_image_order(const tp::image_schema& schema) {
+  std::vector<std::size_t> order(schema.tensor_count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
 /// The tensors in the file's order.
 std::vector<std::size_t> in_file_order(const tensor_file& file) {
-  std::vector<std::size_t> order(file.schema().tensor_count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order = in_image_order(file.schema());
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return file.data_offset(a) < file.data_offset(b); });
   return order;
@@ -60,10 +79,10 @@ std::string padded(std::string text, std::size_t width) {
   return has < width ? text + std::string(width - has, ' ') : text;
 }
 
-void print_table(const std::string& path, const tensor_file& file) {
-  const tp::image_schema& schema = file.schema();
-  std::printf("%s: %s, %s, %s\n", printable(path).c_str(), std::string(file.format()).c_str(),
-              count_text(schema.tensor_count, "tensor").c_str(), bytes_text(file.file_bytes()).c_str());
+void print_table(const std::string& what, const std::string& format, std::uint64_t bytes,
+                 const tp::image_schema& schema, const std::vector<std::size_t>& order) {
+  std::printf("%s: %s, %s, %s\n", printable(what).c_str(), format.c_str(),
+              count_text(schema.tensor_count, "tensor").c_str(), bytes_text(bytes).c_str());
   for (const tp::metadata_entry& pair : schema.pairs())
     std::printf("  %s = %s\n", printable(pair.key).c_str(), printable(pair.value).c_str());
   if (schema.tensor_count == 0) return;
@@ -77,7 +96,7 @@ void print_table(const std::string& path, const tensor_file& file) {
     elements += elements_of(entry);
   }
   std::printf("\n  %s  dtype        %s       size\n", padded("name", names).c_str(), padded("shape", shapes).c_str());
-  for (const std::size_t i : in_file_order(file)) {
+  for (const std::size_t i : order) {
     const tp::tensor_entry& entry = schema.tensors[i];
     std::printf("  %s  %-11s  %s  %9s\n", padded(printable(entry.name), names).c_str(),
                 std::string(to_string(entry.type)).c_str(), padded(shape_text(entry.extents()), shapes).c_str(),
@@ -141,22 +160,114 @@ int inspect(const std::string& path, bool json) {
   const auto file = tensor_file::open(path);
   if (!file) return report(path, file.error(), json);
   if (json) return print_json(path, *file);
-  print_table(path, *file);
+  print_table(path, std::string(file->format()), file->file_bytes(), file->schema(), in_file_order(*file));
   return accepted;
+}
+
+/// What is published somewhere, and how it is asked for.
+struct elsewhere {
+  link_choice link;
+  std::string ref_text, name;
+  tp::reference ref{};
+  std::uint64_t timeout_ms = 60'000;
+};
+
+int list(const elsewhere& at, bool json) {
+  struct interrupted {
+    bool stop_requested() const noexcept { return interrupted_by != 0; }
+  };
+  tp::published_schema seen({});
+  const tp::recipient_id who = at.name.empty() ? tp::recipient_id{} : tp::recipient_named(at.name);
+  const tp::pull_options options{.per_request_timeout = std::chrono::milliseconds(at.timeout_ms),
+                                 .unverified = true,
+                                 .believe = true,  // a list is no model, and no digest is compared
+                                 .window = 1,
+                                 .stop = interrupted{},
+                                 .recipient = who};
+  const auto done = pull({at.link, at.ref, options, 64 * 1024}, &seen);
+  if (interrupted_by != 0) return interrupted_status();
+  const std::string where = at.link.text + " " + at.ref_text;
+  if (!seen.complete()) {
+    const error why = done ? error{errc::bad_frame, 0, 0, {}} : done.error();
+    const std::string text(describe(why).view());
+    if (json)
+      json_object{{"address", at.link.text},
+                  {"ref", at.ref_text},
+                  {"verdict", "unreachable"},
+                  {"code", code_name(why.code)},
+                  {"message", text}}
+          .print();
+    else say("inspect", "nothing is to be had at " + printable(where) + ": " + text);
+    return unreadable;
+  }
+  const tp::image_schema& schema = seen.schema_of_image();
+  if (!json) {
+    print_table(where, "published", seen.described().image_bytes, schema, in_image_order(schema));
+    return accepted;
+  }
+  json_object metadata;
+  for (const tp::metadata_entry& pair : schema.pairs()) metadata.add(pair.key, pair.value);
+  const json_object about{{"address", at.link.text},
+                          {"ref", at.ref_text},
+                          {"verdict", "published"},
+                          {"version", formatted("%016llx", static_cast<unsigned long long>(seen.described().version))},
+                          {"bytes", seen.described().image_bytes},
+                          {"metadata", metadata}};
+  const std::string head = about.text();
+  std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
+  const char* separator = "";
+  for (const tp::tensor_entry& entry : schema.entries()) {
+    const std::array<std::uint64_t, 2> offsets{entry.begin, entry.begin + entry.size_bytes()};
+    const json_object tensor{{"name", entry.name},
+                             {"dtype", to_string(entry.type)},
+                             {"shape", entry.extents()},
+                             {"offsets", std::span<const std::uint64_t>(offsets)}};
+    std::printf("%s%s", separator, tensor.text().c_str());
+    separator = ",";
+  }
+  std::printf("]}\n");
+  return accepted;
+}
+
+/// Whether the words are an address and a reference, and no files.
+bool is_elsewhere(const std::vector<std::string>& words) {
+  if (words.size() != 2 || !tp::parse_reference(words[1]) || !tp::parse_link_url(words[0])) return false;
+  return ::access(words[0].c_str(), F_OK) != 0 && ::access(words[1].c_str(), F_OK) != 0;
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
-  bool json = false;
-  const option_form forms[]{{"json", false}};
-  const auto paths = read_command_line(
-      count, arguments, "inspect", help, forms, [&](std::string_view, std::string_view) { json = true; },
-      [](const std::vector<std::string>& words) {
-        if (words.empty()) throw option_error("which file? 'inspect model.safetensors' lists its tensors");
-      });
+  bool json = false, of_link = false;
+  elsewhere at;
+  const option_form forms[]{{"json", false}, {"timeout", true}, {"name", true}, {"tls-name", true},
+                            link_forms[0],   link_forms[1],     link_forms[2],  link_forms[3]};
+  const auto set = [&](std::string_view name, std::string_view value) {
+    if (name == "json") return static_cast<void>(json = true);
+    of_link = true;
+    if (name == "timeout") at.timeout_ms = parse_seconds("--timeout", value);
+    else if (name == "name") at.name = value;
+    else if (name == "tls-name") at.link.tls.name = value;
+    else set_link_option(name, value, at.link);
+  };
+  const auto paths = read_command_line(count, arguments, "inspect", help, forms, set, [&](const auto& words) {
+    if (words.empty()) throw option_error("which file? 'inspect model.safetensors' lists its tensors");
+    if (!is_elsewhere(words)) {
+      if (of_link) throw option_error("all options but --json are for an address and a reference, as send prints them");
+      return;
+    }
+    parse_link(words[0], "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", at.link);
+    check_link_options(at.link);
+    at.ref_text = words[1];
+    at.ref = *tp::parse_reference(words[1]);
+  });
   int status = accepted;
   try {
+    if (at.ref.id) {
+      hear_signals();
+      status = list(at, json);
+      return flushed("inspect") ? status : unreadable;
+    }
     for (const std::string& path : paths) {
       if (!json && &path != paths.data()) std::printf("\n");
       status = std::max(status, inspect(path, json));

@@ -20,20 +20,6 @@ struct tls_choice {
   bool clients = false;  ///< whether a client has to show a certificate
 };
 
-/// The URL of NATS servers without the users and passwords that it may have for them.
-inline std::string without_secrets(std::string_view url) {
-  std::string out;
-  for (std::size_t at = 0; at <= url.size();) {
-    const std::string_view one = url.substr(at, url.find(',', at) - at);
-    const std::size_t scheme = one.find("://"), begin = scheme == one.npos ? 0 : scheme + 3, user = one.rfind('@');
-    // appended piece by piece: g++ 12 warns of copies that overlap if a literal and a string are added (-O3 -Wrestrict)
-    if (at != 0) out += ',';
-    out.append(one.substr(0, begin)).append(one.substr(user == one.npos ? begin : user + 1));
-    at += one.size() + 1;
-  }
-  return out;
-}
-
 /// A port that answers HTTP beside the link.
 struct http_door_choice {
   std::string address{};  ///< none: there is no such port
@@ -89,7 +75,10 @@ inline void parse_link(std::string_view text, const std::string& wants, link_cho
     throw option_error("this program was built without " +
                        std::string(url->scheme == link_scheme::tls_url ? "OpenSSL" : "libnats") + ", which '" +
                        printable(text) + "' needs");
-  to.text = url->scheme == link_scheme::nats_url ? without_secrets(text) : std::string(text);
+  to.text.clear();
+  if (url->scheme == link_scheme::nats_url)  // users and passwords are not shown
+    tensorpull::detail::each_shown_piece(text, [&](std::string_view piece) { to.text.append(piece); });
+  else to.text = text;
   to.scheme = url->scheme, to.address = url->address;
 }
 
@@ -125,6 +114,8 @@ inline void check_link_options(const link_choice& link) {
   if (given && link.scheme != link_scheme::tls_url && !link.http.used)
     throw option_error("the options --tls-... are for tls://HOST:PORT, and '" + printable(link.text) +
                        "' is not encrypted");
+  if (!t.name.empty() && link.http.used)
+    throw option_error("--tls-name is for tls://HOST:PORT: over https the certificate has to have the host of the URL");
   if (!link.proxy.empty() && link.scheme != link_scheme::tcp_url && link.scheme != link_scheme::tls_url)
     throw option_error("--proxy is for TCP, tls://HOST:PORT and URLs");
 }

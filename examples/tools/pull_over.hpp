@@ -5,12 +5,20 @@
 
 #include <tensorpull/tensorpull.hpp>
 
+#include <type_traits>
+
 namespace tools {
 
 template <class Net, class Where, class Cut>
 tp::result<tp::receipt> pull_by(const Where& where, const pull_call& call, pull_target to,
                                 const tp::pull_options& options, const Cut& cut) {
-  return std::visit([&](auto* target) { return Net::pull(where, call.ref, *target, options, cut); }, to);
+  return std::visit(
+      [&]<class Target>(Target* target) -> tp::result<tp::receipt> {
+        constexpr bool looks = std::is_same_v<Target, tp::published_schema>;
+        if constexpr (looks && !Net::parts::integrity::whole) return tp::failure(tp::errc::unsupported_request);
+        else return Net::pull(where, call.ref, *target, options, cut);
+      },
+      to);
 }
 
 /// Pulls from `where`, which is what the transport takes for an address, in chunks as the call says.
@@ -27,7 +35,8 @@ template <class Transport>
 tp::result<tp::receipt> pull_in_datagrams(const pull_call& call, pull_target to) {
   using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, Transport>;
   tp::pull_options options = call.options;
-  options.window = Transport::max_payload_bytes < 64 * 1024 ? 256 : 8;
+  if (!std::holds_alternative<tp::published_schema*>(to))
+    options.window = Transport::max_payload_bytes < 64 * 1024 ? 256 : 8;
   return pull_by<net>(std::string_view(call.link.address), call, to, options, typename net::chunking{});
 }
 

@@ -5,6 +5,7 @@
 #include "link_choice.hpp"
 #include "received_file.hpp"
 
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/transports/pull_options.hpp>
@@ -22,7 +23,8 @@ struct pull_call {
   std::uint64_t chunk = tp::default_chunk_bytes;
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
-using pull_target = std::variant<observed_file*, finished_file*>;
+/// A look at what is there is always over the pipeline with a digest, which it has no use for.
+using pull_target = std::variant<observed_file*, finished_file*, tp::published_schema*>;
 
 tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to);  ///< tcp, unix, pipe, shm
 tp::result<tp::receipt> pull_over_datagrams(const pull_call& call, pull_target to);  ///< udp, serial

@@ -8,13 +8,15 @@
 #include <tensorpull/std/stop_token.hpp>
 
 #include <chrono>
+#include <cstdint>
 
 namespace tools {
 
 namespace tp = tensorpull;
 
-/// Sends the image to the URL of the choice. Errors: as tensorpull::http_put.
-tp::result<void> put_over_http(const link_choice& link, const tp::source_view& image, std::chrono::milliseconds timeout,
-                               const tp::stop_token& stop);
+/// Reads the image for its digest, then sends it to the URL of the choice. The digest of what was sent, which is that
+/// one. Errors: as tensorpull::http_put; digest_mismatch: the image has changed meanwhile, and the store lacks its end.
+tp::result<std::uint64_t> put_over_http(const link_choice& link, const tp::source_view& image,
+                                        std::chrono::milliseconds timeout, const tp::stop_token& stop);
 
 }  // namespace tools

@@ -28,7 +28,7 @@ constexpr const char* help = R"(usage: recv LINK REF -o FILE [options]
        recv http[s]://HOST[:PORT]/PATH -o FILE [options]
 
 Pulls the model that 'send' publishes under REF at LINK and writes it as a safetensors file. FILE appears when it is complete and
-its digest is that of what was published; until then the bytes are in .FILE.part beside it. A connection that is lost, or cannot be
+its digest is that of REF; until then the bytes are in .FILE.part beside it. A connection that is lost, or cannot be
 made yet, is tried again. After Ctrl-C or a crash the same command with --resume fetches only what is missing.
 
 LINK is
@@ -39,6 +39,9 @@ LINK is
   udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://SERVER:4222
   pipe:COMMAND           standard input and output of a command, which no shell reads; it is run again if it ends. 'pipe:-': those of this
                          program, which another one has started; it prints everything on standard error then
+
+REF has 48 digits, as 'send' prints them: 32 by which the model is found, and 16 that are its version. Other bytes end as an error, whoever
+sends them. The first 32 alone take what whoever answers says; over nats://, where anybody who is let in can answer, only with --believe.
 
 A URL is that of a safetensors file on any web server or object store (a signed URL is sent as it is). It is complete if its digest
 agrees: that of --digest, or the one that the server states (Repr-Digest).
@@ -56,15 +59,17 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --digest TEXT    of a URL: sha256:HEX or xxh3:HEX that the file has to have, whatever the server states
       --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone
       --unverified     take a model that is published without a digest, too: nobody can say whether its bytes are right
+      --believe        over nats://, take what the first answer describes if REF has 32 digits alone
       --no-digest      do not check the digest of the whole: less work for both ends, no proof, and no --resume
       --proxy [USER:PASSWORD@]HOST:PORT  an HTTP proxy on the way, for TCP, TLS and URLs
       --tls-ca FILE    authorities that the sender's certificate may be of (PEM); --tls-crl FILE: and that do not list it as revoked
       --tls-name NAME  what the sender's certificate has to have, if it is not HOST
       --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one
       --json           the outcome as a JSON object on standard output:
-                         {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "bytes", "total_bytes",
-                          "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds"}
+                         {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
+                          "total_bytes", "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds"}
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
+                       "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
                        "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
                        is complete in either case. The "bytes" of a failure are those in .FILE.part to go on with, or else of FILE
   -h, --help           this text
@@ -82,10 +87,11 @@ constexpr int complete = 0, failed = 1, unwritable = 3;
 struct choices {
   link_choice link;
   std::string output, name, ref_text;
-  tp::ref_id ref{};
+  tp::reference ref{};
   std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000, most_bytes = ~std::uint64_t{0};
   std::uint32_t retries = 8;
-  bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false;
+  bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false,
+       believe = false;
 };
 
 /// [USER:PASSWORD@]HOST:PORT
@@ -119,8 +125,8 @@ void check_url(const std::vector<std::string>& words, choices& c) {
   c.link.http.secure = words[0].starts_with("https");
   c.link.address = words[0];
   c.link.text = without_query(words[0]);
-  c.ref = http_reference(words[0]);
-  if (!c.ref)
+  c.ref.id = http_reference(words[0]);
+  if (!c.ref.id)
     throw option_error(
         "that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
   if (c.link.http.secure && !TENSORPULL_TOOLS_TLS)
@@ -144,8 +150,9 @@ choices read_choices(int count, char** arguments) {
   const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},   {"force", false},
                             {"max-bytes", true},   {"chunk", true},       {"timeout", true},    {"retries", true},
                             {"name", true},        {"unverified", false}, {"no-digest", false}, {"json", false},
-                            {"tls-name", true},    {"proxy", true},       {"digest", true},     {"bearer-file", true},
-                            link_forms[0],         link_forms[1],         link_forms[2],        link_forms[3]};
+                            {"believe", false},    {"tls-name", true},    {"proxy", true},      {"digest", true},
+                            {"bearer-file", true}, link_forms[0],         link_forms[1],        link_forms[2],
+                            link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -158,6 +165,7 @@ choices read_choices(int count, char** arguments) {
     else if (name == "name") c.name = value;
     else if (name == "unverified") c.unverified = true;
     else if (name == "no-digest") c.no_digest = true;
+    else if (name == "believe") c.believe = true;
     else if (name == "tls-name") c.link.tls.name = value;
     else if (name == "digest") c.link.http.digest = value;
     else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
@@ -180,10 +188,10 @@ choices read_choices(int count, char** arguments) {
       throw option_error("'" + printable(words[0]) +
                          "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
     c.ref_text = words[1];
-    const auto ref = tp::parse_ref_id(c.ref_text);
-    if (!ref || !*ref)
+    const auto ref = tp::parse_reference(c.ref_text);
+    if (!ref || !ref->id)
       throw option_error("'" + printable(c.ref_text) +
-                         "' is no reference: 32 hexadecimal digits are wanted, as send prints them");
+                         "' is no reference: 48 hexadecimal digits are wanted, as send prints them, or the first 32");
     c.ref = *ref;
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
     if (c.no_digest && !c.link.is_stream())
@@ -225,6 +233,7 @@ std::string again(const choices& c, const char* how) {
   std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
   if (c.unverified) text += " --unverified";
+  if (c.believe) text += " --believe";
   if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
   if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
   if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
@@ -303,6 +312,9 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::not_verifiable:
       return at + " has no digest of " + c.ref_text +
              ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
+    case errc::version_required:
+      return "anybody whom " + at + " lets in can answer first, and " + c.ref_text +
+             " does not say which bytes are right: give all 48 digits that send prints, or take what comes with --believe";
     case errc::does_not_fit: return "the model is too long for one chunk: without --chunk 0 it comes in several";
     case errc::connection_lost: {
       const std::string status = e.system < 0 ? "; the command ended with status " + std::to_string(-e.system) : "";
@@ -330,6 +342,7 @@ struct outcome {
   std::uint64_t kept = 0;  ///< bytes from which a resumed pull can continue
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
   bool was_there = false;  ///< FILE was there already, and was compared with what is published
+  bool not_asked = false;  ///< the reference says already that what is here is of another version
 };
 
 /// Draws the line, and asks whether a signal came.
@@ -344,6 +357,7 @@ tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cu
   const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
   return {.per_request_timeout = std::chrono::milliseconds(c.timeout_ms),
           .unverified = c.unverified,
+          .believe = c.believe,
           .stop = watch{&line},
           .retry = {.retries = c.retries},
           .recipient = who,
@@ -355,10 +369,11 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line) {
   auto opened = tp::positioned_file::open(c.output);
   if (!opened) return tp::failure(opened.error());
   finished_file file(std::move(*opened));
-  auto where = finished_file::look(file, c.ref);
+  auto where = finished_file::look(file, c.ref.id);
   if (!where) return tp::failure(where.error());
+  if (c.ref.version != 0 && where->version != c.ref.version) return tp::failure(errc::stale_version);
   const tp::pull_options options = options_of(c, line, &*where);
-  const auto how = pull({.link = c.link, .ref = {c.ref, 0, 0}, .options = options}, &file);
+  const auto how = pull({.link = c.link, .ref = c.ref, .options = options}, &file);
   line.clear();
   return how;
 }
@@ -380,21 +395,24 @@ outcome pull(const choices& c, transfer_line& line) {
     }
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
-    if (c.link.http.used && where && where.ref != c.ref) {  // another URL may name another file
+    // another URL may name another file, unless --digest says which one it is: a URL may have been signed anew
+    const bool of_another_url = c.link.http.used && where && where.ref != c.ref.id && c.link.http.digest.empty();
+    done.not_asked = where && c.ref.version != 0 && where.version != c.ref.version;
+    if (of_another_url || done.not_asked) {
       done.how = tp::failure(errc::stale_version);
       done.foreign_part = true;
       return done;
     }
     // a sender that was restarted may have another reference, but the version must be the same
-    where.ref = where ? c.ref : tp::ref_id{};
+    where.ref = where ? c.ref.id : tp::ref_id{};
     const tp::resume_cursor found = where;
     if (where && !c.json)
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) +
                       ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
-    const tp::reference ref{c.ref, 0, 0};
-    done.how = pull({.link = c.link, .ref = ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest}, &file);
+    done.how = pull({.link = c.link, .ref = c.ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest},
+                    &file);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
@@ -415,6 +433,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   if (interrupted) message = "interrupted";
   else if (other_file)
     message = printable(c.output) + " exists already, and is not what is published: --force replaces it";
+  else if (done.not_asked) message = "what an earlier recv left is of another version than " + c.ref_text;
   else if (!done.how)
     message = local ? output_error(c, done.how.error(), line.total())
                     : transfer_error(c, done.how.error(), line.total());
@@ -426,6 +445,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (done.how) {
       out.add("digest", done.how->digest == 0 ? json_value(nullptr) : formatted("%016llx", wide(done.how->digest)));
       out.add("confirmed", done.how->confirmed);
+      out.add("believed", done.how->believed);
     } else {
       out.add("code", code_name(done.how.error().code));
       out.add("message", message);
@@ -449,7 +469,10 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     else std::printf("in %s", seconds_text(seconds).c_str());
     if (line.first() != 0) std::printf(", of which %s were there", bytes_text(line.first()).c_str());
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
-    if (done.how->outcome == tp::outcome::completed) std::printf("; digest %016llx agrees\n", wide(done.how->digest));
+    const char* const believed = c.link.http.used ? " (believed: no --digest was given)"
+                                                  : " (believed: the reference has no version)";
+    if (done.how->outcome == tp::outcome::completed)
+      std::printf("; digest %016llx agrees%s\n", wide(done.how->digest), done.how->believed ? believed : "");
     else std::printf("; not checked\n");
     // a web server records nothing
     if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))
@@ -460,7 +483,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   say("recv", message);
   const std::string part = printable(part_of(c.output));
   if (done.foreign_part) {
-    say("recv", part + " is of another version than what is there now" +
+    say("recv", part + " is of another version than what is " + (done.not_asked ? "wanted" : "there now") +
                     (c.link.http.used ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
                     again(c, " --restart"));
   } else if (done.kept != 0) {

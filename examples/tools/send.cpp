@@ -13,8 +13,12 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -32,9 +36,11 @@ using namespace tools;
 constexpr const char* help = R"(usage: send FILE... [options]
        send FILE --put http[s]://HOST[:PORT]/PATH [--timeout SECS] [--tls-ca FILE] [--json]
 
-Publishes safetensors, npy and npz files, each under a reference of its own, and prints a line for each on standard output: the
-address and the reference, as 'recv' takes them. Serves until Ctrl-C, or until everybody has them. Files are read while they are sent,
-so they may be larger than memory; they must not change meanwhile. Anyone who can connect and knows the reference can pull.
+Publishes safetensors, npy and npz files, 256 at most, each under a reference of its own, and prints a line for each on standard
+output: the address and the reference, as 'recv' takes them. The reference has 48 digits: 32 by which the file is found, and 16 that
+say which bytes it has, so that a recipient takes no others. Serves until Ctrl-C, or until everybody has them. Files are read while
+they are sent, so they may be larger than memory; they must not change meanwhile. Anyone who can connect and knows the first 32
+digits can pull.
 
       --listen LINK       where to listen (127.0.0.1:0)
                             HOST:PORT     TCP; port 0: any that is free; 127.0.0.1:0: this machine only; 0.0.0.0:8002: every network
@@ -55,13 +61,15 @@ so they may be larger than memory; they must not change meanwhile. Anyone who ca
       --recipients N      end when N recipients have each file
       --expect NAME       end when the recipient that says so ('recv --name NAME') has each file; may be repeated
       --ref REF           the reference of the first file, the second ...; may be repeated. Recipients of a sender that was ended go on
-                          where they are when it is started again with the same --listen and --ref
+                          where they are when it is started again with the same --listen and --ref. Of its 48 digits the first 32
+                          are enough; with all of them another file is refused
       --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
                           That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
       --idle SECS         end when nobody has taken anything for so long (never)
       --put URL           serve nobody, but send the one file to an object store or a web server (PUT), in the canonical layout; a signed
-                          URL is sent as it is. It is tried again from the start if the connection is lost
+                          URL is sent as it is. It is tried again from the start if the connection is lost. The file is read once more
+                          beforehand for its digest, which is printed; if the file changes meanwhile, its end is held back
       --json              what happens as JSON objects, one on a line, on standard output
   -h, --help              this text
 
@@ -81,7 +89,7 @@ constexpr int well = 0, failed = 1, idle = 3;
 struct choices {
   std::vector<std::string> files, expected;
   std::string put;  ///< a URL to send the file to
-  std::vector<tp::ref_id> refs;
+  std::vector<tp::reference> refs;
   link_choice listen, coordinator;
   bool replica = false;
   std::uint32_t recipients = 0;
@@ -132,9 +140,10 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "expect") {
       if (std::find(c.expected.begin(), c.expected.end(), value) == c.expected.end()) c.expected.emplace_back(value);
     } else if (name == "ref") {
-      const auto ref = tp::parse_ref_id(value);
-      if (!ref || !*ref) throw option_error("--ref wants 32 hexadecimal digits, not '" + printable(value) + "'");
-      if (std::find(c.refs.begin(), c.refs.end(), *ref) != c.refs.end())
+      const auto ref = tp::parse_reference(value);
+      if (!ref || !ref->id)
+        throw option_error("--ref wants 48 or 32 hexadecimal digits, not '" + printable(value) + "'");
+      if (std::any_of(c.refs.begin(), c.refs.end(), [&](const tp::reference& r) { return r.id == ref->id; }))
         throw option_error("--ref: two files cannot have the same reference");
       c.refs.push_back(*ref);
     } else if (name == "replica-of") {
@@ -233,8 +242,9 @@ std::string url_name(const std::string& path) {
   return name.find_first_not_of('.') == name.npos ? "file" : name;
 }
 
-std::string digits_of(const tp::ref_id& id) {
-  const auto digits = tp::to_digits(id);
+template <class IdOrReference>
+std::string digits_of(const IdOrReference& of) {
+  const auto digits = tp::to_digits(of);
   return {digits.data(), digits.size()};
 }
 
@@ -276,12 +286,16 @@ class sender {
         say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" +
                         bytes_text(files_[i].file_bytes()) + ")");
       tp::publish_options options;
-      if (i < choices_.refs.size()) options.id = choices_.refs[i];
+      if (i < choices_.refs.size()) options.id = choices_.refs[i].id;
       options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
       options.budgets.transaction_idle = {};  // this program says itself when it ends
       options.progress = hear;
       const auto ref = owner.add_image(files_[i].source(), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
+      if (i < choices_.refs.size() && choices_.refs[i].version != 0 && choices_.refs[i].version != ref->version)
+        return complain(printable(choices_.files[i]) + " is not what --ref says: " + digits_of(*ref) +
+                            " would be its reference (the first 32 digits alone take any file)",
+                        errc::stale_version);
       refs_.push_back(*ref);
       nameless_.push_back(0);
       if (interrupted_by != 0) return interrupted_status();
@@ -294,6 +308,7 @@ class sender {
     int status = well;
     const bool somebody = owner.run([&] {
       tell(owner);
+      look_for_descriptors();
       if (const std::uint64_t now = activity(owner); now != seen) seen = now, moved = clock::now();
       look_for_lost_files(owner);
       if (lost_.size() == files_.size() || (!lost_.empty() && wanted() && all_have_them())) status = failed;
@@ -336,15 +351,29 @@ class sender {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
       lost_.insert(i);
       if (choices_.replica) {
-        if (choices_.json)
-          print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+        if (choices_.json) print({{"event", "owner_lost"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i])}});
         else
           say("send", "the sender at " + printable(choices_.coordinator.text) + " has ended or is gone, or " +
                           printable(choices_.files[i]) + " cannot be read any more");
       } else if (choices_.json)
-        print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i].id)}});
+        print({{"event", "withdrawn"}, {"file", choices_.files[i]}, {"ref", digits_of(refs_[i])}});
       else say("send", printable(choices_.files[i]) + " can no longer be read, or not all of it, so it was withdrawn");
     }
+  }
+  /// Says once that there is no descriptor for another connection: whoever comes then waits for one that ends.
+  void look_for_descriptors() {
+    if (scarce_) return;
+    const int one = ::eventfd(0, EFD_CLOEXEC);
+    if (one >= 0) return (void)::close(one);
+    if (errno != EMFILE && errno != ENFILE) return;
+    scarce_ = true;
+    rlimit most{};
+    ::getrlimit(RLIMIT_NOFILE, &most);
+    const auto limit = static_cast<std::uint64_t>(most.rlim_cur);
+    if (choices_.json) print({{"event", "scarce"}, {"what", "descriptors"}, {"limit", limit}});
+    else
+      say("send", "there are as many connections as this process may have descriptors (" + std::to_string(limit) +
+                      "): others wait until one ends. A higher 'ulimit -n' lets in more");
   }
   /// A number that changes whenever something happens.
   std::uint64_t activity(served& owner) const {
@@ -372,7 +401,7 @@ class sender {
   void announce() const {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       const tp::image_schema& schema = files_[i].schema();
-      const std::string ref = digits_of(refs_[i].id);
+      const std::string ref = digits_of(refs_[i]);
       if (choices_.json) {
         json_object line{{"event", "published"},
                          {"file", choices_.files[i]},
@@ -389,7 +418,10 @@ class sender {
                       bytes_text(schema.image_bytes) + "); recv takes it with this line and -o FILE:");
       std::printf("%s %s\n", address_.c_str(), ref.c_str());
       std::fflush(stdout);
-      if (!http_.empty()) say("send", "or: curl -H 'Authorization: Bearer " + ref + "' -o FILE " + url_of(i));
+      if (http_.empty()) continue;
+      say("send", "or: curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) + "' -o FILE " + url_of(i));
+      if (wanted())
+        say("send", "which counts with -H 'Tensorpull-Recipient: NAME', once it says so: " + confirming_line(i));
     }
     if (!choices_.json)
       say("send", choices_.replica ? "serving for the sender at " + printable(choices_.coordinator.text) +
@@ -434,7 +466,7 @@ class sender {
       if (choices_.json) {
         json_object line{{"event", unverified ? to_string(record->state) : to_string(e.phase)},
                          {"file", choices_.files[i]},
-                         {"ref", digits_of(e.ref)},
+                         {"ref", digits_of(refs_[i])},
                          {"recipient", formatted("%016llx", wide(e.recipient.value))}};
         if (const auto found = names_.find(e.recipient.value); found != names_.end()) line.add("name", found->second);
         if (e.phase != tp::progress_phase::started) line.add("sent_bytes", sent);
@@ -451,13 +483,38 @@ class sender {
                           (seconds < 0.5 ? ")" : " in " + seconds_text(seconds) + ")"));
           break;
         case tp::progress_phase::aborted: say("send", name + " gave up " + file + " (" + bytes_text(sent) + of); break;
-        default:
-          say("send",
-              name +
-                  (e.code == errc::timed_out ? " has vanished, without all of " : " got other bytes than those of ") +
-                  file + " (" + bytes_text(sent) + of);
+        default: {
+          const char* what = " got other bytes than those of ";
+          if (e.code == errc::timed_out)
+            what = sent < files_[i].schema().image_bytes ? " has vanished, without all of "
+                                                         : " has not confirmed that it has ";
+          say("send", name + what + file + " (" + bytes_text(sent) + of);
+        }
       }
     }
+  }
+  /// How many recipients were sent a whole file and have not said that they have it, and the first such file.
+  struct silent_recipients {
+    std::size_t count = 0, file = 0;
+  };
+  silent_recipients unconfirmed(served& owner) const {
+    silent_recipients found;
+    for (std::size_t i = refs_.size(); i-- > 0;) {
+      const auto status = owner.status_of(refs_[i]);
+      std::vector<tp::recipient_record> all(status ? status->acquired + status->unlisted : 0);
+      all.resize(owner.recipients_of(refs_[i], all));
+      const auto n = std::count_if(all.begin(), all.end(), [](const tp::recipient_record& r) {
+        return r.state == tp::recipient_state::provisional;
+      });
+      if (n > 0) found = {found.count + static_cast<std::size_t>(n), i};
+    }
+    return found;
+  }
+  /// What a client that is no recv says once it has a file.
+  std::string confirming_line(std::size_t i) const {
+    return "curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) +
+           "' -H 'Tensorpull-Recipient: NAME' -d digest=" + formatted("%016llx", wide(refs_[i].version)) + " " +
+           url_of(i) + "/confirm";
   }
 
   void finish(served& owner, int status) {
@@ -465,22 +522,38 @@ class sender {
     std::string refs;
     for (std::size_t i = 0; i < refs_.size(); ++i) {
       if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
-      refs += " --ref " + digits_of(refs_[i].id);
+      refs += " --ref " + digits_of(refs_[i]);
     }
     const char* how = "interrupted";
     if (status == well) how = "done";
     if (status == idle) how = "idle";
     if (status == failed) how = lost_.empty() ? "left" : "withdrawn";
+    const silent_recipients silent = unconfirmed(owner);
     if (choices_.json)
-      return print({{"event", "ended"}, {"outcome", how}, {"completed", completed_}, {"sent_bytes", sent}});
+      return print({{"event", "ended"},
+                    {"outcome", how},
+                    {"completed", completed_},
+                    {"unconfirmed", silent.count},
+                    {"sent_bytes", sent}});
     if (status == idle)
       say("send", "nobody has taken anything for " + seconds_text(static_cast<double>(choices_.idle_ms) / 1000));
     if (choices_.replica) return say("send", bytes_text(sent) + " sent");
-    const std::string pulls = completed_ == 0 ? "nobody has pulled a file to its end"
-                                              : count_text(completed_, "pull") + " completed";
-    say("send", pulls + "; " + bytes_text(sent) + " sent");
+    std::string pulls = count_text(completed_, "pull") + " completed; ";
+    if (completed_ == 0) pulls = silent.count == 0 ? "nobody has pulled a file to its end; " : "";
+    if (silent.count != 0)
+      pulls += count_text(silent.count, "recipient") + (silent.count == 1 ? " was" : " were") +
+               " sent the whole file and " + (silent.count == 1 ? "has" : "have") + " not confirmed; ";
+    say("send", pulls + bytes_text(sent) + " sent");
+    if (silent.count != 0 && !http_.empty())
+      say("send",
+          "over HTTP a recipient confirms under the NAME with which it has fetched, once the file's digest was compared\n  " +
+              confirming_line(silent.file));
     if (status == failed && lost_.empty()) say("send", "the recipient has gone without all that was expected");
-    const bool more_to_come = !began_.empty() || (wanted() && status != well);
+    std::uint64_t under_way = 0;
+    for (const tp::reference& ref : refs_)
+      if (const auto counts = owner.status_of(ref))
+        under_way += counts->acquired - std::min(counts->acquired, counts->final());
+    const bool more_to_come = (!began_.empty() && under_way > silent.count) || (wanted() && status != well);
     if (!more_to_come || status == failed) return;
     std::string command = called_as + "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
@@ -512,6 +585,7 @@ class sender {
   std::vector<std::size_t> nameless_;
   std::uint64_t completed_ = 0;
   std::set<std::size_t> lost_;
+  bool scarce_ = false;
 };
 
 /// Sends the file to a store.
@@ -534,16 +608,24 @@ int put(const choices& c) {
     const error& e = how.error();
     const std::string why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
     if (e.code == errc::cancelled) return complain("interrupted", e.code);
+    if (e.code == errc::digest_mismatch || e.code == errc::unreadable)
+      return complain(printable(c.files[0]) +
+                          (e.code == errc::unreadable ? " can no longer be read, or not all of it"
+                                                      : " has changed while it was sent") +
+                          ", so the last bytes were not sent to " + at + ", which has no whole file",
+                      e.code);
     return complain((e.code == errc::not_permitted ? at + " does not let us put it there"
                                                    : at + " has not taken it: " + reason_text(e)) +
                         why,
                     e.code);
   }
   const std::uint64_t bytes = file->schema().image_bytes;
-  if (c.json) json_object{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}}.print();
+  const std::string digest = formatted("%016llx", wide(*how));
+  if (c.json) json_object{{"event", "put"}, {"file", c.files[0]}, {"bytes", bytes}, {"digest", digest}}.print();
   else
-    std::printf("%s: %s put at %s in %s\n", printable(c.files[0]).c_str(), bytes_text(bytes).c_str(), at.c_str(),
-                seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str());
+    std::printf("%s: %s put at %s in %s; recv takes it with --digest xxh3:%s\n", printable(c.files[0]).c_str(),
+                bytes_text(bytes).c_str(), at.c_str(),
+                seconds_text(std::chrono::duration<double>(clock::now() - began).count()).c_str(), digest.c_str());
   return flushed("send") ? well : failed;
 }
 

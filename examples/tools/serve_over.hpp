@@ -26,6 +26,9 @@ class served_by : public served {
   tp::result<tp::recipient_record> recipient_of(const tp::reference& ref, tp::recipient_id who) override {
     return end_.recipient_of(ref, who);
   }
+  std::size_t recipients_of(const tp::reference& ref, std::span<tp::recipient_record> out) override {
+    return end_.recipients_of(ref, out);
+  }
 
  protected:
   End end_;

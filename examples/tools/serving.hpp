@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace tools {
 
@@ -30,6 +31,7 @@ class served {
   virtual tp::result<tp::publication_status> status_of(const tp::reference& ref) const = 0;
   virtual bool settled(const tp::reference& ref) const = 0;
   virtual tp::result<tp::recipient_record> recipient_of(const tp::reference& ref, tp::recipient_id who) = 0;
+  virtual std::size_t recipients_of(const tp::reference& ref, std::span<tp::recipient_record> out) = 0;
   /// Serves until `until()` is true, which is asked several times a second. False: nobody is there any more, and nobody
   /// can come.
   virtual bool run(const std::function<bool()>& until) = 0;

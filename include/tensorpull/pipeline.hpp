@@ -1,5 +1,5 @@
 // pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised
-// consumer (the recipient's side). Hana is applied to policies here and in policy_slots.hpp only.
+// consumer (the recipient's side). Hana is applied to policies in detail/policy_slots.hpp only.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -68,7 +68,8 @@ struct composed_pipeline {
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     } else return failure(errc::bad_address);  // refused above
   }
-  /// The same without a version: whatever is published under `id` now.
+  /// The same without a version: whatever is published under `id` now, as whoever answers says (receipt::believed).
+  /// Over a link where anybody can answer first: version_required, unless pull_options::believe is set.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {},
                                           chunking cut = {}) noexcept {
@@ -92,6 +93,13 @@ struct composed_pipeline {
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     else return failure(errc::bad_address);  // refused above
   }
+  /// The same without a version, as download_tensors. A template, so that {} is an empty reference.
+  template <class Where, class Id, class Consumer>
+    requires(__is_same(Id, ref_id))
+  static result<receipt> pull(Where&& where, Id id, Consumer& to, const pull_options& options = {}, chunking cut = {},
+                              detail::consumer_checks<Consumer> = {}) noexcept {
+    return pull(std::forward<Where>(where), reference{id, 0, 0}, to, options, cut);
+  }
 
   /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares
   /// memory (transports/over/shared_memory). Nothing is copied. Errors: as the transport's view().
@@ -103,6 +111,11 @@ struct composed_pipeline {
         "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or the transport shared_memory");
     if constexpr (opens) return Transport::template open_view<parts>(std::forward<Where>(where), ref, options);
     else return result<receipt>(failure(errc::invalid_argument));
+  }
+  /// The same without a version, as download_tensors.
+  template <class Where, class Transport = typename parts::transport>
+  static auto view(Where&& where, ref_id id, const pull_options& options = {}) noexcept {
+    return view<Where, Transport>(std::forward<Where>(where), reference{id, 0, 0}, options);
   }
 
   /// Refuses a temporary model, which would be gone when the pull has ended.
@@ -151,10 +164,11 @@ struct composed_pipeline {
         return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) +
                limits::page_bytes;
     }();
-    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 for x86-64 (-O3
-    /// inlines more, and takes up to twice as much): 4 KiB for each end that is in this process, and a hash that is
-    /// begun anew for each chunk. The system's resolver is not counted (getaddrinfo, for an address in text), nor a
-    /// resume, which hashes what is there through a slice of 4 KiB, nor callbacks of yours.
+    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 and -O2 for
+    /// x86-64 (-O3 inlines more, and takes up to twice as much: 7,768 bytes over TCP): 4 KiB for each end that is in
+    /// this process, and a hash that is begun anew for each chunk. The system's resolver is not counted (getaddrinfo,
+    /// for an address in text), nor a resume, which hashes what is there through a slice of 4 KiB, nor your options and
+    /// callbacks.
     static constexpr std::size_t recipient_stack = [] {
       using transport = typename parts::transport;
       using chunk_hash = chunk_hash_of<typename parts::integrity>;

@@ -122,6 +122,9 @@ TYPED_TEST(FloatFormat, Overflows_to_infinity_or_nan) {
       EXPECT_TRUE(std::isnan(encoded(-v))) << v;
     }
   }
+  // what the codes of its NaNs would be if they were numbers: 98,304 would be F16's 0x7e00
+  for (double v = largest + step; has_infinity && v < 4 * (largest + step) && v < 0x1p127; v += step)
+    ASSERT_EQ(encoded(static_cast<float>(v)), HUGE_VAL) << v;
   EXPECT_TRUE(std::isnan(encoded(std::numeric_limits<float>::quiet_NaN())));
   EXPECT_TRUE(std::isnan(encoded(-std::numeric_limits<float>::signaling_NaN())));
 }
@@ -140,6 +143,10 @@ TYPED_TEST(FloatFormat, Finds_the_nearest_for_random_floats) {
   }
 }
 
+static_assert(f16_format::decode(0x3c00) == 1.0f && f16_format::encode(65520.0f) == 0x7c00 &&
+              f16_format::decode(1) == 0x1p-24f);
+static_assert(f8_e4m3_format::decode(0x7e) == 448.0f && f8_e4m3fnuz_format::decode(0x7f) == 240.0f &&
+              f8_e5m2_format::decode(0x7b) == 57344.0f);
 static_assert(bf16_format::decode(0x4049) == 3.140625f && bf16_format::encode(3.14159274f) == 0x4049);
 static_assert(f8_e5m2fnuz_format::decode(0x7f) == 57344.0f && f8_e4m3fnuz_format::encode(-0.0f) == 0);
 

@@ -62,6 +62,30 @@ struct sample {
   }
 };
 
+struct asked {
+  int* times;
+  bool says;
+  bool stop_requested() const noexcept {
+    ++*times;
+    return says;
+  }
+};
+TEST(ImageLanding, Whose_digest_was_stopped_goes_on) {
+  const sample s;
+  landing to({}, s.text.size(), roomy);
+  ASSERT_TRUE(to.write(0, s.text));
+  int times = 0;
+  const auto stopped = to.finish(s.version, asked{&times, true});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error(), errc::cancelled);
+  EXPECT_EQ(times, 1);
+  EXPECT_FALSE(to.over());
+  const auto done = to.finish(s.version, asked{&times, false});
+  ASSERT_TRUE(done);
+  EXPECT_EQ(*done, s.version);
+  EXPECT_EQ(times, 2);
+}
+
 TEST(ImageLanding, Takes_a_header_in_pieces_of_any_length_and_the_rest_in_any_order) {
   const sample s;
   for (const std::uint64_t piece : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{100}, std::uint64_t{1000}}) {

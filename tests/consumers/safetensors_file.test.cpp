@@ -166,6 +166,27 @@ TEST_F(SafetensorsFile, Keeps_the_old_file_until_the_new_one_is_complete) {
   EXPECT_EQ(content(path), m.image_bytes());
 }
 
+TEST_F(SafetensorsFile, What_takes_a_files_place_has_its_permissions_from_the_start) {
+  const model m = mixed_model().fill(2);
+  const auto mode_of = [](const fs::path& of) {
+    struct stat about{};
+    return ::stat(of.c_str(), &about) == 0 ? about.st_mode & 0777 : 0u;
+  };
+  for (const mode_t mode : {0600u, 0640u, 0666u, 0644u}) {
+    put("old");
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    tp::resume_cursor cursor;
+    for (tp::resume_cursor* const at : {static_cast<tp::resume_cursor*>(nullptr), &cursor}) {
+      auto begun = safetensors_file::create(path, {.resume = at});
+      ASSERT_TRUE(begun);
+      for (const auto& one : fs::directory_iterator(directory)) EXPECT_EQ(mode_of(one.path()), mode) << one.path();
+    }
+    ASSERT_TRUE(write(m));
+    EXPECT_EQ(content(path), m.image_bytes());
+    EXPECT_EQ(mode_of(path), mode);
+  }
+}
+
 TEST_F(SafetensorsFile, Does_not_overwrite_where_it_must_not) {
   const model m = mixed_model().fill(3);
   ASSERT_TRUE(write(m, {.overwrite = false}));

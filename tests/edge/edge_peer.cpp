@@ -38,8 +38,8 @@ int own() {
   if (!owner) return complain("it cannot listen", owner.error());
   const auto ref = owner->add_tensors(here, {.recipients = 2});
   if (!ref) return complain("it cannot publish", ref.error());
-  const auto digits = to_digits(ref->id);
-  std::printf("%u %.32s\n", unsigned{owner->port()}, digits.data());
+  const auto digits = to_digits(*ref);
+  std::printf("%u %.48s\n", unsigned{owner->port()}, digits.data());
   std::fflush(stdout);
   owner->run(until_settled(*ref));
   const auto status = owner->status_of(*ref);
@@ -49,14 +49,14 @@ int own() {
 }
 
 int pull(std::string_view address, std::string_view digits, std::string_view path) {
-  const auto id = parse_ref_id(digits);
-  if (!id) return 2;
+  const auto ref = parse_reference(digits);
+  if (!ref) return 2;
   const pull_options options{.per_request_timeout = 120s};
-  const auto landed = net::download_tensors(address, *id, here, options);
+  const auto landed = net::download_tensors(address, *ref, here, options);
   if (!landed) return complain("the struct", landed.error());
   auto file = safetensors_file::create(path, {.fsync = false});
   if (!file) return complain("the file", file.error());
-  const auto written = net::pull(address, reference{*id, 0, 0}, *file, options);
+  const auto written = net::pull(address, *ref, *file, options);
   if (!written) return complain("the file", written.error());
   if (landed->outcome != outcome::completed || written->outcome != outcome::completed ||
       landed->digest != written->digest) {

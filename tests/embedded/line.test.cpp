@@ -303,4 +303,47 @@ TEST(EmbeddedLine, An_owner_alone_sends_the_rest_of_an_answer_although_nothing_c
   }
 }
 
+/// Whatever the devices take and give in a call, between 1 and 16 bytes, each end completes what it pulls and serves
+/// what it owns: one that only owns, one that only pulls, and two that do both.
+TEST(EmbeddedLine, From_seeds_every_kind_of_end_goes_on_over_devices_that_take_1_to_16_bytes) {
+  for (std::uint64_t seed = 1; seed <= 100 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(seed);
+    generator dice(seed);
+    const bool both = dice() % 2 == 0;
+    std::deque<std::byte> up, down;
+    uart_with_fifo a{&up, &down, 1 + dice() % 16}, b{&down, &up, 1 + dice() % 16};
+    tp::embedded_line<uart_with_fifo, 592, 592> at_a(a), at_b(b);
+    const auto first = std::make_unique<net>(), second = std::make_unique<net>();
+    tp::embedded_image<net>::write(*first, 0, data_of(fill(list_of<net>(), seed)));
+    tp::embedded_image<net>::write(*second, 0, data_of(fill(list_of<net>(), seed + 1'000)));
+    tp::embedded_owner<net, 512> owner, other_owner;
+    owner.publish(*first, {1, 2}, dice());
+    other_owner.publish(*second, {1, 2}, dice());
+    tp::embedded_pull of = net_pull;
+    of.retry_ms = both ? 2'000 : 1'000'000;  // a request that comes while its line is busy is lost
+    landed_net<> of_first(of), of_second(of);
+    tp::no_role none;
+    const auto ended = [&] {
+      return of_first.recipient.ended() && at_a.idle() && (!both || (of_second.recipient.ended() && at_b.idle()));
+    };
+    for (std::uint32_t now = 0; now < 500'000 && !ended(); ++now) {
+      if (both) {
+        (void)tp::step(at_a, of_second.recipient, owner, now);
+        (void)tp::step(at_b, of_first.recipient, other_owner, now);
+      } else {
+        (void)tp::step(at_a, none, owner, now);
+        (void)tp::step(at_b, of_first.recipient, none, now);
+      }
+    }
+    ASSERT_TRUE(ended()) << a.fifo << " and " << b.fifo << (both ? " bytes, both roles" : " bytes");
+    const auto expect = [](auto& pulled, const net& source) {
+      const auto done = pulled.recipient.outcome();
+      EXPECT_TRUE(done) << code_name(done.error().code);
+      EXPECT_TRUE(data_of(pulled.target) == data_of(source));
+    };
+    expect(of_first, *first);
+    if (both) expect(of_second, *second);
+  }
+}
+
 }  // namespace line_test

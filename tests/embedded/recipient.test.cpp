@@ -27,6 +27,22 @@ TEST(EmbeddedRecipient, Takes_what_an_owner_of_hosts_publishes) {
   EXPECT_EQ(pair.left->references.status_of(id)->bytes_sent, source.schema().image_bytes) << "nothing is fetched twice";
 }
 
+TEST(EmbeddedRecipient, Says_whether_it_was_given_the_version_or_believed_the_owner) {
+  const model source = fill(list_of<net>(), 1);
+  tp::embedded_pull known = net_pull;
+  known.version = version_of(source);
+  for (const auto& what : {net_pull, known}) {
+    small_pair pair;
+    landed_net<> small(what);
+    pair.left->publish(source, {1, 2}, 1);
+    ASSERT_TRUE(pair.run(small.recipient));
+    const auto done = small.recipient.outcome();
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_EQ(done->believed, what.version == 0);
+  }
+}
+
 template <std::size_t ChunkBytes>
 void with_chunks_of(std::size_t datagram_bytes) {
   SCOPED_TRACE(std::to_string(ChunkBytes) + " in " + std::to_string(datagram_bytes));

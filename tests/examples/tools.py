@@ -205,7 +205,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified no-digest digest bearer-file json", "inspect": "json"}.items():
+    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -213,9 +213,15 @@ def help_is_complete():
         assert max(map(len, out.splitlines())) <= 140
         out, err = run(tool, "--nonsense", status=2)
         assert out == "" and "--nonsense" in err and "--help" in err
+        for option in options.split():  # a part of a name is none: one day it might be that of another option
+            if option[:-1] not in options.split():
+                for form in ("--" + option[:-1], f"--{option[:-1]}=1"):
+                    out, err = run(tool, form, "1", status=2)
+                    assert out == "" and "is no option" in err or "doesn't allow" in err or "unrecognized" in err or "ambiguous" in err, (form, err)
+    assert "256 at most" in run("send", "--help")[0] and "'--resum' is no option; --resume is" in run("recv", "--resum", status=2)[1]
     assert "which file" in run("send", status=2)[1] and "which file" in run("inspect", status=2)[1]
     wrong = {("127.0.0.1", NO_REF): "no address", ("127.0.0.1:0", NO_REF): "no address", (":80", NO_REF): "no address", ("h:1", NO_REF[1:]): "no reference",
-             ("h:1", "0" * 32): "no reference", ("h:1",): "are wanted", ("h:1", NO_REF, "x"): "one word too many"}
+             ("h:1", "0" * 32): "no reference", ("h:1", NO_REF + "0" * 15): "no reference", ("h:1", NO_REF + "0" * 15 + "x"): "no reference", ("h:1",): "are wanted", ("h:1", NO_REF, "x"): "one word too many"}
     for words, why in wrong.items():
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
     assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
@@ -224,6 +230,35 @@ def help_is_complete():
     assert all(verdict in run("inspect", "--help")[0] for verdict in ("accept", "reject", "unreadable"))
     assert "exclude" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--restart", status=2)[1]
     assert "digest" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--no-digest", status=2)[1]
+
+
+def what_is_published_is_listed():
+    write("model.safetensors", safetensors([("a", "F32", [2, 3], noise(24)), ("b\x1b", "U8", [5], b"12345"), ("none", "U8", [0, 4], b"")], {"by": "me"}))
+    with Sender("model.safetensors", "--recipients", 1) as sender:
+        for _ in range(3):
+            out, err = run("inspect", sender.address, sender.ref)
+            assert err == "" and f"{sender.address} {sender.ref}: published, 3 tensors" in out and "by = me" in out and "\x1b" not in out, out
+        there = json.loads(run("inspect", "--json", sender.address, sender.ref, "--timeout", 5)[0])
+        assert there["verdict"] == "published" and there["version"] == sender.published[0]["digest"] and there["bytes"] == sender.published[0]["bytes"], there
+        assert there["tensors"][0] == {"name": "a", "dtype": "F32", "shape": [2, 3], "offsets": [0, 24]} and there["metadata"] == {"by": "me"}, there
+        assert json.loads(run("inspect", "--json", sender.address, NO_REF, status=3)[0])["code"] == "unknown_reference"
+        assert "no address" not in run("inspect", sender.address, NO_REF, status=3)[1]
+        run("recv", sender.address, sender.ref, "-o", "copy")
+        assert sender.end()[-1]["completed"] == 1, "who has looked does not count"
+    out, err = run("inspect", "127.0.0.1:1", NO_REF, "--timeout", 1, status=3)
+    assert out == "" and "127.0.0.1:1" in err and "nothing is to be had" in err, err
+    assert "address and a reference" in run("inspect", "model.safetensors", "--timeout", 1, status=2)[1]
+    write("a:1", Path("model.safetensors").read_bytes()), write(NO_REF, Path("model.safetensors").read_bytes())
+    assert run("inspect", "a:1", NO_REF)[0].count("3 tensors") == 2, "what is a file is a file"
+
+
+def a_file_that_is_replaced_keeps_its_permissions():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for mode in (0o600, 0o640):
+            write("copy", b"old"), os.chmod("copy", mode)
+            run("recv", sender.address, sender.ref, "-o", "copy", "--force")
+            assert os.stat("copy").st_mode & 0o777 == mode and Path("copy").read_bytes() == CANONICAL
 
 
 def files_arrive_as_they_are():
@@ -243,7 +278,7 @@ def files_arrive_as_they_are():
                 assert done["digest"] == (None if "--no-digest" in options else published["digest"]), done
         events = sender.end()
     assert [e["event"] for e in events].count("completed") == 4 and [e["event"] for e in events].count("completed_unverified") == 4, events
-    assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
+    assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "unconfirmed": 0, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
     assert subprocess.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
     with Sender("model.safetensors") as sender:
         done = json.loads(run("recv", sender.address, sender.ref, "-o", "at once", "--chunk", 0, "--json")[0])
@@ -259,9 +294,9 @@ def output_is_for_people_and_pipes():
     write("model.safetensors", CANONICAL)
     sender = subprocess.Popen(command("send", "model.safetensors", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = sender.stdout.readline()
-    assert re.fullmatch(r"127\.0\.0\.1:\d+ [0-9a-f]{32}\n", line), line
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ [0-9a-f]{48}\n", line), line
     out, err = run("recv", *line.split(), "-o", "copy.safetensors")
-    assert err == "" and "4.0 MiB" in out and "agrees" in out, (out, err)
+    assert err == "" and "4.0 MiB" in out and "agrees\n" in out, (out, err)
     out, err = run("recv", *line.split(), "-o", "again.safetensors", "--name", "site-1")
     out, err = sender.communicate(timeout=10)
     assert sender.returncode == 0 and out == "", (out, err)
@@ -399,6 +434,37 @@ def senders_killed_at_random_moments():
         assert names() == ["copy.safetensors", "model.safetensors"] and Path("copy.safetensors").read_bytes() == CANONICAL, done
         os.remove("copy.safetensors")
     first.__exit__()
+
+
+def other_bytes_than_those_of_the_reference():
+    """The reference says which bytes are right. Its first 32 digits alone take what is there, and recv says so."""
+    write("model.safetensors", CANONICAL)
+    write("changed.safetensors", CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1]))
+    with Sender("model.safetensors") as sender:
+        ref, key = sender.ref, sender.ref[:32]
+        for words, believed in ((["-o", "copy"], False), (["-o", "bare"], True)):
+            done = json.loads(run("recv", sender.address, key if believed else ref, *words, "--json")[0])
+            assert done["outcome"] == "completed" and done["believed"] is believed, done
+        assert "agrees (believed: the reference has no version)\n" in run("recv", sender.address, key, "-o", "bare", "--force")[0]
+        assert "agrees (believed" in run("recv", sender.address, key, "-o", "bare", "--resume")[0]
+    os.remove("copy"), os.remove("bare")
+    # a file that has changed is not sent under the old reference; under its ID it is another version
+    err = run("send", "changed.safetensors", "--ref", ref, status=1)[1]
+    assert "is not what --ref says" in err and key in err and ref not in err, err
+    with Sender("model.safetensors", "--ref", ref) as again:
+        assert again.ref == ref
+    with Sender("changed.safetensors", "--ref", key) as liar:
+        assert liar.ref != ref and liar.ref[:32] == key
+        done = json.loads(run("recv", liar.address, ref, "-o", "copy", "--json", status=1)[0])
+        assert done["code"] == "stale_version" and names() == ["changed.safetensors", "model.safetensors"], (done, names())
+        done = json.loads(run("recv", liar.address, key, "-o", "copy", "--json")[0])
+        assert done["outcome"] == "completed" and done["believed"] is True, done
+        os.remove("copy")
+        # one that says that its bytes are the version which is wanted
+        right, wrong = (struct.pack("<Q", int(digits[32:], 16)) for digits in (ref, liar.ref))
+        path = MutatingPath(liar.port, lambda _, frame: frame.replace(wrong, right), lambda said: said.replace(right, wrong))
+        done = json.loads(run("recv", path.address, ref, "-o", "copy", "--json", "--retries", 0, status=1)[0])
+        assert done["code"] == "digest_mismatch" and names() == ["changed.safetensors", "model.safetensors"], (done, names())
 
 
 def a_confirmation_that_is_lost():
@@ -772,6 +838,62 @@ def S8_the_published_file_shrinks():
         assert ended["outcome"] == "withdrawn", ended
 
 
+class Store(threading.Thread):
+    """Takes one PUT; `meanwhile(received)` is called as the body comes. What it stores: the body, if all of it came."""
+
+    def __init__(self, meanwhile=lambda received: None):
+        super().__init__(daemon=True)
+        self.meanwhile, self.stored = meanwhile, None
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # what has not been read yet is not on its way either
+        self.url = "http://127.0.0.1:%d/bucket/model" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        peer, _ = self.listener.accept()
+        with peer, peer.makefile("rb") as lines:
+            head = b"".join(iter(lines.readline, b"\r\n")).decode()
+            length = int(re.search(r"Content-Length: (\d+)", head)[1])
+            peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = bytearray()
+            while len(body) < length and (some := lines.read(min(1 << 16, length - len(body)))):
+                body += some
+                self.meanwhile(len(body))
+            if len(body) == length:
+                self.stored = bytes(body)
+                peer.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+
+
+def what_is_put_has_its_digest():
+    write("model.safetensors", CANONICAL)
+    store = Store()
+    put = json.loads(run("send", "model.safetensors", "--put", store.url, "--json")[0])
+    store.join(20)
+    with Sender("model.safetensors") as sender:
+        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
+    assert store.stored == CANONICAL
+    store = Store()
+    assert "--digest xxh3:" + put["digest"] in run("send", "model.safetensors", "--put", store.url)[0]
+
+
+def a_file_that_changes_while_it_is_put_is_not_stored():
+    old, new = (safetensors([("w", "U8", [20 * MIB], noise(20 * MIB, seed))]) for seed in (1, 2))
+    write("model.safetensors", old)
+    changed = []
+
+    def another_program_saves(received):
+        if received > 2 * MIB and not changed:
+            changed.append(True)
+            with open("model.safetensors", "r+b") as file:
+                file.write(new)
+
+    store = Store(another_program_saves)
+    out, _ = run("send", "model.safetensors", "--put", store.url, "--json", status=1)
+    store.join(20)
+    assert changed and store.stored is None, "half of the one and half of the other"
+    assert json.loads(out)["code"] == "digest_mismatch" and "has changed" in out, out
+
+
 def progress_on_a_terminal():
     write("model.safetensors", CANONICAL)
     with Sender("model.safetensors") as sender:
@@ -920,6 +1042,7 @@ def links_that_are_none_are_refused():
     assert "not encrypted" in run("recv", "h:1", NO_REF, "-o", "x", "--tls-ca", "ca.pem", status=2)[1]
     assert "not encrypted" in run("send", "model.safetensors", "--tls-cert", "c.pem", status=2)[1]
     assert "certificate" in run("send", "model.safetensors", "--listen", "tls://127.0.0.1:0", status=2)[1]
+    assert "--tls-name" in run("recv", "https://h/x", "-o", "x", "--tls-name", "site", status=2)[1], "the certificate is compared with the URL's host alone"
     assert "--proxy" in run("recv", "unix:x", NO_REF, "-o", "x", "--proxy", "h:1", status=2)[1]
     refusal = run("recv", "h:1", NO_REF, "-o", "x", "--proxy", "me:secret@h", status=2)[1]
     assert "--proxy" in refusal and "secret" not in refusal, refusal
@@ -1051,8 +1174,14 @@ def links_of_nats():
             except OSError:
                 time.sleep(0.05)
         assert delivered(["--listen", "nats://me:secret@127.0.0.1:%d" % port]) == "nats://127.0.0.1:%d" % port, "a password is not printed"
-        err = run("recv", "nats://me:secret@127.0.0.1:%d" % port, NO_REF, "-o", "x", "--retries", 0, status=1)[1]
+        err = run("recv", "nats://me:secret@127.0.0.1:%d" % port, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
         assert "nats://127.0.0.1" in err and "secret" not in err, err
+        with Sender("model.safetensors", "--listen", "nats://127.0.0.1:%d" % port) as sender:
+            bare = [sender.address, sender.ref[:32], "-o", "bare", "--retries", "0"]
+            err = run("recv", *bare, status=1)[1]
+            assert "48 digits" in err and "--believe" in err and sender.address in err and not os.path.exists("bare"), err
+            assert json.loads(run("recv", *bare, "--json", status=1)[0])["code"] == "version_required"
+            assert json.loads(run("recv", *bare, "--json", "--believe")[0])["believed"] is True
     finally:
         server.kill()
         server.wait()
@@ -1066,7 +1195,43 @@ def recipients_over_http_count_without_names():
         write("key", sender.ref.encode())
         for name in ("first", "second"):
             run("recv", url, "-o", name, "--bearer-file", "key")
-        assert sender.end()[-1] == {"event": "ended", "outcome": "done", "completed": 2, "sent_bytes": 2 * len(CANONICAL)}
+        assert sender.end()[-1] == {"event": "ended", "outcome": "done", "completed": 2, "unconfirmed": 0, "sent_bytes": 2 * len(CANONICAL)}
+
+
+def a_download_that_nobody_confirms_has_a_word():
+    write("model.safetensors", CANONICAL)
+
+    def fetch(*, status, confirm=False, words=(), bytes_of=len(CANONICAL)):
+        sender = subprocess.Popen(command("send", "model.safetensors", "--http", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            ref = sender.stdout.readline().split()[1]
+            told = []
+            while not told or "Ctrl-C" not in told[-1]:
+                told.append(sender.stderr.readline())
+            url = re.search(r"http://\S*/v1/\S*/[0-9a-f]{16}\b", "".join(told))[0]
+            with socket.create_connection(("127.0.0.1", int(re.search(r":(\d+)/", url)[1]))) as peer, peer.makefile("rb") as lines:
+                def ask(first, *fields):
+                    peer.sendall("\r\n".join([first % ("/v1/" + url.split("/v1/")[1]), "Host: a", "Authorization: Bearer " + ref, *fields, "", ""]).encode())
+                    head = b"".join(iter(lines.readline, b"\r\n")).decode()
+                    return head, lines.read(int(re.search(r"Content-Length: (\d+)", head)[1]))
+                assert len(ask("GET %s HTTP/1.1", "Range: bytes=0-%d" % (bytes_of - 1))[1]) == bytes_of
+                if confirm:
+                    assert ask("POST %s/confirm HTTP/1.1", "Content-Length: 0")[0].startswith("HTTP/1.1 200")
+            if not words:
+                sender.send_signal(signal.SIGINT)
+            return "".join(told), sender.communicate(timeout=20)[1]
+        finally:
+            sender.kill()
+            sender.communicate()
+            assert sender.returncode in (status, -signal.SIGKILL)
+
+    _, err = fetch(status=0)
+    assert "1 recipient was sent the whole file and has not confirmed; 4.0 MiB sent" in err and "nobody has pulled" not in err, err
+    line = shlex.split(err.splitlines()[-1])
+    assert line[0] == "curl" and "Tensorpull-Recipient: NAME" in line and line[-1].endswith("/confirm") and any(w.startswith("digest=") for w in line), err
+    assert "nobody has pulled a file to its end" in fetch(status=0, bytes_of=1000)[1]
+    told, err = fetch(status=0, confirm=True, words=("--recipients", "1"))
+    assert "/confirm" in told and "1 pull completed; 4.0 MiB sent" in err, (told, err)
 
 
 def cases_are_all_listed():
@@ -1074,7 +1239,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "in_terminal", "write", "names", "without_override", "delivered", "without"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":

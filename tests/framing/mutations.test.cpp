@@ -30,8 +30,7 @@ std::uint64_t check_views(const decoded& d) {
     for (const char c : n) sum += static_cast<unsigned char>(c);
   }
   for (const auto& r : d.m.ranges) sum += r.begin + r.end;
-  EXPECT_TRUE(in_storage(d.m.names.data(), d.m.names.size_bytes()) &&
-              in_storage(d.m.references.data(), d.m.references.size_bytes()));
+  EXPECT_TRUE(in_storage(d.m.references.data(), d.m.references.size_bytes()));
   EXPECT_TRUE(in_frame(d.m.body.data(), d.m.body.size()));
   for (const std::byte b : d.m.body) sum += static_cast<unsigned>(b);
   EXPECT_LT(d.m.rows.size() + d.m.names.size() + d.m.ranges.size() + d.m.references.size(), 1000u);

@@ -354,11 +354,13 @@ void make_files() {
 void make_texts() {
   const std::pair<const char*, std::string_view> all[] = {
       {"valid-reference", "0123456789abcdef0123456789ABCDEF"},
+      {"valid-reference-with-version", "0123456789abcdef0123456789ABCDEF00000000b13dc63d"},
       {"valid-address", "127.0.0.1:8002"},
       {"valid-address-v6", "[fe80::1]:65535"},
       {"valid-port-alone", ":0"},
       {"valid-dtype", "F8_E4M3FNUZ"},
       {"r06-reference-too-short", "0123456789abcdef0123456789abcde"},
+      {"r06-reference-version-too-short", "0123456789abcdef0123456789abcdef00000000b13dc63"},
       {"r06-reference-with-zero", std::string_view("0123456789abcdef\0"
                                                    "123456789abcdef",
                                                    32)},

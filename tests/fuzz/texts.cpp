@@ -22,16 +22,19 @@ namespace tp = tensorpull;
 
 unsigned reference(const std::string& text) {
   const auto id = tp::parse_ref_id(text);
-  const bool expected = text.size() == 32 &&
-                        std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
-  require(id.has_value() == expected, "a reference is 32 hexadecimal digits and nothing else");
-  if (!id) return 0;
+  const auto ref = tp::parse_reference(text);
+  const bool all_digits = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+  require(id.has_value() == (all_digits && text.size() == 32), "an ID is 32 hexadecimal digits and nothing else");
+  require(ref.has_value() == (all_digits && (text.size() == 32 || text.size() == 48)),
+          "a reference is 48 or 32 hexadecimal digits and nothing else");
+  if (!ref) return 0;
   std::string lower = text;
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const auto digits = tp::to_digits(*id);
-  require(lower == std::string_view(digits.data(), digits.size()),
+  const auto digits = tp::to_digits(*ref);
+  require(std::string_view(digits.data(), digits.size()) == (id ? lower + std::string(16, '0') : lower),
           "a reference prints as it was written, in lower case");
+  require(!id || (ref->id == *id && ref->version == 0), "an ID is a reference without a version");
   return 1;
 }
 

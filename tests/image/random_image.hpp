@@ -16,6 +16,30 @@
 
 namespace tensorpull::test {
 
+/// A name of up to five pieces, some of which JSON has to escape. `below(n)`: a number below n.
+template <class Below>
+std::string random_name(Below below) {
+  static const std::string pieces[] = {"weight",
+                                       "bias",
+                                       ".",
+                                       "0",
+                                       "10",
+                                       "2",
+                                       "\"",
+                                       "\\",
+                                       "\n",
+                                       "\x01",
+                                       "\x7f",
+                                       "\xc3\xa9",
+                                       "\xf0\x9f\x98\x80",
+                                       " ",
+                                       "/",
+                                       std::string("\0", 1)};
+  std::string name;
+  for (std::size_t n = below(6); n > 0; --n) name += pieces[below(std::size(pieces))];
+  return name;
+}
+
 class random_tensors {
  public:
   struct tensor {
@@ -102,31 +126,9 @@ class random_tensors {
     return out + "\"";
   }
 
-  std::string random_name() {
-    static const std::string pieces[] = {"weight",
-                                         "bias",
-                                         ".",
-                                         "0",
-                                         "10",
-                                         "2",
-                                         "\"",
-                                         "\\",
-                                         "\n",
-                                         "\x01",
-                                         "\x7f",
-                                         "\xc3\xa9",
-                                         "\xf0\x9f\x98\x80",
-                                         " ",
-                                         "/",
-                                         std::string("\0", 1)};
-    std::string name;
-    for (std::size_t n = below(6); n > 0; --n) name += pieces[below(std::size(pieces))];
-    return name;
-  }
-
   void add(bool strided) {
     tensor t;
-    t.name = random_name();
+    t.name = random_name([this](std::size_t n) { return below(n); });
     if (!names_.insert(t.name).second) return;
     t.type = static_cast<dtype>(below(dtype_count));
     for (std::size_t rank = below(5); rank > 0; --rank) t.shape.push_back(below(12) == 0 ? 0 : 1 + below(6));

@@ -2,6 +2,9 @@
 #include "transports/network.hpp"
 
 #include <tensorpull/messages/download.hpp>
+#include <tensorpull/transports/over/pipe/pipe.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 namespace download_test {
 
@@ -40,6 +43,63 @@ TEST_F(Download, Without_success_the_last_error_is_the_outcome) {
   EXPECT_EQ(tp::download_tensors<net>(at({other->port(), 1}), *mine).error().code, tp::errc::connection_failed);
   EXPECT_EQ(tp::download_tensors<net>(at({}), *mine).error().code, tp::errc::bad_address);
   EXPECT_EQ(tp::download_tensors<net>(tp::locator(), *mine).error().code, tp::errc::bad_address);
+}
+
+TEST_F(Download, Addresses_of_other_links_are_passed_over) {
+  tp::locator l(ref);
+  const auto port = local(owner->port());
+  EXPECT_TRUE(l.add("unix:/nobody/is/here") && l.add("tls://" + port) && l.add("tcp://" + port));
+  const auto done = tp::download_tensors<net>(l, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+  tp::locator none(ref);
+  EXPECT_TRUE(none.add("unix:/nobody/is/here") && none.add("http://h/m"));
+  EXPECT_EQ(tp::download_tensors<net>(none, *mine).error(), tp::errc::bad_address);
+}
+
+TEST_F(Download, An_address_is_what_its_transport_takes) {
+  using unix_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
+  auto near = unix_net::downloader::open({.listen = "@tensorpull-download-test-" + std::to_string(::getpid())});
+  ASSERT_TRUE(near);
+  tp::locator l(*near->add_tensors(*model));
+  EXPECT_TRUE(l.add("tcp://127.0.0.1:1") && l.add("unix:@tensorpull-download-test-" + std::to_string(::getpid())));
+  serving run(*near);
+  const auto done = tp::download_tensors<unix_net>(l, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *model));
+
+  using far_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<1024>, tp::udp>;
+  auto far = far_net::downloader::open();
+  ASSERT_TRUE(far);
+  const auto there = *far->add_tensors(*model);
+  serving run_far(*far);
+  for (const char* const name : {"udp://", ""}) {
+    tp::locator to(there);
+    EXPECT_TRUE(to.add(name + local(far->port())));
+    *mine = *blank<mlp>();
+    EXPECT_TRUE(tp::download_tensors<far_net>(to, *mine)) << name;
+    EXPECT_TRUE(same(*mine, *model));
+  }
+}
+
+TEST_F(Download, No_command_is_run_for_a_locator) {
+  using command_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::child_process>;
+  const auto done = tp::download_tensors<command_net>(at({1}), *mine, {.retry = {.retries = 0}});
+  EXPECT_EQ(done.error(), tp::errc::bad_address);
+  EXPECT_TRUE(done.error().name.empty()) << "a program named so would be missing: " << done.error().name.view();
+}
+
+TEST_F(Download, What_a_transport_takes_besides_an_address_is_made_by_the_caller) {
+  std::vector<std::string> asked;
+  const auto where = [&](std::string_view a) {
+    asked.emplace_back(a);
+    return a;
+  };
+  tp::locator l(ref);
+  EXPECT_TRUE(l.add("tcp://127.0.0.1:1") && l.add(local(owner->port())));
+  ASSERT_TRUE(tp::download_tensors<net>(l, where, *mine));
+  EXPECT_EQ(asked, (std::vector<std::string>{"127.0.0.1:1", local(owner->port())}));
+  EXPECT_TRUE(same(*mine, *model));
 }
 
 TEST_F(Download, Another_version_is_not_taken) {

@@ -36,6 +36,47 @@ TEST(Locator, What_is_printed_is_parsed) {
   EXPECT_EQ(*tp::parse_locator(tp::to_text(full).view()), full);
 }
 
+TEST(Locator, Every_link_that_a_third_party_can_use_has_addresses_here) {
+  tp::locator l(some);
+  for (const char* a : {"tcp://h:8002", "tls://h:8002", "unix:/run/m.sock", "unix:@m"}) EXPECT_TRUE(l.add(a)) << a;
+  const auto back = tp::parse_locator(tp::to_text(l).view());
+  ASSERT_TRUE(back) << to_string(back.error().code);
+  EXPECT_EQ(*back, l);
+  EXPECT_EQ(back->address(3), "unix:@m");
+  for (const char* a : {"nats://h:4222", "shm:/run/m", "shm:@m", "udp://h:9", "http://h/v1/m/1",
+                        "https://h:8443/m?x=1@2", "unix:///run/m.sock"})
+    EXPECT_TRUE(tp::locator(some).add(a)) << a;
+}
+
+TEST(Locator, No_command_no_device_and_no_password_is_an_address_here) {
+  for (const char* a : {"pipe:rm",
+                        "pipe:-",
+                        "serial:/dev/watchdog",
+                        "nats://user:word@h:4222",
+                        "https://user:word@h/m",
+                        "http://u@h/m",
+                        "tls://u@h:1",
+                        "tls://:1",
+                        "tls://h:0",
+                        "tls:h:1",
+                        "udp://h",
+                        "unix:",
+                        "shm:",
+                        "http:h",
+                        "http://",
+                        "https:///m",
+                        "nats://",
+                        "/run/m.sock",
+                        "@m",
+                        "-",
+                        "ftp://h/m",
+                        "TLS://h:1"}) {
+    const auto refused = tp::locator(some).add(a);
+    ASSERT_FALSE(refused) << a;
+    EXPECT_EQ(refused.error(), tp::errc::bad_address) << a;
+  }
+}
+
 TEST(Locator, Nothing_else_is_parsed_and_nothing_is_allocated) {
   const std::string everything(1 << 20, 'x');
   const std::string long_address = text + "@" + std::string(200, 'a') + ":1";

@@ -55,7 +55,7 @@ TEST(TensorDecomposer, A_handle_is_pulled_later_or_never) {
   EXPECT_TRUE(same(*mine, *model));
 }
 
-TEST(TensorDecomposer, Chunk_size_zero_puts_everything_inline_or_says_that_it_does_not_fit) {
+TEST(TensorDecomposer, Chunk_size_zero_puts_everything_inline_that_fits_a_message) {
   using native = tp::pipeline<tp::raw_tensors<split_model>, tp::whole, tp::tcp>;
   using native_messages = tp::tensor_decomposer<native>;
   publisher_of<native> owner;
@@ -73,13 +73,41 @@ TEST(TensorDecomposer, Chunk_size_zero_puts_everything_inline_or_says_that_it_do
   no_session nobody;
   ASSERT_TRUE(got.model.download_tensors(nobody, *mine));
   EXPECT_TRUE(same(*mine, *model));
+}
 
-  const auto big = std::make_unique<too_big_inline>();
-  big_task b{tp::tensors_of<too_big_inline>(*big)};
-  const auto refused = native_messages::decompose(owner, b);
+template <class Messages, class Net>
+void send_what_one_message_cannot_hold(std::uint64_t inline_limit) {
+  const auto big = random_model<too_big_inline>(4);
+  connected_sessions<Net> both;
+  std::jthread left([&] {
+    const auto sent = Messages::send(both.left(), 7, big_task{tp::tensors_of<too_big_inline>(*big)});
+    ASSERT_TRUE(sent) << describe(sent.error());
+    EXPECT_EQ(sent->references().size(), 1u);
+    ASSERT_TRUE(both.left().serve(tp::until_settled(*sent), 30s));
+  });
+  const auto mine = std::make_unique<too_big_inline>();
+  big_task got{tp::tensors_of<too_big_inline>::into(*mine)};
+  const auto kind = Messages::receive(both.right(), got);
+  ASSERT_TRUE(kind) << describe(kind.error());
+  EXPECT_EQ(tp::detail::set_access::arrived(got.weights)->limit, inline_limit);
+  EXPECT_TRUE(same(*mine, *big));
+}
+TEST(TensorDecomposer, What_one_message_cannot_hold_is_pulled) {
+  using native = tp::pipeline<tp::raw_tensors<too_big_inline>, tp::whole, tp::tcp>;
+  send_what_one_message_cannot_hold<tp::tensor_decomposer<native, tp::inline_up_to<1000>>, native>(1000);
+  send_what_one_message_cannot_hold<tp::tensor_decomposer<native>, native>(8192);
+  send_what_one_message_cannot_hold<messages, net>(8192);
+}
+TEST(TensorDecomposer, A_field_that_no_message_can_hold_is_named) {
+  publisher_of<net> owner;
+  const auto model = random_model<split_model>(3);
+  task t = some_task();
+  t.model = tp::tensors_of<split_model>(*model);
+  t.history.resize(10'000);
+  const auto refused = messages::decompose(owner, t);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, tp::errc::does_not_fit);
-  EXPECT_EQ(refused.error().name.view(), "weights");
+  EXPECT_EQ(refused.error().name.view(), "history");
 }
 
 TEST(TensorDecomposer, An_inline_bool_is_checked_like_one_that_is_pulled) {
@@ -194,6 +222,24 @@ TEST(TensorDecomposer, After_an_error_nothing_stays_published) {
   EXPECT_EQ(refused.error().code, tp::errc::table_full);
   EXPECT_EQ(refused.error().name.view(), "second");
   EXPECT_TRUE(owner.add_tensors(*a)) << "the slot of the first is free again";
+}
+
+TEST(TensorDecomposer, One_ID_is_for_one_set) {
+  publisher_of<net> owner;
+  const tp::ref_id id{1, 2};
+  const auto a = random_model<split_model>(6), b = random_model<split_model>(7);
+  two_models two{tp::tensors_of<split_model>(*a), tp::tensors_of<split_model>(*b)};
+  const auto refused = messages::decompose(owner, two, {.id = id});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, tp::errc::invalid_argument);
+  EXPECT_EQ(refused.error().name.view(), "id");
+  EXPECT_EQ(refused.error().at, 2u);
+  EXPECT_FALSE(owner.status_of(tp::reference{.id = id}));
+  task one = some_task();
+  one.model = tp::tensors_of<split_model>(*a);
+  const auto sent = messages::decompose(owner, one, {.id = id});
+  ASSERT_TRUE(sent) << tp::describe(sent.error());
+  EXPECT_EQ(sent->references()[0].id, id);
 }
 
 TEST(TensorDecomposer, A_handle_is_sent_on_and_pulled_by_a_third_party) {

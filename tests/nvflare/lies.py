@@ -27,7 +27,7 @@ def _foreign(said, owner):
     """Another publication of the same owner, with the same names and shapes and other values."""
     if "ref" in said:
         ref = place_of(owner._cell).owner()[0].add_tensors({name: tensor * 0 for name, tensor in owner.base_obj.items()}, metadata={"nvflare.ref": "another"})
-        said.update(ref=str(ref), version=ref.version, bytes=ref.nbytes)
+        said.update(ref=ref.id, version=ref.version, bytes=ref.nbytes)
     else:
         said["job"] = "another"
 

@@ -50,8 +50,8 @@ static_assert(std::is_same_v<pipeline<few, loopback, whole, tensor_list>::parts:
 
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.recipient <= 4096);
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp, chunk_and_image_digest>::memory.recipient <=
-              4096 + 1280);  // a hash of the chunk, and one to go back to
-static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 14 * 1024);  // both ends
+              4096 + 1536);  // a hash of the chunk, and those of the whole and of a part to go back to
+static_assert(pipeline<raw_tensors<mlp>, per_tensor<2_MiB>, loopback>::memory.recipient <= 10 * 1024);  // both ends
 static_assert(pipeline<raw_tensors<mlp>, fixed_bytes<2_MiB>, tcp>::memory.owner_per_recipient <=
               2048 + tcp::connection_bytes);
 static_assert(pipeline<raw_tensors<mlp>, whole, tcp>::memory.slice == 64 * 1024);
@@ -243,6 +243,27 @@ TEST(Composition, A_part_of_a_larger_model_by_name) {
   const auto refused = part::download_tensors(*owner, again->id, mine, {.tensors = wrong});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().name.view(), "no.such");
+}
+
+template <std::size_t Bytes>
+struct frames_of : default_limits {
+  static constexpr std::size_t control_frame_bytes = Bytes;
+};
+template <std::size_t Bytes>
+void pull_with_frames_of() {
+  using net = pipeline<raw_tensors<mlp>, fixed_bytes<64>, loopback, frames_of<Bytes>>;
+  const auto owner = std::make_unique<typename net::downloader>();
+  mlp source{}, mine{};
+  source.w[0][1] = 3;
+  const auto ref = owner->add_tensors(source);
+  ASSERT_TRUE(ref);
+  const auto done = net::download_tensors(*owner, *ref, mine);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(mine.w[0][1], 3);
+}
+TEST(Composition, The_shortest_and_the_longest_control_frames_that_compile_work) {
+  pull_with_frames_of<152>();
+  pull_with_frames_of<65'536>();
 }
 
 }  // namespace composition_test

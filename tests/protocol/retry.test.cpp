@@ -254,6 +254,69 @@ TEST(Transfer, A_cursor_resumes_in_another_program_and_is_not_believed_where_the
     }
 }
 
+/// Takes a chunk once only.
+struct without_rewind : tp::land {
+  using tp::land::land;
+  void rewind(std::uint64_t) = delete;
+};
+/// Pulls in chunks of 1,024 bytes, of which the third comes damaged, for `rounds` or to the end; gives the cursor.
+template <class Consumer = tp::land>
+tp::resume_cursor cursor_after_damage(interrupted& x, int rounds) {
+  x.p.owner_lies = [](std::vector<std::byte>& f) {
+    if (kind_of(f) != tp::frame_kind::chunk) return;
+    const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
+    if (m->offset == 2048) f[80] ^= std::byte{1};
+  };
+  tp::pull_request request{.ref = {1, 2}, .window = 1};
+  request.recipient = {5};
+  Consumer to(x.mine.destination());
+  tp::transfer<Consumer, tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(to, request, {}, 1);
+  x.p.right.end.begin_pull();
+  tp::no_transfer idle;
+  for (int i = 0; i < rounds && !t.ended(); ++i) x.p.pump(idle, t);
+  EXPECT_TRUE(rounds < 1000 || t.outcome().error() == tp::errc::chunk_digest_mismatch);
+  const auto kept = t.cursor();
+  x.p.right.end.end_pull(t);
+  x.p.reconnect();
+  x.p.owner_lies = {};
+  return kept;
+}
+void expect_to_fetch_only_the_rest(interrupted& x, const tp::resume_cursor& kept) {
+  tp::land to(x.mine.destination());
+  tp::pull_request request{.ref = {1, 2}};
+  request.recipient = {5};
+  transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(to, request, {}, 1);
+  ASSERT_EQ(t.resume(kept), bool(kept));
+  const auto before = x.p.left.status().bytes_sent;
+  const auto done = x.p.pull(t);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(x.mine.same_tensors(x.source));
+  EXPECT_EQ(x.p.left.status().bytes_sent - before, x.source.schema().image_bytes - kept.offset);
+}
+TEST(Transfer, A_cursor_does_not_count_a_chunk_whose_own_digest_was_wrong) {
+  interrupted x;
+  const auto kept = cursor_after_damage(x, 1'000'000);
+  EXPECT_EQ(kept.offset, 2048u);
+  expect_to_fetch_only_the_rest(x, kept);
+  interrupted y;
+  EXPECT_FALSE(cursor_after_damage<without_rewind>(y, 1'000'000)) << "it cannot say what stood before the chunk";
+}
+TEST(Transfer, A_cursor_does_not_count_what_has_come_of_a_chunk_that_is_not_checked_yet) {
+  std::uint64_t seen = 0;
+  for (int rounds = 20; rounds < 90; ++rounds) {
+    interrupted x;
+    const auto kept = cursor_after_damage(x, rounds);
+    EXPECT_EQ(kept.offset % 1024, 0u);
+    EXPECT_LE(kept.offset, 2048u);
+    seen |= kept.offset;
+    expect_to_fetch_only_the_rest(x, kept);
+    interrupted y;
+    if (const auto other = cursor_after_damage<without_rewind>(y, rounds)) expect_to_fetch_only_the_rest(y, other);
+    ASSERT_FALSE(testing::Test::HasFailure()) << rounds;
+  }
+  EXPECT_EQ(seen, 1024u | 2048u);
+}
+
 TEST(Transfer, A_cursor_of_another_reference_version_or_schema_resumes_nothing) {
   interrupted x;
   tp::pull_request request{.ref = {1, 2}, .version = version_of(x.source)};

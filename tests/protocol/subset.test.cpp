@@ -1,6 +1,9 @@
 // Pulling named tensors: the right bytes land, with a digest and a fingerprint of their own.
 #include "support/pair.hpp"
 
+#include <tensorpull/consumers/any_schema/digest.hpp>
+#include <tensorpull/core/describe.hpp>
+
 namespace subset_test {
 
 using namespace test;
@@ -173,17 +176,34 @@ TEST(Subset, A_tensor_of_another_shape_is_named) {
   EXPECT_TRUE(mine.untouched());
 }
 
-TEST(Subset, More_names_or_ranges_than_fit_are_a_named_error_and_the_connection_goes_on) {
-  const model source = numbered(400).fill(1);
+TEST(Subset, What_one_request_cannot_carry_is_an_error_and_the_connection_goes_on) {
+  model source = numbered(400).fill(1);
+  model long_name;
+  long_name.add("t100", dtype::f32, {40}).add(std::string(4090, 'n'), dtype::f32, {1}).ready().fill(1);
   pair p(cut{1000});
   p.left.publish(source, {1, 2}, 64);
+  p.left.publish(long_name, {3, 4}, 64);
   names all, every_second;
   for (std::size_t i = 0; i < 400; ++i) all.push_back(source.schema().tensors[i].name);
   for (std::size_t i = 0; i < 200; i += 2) every_second.push_back(source.schema().tensors[i].name);
-  model most = part_of(all), scattered = part_of(every_second);
-  EXPECT_EQ(pull_part(p, most, all).error(), errc::does_not_fit)
-      << "a locate of 400 names is more than a control frame";
-  EXPECT_EQ(pull_part(p, scattered, every_second).error(), errc::does_not_fit) << "more than 32 separate ranges";
+  // without a schema nobody knows how the names would have to be put in order
+  const auto without_schema = [&](const names& wanted) {
+    tp::basic_digest<> to;
+    tp::transfer<tp::basic_digest<>, tp::fixed_bytes<64>, tp::image_digest> t(to, {.ref = {1, 2}, .subset = wanted}, {},
+                                                                              p.right.end.next_id());
+    return p.pull(t);
+  };
+  EXPECT_EQ(without_schema(all).error(), errc::does_not_fit);
+  EXPECT_EQ(without_schema(every_second).error(), errc::does_not_fit);
+  EXPECT_TRUE(without_schema(names{all[3], all[200]}));
+  model target;
+  target.add(std::string(4090, 'n'), dtype::f32, {1}).ready();
+  tp::land to(target.destination());
+  transfer<> t(to, {.ref = {3, 4}, .part = true}, {}, p.right.end.next_id());
+  const auto done = p.pull(t);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, errc::does_not_fit);
+  EXPECT_EQ(done.error().name.view().substr(0, 10), "nnnnnnnnnn");
   names few{all[3], all[4], all[200]};
   model mine = part_of(few);
   ASSERT_TRUE(pull_part(p, mine, few));
@@ -229,6 +249,232 @@ TEST(Subset, Located_ranges_that_lie_move_no_data) {
   EXPECT_EQ(caught([](list& r) { r.push_back(r.back()); }), errc::bad_frame);
   EXPECT_EQ(caught([](list& r) { r[0].end -= 1; }), errc::schema_mismatch);
   EXPECT_EQ(caught([](list& r) { r[2].end += 1; }), errc::schema_mismatch);
+}
+
+// More names than one request carries, and ranges with more gaps than a recipient has memory for.
+
+/// A model of `n` tensors whose names have `length` characters: of three dtypes, some empty.
+model long_named(std::size_t n, std::size_t length) {
+  model m;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::string name = "p" + std::to_string(1000 + i) + ".";
+    name.resize(length, 'x');
+    const dtype small = i % 3 == 0 ? dtype::f32 : dtype::u8;
+    m.add(std::move(name), i % 7 == 0 ? dtype::i64 : small, {i % 11 == 10 ? 0 : i % 5 + 1});
+  }
+  return std::move(m.ready());
+}
+names listed(const model& m, bool backwards = false) {
+  names all;
+  for (const auto& t : m.schema().entries()) all.push_back(t.name);
+  if (backwards) std::reverse(all.begin(), all.end());
+  return all;
+}
+std::uint64_t digest_of(const model& m) {
+  tp::xxhash_digest h;
+  for (const auto& t : m.schema().entries()) h.update(m.bytes_of(t.name));
+  return h.digest();
+}
+
+TEST(Subset, Any_number_of_tensors_lands_adjacent_or_not) {
+  const model source = long_named(400, 60).fill(1);
+  int round = 0;
+  for (const std::size_t every : {1u, 2u, 3u})
+    for (const std::size_t most : {13u, 14u, 24u, 25u, 26u, 33u, 34u, 100u, 400u}) {
+      model mine = some_of(source, [&](std::size_t i) { return i % every == 0 && i / every < most; });
+      pair p(cut{++round % 2 == 0 ? 700u : ~std::size_t{0}});
+      p.left.publish(source, {1, 2}, 1);
+      const names wanted = listed(mine, round % 3 == 0);
+      const auto done = round % 2 == 0 ? pull_part(p, mine, wanted)
+                                       : pull_part<tp::per_tensor<3>, tp::chunk_and_image_digest>(p, mine, wanted);
+      ASSERT_TRUE(done) << describe(done.error()) << ", " << wanted.size() << " tensors, every " << every;
+      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+      EXPECT_EQ(done->bytes, mine.schema().data_bytes());
+      EXPECT_EQ(done->fingerprint, mine.schema().fingerprint);
+      EXPECT_EQ(done->digest, digest_of(mine));
+      EXPECT_TRUE(holds(mine, source, wanted) && mine.guards_intact());
+      EXPECT_EQ(p.left.status().completed, 1u);
+    }
+}
+TEST(Subset, A_destination_that_is_a_part_needs_no_list_of_its_names) {
+  const model source = long_named(200, 40).fill(1);
+  for (const std::size_t most : {1u, 5u, 200u}) {
+    model mine = some_of(source, [&](std::size_t i) { return i % 2 == 1 && i < most + 1; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    tp::land to(mine.destination());
+    transfer<> t(to, {.ref = {1, 2}, .part = true}, {}, 1);
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(done->digest, digest_of(mine));
+    EXPECT_TRUE(holds(mine, source, listed(mine)));
+  }
+}
+TEST(Subset, A_part_whose_tensors_are_all_empty_lands) {
+  model source;
+  for (std::size_t i = 0; i < 120; ++i)
+    source.add("p" + std::to_string(1000 + i) + std::string(40, 'x'), dtype::f32, {i < 4 || i % 50 == 49 ? 3u : 0u});
+  source.ready().fill(1);
+  for (const std::size_t most : {60u, 99u, 110u}) {
+    model mine = some_of(source, [&](std::size_t i) { return i < most; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    const auto done = pull_part(p, mine, listed(mine));
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(done->confirmed);
+    EXPECT_TRUE(holds(mine, source, listed(mine)));
+    EXPECT_EQ(p.left.status().completed, 1u);
+  }
+}
+TEST(Subset, Of_many_tensors_the_one_that_is_not_there_is_named) {
+  const model source = long_named(100, 60).fill(1);
+  for (const std::size_t wrong : {0u, 50u, 99u}) {
+    model mine;
+    for (const auto& t : source.schema().entries())
+      mine.add(std::string(t.name) + (t.name == source.name(wrong) ? "y" : ""), t.type,
+               {t.extents().begin(), t.extents().end()});
+    mine.ready();
+    pair p;
+    p.left.publish(source);
+    const auto done = pull_part(p, mine, listed(mine));
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, errc::bad_request);
+    EXPECT_EQ(done.error().name.view().substr(0, 6), source.name(wrong).substr(0, 6));
+  }
+}
+TEST(Subset, L3_of_many_tensors_the_one_that_differs_is_named) {
+  const model source = long_named(100, 60).fill(1);
+  for (const std::size_t wrong : {0u, 50u, 99u}) {
+    model mine = some_of(source, [&](std::size_t i) { return i != wrong; });
+    model other;
+    for (const auto& t : mine.schema().entries())
+      other.add(std::string(t.name), t.type, {t.extents().begin(), t.extents().end()});
+    other.add(source.name(wrong), dtype::u16, {77}).ready();
+    pair p;
+    p.left.publish(source);
+    const auto done = pull_part(p, other, listed(other));
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, errc::schema_mismatch);
+    EXPECT_EQ(done.error().name.view().substr(0, 6), source.name(wrong).substr(0, 6));
+  }
+}
+TEST(Subset, Many_names_have_to_be_those_of_the_destination) {
+  const model source = long_named(100, 60).fill(1);
+  model mine = some_of(source, [](std::size_t i) { return i < 60; });
+  const auto refused = [&](const names& wanted) {
+    pair p;
+    p.left.publish(source);
+    const auto done = pull_part(p, mine, wanted);
+    EXPECT_FALSE(done);
+    EXPECT_TRUE(mine.untouched());
+    return done ? tp::error{} : done.error();
+  };
+  names wanted = listed(mine);
+  const std::string last(wanted.back());
+  wanted.back() = "no.such";
+  EXPECT_EQ(refused(wanted), errc::schema_mismatch);
+  EXPECT_EQ(refused(wanted).name.view(), "no.such");
+  wanted.pop_back();
+  EXPECT_EQ(refused(wanted), errc::schema_mismatch);
+  EXPECT_EQ(refused(wanted).name.view().substr(0, 6), last.substr(0, 6));
+  wanted.push_back(last);
+  wanted.push_back(last);
+  EXPECT_EQ(refused(wanted), errc::duplicate_name);
+  wanted.pop_back();
+  wanted.back() = wanted.front();  // as many names as tensors, and one is missing
+  EXPECT_EQ(refused(wanted), errc::schema_mismatch);
+  EXPECT_EQ(refused(wanted).name.view().substr(0, 6), last.substr(0, 6));
+}
+void restart_at_any_frame(const model& source) {
+  for (std::uint64_t victim = 0;; ++victim) {
+    model mine = some_of(source, [](std::size_t i) { return i % 2 == 0; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    tp::land to(mine.destination());
+    transfer<tp::fixed_bytes<16>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .part = true, .recipient = {7}}, {},
+                                                                1);
+    tp::no_transfer idle;
+    std::uint64_t n = 0;
+    p.owner_lies = [&](std::vector<std::byte>& f) {
+      if (n++ >= victim) f.clear();
+    };
+    p.right.end.begin_pull();
+    p.run(idle, t, [&] { return t.ended() || n > victim; });
+    if (t.ended()) {
+      EXPECT_GE(victim, 20u);
+      break;
+    }
+    p.owner_lies = {};
+    p.left.restart();
+    p.reconnect();
+    p.left.publish(source, {1, 2}, 1);
+    t.restart();
+    const auto done = p.pull(t);
+    ASSERT_TRUE(done) << describe(done.error()) << ", frame " << victim;
+    EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because) << ", frame " << victim;
+    EXPECT_EQ(done->digest, digest_of(mine));
+    EXPECT_EQ(p.left.status().completed, 1u);
+    EXPECT_TRUE(holds(mine, source, listed(mine)));
+  }
+}
+TEST(Subset, An_owner_that_restarts_at_any_frame_of_many_tensors_costs_nothing_but_time) {
+  model empty_at_the_end;
+  for (std::size_t i = 0; i < 80; ++i)
+    empty_at_the_end.add("p" + std::to_string(1000 + i) + std::string(55, 'x'), dtype::f32, {i < 50 ? 3u : 0u});
+  empty_at_the_end.ready().fill(1);
+  const model mixed = long_named(80, 60).fill(1);
+  restart_at_any_frame(mixed);
+  restart_at_any_frame(empty_at_the_end);
+}
+TEST(Subset, A_damaged_chunk_of_many_tensors_is_fetched_again) {
+  const model source = long_named(80, 60).fill(1);
+  for (std::uint64_t victim = 0; victim < 20; ++victim) {
+    model mine = some_of(source, [](std::size_t i) { return i % 2 == 0; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    std::uint64_t n = 0;
+    p.owner_lies = [&](std::vector<std::byte>& f) {
+      if (kind_of(f) == tp::frame_kind::chunk && n++ == victim) f[tp::detail::payload_prefix::bytes] ^= std::byte{1};
+    };
+    const auto done = pull_part<tp::fixed_bytes<16>, tp::chunk_and_image_digest>(p, mine, listed(mine));
+    ASSERT_TRUE(done) << describe(done.error()) << ", chunk " << victim;
+    EXPECT_EQ(done->damaged, n > victim ? 1u : 0u);
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_EQ(done->digest, digest_of(mine));
+    EXPECT_TRUE(holds(mine, source, listed(mine)));
+  }
+}
+TEST(Subset, Each_part_of_many_tensors_is_checked) {
+  const model source = long_named(80, 60).fill(1);
+  const auto end_with = [&](std::uint64_t victim, auto lie) {
+    model mine = some_of(source, [](std::size_t i) { return i < 60; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    std::uint64_t n = 0;
+    p.owner_lies = lie_about(tp::frame_kind::located, [&, lie](tp::frame& m) {
+      if (n++ == victim) lie(m);
+    });
+    const auto done = pull_part(p, mine, listed(mine));
+    return done ? errc{} : done.error().code;
+  };
+  const auto nothing = [](tp::frame&) {};
+  EXPECT_EQ(end_with(0, nothing), errc{});
+  for (std::uint64_t part = 0; part < 4; ++part) {
+    EXPECT_EQ(end_with(part, [](tp::frame& m) { m.digest ^= 1; }), errc::digest_mismatch) << part;
+    EXPECT_EQ(end_with(part, [](tp::frame& m) { m.fingerprint ^= 1; }), errc::schema_mismatch) << part;
+    EXPECT_EQ(end_with(part, [](tp::frame& m) { m.ranges = m.ranges.first(m.ranges.size() - 1); }), errc::bad_frame)
+        << part;
+    EXPECT_EQ(end_with(part,
+                       [](tp::frame& m) {
+                         static std::vector<tp::byte_range> longer;
+                         longer.assign(m.ranges.begin(), m.ranges.end());
+                         longer.back().end += 1;
+                         m.ranges = std::span<const tp::byte_range>(longer);
+                       }),
+              errc::bad_frame)
+        << part;
+  }
 }
 
 }  // namespace subset_test

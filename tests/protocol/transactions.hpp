@@ -21,7 +21,7 @@ constexpr tp::recipient_id ada{11}, bob{12}, eve{13};
 
 struct Transactions : testing::Test {
   model m = mixed_model().fill(1);
-  tp::owner_storage<4, 16> storage;
+  tp::owner_storage<5, 16> storage;
   generator random{5};
   owner o{storage, [this] { return random(); }};
   std::uint64_t version = version_of(m);

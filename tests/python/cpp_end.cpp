@@ -27,8 +27,8 @@ static int complain(const error& e) {
 
 template <class Owner>
 static void say(const Owner& owner, const reference& ref) {
-  const auto digits = to_digits(ref.id);
-  std::printf("127.0.0.1:%u %.32s %llu\n", owner.port(), digits.data(), static_cast<unsigned long long>(ref.version));
+  const auto digits = to_digits(ref);
+  std::printf("127.0.0.1:%u %.48s %llu\n", owner.port(), digits.data(), static_cast<unsigned long long>(ref.version));
   std::fflush(stdout);
 }
 
@@ -48,10 +48,10 @@ static int serve_file(const char* path) {
 
 /// pull ADDRESS REF FILE
 static int pull_file(const char* address, const char* digits, const char* path) {
-  const auto id = parse_ref_id(digits);
+  const auto ref = parse_reference(digits);
   auto to = safetensors_file::create(path);
-  if (!id || !to) return 2;
-  const auto done = file_net::pull(address, reference{*id, 0, 0}, *to);
+  if (!ref || !to) return 2;
+  const auto done = file_net::pull(address, *ref, *to);
   if (!done) return complain(done.error());
   std::printf("%s %llu\n", to_string(done->outcome).data(), static_cast<unsigned long long>(done->digest));
   return 0;
@@ -98,12 +98,12 @@ static int serve_bytes(std::uint64_t bytes) {
 
 /// pull-bytes ADDRESS REF BYTES: once for each line of input; says how many seconds it took.
 static int pull_bytes(const char* address, const char* digits, std::uint64_t bytes) {
-  const auto id = parse_ref_id(digits);
-  if (!id) return 2;
+  const auto ref = parse_reference(digits);
+  if (!ref) return 2;
   blocks model(bytes);
   for (char line[8]; std::fgets(line, sizeof line, stdin) != nullptr;) {
     const auto start = std::chrono::steady_clock::now();
-    const auto done = list_net::download_tensors(address, *id, model.image());
+    const auto done = list_net::download_tensors(address, *ref, model.image());
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!done) return complain(done.error());
     std::printf("%.6f\n", seconds);

@@ -9,11 +9,12 @@ import threading
 
 
 class MutatingPath(threading.Thread):
-    """Lies between recipients and an owner. `mutate(i, frame)` gives what arrives in place of the i-th frame of each connection; None: it is cut."""
+    """Lies between recipients and an owner. `mutate(i, frame)` gives what arrives in place of the i-th frame of each connection; None: it is cut. `ask(bytes)` gives what the owner is asked in
+    place of what the recipient has said."""
 
-    def __init__(self, port, mutate=lambda i, frame: frame):
+    def __init__(self, port, mutate=lambda i, frame: frame, ask=lambda said: said):
         super().__init__(daemon=True)
-        self.to, self.mutate = port, mutate
+        self.to, self.mutate, self.ask = port, mutate, ask
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.start()
@@ -40,7 +41,7 @@ class MutatingPath(threading.Thread):
                         if not data:
                             return
                         if ready is down:
-                            up.sendall(data)
+                            up.sendall(self.ask(data))
                             continue
                         begun += data
                         while len(begun) >= 8:  # the owner's frames have one segment: four bytes of 0, its words, and the words

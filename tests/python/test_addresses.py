@@ -58,6 +58,19 @@ def test_an_owner_that_does_not_know_the_reference_is_passed_over(two):
         assert np.array_equal(tensorpull.download_tensors(addresses, ref)["w"], model()["w"])
 
 
+def test_what_can_be_read_once_is_there_for_each_address(two, tmp_path):
+    a, b = two
+    ref = b.add_tensors(model())
+
+    def once(*items):
+        yield from items
+
+    for choice in ({"names": once("w")}, {"matching": once("w*")}):
+        assert tensorpull.download_tensors(once(a.address, b.address), ref, **choice).keys() == {"w"}
+    assert tensorpull.list_tensors(once(a.address, b.address), ref).tensors.keys() == {"w"}
+    tensorpull.download_file(once(a.address, b.address), ref, tmp_path / "file")
+
+
 @pytest.mark.parametrize("into", ["new", "out", "file"])
 def test_what_has_arrived_stays_when_an_owner_dies(two, into, tmp_path):
     a, b = two

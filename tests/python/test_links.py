@@ -277,8 +277,28 @@ def test_through_a_nats_server(nats_server):
         assert owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
 
 
+@pytest.mark.skipif(not tensorpull._native.has_nats, reason="libnats was not there when this was built")
+def test_over_nats_a_version_is_wanted_unless_the_caller_believes_whoever_answers(nats_server, tmp_path):
+    with tensorpull.Downloader(nats_server) as owner:
+        owner.start()
+        ref = owner.add_tensors({"w": np.ones(3)})
+        average = tensorpull.WeightedAverage({"w": np.ones(3)})
+        calls = [
+            lambda known, **how: tensorpull.download_tensors(nats_server, known, **how).receipt,
+            lambda known, **how: tensorpull.download_file(nats_server, known, tmp_path / "m.safetensors", overwrite=True, **how),
+            lambda known, **how: average.pull(nats_server, known, 1.0, peer=known, round=1, **how),
+        ]
+        for call in calls:
+            for how in ({}, {"version": 0}):
+                with pytest.raises(tensorpull.Error, match="give the version") as e:
+                    call(ref.id if not how else ref, **how)
+                assert e.value.code == "version_required" and e.value.landed == 0
+            assert call(ref.id, believe=True).believed
+            assert not call(str(ref)).believed
+
+
 def test_no_nats_server():
-    for call in (tensorpull.Downloader, lambda url: tensorpull.download_tensors(url, "0" * 31 + "1", retries=0)):
+    for call in (tensorpull.Downloader, lambda url: tensorpull.download_tensors(url, "1" * 48, retries=0)):
         with pytest.raises(Error) as e:
             call("nats://127.0.0.1:1")
         if tensorpull._native.has_nats:

@@ -144,6 +144,18 @@ def test_silent_callers_do_not_hold_the_door(door):
         s.close()
 
 
+def test_a_door_that_is_closed_has_no_thread_left(door):
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_place.UNFINISHED)]
+    token = door.expect()
+    with call(door, token):
+        assert door.arrived(token, 60) is not None
+    door.forget(token)
+    door.close()
+    assert not any(t.name == "tensorpull-door" for t in threading.enumerate())
+    for s in silent:
+        s.close()
+
+
 def test_more_silent_callers_than_the_door_has_threads_are_dropped_in_time(door):
     silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(3 * _place.UNFINISHED)]
     token = door.expect()
@@ -193,3 +205,54 @@ def test_a_model_lands_in_files_and_a_failed_one_leaves_none(tmp_path):
             land_in_files(tensorpull, (owner.address,), str(ref), str(other), **{**how, "max_bytes": 1000})
         assert list(other.iterdir()) == []
     assert sorted(p.name for p in tmp_path.iterdir()) == ["other", "tensor_0.safetensors", "tensor_1.safetensors", "tensor_2.safetensors"]
+
+
+def test_a_model_of_more_tensors_than_descriptors_lands_in_files(tmp_path):
+    import resource
+
+    pytest.importorskip("torch")
+    from tensorpull.nvflare._files import land_in_files
+
+    model = {f"layers.{i}.weight": np.full((16,), i, np.float32) for i in range(600)}
+    how = dict(per_request_timeout=30.0, retries=0, max_bytes=1_000_000, abort=None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with tensorpull.Downloader() as owner:
+        owner.start()
+        ref = owner.add_tensors(model)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+        try:
+            got = land_in_files(tensorpull, (owner.address,), str(ref), str(tmp_path), version=ref.version, **how)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert got.keys() == model.keys()
+    for i, (path, _) in enumerate(got[name] for name in model):
+        with open(path, "rb") as file:
+            assert file.read()[-64:] == np.full((16,), i, np.float32).tobytes()
+
+
+@pytest.mark.parametrize("fails", ["posix_fallocate", "replace"])
+def test_a_disk_that_is_full_leaves_no_file_behind(tmp_path, monkeypatch, fails):
+    import errno
+    import os
+
+    pytest.importorskip("torch")
+    from tensorpull.nvflare import _files
+
+    calls, real = [], getattr(os, fails)
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments)
+
+    model = {f"l{i}": np.full((16,), i, np.float32) for i in range(5)}
+    with tensorpull.Downloader() as owner:
+        owner.start()
+        ref = owner.add_tensors(model)
+        monkeypatch.setattr(_files.os, fails, full)
+        with pytest.raises((OSError, tensorpull.Error)):
+            _files.land_in_files(
+                tensorpull, (owner.address,), str(ref), str(tmp_path), version=ref.version, per_request_timeout=30.0, retries=0, max_bytes=1_000_000, abort=None
+            )
+    assert len(calls) >= 3 and list(tmp_path.iterdir()) == []

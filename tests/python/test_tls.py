@@ -58,6 +58,19 @@ def test_an_owner_and_a_download(server, client):
         assert np.array_equal(mean["w"], MODEL["w"])
 
 
+def test_a_key_that_does_not_fit_its_certificate_is_named(certificates, tmp_path):
+    key = str(certificates / "client.key")
+    with pytest.raises(Error, match="the key is not that of the certificate") as e:
+        TLS(cert_file=certificates / "server.pem", key_file=key)
+    assert (e.value.code, e.value.name) == ("bad_file", key)
+    good = TLS(cert_file=certificates / "server.pem", key_file=certificates / "server.key")
+    assert good.reload() is None
+    nowhere = str(tmp_path / ("a long name " * 10) / "ca.pem")
+    with pytest.raises(FileNotFoundError) as e:
+        TLS(ca_file=nowhere)
+    assert e.value.filename == nowhere and isinstance(e.value, Error)
+
+
 def test_sessions_in_both_directions(server, client):
     with Listener("tls://127.0.0.1:0", ssl=server) as door:
         made = []
@@ -125,6 +138,21 @@ def test_who_does_not_shake_hands_is_nobodys_connection(server):
             assert time.monotonic() - begun < 9, "it did not wait for the stranger"
 
 
+def test_those_that_say_nothing_keep_nobody_out(server, client):
+    with Listener("tls://127.0.0.1:0", ssl=server) as door:
+        silent = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(200)]
+        assert door.accept(timeout=0.1) is None
+        made = []
+        connecting = threading.Thread(target=lambda: made.append(Session(door.address, timeout=60, ssl=client)))
+        connecting.start()
+        tries = (door.accept(timeout=0.5) for _ in range(100))
+        assert next((session for session in tries if session is not None), None) is not None
+        connecting.join()
+        assert len(made) == 1
+        for one in silent:
+            one.close()
+
+
 def test_certificates_are_read_again(certificates, client, tmp_path):
     for name in ("pem", "key"):
         (tmp_path / name).write_bytes((certificates / f"server.{name}").read_bytes())
@@ -166,3 +194,34 @@ def test_arguments_that_make_no_sense(certificates, client, tmp_path):
     with pytest.raises(Error) as e:
         Downloader("tls://127.0.0.1:0")
     assert e.value.code == "invalid_argument", "an end that listens needs a certificate"
+
+
+def test_several_threads_accept_while_others_say_nothing(server, client):
+    """A listener remembers who shakes hands; each of these threads takes part in that."""
+    with Listener("tls://127.0.0.1:0", ssl=server) as door:
+        stopped, accepted = threading.Event(), []
+
+        def accept():
+            while not stopped.is_set():
+                session = door.accept(timeout=0.05)
+                if session is not None:
+                    accepted.append(session)
+
+        silent = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
+        doors = [threading.Thread(target=accept) for _ in range(8)]
+        for thread in doors:
+            thread.start()
+        callers = []
+        for i in range(40):
+            callers.append(Session(door.address, ssl=client, timeout=60))
+            silent[i % 20].close()
+            silent[i % 20] = socket.create_connection(("127.0.0.1", door.port))
+        until = time.monotonic() + 60
+        while len(accepted) < 40 and time.monotonic() < until:
+            time.sleep(0.01)
+        stopped.set()
+        for thread in doors:
+            thread.join()
+        assert len(accepted) == 40
+        for one in callers + accepted + silent:
+            one.close()

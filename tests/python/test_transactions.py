@@ -89,7 +89,7 @@ def test_all_or_none(wrong):
                 tensorpull.download_tensors(owner.address, ref)
             assert e.value.code == "unknown_reference"
         refs = owner.add_transaction(models(3, 7), ref_ids=IDS[:3])  # what was refused has taken no place
-        assert [str(ref) for ref in refs] == IDS[:3]
+        assert [ref.id for ref in refs] == IDS[:3]
         assert np.array_equal(tensorpull.download_tensors(owner.address, refs[0])["w"], models(3, 7)[0]["w"])
 
 

@@ -137,7 +137,7 @@ def test_progress_never_goes_back_and_ends(owner):
     assert [e.sequence for e in events] == list(range(1, len(events) + 1))
     done = [e.bytes_done for e in events]
     assert done == sorted(done) and done[-1] == events[-1].bytes_total == ref.nbytes
-    assert events[-1].tensors_done == events[-1].tensors_total == 8 and events[-1].ref_id == ref
+    assert events[-1].tensors_done == events[-1].tensors_total == 8 and events[-1].ref_id == ref.id
 
 
 def test_a_bar_of_tqdm_is_progress(owner):
@@ -290,17 +290,40 @@ def test_a_forked_child_that_ends_does_not_deafen_its_parent(end, serving):
 
 def test_a_reference_is_text_and_more(owner):
     ref = owner.add_tensors({"a": np.zeros(3)}, chunk_size=4096)
-    assert isinstance(ref, str) and len(ref) == 32 and json.loads(json.dumps({"ref": ref})) == {"ref": str(ref)}
+    assert isinstance(ref, str) and ref == f"{ref.id}{ref.version:016x}" and len(ref.id) == 32 and json.loads(json.dumps({"ref": ref})) == {"ref": str(ref)}
     again = pickle.loads(pickle.dumps(ref))
     assert again == ref and (again.version, again.fingerprint, again.nbytes, again.chunk_size) == (ref.version, ref.fingerprint, ref.nbytes, 4096)
     assert type(str(ref)) is str
     assert tensorpull.download_tensors(owner.address, str(ref)).receipt.version == ref.version
+    made = tensorpull.Reference(str(ref))
+    assert made == ref and made.version == ref.version
+
+
+def test_the_text_of_a_reference_says_which_bytes_are_right(owner):
+    """Whoever answers may have other bytes, and say which version they are, or claim that they are the version that is asked for."""
+    ref = owner.add_tensors({"a": np.zeros(3)})
+    for known in (ref, str(ref), str(ref).upper()):
+        assert not tensorpull.download_tensors(owner.address, known).receipt.believed
+    for known, version in ((ref.id, None), (ref, 0), (str(ref), 0)):
+        assert tensorpull.download_tensors(owner.address, known, version=version).receipt.believed
+    assert not tensorpull.download_tensors(owner.address, ref.id, version=ref.version).receipt.believed
+    assert tensorpull.download_tensors(owner.address, ref, out={"a": np.ones(3)}, subset=True).receipt.believed
+    for claimed, code in ((None, "stale_version"), (ref.version, "digest_mismatch")):
+        owner.add_tensors({"a": np.ones(3)}, ref_id=ref, version=claimed)
+        for known in (ref, str(ref)):
+            with pytest.raises(Error) as e:
+                tensorpull.download_tensors(owner.address, known, retries=0)
+            assert e.value.code == code
+    for wrong in (str(ref)[:-1], str(ref) + "0", str(ref)[:-1] + "x", str(ref)[:32] + " " * 16):
+        with pytest.raises(Error) as e:
+            tensorpull.download_tensors(owner.address, wrong)
+        assert e.value.code == "invalid_argument"
 
 
 def test_C3_publishing_again_under_the_same_reference(owner):
     first = owner.add_tensors({"a": np.zeros(3)})
     second = owner.add_tensors({"a": np.ones(3)}, ref_id=first)
-    assert second == first and second.version != first.version
+    assert second.id == first.id and second.version != first.version
     assert tensorpull.download_tensors(owner.address, second)["a"].tolist() == [1, 1, 1]
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, first)
@@ -344,7 +367,7 @@ def test_serving_in_the_background_leaves_no_thread_behind():
 
 def test_a_program_that_forgets_to_stop_ends_all_the_same():
     done = run("import tensorpull, numpy; owner = tensorpull.Downloader().start(); ref = owner.add_tensors({'a': numpy.zeros(3)}); print(ref)")
-    assert done.returncode == 0 and len(done.stdout.strip()) == 32 and not done.stderr, done.stderr
+    assert done.returncode == 0 and len(done.stdout.strip()) == 48 and not done.stderr, done.stderr
 
 
 def test_C6_a_callback_that_raises_is_reported_and_changes_nothing(owner, monkeypatch):

@@ -54,7 +54,7 @@ class Race:
             ref = self.owner.add_tensors(MODEL, progress=progress, settled=settled, progress_interval=0)
             self.recent = [*self.recent[-8:], str(ref)]
             with socket.create_connection(("127.0.0.1", self.owner.port)) as asking:
-                asking.sendall(b"".join(describe(ref, number * 1000 + i + 1) for i in range(100)))
+                asking.sendall(b"".join(describe(ref.id, number * 1000 + i + 1) for i in range(100)))
                 while progress.calls < 20 and time.monotonic() < END:
                     time.sleep(0.0002)
                 self.owner.withdraw(ref)

@@ -28,8 +28,8 @@ void read_ref_version(const Group& from, frame& m) {
 inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
 inline status as_status(wire::Status s) {
   // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::owner_lost) ? static_cast<status>(s)
-                                                                                         : status::unsupported;
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::looked) ? static_cast<status>(s)
+                                                                                     : status::unsupported;
 }
 
 template <class Storage>
@@ -162,7 +162,7 @@ result<void> read_frame(wire::Frame::Reader f, frame& m, Storage& lists) {
       if (names.size() > lists.names.size()) return failure(errc::too_large, names.size());
       for (unsigned i = 0; i < names.size(); ++i)
         ::new (static_cast<void*>(&lists.names[i])) std::string_view(as_view(names[i]));
-      m.names = {lists.names.data(), names.size()};
+      m.names = std::span<const std::string_view>(lists.names.data(), names.size());
       return {};
     }
     case frame_kind::located: {

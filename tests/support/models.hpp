@@ -35,11 +35,11 @@ class model {
                         n, guard + shift});
     return *this;
   }
-  /// Makes the image; add nothing afterwards.
-  model& ready() {
+  /// Makes the image; add nothing afterwards. The metadata is copied.
+  model& ready(std::span<const tp::metadata_entry> metadata = {}) {
     std::vector<tp::mutable_tensor_view> views;
     for (auto& t : tensors_) views.push_back({t.name, t.type, t.shape, t.memory.data() + t.at});
-    auto made = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+    auto made = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), metadata);
     EXPECT_TRUE(made) << to_string(made.error().code);
     if (made) image_.push_back(std::move(*made));
     return *this;
@@ -119,6 +119,18 @@ class model {
   std::deque<tensor> tensors_;
   std::vector<tp::dynamic_image> image_;
 };
+
+/// A model of those tensors of another one that `takes(i)`, without its values and its metadata.
+template <class Takes>
+model some_of(const model& source, Takes takes, std::span<const tp::metadata_entry> metadata = {}) {
+  model m;
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    if (!takes(i)) continue;
+    const auto& t = source.schema().tensors[tp::detail::find_tensor(source.schema(), source.name(i))];
+    m.add(source.name(i), t.type, {t.extents().begin(), t.extents().end()}, i % 3);
+  }
+  return std::move(m.ready(metadata));
+}
 
 /// Some tensors of several dtypes, odd sizes, scalars and empty ones; 6,150 bytes of data.
 inline model mixed_model(std::size_t shift = 0) {

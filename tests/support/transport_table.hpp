@@ -59,6 +59,7 @@ void table_says(const std::string& name) {
   EXPECT_EQ(longest, std::to_string(T::max_payload_bytes)) << name;
   EXPECT_EQ(r.at("Encrypts"), T::encrypted ? "yes" : "no") << name;
   EXPECT_EQ(r.at("Loses"), T::reliable && T::ordered ? "no" : "yes") << name;
+  EXPECT_EQ(r.at("Anyone answers"), T::anyone_answers ? "yes" : "no") << name;
   constexpr const char* kinds[] = {"none", "user", "certificate", "account"};
   EXPECT_EQ(r.at("Identifies"), kinds[static_cast<int>(T::identifies)]) << name;
 }

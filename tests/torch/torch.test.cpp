@@ -153,11 +153,63 @@ TEST(Torch, Refuses_by_name_what_an_image_cannot_hold) {
     const auto made = torch_model::make_writable(dict{{"a", plain}, {"odd", std::move(t)}});
     return made ? errc{} : made.error().code;
   };
-  EXPECT_EQ(landing(torch::randn({4, 3}).t()), errc::unsupported_layout);
+  EXPECT_EQ(landing(torch::randn({4, 6}).slice(1, 0, 6, 2)), errc::unsupported_layout);  // with gaps
+  EXPECT_EQ(landing(torch::randn({1, 3}).expand({4, 3})), errc::unsupported_layout);  // one memory four times
+  EXPECT_EQ(landing(plain.t()), errc::unsupported_layout);  // the memory of "a" in another order
   EXPECT_EQ(landing(torch::randn({3}, at::kComplexFloat).conj()), errc::unsupported_layout);
   EXPECT_EQ(landing(plain.narrow(0, 1, 2)), errc::unsupported_layout);  // a part of "a"
   EXPECT_EQ(landing(plain.view({16})), errc::unsupported_layout);
   EXPECT_EQ(landing(torch::randn({4, 3})), errc{});
+}
+
+TEST(Torch, Lands_in_any_order_of_dimensions) {
+  torch::manual_seed(9);
+  const dict from{{"image", torch::randn({2, 3, 8, 9})},  // channels_last at the other end
+                  {"halves", torch::randn({7, 9}).to(at::kHalf)},
+                  {"matrix", torch::randn({301, 203})},
+                  {"plain", torch::randn({5})},
+                  {"empty", torch::randn({0, 3})}};
+  const auto source = torch_model::make(from);
+  ASSERT_TRUE(source);
+  const auto turned = [&] {
+    return dict{{"image", torch::zeros({2, 3, 8, 9}).contiguous(at::MemoryFormat::ChannelsLast)},
+                {"halves", torch::zeros({9, 7}, at::kHalf).t()},
+                {"matrix", torch::zeros({203, 301}).t()},
+                {"plain", torch::zeros({5})},
+                {"empty", torch::zeros({3, 0}).t()}};
+  };
+  const auto whole = image_of(from);
+  const auto bytes = std::as_bytes(std::span(whole));
+  for (const std::size_t piece : {1u, 3u, 997u, 100000u}) {  // cut within elements, too
+    dict to = turned();
+    to["matrix"].set_requires_grad(true);
+    auto mine = torch_model::make_writable(to);
+    ASSERT_TRUE(mine) << mine.error().name.view();
+    const auto before = to["matrix"]._version();
+    land consumer(mine->destination());
+    EXPECT_EQ(to["matrix"]._version(), before + 1) << "autograd is told once, and not by every copy";
+    const destination_view there = mine->destination();
+    for (std::uint64_t at = there.schema->header_bytes; at < bytes.size();) {
+      const auto n = std::min<std::uint64_t>(piece, bytes.size() - at);
+      std::span<std::byte> room[4];
+      const auto got = scatter(there, at, n, room);
+      ASSERT_GT(got.bytes, 0u);
+      std::uint64_t within = at;
+      for (std::size_t i = 0; i < got.pieces; ++i) {
+        std::memcpy(room[i].data(), bytes.data() + within, room[i].size());
+        within += room[i].size();
+      }
+      ASSERT_TRUE(hand_over(there, at, bytes.subspan(at, got.bytes)));
+      at += got.bytes;
+    }
+    for (const auto& [name, tensor] : from) EXPECT_TRUE(same_bytes(tensor, to[name].contiguous())) << name << piece;
+    EXPECT_EQ(image_of(mine->source()), whole) << "and can be published";
+  }
+  dict to = turned();
+  auto mine = torch_model::make_writable(to);
+  const auto owner = std::make_unique<net::downloader>();
+  ASSERT_TRUE(pull(*owner, *source, *mine));
+  for (const auto& [name, tensor] : from) EXPECT_TRUE(same_bytes(tensor, to[name].contiguous())) << name;
 }
 
 TEST(Torch, A_model_for_reading_takes_nothing) {
@@ -363,7 +415,19 @@ TEST(Torch, A_new_state_dict_allocates_nothing_above_its_limits) {
 at::Tensor copy_from_device(const at::Tensor& from, const at::Tensor& to, bool) {
   if (to.device().is_cpu() == from.device().is_cpu()) throw std::runtime_error("not a copy to or from the device");
   const auto bytes = static_cast<std::size_t>(from.storage().nbytes());
-  if (from.device().is_cpu()) return to;
+  if (from.device().is_cpu()) {  // `to` is of the device
+    const at::Tensor values = at::empty_strided(to.sizes(), to.strides(), from.options());
+    values.copy_(from);
+    const auto* const clear = static_cast<const std::uint8_t*>(values.const_data_ptr());
+    auto* const there = static_cast<std::uint8_t*>(to.storage().mutable_data()) +
+                        to.storage_offset() * static_cast<std::int64_t>(to.element_size());
+    if (to.numel() != 0 && !to.unsafeGetTensorImpl()->is_non_overlapping_and_dense()) {
+      for (std::int64_t i = 0; i < to.size(0); ++i) to.select(0, i).copy_(values.select(0, i));
+      return to;
+    }
+    for (std::size_t i = 0; i < values.nbytes(); ++i) there[i] = static_cast<std::uint8_t>(~clear[i]);
+    return to;
+  }
   at::Tensor clear = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
   for (std::size_t i = 0; i < bytes; ++i)
     clear.data_ptr<std::uint8_t>()[i] = static_cast<std::uint8_t>(
@@ -413,7 +477,17 @@ TEST(Torch, Tensors_on_another_device_are_asked_for_a_slice_at_a_time) {
   const auto made = pull_new(*model);
   ASSERT_TRUE(made);
   for (const auto& [name, tensor] : copies) EXPECT_TRUE(same_bytes(tensor, made->at(name))) << name;
-  EXPECT_EQ(torch_model::make_writable(device).error(), errc::unsupported_layout);
+  EXPECT_EQ(torch_model::make_writable(device).error(), errc::unsupported_layout) << "two over the same memory";
+
+  device.erase("turned"), copies.erase("turned");
+  auto landing = torch_model::make_writable(device);
+  ASSERT_TRUE(landing) << landing.error().name.view();
+  dict others;
+  for (const auto& [name, tensor] : copies) others[name] = (tensor.to(at::kFloat) + 1).to(tensor.scalar_type());
+  const auto changed = torch_model::make(others);
+  const auto owner = std::make_unique<net::downloader>();
+  ASSERT_TRUE(pull(*owner, *changed, *landing));
+  EXPECT_EQ(image_of(landing->source()), image_of(others));
 }
 
 /// Takes any image, a chunk a millisecond, and keeps nothing.

@@ -44,4 +44,8 @@ TEST(Address, What_is_no_address_is_refused_and_named) {
   EXPECT_TRUE(parse_address(std::string(255, 'a') + ":80"));
 }
 
+TEST(Address, What_is_refused_is_named_without_its_passwords) {
+  EXPECT_EQ(parse_address("http://user:secret@proxy:3128").error().name.view(), "http://proxy:3128");
+}
+
 }  // namespace address_test

@@ -22,7 +22,7 @@ inline constexpr std::uint64_t child_seed = 77;
 
 /// The command that starts it. `what`: "serve": until its input ends; "die N": it kills itself when N bytes were sent;
 /// "exit N": it ends with that status when a chunk was sent; "withdraw N": it withdraws the model when N bytes were
-/// sent.
+/// sent; "claim N": it says that the model is version N.
 inline std::string child_command(const std::string& what) { return "/proc/self/exe --as-child " + what; }
 
 inline int be_child(std::string_view what, long number) {
@@ -31,7 +31,8 @@ inline int be_child(std::string_view what, long number) {
   std::printf("this would be garbage between frames\n");
   std::fflush(stdout);
   if (!parent) return 90;
-  const auto ref = parent->add_tensors(*model, {.id = child_ref});
+  const std::uint64_t claimed = what == "claim" ? static_cast<std::uint64_t>(number) : 0;
+  const auto ref = parent->add_tensors(*model, {.id = child_ref, .version = claimed});
   if (!ref) return 91;
   auto ended = parent->serve(
       [&](const auto& here) {

@@ -152,6 +152,14 @@ TEST_F(HttpOwner, A_key_opens_and_nothing_else_does) {
   const auto malformed = c.hear();
   EXPECT_EQ(malformed.status, 404);
   EXPECT_EQ(malformed.body, wrong.body);  // a key that could be one and is not tells nothing more
+  c.say("GET " + path + host + "Authorization: Bearer " + key_of(ref) + hex(ref.version) + "\r\n\r\n");
+  EXPECT_EQ(c.hear().status, 200) << "a reference as it is passed on";
+  for (const std::string& version : {std::string("latest"), hex(ref.version), hex(ref.version + 1)})
+    for (const bool right : {true, false}) {
+      c.say("GET /v1/model/" + version + host + "Authorization: Bearer " + key_of(ref) +
+            hex(ref.version + (right ? 0 : 1)) + "\r\n\r\n");
+      EXPECT_EQ(c.hear().status, right && version != hex(ref.version + 1) ? 200 : 404) << version << right;
+    }
   c.say(get("/v1/model/" + hex(ref.version + 1)));
   EXPECT_EQ(c.hear().status, 404);
   c.say(get("/v1/model/latest"));
@@ -303,6 +311,28 @@ TEST_F(HttpOwner, Metrics_are_off_unless_asked_for_and_name_no_reference) {
         std::string("tensorpull_http_responses_total{code=\"404\"} 1")})
     EXPECT_NE(m.body.find("\n" + line + "\n"), m.body.npos) << line;
   EXPECT_EQ(m.body.find(key_of(ref)), m.body.npos);
+}
+
+TEST_F(HttpOwner, Health_needs_no_key_and_says_nothing_of_what_is_published) {
+  thread.emplace(*owner);  // nothing is published yet
+  auto c = connect();
+  const std::string ask = " /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+  c.say("GET" + ask);
+  const auto before = c.hear();
+  EXPECT_EQ(before.status, 200);
+  EXPECT_EQ(before.body, "ok\n");
+  EXPECT_EQ(before.at("Cache-Control"), "no-store");
+  thread->stop();
+  publish();
+  auto later = connect();
+  later.say("GET" + ask);
+  EXPECT_EQ(later.hear().body, "ok\n");
+  later.say("HEAD" + ask);
+  EXPECT_EQ(later.hear(true).status, 200);
+  later.say("POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+  EXPECT_EQ(later.hear().status, 405);
+  thread->stop();
+  EXPECT_EQ(owner->status_of(ref)->acquired, 0u);
 }
 
 TEST_F(HttpOwner, Who_may_not_have_it_hears_the_same_as_of_what_nobody_knows_and_no_cache_may_share_it) {

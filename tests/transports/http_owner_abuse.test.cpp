@@ -264,6 +264,20 @@ TEST(HttpOwnerAbuse, Who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   EXPECT_GT(taken, 0u);
 }
 
+TEST(HttpOwnerAbuse, Who_only_asks_after_the_health_does_not_keep_a_connection) {
+  auto owner = big_net::downloader::open({.host = {.budgets = {.accept = 300ms}}});
+  serving thread(*owner);
+  http_client c(owner->port());
+  const auto end = std::chrono::steady_clock::now() + 30s;  // only a connection that is kept takes so long
+  while (std::chrono::steady_clock::now() < end &&
+         (owner->shared().counts.accepted() == 0 || owner->shared().counts.open() > 0)) {
+    if (!c.peer().say("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")) break;
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(owner->shared().counts.open(), 0u);
+  EXPECT_GT(owner->shared().counts.answers(200), 0u);
+}
+
 TEST(HttpOwnerAbuse, What_an_owner_may_send_in_a_second_holds_for_answers_too_and_cuts_none_short) {
   constexpr std::uint64_t rate = 1_MiB;
   auto owner = net::downloader::open(

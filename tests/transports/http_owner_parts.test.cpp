@@ -37,12 +37,25 @@ TEST(HttpSentRanges, Eight_streams_at_a_time_are_followed_byte_by_byte_and_what_
   EXPECT_FALSE(filled);
   EXPECT_TRUE(scattered.add(0, 40, 40));
 }
-TEST(HttpSentRanges, A_record_that_serves_anew_begins_with_nothing) {
+TEST(HttpSentRanges, A_recipient_that_comes_back_goes_on_and_another_begins_with_nothing) {
   tp::detail::owner_coverage<tp::no_lock> of(2);
-  EXPECT_FALSE(of.add(1, 7, 0, 5, 10));
-  EXPECT_FALSE(of.add(1, 8, 5, 10, 10));
-  EXPECT_TRUE(of.add(1, 8, 0, 5, 10));
-  EXPECT_FALSE(of.add(2, 8, 0, 10, 10));  // there is no such record
+  const tp::detail::sent_to named{{1, 2}, 3, {4}}, first{{1, 2}, 3, {}, 7}, second{{1, 2}, 3, {}, 8};
+  EXPECT_FALSE(of.add(1, first, 0, 5, 10));
+  EXPECT_FALSE(of.add(1, second, 5, 10, 10));  // nobody knows whether it is the same
+  EXPECT_TRUE(of.add(1, second, 0, 5, 10));
+  EXPECT_FALSE(of.add(1, named, 0, 5, 10));
+  EXPECT_TRUE(of.add(1, named, 5, 10, 10));
+  tp::detail::sent_to others[] = {named, named, named};
+  ++others[0].ref.low, ++others[1].version, ++others[2].who.value;
+  for (const auto& other : others) {
+    EXPECT_FALSE(of.add(1, other, 1, 10, 10));
+    EXPECT_FALSE(of.add(1, named, 0, 1, 10)) << "what another was sent";
+    of.ended(1, other);  // which is not there any more
+    EXPECT_TRUE(of.add(1, named, 1, 10, 10));
+  }
+  of.ended(1, named);  // it has completed, and pulls once more
+  EXPECT_FALSE(of.add(1, named, 0, 1, 10));
+  EXPECT_FALSE(of.add(2, named, 0, 10, 10));  // there is no such record
 }
 
 TEST(HttpOwnerText, Numbers_dates_and_digests_are_written_as_the_standards_say) {

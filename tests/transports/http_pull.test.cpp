@@ -33,6 +33,11 @@ std::string repr_digest_of(std::string_view bytes) {
   return "Repr-Digest: sha-256=:" + tp::detail::to_base64({reinterpret_cast<const char*>(v.data()), v.size()}) +
          ":\r\n";
 }
+std::string hex_of(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
 struct HttpPull : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(7);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
@@ -60,6 +65,7 @@ TEST_F(HttpPull, Several_ranges_are_in_flight_on_several_connections_and_the_dig
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_EQ(done->bytes, file.size());
   EXPECT_EQ(done->digest, xxh3_of(file));
+  EXPECT_FALSE(done->believed);
   EXPECT_FALSE(done->confirmed);
   EXPECT_EQ(done->unconfirmed_because, errc::unsupported_request);
   EXPECT_GT(server.connections(), 1u);
@@ -84,22 +90,28 @@ TEST_F(HttpPull, A_digest_that_the_server_states_makes_it_complete_and_none_at_a
   done = pull({});
   ASSERT_TRUE(done);
   EXPECT_EQ(done->outcome, tp::outcome::completed_unverified);
+  EXPECT_TRUE(done->believed);
   options.unverified = false;
   server.fields = repr_digest_of(file);
   done = pull({});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->believed) << "the server says what it has, and which digest that has";
   server.fields = repr_digest_of("something else");
   done = pull({});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::digest_mismatch);
   EXPECT_TRUE(pull());  // the caller's rules
   server.fields.clear();
-  EXPECT_EQ(pull({}, tp::reference{{}, xxh3_of(file), 0})->outcome, tp::outcome::completed);
+  const auto known = pull({}, tp::reference{{}, xxh3_of(file), 0});
+  EXPECT_EQ(known->outcome, tp::outcome::completed);
+  EXPECT_FALSE(known->believed);
   EXPECT_EQ(pull({}, tp::reference{{}, xxh3_of(file) + 1, 0}).error(), errc::digest_mismatch);
   char text[32];
   std::snprintf(text, sizeof text, "xxh3:%016lx", xxh3_of(file));
-  EXPECT_EQ(pull({.digest = text})->outcome, tp::outcome::completed);
+  const auto stated = pull({.digest = text});
+  EXPECT_EQ(stated->outcome, tp::outcome::completed);
+  EXPECT_FALSE(stated->believed);
   EXPECT_EQ(pull({.digest = "sha256:12"}).error(), errc::invalid_argument);
   EXPECT_EQ(pull({.digest = sha256_of("x")}).error(), errc::digest_mismatch);
 }
@@ -289,6 +301,122 @@ TEST_F(HttpPull, Redirects_are_followed_and_what_proves_who_we_are_stays_with_th
     return peer.say("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1/x\r\nContent-Length: 0\r\n\r\n");
   };
   EXPECT_EQ(pull().error(), errc::unsupported_request);  // https needs transports/https
+}
+
+/// Leads from every path but "/signed" to a signed URL there, which is good for some answers with bytes. After those
+/// the store says `refusal`.
+struct signing_store {
+  http_server& server;
+  std::string refusal = "403 Forbidden";
+  int uses = 3;
+  std::mutex mutex{};
+  int signature = 0, left = 0;
+
+  void begin() {
+    server.instead = [this](const http_asked& a, raw_peer& peer) {
+      const std::lock_guard lock(mutex);
+      if (!a.target.starts_with("/signed")) {
+        left = uses;
+        return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=" + std::to_string(++signature) +
+                        "\r\nContent-Length: 0\r\n\r\n");
+      }
+      if (a.target == "/signed?sig=" + std::to_string(signature) && left-- > 0) return false;
+      return peer.say("HTTP/1.1 " + refusal + "\r\nContent-Length: 0\r\n\r\n");
+    };
+  }
+};
+
+TEST_F(HttpPull, A_signed_url_that_runs_out_is_had_again_from_the_origin) {
+  for (const std::string refusal :
+       {"403 Forbidden", "400 Bad Request", "401 Unauthorized", "404 Not Found", "410 Gone"})
+    for (const std::uint32_t connections : {1u, 4u}) {
+      signing_store store{server, refusal};
+      store.begin();
+      options.retry.retries = 0;
+      const std::string url = server.url("/model");
+      const auto done = pull({.url = url, .digest = digest, .connections = connections});
+      ASSERT_TRUE(done) << refusal << " " << describe(done.error());
+      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      EXPECT_GT(store.signature, 2);
+      server.instead = [](const http_asked&, raw_peer&) { return false; };
+    }
+}
+
+TEST_F(HttpPull, A_signed_url_that_runs_out_before_the_whole_can_be_sent_again_is_had_again_from_the_origin) {
+  server.ranges = false;
+  server.close_after = 250'000;
+  signing_store store{server};
+  store.uses = 1;
+  store.begin();
+  const std::string url = server.url("/model");
+  const auto done = pull({.url = url, .digest = digest});
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(store.signature, 2);
+}
+
+TEST_F(HttpPull, A_place_that_refuses_under_every_signature_ends_the_pull) {
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    std::uint64_t first = 0, last = 0;
+    if (!a.target.starts_with("/signed"))
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=1\r\nContent-Length: 0\r\n\r\n");
+    if (a.range(first, last) && first == 0) return false;
+    return peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  };
+  const std::string url = server.url("/model");
+  const auto done = pull({.url = url, .digest = digest, .redirects = 3});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::not_permitted) << describe(done.error());
+  const auto asked = server.asked();
+  EXPECT_EQ(std::count_if(asked.begin(), asked.end(), [](const http_asked& a) { return a.target == "/model"; }), 2);
+}
+
+TEST_F(HttpPull, An_origin_that_leads_to_another_file_meanwhile_is_stale) {
+  http_server other(file_of<tp::raw_tensors<mlp>>(*random_model<mlp>(8)));
+  other.etag = "\"v2\"";
+  std::atomic<int> led{0};
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (a.target == "/model")
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: " + (led++ == 0 ? "/signed" : other.url()) +
+                      "\r\nContent-Length: 0\r\n\r\n");
+    std::uint64_t first = 0, last = 0;
+    if (a.range(first, last) && first < 200'000) return false;
+    return peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  };
+  const std::string url = server.url("/model");
+  EXPECT_EQ(pull({.url = url, .digest = digest}).error(), errc::stale_version);
+}
+
+TEST_F(HttpPull, A_cursor_goes_on_under_a_url_that_was_signed_anew_if_the_digest_says_that_it_is_the_same_file) {
+  tp::resume_cursor cursor;
+  options.cursor = &cursor;
+  options.retry.retries = 0;
+  const auto part = [&](std::uint64_t after, const std::string& of, const std::string& path) {
+    http_server once(file);
+    once.close_after = after;
+    const std::string url = once.url(path);
+    const auto how = net::download_tensors(tp::http_address{.url = url, .digest = of}, tp::ref_id{}, *mine, options);
+    std::uint64_t first = 0, last = 0, least = file.size();
+    for (const auto& asked : once.asked())  // after the one for the header
+      if (asked.number != 0 && asked.range(first, last)) least = std::min(least, first);
+    return std::pair(how, least);
+  };
+  const std::string xxh3 = "xxh3:" + hex_of(xxh3_of(file));
+  for (const std::string& of : {digest, xxh3}) {
+    cursor = {};
+    mine = blank<mlp>();
+    EXPECT_FALSE(part(250'000, of, "/m?sig=1").first);
+    ASSERT_TRUE(cursor);
+    const std::uint64_t at = cursor.offset;
+    EXPECT_GT(at, 64u * 1024);
+    const auto [done, least] = part(~std::uint64_t{0}, of, "/m?sig=2");
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_GE(least, at) << "it was fetched again";
+    EXPECT_TRUE(same(*mine, *source));
+  }
+  // what has no digest, or another, begins anew
+  cursor = {};
+  EXPECT_FALSE(part(250'000, digest, "/m?sig=1").first);
+  EXPECT_EQ(part(~std::uint64_t{0}, xxh3, "/m?sig=2").second, 64u * 1024);
 }
 
 TEST_F(HttpPull, Authorisation_is_sent_as_it_was_given_and_cannot_end_a_line) {

@@ -3,6 +3,7 @@
 #include "http_server.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/transports/http/recipient/http_put.hpp>
 
 namespace http_put_test {
@@ -210,6 +211,53 @@ TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
     return answer(peer, "503 Service Unavailable", "Retry-After: 3600\r\n");
   };
   EXPECT_EQ(put().error(), errc::busy);
+}
+
+TEST_F(HttpPut, The_receipt_has_the_digest_of_what_was_sent) {
+  const auto image = tp::raw_tensors<mlp>::source(*model);
+  const auto version = tp::image_version<tp::xxhash_digest>(image);
+  auto done = put();
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(done->digest, *version);
+  options.digest = *version;
+  done = put();
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(done->digest, *version);
+  EXPECT_TRUE(was_kept());
+  // each try has a digest of its own
+  options.retry.retries = 1;
+  std::atomic<int> calls{0};
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (calls++ > 0) return keep(a, peer);
+    peer.say("HTTP/1.1 100 Continue\r\n\r\n");
+    (void)peer.hear(100'000);
+    peer.reset();
+    return true;
+  };
+  done = put();
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(done->digest, *version);
+}
+
+TEST_F(HttpPut, An_image_that_changes_meanwhile_is_not_stored) {
+  options.digest = *tp::image_version<tp::xxhash_digest>(tp::raw_tensors<mlp>::source(*model));
+  for (const bool at_the_end : {false, true}) {
+    std::uint8_t& value = model->mask[at_the_end ? 999 : 0];  // these are the last bytes of the file
+    std::atomic<std::size_t> heard{0};
+    server.instead = [&](const http_asked& a, raw_peer& peer) {
+      value += 1;  // the sender waits for the consent
+      peer.say("HTTP/1.1 100 Continue\r\n\r\n");
+      heard = body_of(a, peer).size();
+      return answer(peer, "201 Created");
+    };
+    const auto done = put();
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), errc::digest_mismatch) << describe(done.error());
+    while (heard == 0) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(heard, file.size() - 1);
+    value -= 1;
+  }
 }
 
 TEST_F(HttpPut, A_stop_and_a_silent_server_end_it) {

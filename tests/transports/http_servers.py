@@ -200,7 +200,7 @@ def upload(folder, data):
 
 
 def resumption(folder, data):
-    """A server dies in the middle; the same command goes on with --resume, and takes nothing of another URL for its own."""
+    """A server dies in the middle; the same command goes on with --resume, and so does one with a URL that was signed anew, if --digest names the file."""
     class Dying(Store):
         left = 400_000
 
@@ -224,9 +224,12 @@ def resumption(folder, data):
         said = json.loads(done.stdout)
         assert done.returncode == 1 and said["resumable"] and said["bytes"] > 0, done
         Dying.left = 1 << 40
-        done = subprocess.run([command[0], command[1] + "?other", *command[2:], "--resume"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        assert done.returncode == 1 and json.loads(done.stdout)["code"] == "stale_version", done
-        done = subprocess.run([*command, "--resume"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        anew = [command[0], command[1] + "?X-Amz-Signature=anew", *command[2:-2], "--resume"]
+        for names_another_file in (["--unverified"], ["--digest", sha(b"other")]):
+            done = subprocess.run([*anew, *names_another_file], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            assert done.returncode == 1 and json.loads(done.stdout)["code"] == "stale_version", done
+        # the digest says that it is the same file, under whatever URL
+        done = subprocess.run([*anew, *command[-2:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         again = json.loads(done.stdout)
         assert done.returncode == 0 and out.read_bytes() == data and again["resumed_bytes"] == said["bytes"], (done, said)
 

@@ -15,6 +15,19 @@
 
 namespace test {
 
+/// Does something once, when a part has landed and a part is still to come.
+template <class Act>
+struct in_the_middle {
+  Act act;
+  std::uint64_t from = 1;  ///< bytes that have arrived
+  int acted = 0;
+  void operator()(const tp::progress_event& e) {
+    if (acted == 0 && e.bytes_done >= from && e.bytes_done < e.bytes_total) ++acted, act();
+  }
+};
+template <class Act>
+in_the_middle(Act, std::uint64_t = 1) -> in_the_middle<Act>;
+
 /// A Room has
 ///   - `transport`, and `net<Model>`: a pipeline with it;
 ///   - `available()`: whether this machine has what it needs;
@@ -84,6 +97,56 @@ class Laws : public testing::Test {
     EXPECT_EQ(done->bytes, image_bytes);
     EXPECT_TRUE(same(*mine, *source));
   }
+  /// A recipient aborts when so many bytes have arrived, and goes on later.
+  void abort_and_go_on(std::uint64_t from) {
+    const auto ref = add({.recipients = 2});
+    serve();
+    std::stop_source stopping;
+    const std::uint32_t reason = 42;
+    const tp::recipient_id me{99};
+    tp::resume_cursor cursor;
+    in_the_middle abort{[&] { stopping.request_stop(); }, from};
+    const auto cut = pull(ref, {.window = 1,
+                                .stop = stopping.get_token(),
+                                .stop_reason = &reason,
+                                .recipient = me,
+                                .cursor = &cursor,
+                                .progress = abort,
+                                .progress_interval = 0ms});
+    if constexpr (!in_pieces) {
+      EXPECT_EQ(abort.acted, 0);
+      expect_arrived(cut);
+      return;
+    }
+    ASSERT_EQ(abort.acted, 1);
+    ASSERT_FALSE(cut);
+    EXPECT_EQ(cut.error(), tp::errc::cancelled) << describe(cut.error());
+    EXPECT_GT(cut.error().at, 0u);
+    EXPECT_LT(cut.error().at, image_bytes);
+    ASSERT_TRUE(cursor);
+    EXPECT_GT(cursor.offset, 0u);
+    if constexpr (exact) {  // a datagram that says it may be lost
+      ASSERT_TRUE(hears([&] { return owner->status_of(ref)->cancelled == 1; }));
+      if constexpr (Room::tells_why) {
+        EXPECT_EQ(owner->recipient_of(ref, Room::seen(me))->reason, 42u);
+      }
+    }
+    stop();
+    const std::uint64_t sent = owner->status_of(ref)->bytes_sent, at = cursor.offset;
+    serve();
+    const auto done = pull(ref, {.recipient = me, .cursor = &cursor});
+    expect_arrived(done);
+    EXPECT_EQ(cursor.offset, done->bytes);
+    EXPECT_EQ(cursor.digest, done->digest);
+    ASSERT_TRUE(hears([&] { return owner->status_of(ref)->completed == 1; }));
+    EXPECT_EQ(owner->status_of(ref)->cancelled, 0u);
+    const std::uint64_t again = owner->status_of(ref)->bytes_sent - sent;
+    if constexpr (exact) {
+      EXPECT_EQ(again, done->bytes - at + Room::first_bytes);
+    } else {
+      EXPECT_GE(again, done->bytes - at);
+    }
+  }
   void expect_untouched() { EXPECT_TRUE(same(*mine, *blank<mlp>())); }
   /// Waits until the owner, which serves, knows something; it is asked while it stands still.
   template <class Known>
@@ -102,18 +165,6 @@ class Laws : public testing::Test {
   std::optional<downloader> owner;
   std::optional<serving> on;
 };
-
-/// Does something once, when a part has landed and a part is still to come.
-template <class Act>
-struct in_the_middle {
-  Act act;
-  int acted = 0;
-  void operator()(const tp::progress_event& e) {
-    if (acted == 0 && e.bytes_done > 0 && e.bytes_done < e.bytes_total) ++acted, act();
-  }
-};
-template <class Act>
-in_the_middle(Act) -> in_the_middle<Act>;
 
 TYPED_TEST_SUITE_P(Laws);
 
@@ -168,12 +219,13 @@ TYPED_TEST_P(Laws, What_is_not_there_or_differs_is_refused_by_name_and_nothing_l
   EXPECT_EQ(this->owner->withdraw({{4, 4}, 0, 0}).error(), tp::errc::unknown_reference);
   this->serve();
   const tp::pull_options once{.retry = {.retries = 0}};
-  EXPECT_EQ(this->pull({{1, 2}, 0, 0}, once).error(), TypeParam::unknown);
+  EXPECT_EQ(this->pull({{1, 2}, 3, 0}, once).error(), TypeParam::unknown);
   EXPECT_EQ(this->pull(gone, once).error(), tp::errc::withdrawn);
   EXPECT_EQ(this->pull(ref, {.version = 5}).error(), TypeParam::stale);
   this->expect_untouched();
   const auto other = random_model<tiny>(2), before = random_model<tiny>(2);
-  const auto differs = TypeParam::template net<tiny>::download_tensors(this->at(ref), ref.id, *other);
+  const auto differs = TypeParam::template net<tiny>::download_tensors(this->at(ref), ref.id, *other,
+                                                                       {.believe = true});
   ASSERT_FALSE(differs);
   EXPECT_EQ(differs.error(), tp::errc::schema_mismatch);
   EXPECT_EQ(differs.error().at, 0u);
@@ -223,53 +275,9 @@ TYPED_TEST_P(Laws, An_abort_before_lands_nothing) {
 }
 
 TYPED_TEST_P(Laws, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on_later) {
-  const auto ref = this->add({.recipients = 2});
-  this->serve();
-  std::stop_source stop;
-  const std::uint32_t reason = 42;
-  const tp::recipient_id me{99};
-  tp::resume_cursor cursor;
-  in_the_middle abort{[&] { stop.request_stop(); }};
-  const auto cut = this->pull(ref, {.window = 1,
-                                    .stop = stop.get_token(),
-                                    .stop_reason = &reason,
-                                    .recipient = me,
-                                    .cursor = &cursor,
-                                    .progress = abort,
-                                    .progress_interval = 0ms});
-  if constexpr (!TestFixture::in_pieces) {
-    EXPECT_EQ(abort.acted, 0);
-    this->expect_arrived(cut);
-    return;
-  }
-  ASSERT_EQ(abort.acted, 1);
-  ASSERT_FALSE(cut);
-  EXPECT_EQ(cut.error(), tp::errc::cancelled) << describe(cut.error());
-  EXPECT_GT(cut.error().at, 0u);
-  EXPECT_LT(cut.error().at, TestFixture::image_bytes);
-  ASSERT_TRUE(cursor);
-  EXPECT_GT(cursor.offset, 0u);
-  if constexpr (TestFixture::exact) {  // a datagram that says it may be lost
-    ASSERT_TRUE(this->hears([&] { return this->owner->status_of(ref)->cancelled == 1; }));
-    if constexpr (TypeParam::tells_why) {
-      EXPECT_EQ(this->owner->recipient_of(ref, TypeParam::seen(me))->reason, 42u);
-    }
-  }
+  this->abort_and_go_on(1);
   this->stop();
-  const std::uint64_t sent = this->owner->status_of(ref)->bytes_sent, at = cursor.offset;
-  this->serve();
-  const auto done = this->pull(ref, {.recipient = me, .cursor = &cursor});
-  this->expect_arrived(done);
-  EXPECT_EQ(cursor.offset, done->bytes);
-  EXPECT_EQ(cursor.digest, done->digest);
-  ASSERT_TRUE(this->hears([&] { return this->owner->status_of(ref)->completed == 1; }));
-  EXPECT_EQ(this->owner->status_of(ref)->cancelled, 0u);
-  const std::uint64_t again = this->owner->status_of(ref)->bytes_sent - sent;
-  if constexpr (TestFixture::exact) {
-    EXPECT_EQ(again, done->bytes - at + TypeParam::first_bytes);
-  } else {
-    EXPECT_GE(again, done->bytes - at);
-  }
+  this->abort_and_go_on(TestFixture::image_bytes / 2);
 }
 
 TYPED_TEST_P(Laws, T4_an_owner_that_starts_again_in_the_middle_is_found_and_what_has_landed_stays) {
@@ -290,6 +298,7 @@ TYPED_TEST_P(Laws, T4_an_owner_that_starts_again_in_the_middle_is_found_and_what
     restart(e);
   };
   const auto done = this->pull({ref.id, 0, 0}, {.per_request_timeout = 2s,
+                                                .believe = true,
                                                 .window = 1,
                                                 .retry = TestFixture::patient,
                                                 .progress = watch,
@@ -316,7 +325,7 @@ TYPED_TEST_P(Laws, A_recipient_that_starts_before_its_owner_waits_for_it) {
   } else {
     this->stop();
     this->owner.reset();
-    EXPECT_EQ(this->pull({{5, 6}, 0, 0}, {.per_request_timeout = 2s, .retry = {.retries = 1}}).error(),
+    EXPECT_EQ(this->pull({{5, 6}, 7, 0}, {.per_request_timeout = 2s, .retry = {.retries = 1}}).error(),
               TypeParam::unknown);
   }
 }
@@ -369,7 +378,15 @@ TYPED_TEST_P(Laws, Some_tensors_arrive_by_name_and_no_other_byte) {
   ASSERT_TRUE(image);
   tp::land to(image->destination());
   const std::string_view names[] = {"mask"};
-  const auto done = TestFixture::net::pull(this->at(ref), ref, to, {.tensors = names});
+  if constexpr (TestFixture::transport::anyone_answers) {
+    // the version is the digest of the whole, and that of a part is what the answer says
+    EXPECT_EQ(TestFixture::net::pull(this->at(ref), ref, to, {.tensors = names}).error(), tp::errc::version_required);
+    this->expect_untouched();
+  }
+  tp::progress_event last;
+  const auto watch = [&](const tp::progress_event& e) { last = e; };
+  const auto done = TestFixture::net::pull(
+      this->at(ref), ref, to, {.tensors = names, .believe = true, .progress = watch, .progress_interval = 0ms});
   if constexpr (!TypeParam::takes_names) {
     EXPECT_EQ(done.error(), tp::errc::unsupported_request);
     this->expect_untouched();
@@ -377,7 +394,12 @@ TYPED_TEST_P(Laws, Some_tensors_arrive_by_name_and_no_other_byte) {
   }
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->believed);
   EXPECT_EQ(done->bytes, sizeof this->mine->mask);
+  EXPECT_EQ(last.bytes_total, done->bytes);
+  EXPECT_EQ(last.bytes_done, done->bytes);
+  EXPECT_EQ(last.tensors_total, 1u);
+  EXPECT_EQ(last.tensors_done, 1u);
   EXPECT_EQ(std::memcmp(this->mine->mask, this->source->mask, sizeof this->mine->mask), 0);
   std::memset(this->mine->mask, 0, sizeof this->mine->mask);
   this->expect_untouched();
@@ -385,6 +407,58 @@ TYPED_TEST_P(Laws, Some_tensors_arrive_by_name_and_no_other_byte) {
     this->stop();
     EXPECT_EQ(this->owner->status_of(ref)->bytes_sent, 0u);
   }
+}
+
+// The next two are the rows of a link in .github/SECURITY.md. The liar is the party that answers under the ID: a second
+// owner, an attacker on the way, a server.
+
+TYPED_TEST_P(Laws, Other_bytes_never_complete_for_a_recipient_that_was_given_the_version) {
+  const auto ref = this->add(), right = this->add();
+  const auto other = random_model<mlp>(2);
+  const auto lie = [&](std::uint64_t version) {
+    (void)this->owner->withdraw(ref);
+    const auto lied = this->owner->add_tensors(*other, {.id = ref.id, .version = version});
+    ASSERT_TRUE(lied) << describe(lied.error());
+    EXPECT_EQ(lied->version == ref.version, version != 0);
+    this->serve();
+  };
+  lie(0);  // it says which version it has
+  const auto stale = this->pull(ref, {.believe = true});
+  ASSERT_FALSE(stale);
+  EXPECT_EQ(stale.error(), TypeParam::stale) << describe(stale.error());
+  this->expect_untouched();
+  this->stop();
+  lie(ref.version);  // it says that its bytes are the version that is asked for
+  const auto wrong = this->pull(ref, {.believe = true, .retry = {.retries = 0}});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error(), tp::errc::digest_mismatch) << describe(wrong.error());
+  const auto done = this->pull(right);
+  this->expect_arrived(done);
+  EXPECT_FALSE(done->believed);
+}
+
+TYPED_TEST_P(Laws, A_pull_by_a_bare_ID_says_that_whoever_answered_was_believed) {
+  const auto ref = this->add();
+  const auto bare = [&](const tp::pull_options& options) {
+    return TestFixture::net::download_tensors(this->at({ref.id, 0, 0}, options), ref.id, *this->mine, options);
+  };
+  if constexpr (TestFixture::transport::anyone_answers) {
+    // before anything is asked: there is nobody who could answer
+    EXPECT_EQ(bare({}).error(), tp::errc::version_required);
+    EXPECT_EQ(this->pull({ref.id, 0, 0}).error(), tp::errc::version_required);
+    this->expect_untouched();
+  }
+  this->serve();
+  const auto done = bare({.believe = true});
+  this->expect_arrived(done);
+  EXPECT_TRUE(done->believed);
+  typename TestFixture::net::consumer to(*this->mine);
+  const auto landed = TestFixture::net::pull(this->at({ref.id, 0, 0}), ref.id, to, {.believe = true});
+  this->expect_arrived(landed);
+  EXPECT_TRUE(landed->believed);
+  const auto known = this->pull({ref.id, 0, 0}, {.version = ref.version});
+  this->expect_arrived(known);
+  EXPECT_FALSE(known->believed) << "it was given the version beside the reference";
 }
 
 TYPED_TEST_P(Laws, F16_other_protocols_learn_nothing_and_cost_nobody_else) {
@@ -427,6 +501,8 @@ REGISTER_TYPED_TEST_SUITE_P(Laws, A_model_arrives_and_is_counted, Several_recipi
                             A_recipient_that_starts_before_its_owner_waits_for_it,
                             The_program_says_who_may_have_what_and_is_told_who_asks,
                             Progress_is_told_in_order_from_start_to_end, Some_tensors_arrive_by_name_and_no_other_byte,
+                            Other_bytes_never_complete_for_a_recipient_that_was_given_the_version,
+                            A_pull_by_a_bare_ID_says_that_whoever_answered_was_believed,
                             F16_other_protocols_learn_nothing_and_cost_nobody_else, Q4_pulls_leave_nothing_behind);
 
 /// What most rooms say.

@@ -1,8 +1,24 @@
 // The laws of all transports over UDP and serial lines.
 #include "laws.hpp"
 #include "serial_network.hpp"
+#include "third_parties.hpp"
 #include "two_way_laws.hpp"
 #include "udp_network.hpp"
+
+#include <sys/syscall.h>
+
+namespace laws_datagrams_test {
+
+/// Messages that this program has handed to the system over UDP. One carries many datagrams if the system cuts them.
+std::atomic<std::uint64_t> messages_sent{0};
+
+}  // namespace laws_datagrams_test
+
+extern "C" int sendmmsg(int fd, mmsghdr* all, unsigned count, int flags) {
+  const auto done = static_cast<int>(::syscall(SYS_sendmmsg, fd, all, count, flags));
+  if (done > 0) laws_datagrams_test::messages_sent += static_cast<unsigned>(done);
+  return done;
+}
 
 namespace laws_datagrams_test {
 
@@ -44,6 +60,123 @@ struct serial_room : usual_room {
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Udp, Laws, udp_room);
 INSTANTIATE_TYPED_TEST_SUITE_P(Serial, Laws, serial_room);
+
+/// UDP with a third party that sends with the address of the other end, and sees nothing of what the ends say. Between
+/// the datagrams that come, an end is given what the third party says now.
+struct haunted_udp {
+  enum class says {
+    nothing,
+    words,
+    frames,
+    from_nowhere
+  };
+  static inline std::atomic<says> now{says::nothing};
+  static inline tp::ref_id ref{};
+
+  class link {
+   public:
+    using address = tp::udp_address;
+    static constexpr std::size_t max_datagram_bytes = tp::udp_link::max_datagram_bytes;
+    static constexpr bool checked = false, addresses_are_proved = false;
+
+    explicit link(tp::udp_link inner) noexcept : link_(std::move(inner)) {}
+    std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+    std::uint16_t port() const noexcept { return link_.port(); }
+    tp::io_result receive(std::span<std::byte> memory, address& from) noexcept {
+      if (forged_ > 0 && now != says::nothing) {
+        --forged_;
+        from = peer_;
+        return forge(memory, from);
+      }
+      const auto io = link_.receive(memory, from);
+      if (io.status == tp::io_status::ok) peer_ = from, forged_ = now == says::from_nowhere ? 16 : 3;
+      return io;
+    }
+    tp::io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+      return link_.send(spans, to);
+    }
+    tp::io_result collect(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+      return link_.collect(spans, to);
+    }
+    tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+      return link_.wait(read, write, timeout);
+    }
+
+   private:
+    tp::io_result forge(std::span<std::byte> memory, address& from) noexcept {
+      const std::array words{random_(), random_()};
+      std::memcpy(memory.data(), words.data(), sizeof words);
+      const std::size_t n = ++count_ % 12;
+      switch (now.load()) {
+        case says::words: return {tp::io_status::ok, 0, tp::cookie_bytes * (1 + n % 2)};
+        case says::from_nowhere:  // an address to which nothing can be sent
+          from.host[12] = 255, from.host[13] = from.host[14] = from.host[15] = 254;
+          return {tp::io_status::ok, 0, 64};
+        default: break;
+      }
+      // frames of either end, behind a word that is made up or none
+      constexpr tp::frame_kind kinds[] = {tp::frame_kind::description, tp::frame_kind::chunk, tp::frame_kind::refused,
+                                          tp::frame_kind::describe,    tp::frame_kind::pull,  tp::frame_kind::cancel};
+      tp::frame m;
+      m.kind = kinds[n % 6];
+      m.id = count_ / 12 % 64;
+      m.ref = ref, m.version = 5, m.nonce = 7, m.image_bytes = 1000, m.data_start = 100, m.length = 64;
+      m.recipient = {count_}, m.status = tp::status::withdrawn;
+      std::vector<std::byte> payload(64, std::byte{0xee});
+      const auto f = m.kind == tp::frame_kind::chunk ? chunk_frame(m, payload) : encode(m, 4096);
+      const std::size_t at = n < 6 ? 0 : tp::cookie_bytes;
+      std::memcpy(memory.data() + at, f.bytes().data(), f.size());
+      return {tp::io_status::ok, 0, at + f.size()};
+    }
+    tp::udp_link link_;
+    address peer_{};
+    unsigned forged_ = 0;
+    std::uint32_t count_ = 0;
+    tp::testing::seeded_random random_{3};
+  };
+};
+struct haunted : tp::datagram_transport<haunted, haunted_udp::link> {
+  static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
+    return around(tp::udp_link::connect(address));
+  }
+  static tp::result<link> open(std::string_view address) noexcept { return around(tp::udp_link::open(address)); }
+
+ private:
+  static tp::result<link> around(tp::result<tp::udp_link> inner) noexcept {
+    if (!inner) return tp::failure(inner.error());
+    return link(std::move(*inner));
+  }
+};
+struct haunted_room : usual_room {
+  using transport = haunted;
+  template <class Model>
+  using net = tp::pipeline<tp::raw_tensors<Model>, fit, transport>;
+
+  template <class Model>
+  auto open(const tp::authorise_callback& may) {
+    auto owner = net<Model>::downloader::open({.listen = local(port), .authorise = may});
+    if (owner && port == 0) port = owner->port();
+    return owner;
+  }
+  std::string where() const { return local(port); }
+  static void published(const mlp&, const tp::reference& r) { haunted_udp::ref = r.id; }
+  static std::uint64_t work() { return messages_sent; }
+  static std::vector<third_party> third_parties() {
+    const auto that_says = [](haunted_udp::says what) {
+      return [what](const std::stop_token& stop, std::atomic<bool>& acts) {
+        haunted_udp::now = what;
+        acts = true;
+        while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
+        haunted_udp::now = haunted_udp::says::nothing;
+      };
+    };
+    return {{"one that makes up words", that_says(haunted_udp::says::words)},
+            {"one that makes up frames", that_says(haunted_udp::says::frames)},
+            {"one at an address that cannot be answered", that_says(haunted_udp::says::from_nowhere)}};
+  }
+  std::uint16_t port = 0;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Udp, ThirdParties, haunted_room);
 
 struct udp_pair : usual_pair {
   using net = udp_room::net<mlp>;

@@ -2,6 +2,7 @@
 #include "certificates.hpp"
 #include "laws.hpp"
 #include "network.hpp"
+#include "third_parties.hpp"
 #include "two_way_laws.hpp"
 
 #include <tensorpull/transports/over/tls/tls.hpp>
@@ -36,6 +37,19 @@ struct tls_room : usual_room {
   std::string address = local(0);
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Tls, Laws, tls_room);
+
+struct crowded_tls_room : tls_room {
+  template <class Model>
+  auto open(const tp::authorise_callback& may) {
+    auto owner = net<Model>::downloader::open(tp::tls_address{address, at_owner}, crowded(may));
+    if (owner && port == 0) port = owner->port(), address = local(port);
+    return owner;
+  }
+  auto third_parties() const {
+    return strangers_in_numbers([at = port] { return raw_peer(at); }, 3 * few_places);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Tls, ThirdParties, crowded_tls_room);
 
 struct tls_pair : usual_pair {
   using net = tls_room::net<mlp>;

@@ -30,6 +30,19 @@ TEST(LinkUrl, A_scheme_says_which_link) {
   expect("pipe:-", link_scheme::pipe_url, "-");
   expect("pipe:a://b", link_scheme::pipe_url, "a://b");
 }
+TEST(LinkUrl, Users_and_passwords_are_in_no_error) {
+  const auto shown = [](std::string_view text) { return std::string(without_secrets(text).view()); };
+  EXPECT_EQ(shown("nats://alice:secret@host:4222"), "nats://host:4222");
+  EXPECT_EQ(shown("nats://alice:secret@one:1,tls://bob:p@ss@two:2#name"), "nats://one:1,tls://two:2#name");
+  EXPECT_EQ(shown("nats://alice:se,cret@host:4222"), "nats://host:4222");
+  EXPECT_EQ(shown("alice:secret@host:4222"), "host:4222");
+  EXPECT_EQ(shown("nats://" + std::string(50, 'u') + ":secret@host:4222"), "nats://host:4222");
+  EXPECT_EQ(shown("nats://host:4222"), "nats://host:4222");
+  EXPECT_EQ(shown("host:1"), "host:1");
+  EXPECT_EQ(shown(std::string(70, 'x')), std::string(52, 'x') + "...") << "cut as any name";
+  for (const char* bad : {"nats:alice:secret@host", "http://alice:secret@host", "tcp://alice:secret@host"})
+    EXPECT_EQ(parse_link_url(bad).error().name.view().find("secret"), std::string_view::npos) << bad;
+}
 TEST(LinkUrl, Host_and_port_are_tcp) {
   expect("127.0.0.1:8002", link_scheme::tcp_url, "127.0.0.1:8002");
   expect("localhost:1", link_scheme::tcp_url, "localhost:1");

@@ -42,6 +42,19 @@ TEST(Loopback, Every_integrity_policy_with_every_chunking) {
 
 using net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
 
+TEST(Loopback, Other_bytes_never_complete_for_a_recipient_that_was_given_the_version) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto source = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
+  const auto ref = owner->add_tensors(*source);
+  ASSERT_TRUE(ref);
+  EXPECT_FALSE(net::download_tensors(*owner, *ref, *mine)->believed);
+  EXPECT_TRUE(net::download_tensors(*owner, ref->id, *mine)->believed);
+  ASSERT_TRUE(owner->add_tensors(*other, {.id = ref->id}));
+  EXPECT_EQ(net::download_tensors(*owner, *ref, *mine).error(), tp::errc::stale_version);
+  ASSERT_TRUE(owner->add_tensors(*other, {.id = ref->id, .version = ref->version}));
+  EXPECT_EQ(net::download_tensors(*owner, *ref, *mine).error(), tp::errc::digest_mismatch);
+}
+
 TEST(Loopback, Withdrawn_and_unknown_references) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1), mine = blank<mlp>();

@@ -13,7 +13,8 @@ using NatsDownload = nats_test;
 TEST_F(NatsDownload, A_reference_that_nobody_owns_is_told_apart_from_a_server_that_is_gone) {
   const nats_process server;
   auto whole = blank<mlp>();
-  const auto unknown = nats_net<mlp>::download_tensors(server.url(), ref_id{7, 7}, *whole, {.retry = {.retries = 0}});
+  const auto unknown = nats_net<mlp>::download_tensors(server.url(), ref_id{7, 7}, *whole,
+                                                       {.believe = true, .retry = {.retries = 0}});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, errc::connection_failed);
   EXPECT_EQ(unknown.error().name.view(), "the server knows no owner of the reference");

@@ -104,7 +104,7 @@ TEST_F(NatsFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
         [&] { std::this_thread::sleep_for(200ms), said = std::chrono::steady_clock::now(), stop = true; });
     const auto done = nats_net<large>::download_tensors(
         server.url(), round == 1 ? tp::ref_id{1, 2} : ref.id, *mine,
-        {.stop = flag{&stop}, .retry = {.retries = 1000, .first_delay = 10s}});
+        {.believe = true, .stop = flag{&stop}, .retry = {.retries = 1000, .first_delay = 10s}});
     const auto took = std::chrono::steady_clock::now() - said;
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, tp::errc::cancelled) << round;
@@ -134,7 +134,7 @@ TEST_F(NatsFaults, Who_is_not_let_in_is_told_so_at_once) {
     {user: deaf, password: right, permissions: {subscribe: {allow: ["_INBOX.>"]}}} ] })");
   using net = nats_net<mlp>;
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
-  EXPECT_EQ(net::download_tensors(server.url("owner:wrong"), tp::ref_id{1, 1}, *mine).error().code,
+  EXPECT_EQ(net::download_tensors(server.url("owner:wrong"), tp::ref_id{1, 1}, *mine, {.believe = true}).error().code,
             tp::errc::not_permitted);
   EXPECT_EQ(net::downloader::open({.server = {.url = server.url()}}).error().code, tp::errc::not_permitted);
   const std::string deaf = server.url("deaf:right"), good = server.url("owner:right");

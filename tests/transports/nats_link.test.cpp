@@ -200,6 +200,11 @@ TEST_F(Nats, Refusals_have_names) {
   EXPECT_EQ(code(""), errc::bad_address);
   EXPECT_EQ(code(","), errc::bad_address);
   EXPECT_EQ(code("nats://127.0.0.1:port"), errc::bad_address);
+  for (const std::string_view url : {"nats://alice:secret@127.0.0.1:4222,", "nats://alice:secret@nohost.invalid:1"}) {
+    const auto link = nats_link::connect({.url = url});
+    ASSERT_FALSE(link) << url;
+    EXPECT_EQ(link.error().name.view().find("secret"), std::string_view::npos) << link.error().name.view();
+  }
   EXPECT_EQ(code(std::string(2000, 'x')), errc::bad_address);
   const std::string alice = server.url("alice:right");
   EXPECT_EQ(nats_link::connect({.url = alice}).error().code, errc::not_permitted);

@@ -106,6 +106,30 @@ TEST_F(NatsStrangers, Answers_are_sent_to_inboxes_alone) {
   EXPECT_EQ(heard, 5 + 1) << "five questions and one answer";
 }
 
+// It has read the ID in a subject's name, serves other bytes under it, and is the first to answer every other time.
+TEST_F(NatsStrangers, C1_an_owner_of_other_bytes_completes_no_pull_that_was_given_the_version) {
+  const nats_process server;
+  const auto source = random_model<tiny>(1), other = random_model<tiny>(2), mine = blank<tiny>();
+  for (const bool claims : {false, true}) {
+    auto owner = nats_owner_at<tiny>(server), liar = nats_owner_at<tiny>(server);
+    const auto ref = *owner.add_tensors(*source);
+    ASSERT_TRUE(liar.add_tensors(*other, {.id = ref.id, .version = claims ? ref.version : 0}));
+    serving on(owner), beside(liar);
+    for (int i = 0; i < 20; ++i) {
+      const tp::pull_options once{.per_request_timeout = 5s, .retry = {.retries = 0}};
+      const auto done = nats_net<tiny>::download_tensors(server.url(), ref, *mine, once);
+      if (!done) continue;  // one answer is enough to end a pull
+      EXPECT_TRUE(same(*mine, *source)) << "digest " << done->digest;
+      EXPECT_FALSE(done->believed);
+    }
+    EXPECT_EQ(nats_net<tiny>::download_tensors(server.url(), ref.id, *mine).error(), tp::errc::version_required);
+    const auto believed = nats_net<tiny>::download_tensors(server.url(), ref.id, *mine, {.believe = true});
+    if (believed) {
+      EXPECT_TRUE(believed->believed);
+    }
+  }
+}
+
 // It has the reference, so it can answer as a replica does; wrong bytes are found by the digest.
 TEST_F(NatsStrangers, C1_forged_chunks_never_complete) {
   const nats_process server;

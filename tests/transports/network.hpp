@@ -51,6 +51,17 @@ class raw_peer {
     hear(~std::size_t{0});
     return closed_;
   }
+  /// Whether the other side has closed, as far as it is known now; what it says is thrown away.
+  bool ended() {
+    std::array<std::byte, 4096> piece;
+    const std::array<std::span<std::byte>, 1> in{piece};
+    while (!closed_) {
+      const auto io = stream_.read_some(in);
+      closed_ = tp::is_end(io.status);
+      if (io.bytes == 0) break;
+    }
+    return closed_;
+  }
   void half_close() { ::shutdown(stream_.native_handle(), SHUT_WR); }
   /// Closes with a reset instead of an end.
   void reset() {

@@ -93,14 +93,7 @@ struct greeting : tp::stream_transport<greeting, greeting_stream> {
                                              const tp::stop_token&) noexcept {
     auto connected = tp::tcp_connect(address, std::chrono::steady_clock::now() + 10s);
     if (!connected) return tp::failure(connected.error());
-    greeting_stream s(std::move(*connected));
-    for (;;) {
-      const auto now = s.establish();
-      if (now.status == tp::io_status::ok) return s;
-      if (now.status != tp::io_status::would_block)
-        return tp::failure(tp::errc::connection_failed, 0, address, now.system);
-      s.wait(now.waits_for.read, now.waits_for.write, 50ms);
-    }
+    return greeting_stream(std::move(*connected));  // the handshake is left to establish()
   }
   static tp::result<greeting_places> resolve(std::string_view address) noexcept { return greeting_places(address); }
   static tp::result<greeting_listener> listen(std::string_view address) noexcept {
@@ -149,6 +142,52 @@ struct puller {
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) { outcome = r, c.close(); }
   template <class C> void closed(C&, const tp::error& e) { end = e; }
 };
+
+/// An address of the program's own.
+struct greeting_address {
+  std::string_view text;
+  tp::result<greeting_stream> connect(std::chrono::milliseconds timeout, const tp::stop_token& stop) const noexcept {
+    return greeting::connect(text, timeout, stop);
+  }
+};
+
+TEST(OwnStream, Pulls_and_sessions_shake_hands_before_their_first_byte) {
+  const auto source = random_model<large>(1);
+  auto owner = net::downloader::open();
+  ASSERT_TRUE(owner);
+  const auto ref = owner->add_tensors(*source, {.recipients = 4});
+  ASSERT_TRUE(ref);
+  std::jthread serving([&](std::stop_token stop) { owner->run(tp::until_settled(*ref), stop); });
+  const std::string at = local(owner->port());
+  const tp::pull_options options{.per_request_timeout = 10s};
+  for (const bool as_text : {true, false}) {
+    auto mine = blank<large>();
+    const auto done = as_text ? net::download_tensors(at, *ref, *mine, options)
+                              : net::download_tensors(greeting_address{at}, *ref, *mine, options);
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(same(*mine, *source));
+    auto session = as_text ? net::session::connect(at) : net::session::connect(greeting_address{at});
+    ASSERT_TRUE(session) << describe(session.error());
+    mine = blank<large>();
+    const auto again = session->download_tensors(*ref, *mine, options);
+    ASSERT_TRUE(again) << describe(again.error());
+    EXPECT_TRUE(same(*mine, *source));
+  }
+}
+
+TEST(OwnStream, A_handshake_that_nobody_answers_is_a_time_out_that_a_stop_can_end) {
+  auto silent = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(silent);
+  auto mine = blank<large>();
+  const auto done = net::download_tensors(local(silent->port()), tp::ref_id{1, 2}, *mine,
+                                          {.per_request_timeout = 100ms, .retry = {.retries = 0}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::timed_out);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(net::session::connect(local(silent->port()), {.timeout = 1h, .stop = stop.get_token()}).error(),
+            tp::errc::cancelled);
+}
 
 TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens) {
   const auto source = random_model<large>(2);

@@ -34,6 +34,21 @@ TEST(PipeChild, Q4_AModelComesFromAChildAndNothingIsLeft) {
   EXPECT_EQ(descriptors(), files);
 }
 
+TEST(PipeChild, Other_bytes_never_complete_for_a_recipient_that_was_given_the_version) {
+  const auto mine = blank<mlp>();
+  const auto believed = over_child::download_tensors(child_command("serve"), child_ref, *mine, once);
+  ASSERT_TRUE(believed) << describe(believed.error());
+  EXPECT_TRUE(believed->believed);
+  const auto known = over_child::download_tensors(child_command("serve"), {child_ref, believed->version, 0}, *mine,
+                                                  once);
+  ASSERT_TRUE(known) << describe(known.error());
+  EXPECT_FALSE(known->believed);
+  const tp::reference other{child_ref, 12345, 0};
+  EXPECT_EQ(over_child::download_tensors(child_command("serve"), other, *mine, once).error(), tp::errc::stale_version);
+  EXPECT_EQ(over_child::download_tensors(child_command("claim 12345"), other, *mine, once).error(),
+            tp::errc::digest_mismatch);
+}
+
 TEST(PipeChild, A_session_pulls_again_and_again) {
   {
     auto child = over_child::session::connect(child_command("serve"));

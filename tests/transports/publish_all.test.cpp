@@ -183,6 +183,39 @@ TEST(PublishAll, One_that_is_replaced_from_within_its_own_reading_is_busy_and_st
   EXPECT_TRUE(owner->add_images(images, {}));
 }
 
+TEST(PublishAll, Withdrawing_from_within_the_reading_of_another_image_of_the_transaction_returns) {
+  const auto owner = std::make_unique<net::downloader>();
+  models m;
+  auto images = m.images(2, 1);
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
+  ASSERT_TRUE(owner->add_images(images, {.recipients = 1, .settled = settled}));
+  typename net::downloader::owner_type::peer from{};
+  tp::pending_reply about[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    tp::frame ask{};
+    ask.kind = tp::frame_kind::describe;
+    ask.ref = images[static_cast<std::size_t>(i)].as.id, ask.recipient = {3};
+    ASSERT_TRUE(owner->machine().handle(from, ask, about[i]));
+    if (i == 0) {
+      ASSERT_NE(owner->machine().pin(about[0]), nullptr);  // as a transport holds it while it sends
+    }
+    ask.kind = tp::frame_kind::pull, ask.length = 1u << 31;
+    ASSERT_TRUE(owner->machine().handle(from, ask, about[i]));
+    owner->machine().served_whole(about[i]);
+    ask.kind = tp::frame_kind::confirm, ask.nonce = about[i].nonce;
+    ask.digest = images[static_cast<std::size_t>(i)].as.version, ask.flag = true;
+    tp::pending_reply answer{};
+    ASSERT_TRUE(owner->machine().handle(from, ask, answer));
+    ASSERT_EQ(answer.status, tp::status::ok);
+  }
+  EXPECT_TRUE(owner->withdraw(images[1].as)) << "all have it: it has settled, and the first image is still read";
+  EXPECT_EQ(told, 0);
+  owner->machine().unpin(about[0], 0);
+  owner->deliver();
+  EXPECT_EQ(told, 1);
+}
+
 TEST(OwnerRoom, Has_as_many_references_as_were_asked_for_and_the_limits_otherwise) {
   using publisher = tp::publisher<net_of<tp::loopback, any_number>::parts, tp::no_lock, 6>;
   const auto model = random_model<mlp>(1);

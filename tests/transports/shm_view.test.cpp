@@ -50,6 +50,19 @@ TEST(SharedView, A_model_that_was_allocated_there_is_seen_as_a_model) {
   EXPECT_EQ((*model)->step, 5);
 }
 
+TEST(SharedView, A_bare_ID_opens_whatever_the_owner_says_and_a_version_nothing_else) {
+  const auto shared = shared_random(1);
+  shared_owner<net> o;
+  const auto one = o.add(shared), ref = o.add(shared);
+  o.serve();
+  EXPECT_EQ(net::view(o.address, {ref.id, ref.version ^ 1, 0}).error(), tp::errc::stale_version);
+  const auto bare = net::view(o.address, one.id), known = net::view(o.address, ref);
+  ASSERT_TRUE(bare) << to_string(bare.error().code);
+  ASSERT_TRUE(known) << to_string(known.error().code);
+  EXPECT_TRUE(bare->how().believed);
+  EXPECT_FALSE(known->how().believed);
+}
+
 TEST(SharedView, A_model_that_was_copied_is_seen_as_a_list_that_nobody_can_change) {
   const auto source = random_model<mlp>(2);
   shared_owner<net> o;

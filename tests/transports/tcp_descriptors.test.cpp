@@ -1,43 +1,19 @@
 // Systems that have no more: descriptors at either side, room in a listener's queue.
 #include "network.hpp"
+#include "support/few_descriptors.hpp"
 #include "support/frames.hpp"
 #include "support/sanitizers.hpp"
-
-#include <sys/resource.h>
 
 namespace tcp_descriptors_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
-/// Leaves the process `free` descriptors, until it is destroyed.
-class few_descriptors {
- public:
-  explicit few_descriptors(rlim_t free) {
-    ::getrlimit(RLIMIT_NOFILE, &before_);
-    rlimit now = before_;
-    for (now.rlim_cur = 0; free > 0; ++now.rlim_cur)
-      if (::fcntl(static_cast<int>(now.rlim_cur), F_GETFD) < 0) --free;
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
-  }
-  ~few_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  few_descriptors(const few_descriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 /// A connection whose descriptor has a number that no limit below counts.
 tp::posix_stream connected_aside(std::uint16_t port) {
-  rlimit all{};
-  ::getrlimit(RLIMIT_NOFILE, &all);
-  all.rlim_cur = all.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &all);
   auto s = tp::tcp_connect(local(port), std::chrono::steady_clock::now() + 10s);
   EXPECT_TRUE(s);
-  const int aside = ::fcntl(s->native_handle(), F_DUPFD_CLOEXEC, 600);
-  EXPECT_GE(aside, 0) << "the hard limit on descriptors is " << all.rlim_max;
-  return tp::posix_stream(aside);
+  return tp::posix_stream(put_aside(s->release()));
 }
 
 struct counting {
@@ -101,6 +77,36 @@ TEST(TcpDescriptors, T2_SilentConnectionsBeyondTheLimitOnDescriptorsEndAndAGoodO
   }
   EXPECT_TRUE(same(*mine, *source));
   EXPECT_TRUE(owner->settled(ref));
+}
+
+TEST(TcpDescriptors, Two_hosts_of_a_process_leave_each_other_descriptors_although_strangers_come_back_to_one_of_them) {
+  boost::asio::io_context io(1);
+  counting crowded, other;
+  host_type first(io, crowded);
+  const auto port = *first.listen("127.0.0.1:0");
+  std::vector<raw_peer> strangers;
+  for (int i = 0; i < 30; ++i) strangers.emplace_back(connected_aside(port));
+  host_type second(io, other);  // its timer ends each interval after that of the first one
+  raw_peer good(connected_aside(*second.listen("127.0.0.1:0")));
+  tp::frame hello;
+  hello.kind = tp::frame_kind::application;
+  ASSERT_TRUE(good.say(encode(hello).bytes()));
+  const few_descriptors limit(5);
+  rlimit few{};
+  ::getrlimit(RLIMIT_NOFILE, &few);
+  for (int i = 0; i < 1500 && other.connected_count == 0; ++i) {
+    io.run_for(10ms);
+    for (raw_peer& stranger : strangers) {
+      std::byte memory[256];
+      const std::span<std::byte> in(memory);
+      tp::io_result io_now;
+      do io_now = stranger.stream().read_some({&in, 1});
+      while (io_now.bytes > 0);
+      if (tp::is_end(io_now.status)) stranger = raw_peer(connected_aside(port));
+    }
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  EXPECT_EQ(other.connected_count, 1u);
 }
 
 TEST(TcpDescriptors, Q2_WithoutDescriptorsConnectingListeningAndOpeningSayWhy) {

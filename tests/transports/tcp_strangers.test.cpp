@@ -125,6 +125,16 @@ TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_bac
   EXPECT_EQ(handler.why, tp::errc::timed_out);
 }
 
+TEST(TcpStrangers, A_silent_one_is_let_alone_at_a_full_table_if_nobody_waits) {
+  auto owner = *net::downloader::open({.host = {.max_connections = 2}});
+  serving server(owner);
+  raw_peer first(owner.port());
+  std::this_thread::sleep_for(1500ms);  // longer than a silent connection is tolerated while others wait
+  raw_peer second(owner.port());
+  std::this_thread::sleep_for(600ms);
+  EXPECT_FALSE(first.ended());
+}
+
 TEST(TcpStrangers, An_owner_that_takes_no_messages_has_no_buffer_for_long_ones_not_even_of_its_recipients) {
   auto owner = *net::downloader::open();
   const auto source = random_model<mlp>(1);

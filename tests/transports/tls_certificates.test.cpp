@@ -213,7 +213,8 @@ TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   EXPECT_EQ(wrong({.clients_have_certificates = true}), tp::errc::invalid_argument);
   const std::string mine = p.server.certificate(), other = p.client.key(), list = p.client.certificate(),
                     cut = mine + mine.substr(0, mine.size() / 2);
-  EXPECT_EQ(wrong({.certificate = {.text = mine}, .key = {.text = other}}).name.view(), "key");
+  EXPECT_EQ(wrong({.certificate = {.text = mine}, .key = {.text = other}}).name.view(),
+            "key: not that of the certificate");
   EXPECT_EQ(wrong({.certificate = {.text = mine}}).name.view(), "key");
   EXPECT_EQ(wrong({.revocations = {.text = list}}).name.view(), "revocations");
   EXPECT_EQ(wrong({.authorities = {.text = cut}}).name.view(), "authorities");

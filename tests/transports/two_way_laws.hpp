@@ -221,7 +221,7 @@ TYPED_TEST_P(TwoWayLaws, Every_wait_ends_by_time_and_by_abort) {
   EXPECT_EQ(this->near->receive(60ms).error(), tp::errc::timed_out);
   EXPECT_EQ(this->near->receive(0ms).error(), tp::errc::timed_out);
   EXPECT_EQ(this->near->serve([](const auto&) { return false; }, 1ms).error(), tp::errc::timed_out);
-  EXPECT_EQ(this->near->download_tensors({{1, 2}, 0, 0}, *mine, {.per_request_timeout = 50ms, .retry = {.retries = 0}})
+  EXPECT_EQ(this->near->download_tensors({{1, 2}, 3, 0}, *mine, {.per_request_timeout = 50ms, .retry = {.retries = 0}})
                 .error(),
             tp::errc::timed_out);
   std::stop_source stop;
@@ -232,7 +232,7 @@ TYPED_TEST_P(TwoWayLaws, Every_wait_ends_by_time_and_by_abort) {
   const auto token = stop.get_token();
   EXPECT_EQ(this->near->receive(600s, token).error(), tp::errc::cancelled);
   EXPECT_EQ(this->near->serve([](const auto&) { return false; }, 600s, token).error(), tp::errc::cancelled);
-  EXPECT_EQ(this->near->download_tensors({{1, 2}, 0, 0}, *mine, {.stop = token}).error(), tp::errc::cancelled);
+  EXPECT_EQ(this->near->download_tensors({{1, 2}, 3, 0}, *mine, {.stop = token}).error(), tp::errc::cancelled);
   if constexpr (!TestFixture::in_order) {
     EXPECT_EQ(this->near->send(1, {}, {}, 600s, token).error(), tp::errc::cancelled) << "nobody says that it has it";
   }
@@ -243,7 +243,7 @@ TYPED_TEST_P(TwoWayLaws, Of_an_end_that_is_gone_one_hears_if_the_link_can_tell) 
   if constexpr (TestFixture::in_order) {
     const auto mine = blank<typename TypeParam::model>();
     EXPECT_EQ(this->near->receive(60s).error(), tp::errc::connection_lost);
-    EXPECT_EQ(this->near->download_tensors({{1, 2}, 0, 0}, *mine).error(), tp::errc::connection_lost)
+    EXPECT_EQ(this->near->download_tensors({{1, 2}, 3, 0}, *mine).error(), tp::errc::connection_lost)
         << "a broken session stays broken";
     EXPECT_EQ(this->near->send(1, {}, {}).error(), tp::errc::connection_lost);
   } else {

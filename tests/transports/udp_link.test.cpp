@@ -91,6 +91,26 @@ TEST(UdpLink, One_socket_for_both_families) {
   EXPECT_EQ(heard(*v4, from), numbered(51, 2));
 }
 
+TEST(UdpLink, On_every_local_address_each_peer_is_answered_from_the_one_that_it_has_called) {
+  for (const char* all : {":0", "0.0.0.0:0", "[::]:0"}) {
+    auto open = udp_link::open(all);
+    if (!open) continue;  // this machine has no IPv6
+    for (const char* host : {"127.0.0.1", "127.0.0.2", "127.0.0.3", "[::1]"}) {
+      if (host[0] == '[' && all[0] != '[') continue;
+      auto link = udp_link::connect(at(open->port(), host));
+      if (!link) continue;
+      (void)say(*link, numbered(50, 1));
+      (void)link->wait(false, false, 0ms);
+      udp_address from, nobody;
+      ASSERT_EQ(heard(*open, from), numbered(50, 1)) << all << ' ' << host;
+      for (std::uint32_t i = 0; i < 5; ++i) (void)say(*open, numbered(i == 4 ? 60 : 70, i), from);  // in one call
+      (void)open->wait(false, false, 0ms);
+      for (std::uint32_t i = 0; i < 5; ++i)
+        ASSERT_EQ(heard(*link, nobody), numbered(i == 4 ? 60 : 70, i)) << all << ' ' << host;
+    }
+  }
+}
+
 TEST(UdpLink, Many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) {
   auto open = udp_link::open("127.0.0.1:0");
   auto link = udp_link::connect(at(open->port()));

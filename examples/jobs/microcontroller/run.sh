@@ -59,32 +59,15 @@ trap 'stop 130' INT
 trap 'stop 143' TERM HUP
 work=$(mktemp -d)
 
-needs() {
-  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev \
-    arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
-  command -v make >/dev/null || echo ninja:ninja-build
-  [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
-}
-
-build_programs() {
-  say "building (the first time takes a minute)"
-  local generator=()
-  [[ -f $build/CMakeCache.txt ]] || ! command -v ninja >/dev/null || generator=(-G Ninja)
-  {
-    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON -DTENSORPULL_BUILD_TESTS=OFF &&
-      cmake --build "$build" --parallel "$(nproc)" --target microcontroller_server microcontroller_clients microcontroller_digits microcontroller_firmware
-  } >"$work/build.log" 2>&1 || { tail -n 60 "$work/build.log" >&2; fail "the build failed"; }
-  built=$(dirname -- "$(find "$build" -name microcontroller_server -type f -perm -u+x -print -quit)")
-}
-
 if [[ -z $built ]]; then
   data=$build/data/mnist_5k.csv
   source "$root/cmake/packages.sh"
   source "$root/examples/digits.sh"
-  mapfile -t items < <(needs)
-  install_packages "$work/apt.log" "${items[@]}"
+  mapfile -t items < <(needs_of_jobs)
+  install_packages "$work/apt.log" "${items[@]}" arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
   fetch_digits "$data"
-  build_programs
+  say "building (the first time takes a minute)"
+  built=$(build_jobs microcontroller_server microcontroller_clients microcontroller_digits microcontroller_firmware)
 fi
 
 firmware=$built/in_memory.elf

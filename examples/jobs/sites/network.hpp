@@ -76,6 +76,22 @@ inline bool accept_sites(tensorpull::tcp_listener& listener, processes& children
   return true;
 }
 
+/// A job's whole program: its coordinator in this process, and each of its sites in a process of its own, over TCP.
+/// Returns an exit status.
+template <class RunSite, class Coordinate>
+int run_job(const options& chosen, RunSite run_site, Coordinate coordinate) {
+  auto listener = tensorpull::tcp_listener::open("127.0.0.1:0");
+  if (!listener) {
+    complain("cannot listen", listener.error());
+    return 1;
+  }
+  processes children;
+  for (std::uint32_t site = 0; site < chosen.sites; ++site)
+    children.start([&, site] { return run_site(chosen, site, listener->port()); });
+  if (!coordinate(chosen, *listener, children)) return 1;
+  return children.wait() ? 0 : 1;
+}
+
 }  // namespace sites
 
 BOOST_HANA_ADAPT_STRUCT(sites::hello, site);

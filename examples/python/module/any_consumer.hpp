@@ -25,6 +25,7 @@ class any_consumer {
   /// The longest chunk of the link.
   virtual void most_in_a_frame(std::uint64_t bytes) noexcept = 0;
   virtual void confirmed() noexcept = 0;
+  virtual bool looked() const noexcept = 0;
 
  protected:
   ~any_consumer() = default;
@@ -68,6 +69,10 @@ class consumer_for final : public As {
   void most_in_a_frame(std::uint64_t bytes) noexcept override { to_.most_in_a_frame(bytes); }
   void confirmed() noexcept override {
     if constexpr (requires { to_.confirmed(); }) to_.confirmed();
+  }
+  bool looked() const noexcept override {
+    if constexpr (requires { to_.looked(); }) return to_.looked();
+    else return false;
   }
 
  private:

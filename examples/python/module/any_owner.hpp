@@ -25,7 +25,7 @@ inline py::tuple to_python(const settlement& s) {
 
 /// How something is published; Python sets the attributes.
 struct publish_settings {
-  std::string id;  ///< 32 digits, or empty
+  std::string id;  ///< digits, or empty
   std::uint32_t recipients = 0, least = 0;
   std::uint64_t version = 0;  ///< 0: computed
   std::vector<std::uint64_t> named;
@@ -100,6 +100,7 @@ py::tuple publish(const py::sequence& described, const std::vector<std::pair<std
   auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s);
   const auto copies = kept->devices.copies();
   interruption thrown{py::none()};
+  if (options.version == 0) options.version = version_of(kept->image.source(), *copies);
   if (!s.settled.is_none()) options.settled = kept->tell_settled;
   if (!s.progress.is_none()) options.progress = kept->tell_progress;
   const source_view image = kept->image.source();
@@ -124,8 +125,8 @@ struct published_together : published {
   std::vector<dynamic_image> others;
 };
 
-/// Publishes several dicts through `add(images, options, keeper)`, all or none. Each part is (described, metadata,
-/// digits of its ID or ""). Returns what publish() returns, for each.
+/// Publishes several dicts through `add(images, options, keeper, stop)`, all or none. Each part is (described,
+/// metadata, digits of its ID or ""). Returns what publish() returns, for each.
 template <class Add>
 py::list publish_all(const py::sequence& parts, py::object keep, const publish_settings& s, Add add) {
   using pairs = std::vector<std::pair<std::string, std::string>>;
@@ -154,7 +155,7 @@ py::list publish_all(const py::sequence& parts, py::object keep, const publish_s
   const auto done = [&] {
     const interpreter_unlock unlocked;
     copies->tell(&thrown);
-    const auto published = result<transaction_id>(add(images, all, std::move(keeper)));
+    const auto published = result<transaction_id>(add(images, all, std::move(keeper), interruption_token{&thrown}));
     copies->tell(nullptr);
     keeper = {};  // what was not published is let go of here, and takes the interpreter's lock
     return published;
@@ -177,7 +178,7 @@ struct any_owner {
   virtual result<reference> add_image(const source_view& image, const publish_options& options,
                                       unique_any keep) noexcept = 0;
   virtual result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
-                                            unique_any keep) noexcept = 0;
+                                            unique_any keep, const stop_token& stop) noexcept = 0;
   virtual result<void> withdraw(const reference& ref) noexcept = 0;
   virtual result<publication_status> status_of(const reference& ref) const noexcept = 0;
   virtual result<settlement> settlement_of(const reference& ref) noexcept = 0;
@@ -198,8 +199,8 @@ struct owner_over final : any_owner {
     return of.add_image(image, options, std::move(keep));
   }
   result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
-                                    unique_any keep) noexcept override {
-    return of.add_images(images, options, std::move(keep));
+                                    unique_any keep, const stop_token& stop) noexcept override {
+    return of.add_images(images, options, std::move(keep), stop);
   }
   result<void> withdraw(const reference& ref) noexcept override { return of.withdraw(ref); }
   result<publication_status> status_of(const reference& ref) const noexcept override { return of.status_of(ref); }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace tensorpull::python {
@@ -95,19 +96,19 @@ struct listener_over final : any_listener {
     else return 0;
   }
   made_session accept(std::chrono::milliseconds time, const stop_token& stop) noexcept override {
-    auto stream = of.accept();
-    if (!stream && stream.error() == errc::timed_out) {  // none is waiting
-      detail::wait_for_descriptor(of.native_handle(), {true, false}, time);
-      stream = of.accept();
+    // several threads may accept, and a listener over TLS remembers who shakes hands
+    const std::unique_lock hold(turn, time);
+    if (!hold) return failure(error{errc::timed_out, 0, 0, {}});
+    auto stream = of.accept(time, stop);
+    if (!stream) {
+      // a peer whose handshake fails gets no connection, and says nothing about the others
+      const bool of_a_peer = stream.error() == errc::connection_failed || stream.error() == errc::not_authenticated;
+      return failure(of_a_peer ? error{errc::timed_out, 0, 0, {}} : stream.error());
     }
-    if (!stream) return failure(stream.error());
-    // A handshake has a time of its own. A peer that does not finish it gets no connection, because others wait.
-    constexpr std::chrono::seconds handshake{10};
-    if (!detail::establish_by(*stream, std::chrono::steady_clock::now() + handshake, stop))
-      return failure(stop.stop_requested() ? errc::cancelled : errc::timed_out);
     return as_session<session_over<Transport>>(net<Transport>::session::over(std::move(*stream)));
   }
   Listener of;
+  std::timed_mutex turn;
 };
 /// Raises what listening fails with.
 template <class Transport, class Where>

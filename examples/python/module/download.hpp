@@ -48,12 +48,6 @@ using landing = in_one_chunk<named_landing>;
 /// Lands in tensors that are made.
 using making = in_one_chunk<new_model<python_allocator>>;
 
-inline py::dict to_python(std::span<const metadata_entry> pairs) {
-  py::dict made;
-  for (const metadata_entry& pair : pairs) made[to_text(pair.key)] = to_text(pair.value);
-  return made;
-}
-
 /// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
 /// names of tensors, which the owner has to have tied as they are here. `run(reference, consumer, options, chunks)`
 /// pulls. Returns the receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is
@@ -64,16 +58,11 @@ py::tuple download_into(Run run, std::string_view ref, const py::sequence& descr
   const tensor_table table(described);
   interruption stop(s.abort);
   landing_table image(table, stop);
-  const std::vector<std::string_view> names = subset ? table.names() : std::vector<std::string_view>();
   landing to(s.native, image.destination(), std::move(ties), max_header_bytes);
   const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
-                           ref, s, stop, names);
+                           ref, s, stop, subset);
   return py::make_tuple(to_python(got), to_python(to.metadata()));
 }
-/// What tensors that are made may come to.
-struct most {
-  std::uint64_t bytes, header_bytes, tensors;
-};
 /// Returns the receipt and the metadata.
 template <class Run>
 py::tuple download_new(Run run, std::string_view ref, const py::object& make, const py::object& clear,
@@ -81,9 +70,10 @@ py::tuple download_new(Run run, std::string_view ref, const py::object& make, co
   interruption stop(s.abort);
   making to(s.native, python_allocator(make, clear, stop),
             new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
-  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
-                           ref, s, stop, {}, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
-  return py::make_tuple(to_python(got), to_python(to.made().pairs()));
+  const auto got = try_pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
+                            ref, s, stop, false, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
+  if (!got) raise(got.error(), true, got.error() == errc::too_large ? above(to.described(), limits, true) : "");
+  return py::make_tuple(to_python(*got), to_python(to.made().pairs()));
 }
 
 }  // namespace tensorpull::python

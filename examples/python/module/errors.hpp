@@ -21,11 +21,14 @@ inline py::str to_text(std::string_view utf8) {
 }
 
 /// Throws tensorpull.Error. `landed`: whether `at` counts bytes that have landed. `says`: its text; none: the code's.
-[[noreturn]] inline void raise(const error& e, bool landed = false, std::string_view says = {}) {
+/// `about`: its name in full, which an error has no room for.
+[[noreturn]] inline void raise(const error& e, bool landed = false, std::string_view says = {},
+                               std::string_view about = {}) {
   const py::object type = py::module_::import("tensorpull._errors").attr("Error");
   const py::object made = type(to_text(code_name(e.code)), to_text(says.empty() ? to_string(e.code) : says),
-                               to_text(e.name.view()), landed ? e.at : 0, e.system, landed ? 0 : e.at);
-  PyErr_SetObject(type.ptr(), made.ptr());
+                               to_text(about.empty() ? e.name.view() : about), landed ? e.at : 0, e.system,
+                               landed ? 0 : e.at);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
   throw py::error_already_set();
 }
 

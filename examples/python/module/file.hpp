@@ -19,6 +19,12 @@ using filing = in_one_chunk<safetensors_file>;
 /// Compares a file that is there.
 using comparing = in_one_chunk<finished_file>;
 
+/// Raises an error of a pull into a file: one of the file itself has its whole path.
+[[noreturn]] inline void raise_about_file(const error& e, std::string_view path, bool landed = false) {
+  const bool of_file = e.code == errc::io || e.code == errc::disk_full || e.code == errc::bad_file;
+  raise(e, landed, e.code == errc::io ? "the file cannot be read or written" : "", of_file ? path : "");
+}
+
 template <class Consumer>
 auto pulling(const route& from, Consumer& to) {
   return [pull = from.puller(), &to](const reference& r, const pull_options& o, chunks c) { return pull(r, to, o, c); };
@@ -32,17 +38,19 @@ inline std::optional<receipt> already_there(const route& from, std::string_view 
   if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return {};
   auto opened = positioned_file::open(path);
   if (!opened) return {};  // whether it may be replaced is said when the new one is made
+  const ref_id id = id_or_raise(ref);
   comparing file(false, std::move(*opened));
   auto where = [&] {
     const interpreter_unlock unlocked;
-    return finished_file::look(file, *parse_ref_id(ref));
+    return finished_file::look(file, id, interruption_token{&stop});
   }();
-  if (!where) raise(where.error());
+  stop.rethrow();
+  if (!where) raise_about_file(where.error(), path);
   if (s.version != 0 && where->version != s.version) return {};
-  const auto how = try_pull(pulling(from, file), ref, s, stop, {}, {}, &*where);
+  const auto how = try_pull(pulling(from, file), ref, s, stop, false, {}, &*where);
   if (how) return *how;
   if (how.error().code == errc::stale_version) return {};
-  raise(how.error(), true);
+  raise_about_file(how.error(), path, true);
 }
 
 /// `path`: as the file system has it. `resume`: goes on with what lies in .NAME.part, and keeps it there. Returns the
@@ -57,14 +65,14 @@ inline py::tuple download_file(const route& from, std::string_view ref, const st
   for (bool anew = false;;) {
     auto made = safetensors_file::create(
         path, {.overwrite = overwrite, .max_bytes = max_bytes, .resume = resume ? &where : nullptr});
-    if (!made) raise(made.error());
+    if (!made) raise_about_file(made.error(), path);
     filing file(s.native, std::move(*made));
     if (anew || (s.version != 0 && where.version != s.version)) where = {};
     if (from.is_web() && where.ref != id) where = {};  // another URL may name another file
     // an owner that was started again may have another reference, but the version must be the same
     where.ref = where ? id : ref_id{};
     const resume_cursor found = where;
-    const auto how = try_pull(pulling(from, file), ref, s, stop, {}, {}, resume ? &where : nullptr);
+    const auto how = try_pull(pulling(from, file), ref, s, stop, false, {}, resume ? &where : nullptr);
     if (how) return to_python(*how);
     const bool other = how.error().code == errc::stale_version && found;
     if (other && !anew && s.version == 0) {
@@ -73,7 +81,8 @@ inline py::tuple download_file(const route& from, std::string_view ref, const st
       continue;
     }
     if (other) where = found;  // what was begun is kept
-    raise(how.error(), true);
+    if (how.error().code == errc::too_large) raise(how.error(), true, above(file.described(), {max_bytes}), path);
+    raise_about_file(how.error(), path, true);
   }
 }
 

@@ -1,4 +1,5 @@
 // Images read and written by byte ranges, for programs that bring their own transport.
+#include "listing.hpp"
 #include "other_links.hpp"
 #include "slices.hpp"
 
@@ -38,12 +39,6 @@ result<void> copy_range(const source_view& image, std::uint64_t offset, std::spa
   return {};
 }
 
-py::tuple described(const tensor_entry& t) {
-  py::tuple shape(t.rank);
-  for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
-  return py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, t.begin, t.size_bytes());
-}
-
 /// Of a whole header: the bytes of the image that it describes.
 std::uint64_t image_bytes(std::string_view header) {
   const auto text = std::as_bytes(std::span(header));
@@ -77,22 +72,13 @@ class image_reader {
   image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
                py::object keep)
       : image_(devices_.image_of(tensor_table(tensors), metadata)), keep_(std::move(keep)) {
-    const auto computed = [&] {
-      const interpreter_unlock unlocked;
-      return image_version<xxhash_digest, 16 * 1024>(image_.source());
-    }();
-    if (!computed) raise(computed.error());
-    version_ = *computed;
+    version_ = version_of(image_.source(), *devices_.copies());
   }
   std::uint64_t bytes() const noexcept { return image_.schema().image_bytes; }
   std::uint64_t header_bytes() const noexcept { return image_.schema().header_bytes; }
   std::uint64_t version() const noexcept { return version_; }
   std::uint64_t fingerprint() const noexcept { return image_.schema().fingerprint; }
-  py::list tensors() const {
-    py::list out;
-    for (std::size_t i = 0; i < image_.schema().tensor_count; ++i) out.append(described(image_.schema().tensors[i]));
-    return out;
-  }
+  py::list tensors() const { return described_tensors(image_.schema()); }
 
   py::bytes read(std::uint64_t offset, std::uint64_t length) const {
     const std::uint64_t n = within(offset, length);
@@ -139,30 +125,37 @@ class image_reader {
 };
 
 /// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises
-/// is kept.
+/// is the caller's whose call it was.
 class range_allocator {
  public:
-  range_allocator(py::object make, py::object clear) noexcept
-      : make_(std::move(make)), clear_(std::move(clear)), stop_(std::make_unique<interruption>(py::none())) {}
+  range_allocator(py::object make, py::object clear) noexcept : make_(std::move(make)), clear_(std::move(clear)) {}
+  /// From now on exceptions are this call's.
+  void tell(interruption* caller) noexcept { caller_ = caller; }
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
-    return python_allocator(make_, clear_, *stop_).allocate(entry);
+    return python_allocator(make_, clear_, *caller_).allocate(entry);
   }
-  void clear() noexcept { python_allocator(make_, clear_, *stop_).clear(); }
-  void rethrow() { stop_->rethrow(); }
+  void clear() noexcept { python_allocator(make_, clear_, *caller_).clear(); }
 
  private:
   py::object make_, clear_;
-  std::unique_ptr<interruption> stop_;
+  interruption* caller_ = nullptr;
 };
 
 /// An image that is written.
 class range_landing {
-  /// One thread at a time, without the interpreter's lock: making tensors takes that.
+  /// One thread at a time, without the interpreter's lock: making tensors takes that. Raises what Python's code has
+  /// raised in this call, and no other.
   template <class F>
   auto alone(F f) {
-    const interpreter_unlock unlocked;
-    const std::lock_guard mine(mutex_);
-    return f();
+    interruption thrown{py::none()};
+    const auto done = [&] {
+      const interpreter_unlock unlocked;
+      const std::lock_guard mine(mutex_);
+      to_.allocator().tell(&thrown);
+      return f(interruption_token{&thrown});
+    }();
+    thrown.rethrow();
+    return done;
   }
 
  public:
@@ -175,32 +168,28 @@ class range_landing {
     const py::buffer_info about = image_reader::contiguous(from, false);
     const std::span bytes(static_cast<const std::byte*>(about.ptr),
                           static_cast<std::size_t>(about.size * about.itemsize));
-    told(alone([&] { return to_.write(offset, bytes); }));
+    told(alone([&](const interruption_token&) { return to_.write(offset, bytes); }));
   }
   std::uint64_t finish(std::uint64_t version) {
-    std::uint64_t mine = 0;
-    told(alone([&]() -> result<void> {
-      const auto done = to_.finish<xxhash_digest>(version);
-      if (!done) return failure(done.error());
-      mine = *done;
-      return {};
-    }));
-    return mine;
+    const auto mine = alone([&](const interruption_token& stop) { return to_.finish<xxhash_digest>(version, stop); });
+    told(mine);
+    return *mine;
   }
   std::uint64_t written() {
-    return alone([&] { return to_.written(); });
+    return alone([&](const interruption_token&) { return to_.written(); });
   }
   std::uint64_t first_missing() {
-    return alone([&] { return to_.first_missing(); });
+    return alone([&](const interruption_token&) { return to_.first_missing(); });
   }
   std::uint64_t header_left() {
-    return alone([&] { return to_.header_left(); });
+    return alone([&](const interruption_token&) { return to_.header_left(); });
+  }
+  bool over() {
+    return alone([&](const interruption_token&) { return to_.over(); });
   }
   py::dict metadata() {
     py::dict out;
-    alone_with_python([&] {
-      for (const metadata_entry& pair : to_.made().pairs()) out[to_text(pair.key)] = to_text(pair.value);
-    });
+    alone_with_python([&] { out = to_python(to_.made().pairs()); });
     return out;
   }
 
@@ -214,8 +203,8 @@ class range_landing {
     }
     f();
   }
-  void told(const result<void>& how) {
-    to_.allocator().rethrow();
+  template <class T>
+  static void told(const result<T>& how) {
     if (how) return;
     const error& why = how.error();
     if (why.code == errc::bad_request) raise(why, false, "these bytes of the image were written before");
@@ -248,6 +237,7 @@ void bind_images(py::module_& m) {
       .def_property_readonly("written", &range_landing::written)
       .def_property_readonly("first_missing", &range_landing::first_missing)
       .def_property_readonly("header_left", &range_landing::header_left)
+      .def_property_readonly("over", &range_landing::over)
       .def_property_readonly("metadata", &range_landing::metadata);
 }
 

@@ -5,8 +5,12 @@
 #include "errors.hpp"
 #include "interpreter.hpp"
 
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+
 #include <chrono>
 #include <optional>
+#include <utility>
 
 namespace tensorpull::python {
 
@@ -48,9 +52,9 @@ class interruption {
     }
     return false;
   }
-  /// The caller holds the lock.
+  /// Once: afterwards nothing is kept. The caller holds the lock.
   void rethrow() {
-    if (thrown_) throw std::move(*thrown_);
+    if (auto thrown = std::exchange(thrown_, std::nullopt)) throw std::move(*thrown);
   }
 
  private:
@@ -70,5 +74,22 @@ struct interruption_token {
   interruption* of;
   bool stop_requested() const noexcept { return of->look(); }
 };
+
+/// The digest that an image is published as, computed with the lock released: Ctrl-C is heard meanwhile, and raised.
+/// `copies.tell(caller)`: what copies tensors from devices is told whose exceptions are whose. Raises.
+template <class Copies>
+std::uint64_t version_of(const source_view& image, Copies& copies) {
+  interruption stop{py::none()};
+  const auto computed = [&] {
+    const interpreter_unlock unlocked;
+    copies.tell(&stop);
+    const auto done = image_version<xxhash_digest, 16 * 1024>(image, interruption_token{&stop});
+    copies.tell(nullptr);
+    return done;
+  }();
+  stop.rethrow();
+  if (!computed) raise(computed.error());
+  return *computed;
+}
 
 }  // namespace tensorpull::python

@@ -69,19 +69,32 @@ struct place {
   const tls_settings* tls = nullptr;
 };
 
+/// Which link an address names. Raises bad_address.
+inline link_url link_of(std::string_view address) {
+  const auto url = parse_link_url(address);
+  if (!url)
+    raise(url.error(), false,
+          "this is no address: host:port is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model");
+  return *url;
+}
+
 /// Raises bad_address, also for a link that is not among `links`, and invalid_argument for settings of TLS if there is
 /// none.
 inline place place_among(std::initializer_list<link_scheme> links, std::string_view address, const tls_settings* tls) {
-  const link_url url = value_or_raise(parse_link_url(address));
+  const link_url url = link_of(address);
   const bool secure = url.scheme == link_scheme::tls_url;
   if (url.scheme == link_scheme::nats_url && !TENSORPULL_PYTHON_NATS)
     raise(
-        errc::bad_address, address,
+        errc::bad_address, without_secrets(address).view(),
         "this build of tensorpull has no NATS: libnats was not there when it was built, or it was not asked for, as in wheels (TENSORPULL_PYTHON_NATS)");
   if (secure && !TENSORPULL_PYTHON_TLS)
-    raise(errc::bad_address, address, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
-  if (std::find(links.begin(), links.end(), url.scheme) == links.end()) raise(errc::bad_address, address);
-  if (tls != nullptr && !secure) raise(errc::invalid_argument, address);
+    raise(errc::bad_address, without_secrets(address).view(),
+          "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
+  if (std::find(links.begin(), links.end(), url.scheme) == links.end())
+    raise(errc::bad_address, without_secrets(address).view(), "nobody can listen on a link of this kind");
+  if (tls != nullptr && !secure)
+    raise(errc::invalid_argument, without_secrets(address).view(),
+          "ssl is for tls:// and https://, and this address is not encrypted");
   return {url, tls};
 }
 /// Of any that a download, an average or a session takes.

@@ -3,6 +3,7 @@
 #include "average.hpp"
 #include "download.hpp"
 #include "file.hpp"
+#include "listing.hpp"
 #include "owner.hpp"
 #include "route.hpp"
 #include "session.hpp"
@@ -23,6 +24,11 @@ PYBIND11_MODULE(_native, m) {
     tensorpull::for_each_code([&](tensorpull::errc code) { names.append(tp::to_text(tensorpull::code_name(code))); });
     return py::tuple(names);
   }();
+  // The version that a reference's digits contain; 0: none, or they are no reference.
+  m.def("version_of", [](const std::string& digits) {
+    const auto ref = tensorpull::parse_reference(digits);
+    return ref ? ref->version : 0;
+  });
   m.def("recipient_named", [](const std::string& name) { return tensorpull::recipient_named(name).value; });
 
   // Gives for a dtype's str or name the library's dtype, and how many bytes of each number to swap; None if it cannot
@@ -48,6 +54,7 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("progress_interval_ms", &tp::pull_settings::progress_interval_ms)
       .def_readwrite("native", &tp::pull_settings::native)
       .def_readwrite("unverified", &tp::pull_settings::unverified)
+      .def_readwrite("believe", &tp::pull_settings::believe)
       .def_readwrite("progress", &tp::pull_settings::progress)
       .def_readwrite("abort", &tp::pull_settings::abort)
       .def_readwrite("cursor", &tp::pull_settings::cursor);
@@ -116,12 +123,17 @@ PYBIND11_MODULE(_native, m) {
                            const tp::pull_settings& s) {
     return tp::download_new(from.puller(), ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   });
+  m.def("look", [](const tp::route& from, std::string_view ref, std::uint64_t max_header_bytes,
+                   std::uint64_t max_tensors, const tp::pull_settings& s) {
+    return tp::look(from.puller(), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
+  });
   m.def("download_file", &tp::download_file);
   m.attr("reference_bytes") = sizeof(tensorpull::publication) + sizeof(tensorpull::transaction) + 128;
   m.attr("recipient_bytes") = sizeof(tensorpull::recipient_record) + sizeof(std::uint32_t);
 
   tp::bind_view(m);
   tp::bind_images(m);
+  tp::bind_messages(m);
 
   py::class_<tp::owner>(m, "Owner")
       .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
@@ -144,6 +156,7 @@ PYBIND11_MODULE(_native, m) {
       .def_property_readonly("closed", &tp::session::closed)
       .def("download_into", &tp::session::download_into)
       .def("download_new", &tp::session::download_new)
+      .def("look", &tp::session::look)
       .def("add", &tp::session::add)
       .def("withdraw", &tp::session::withdraw)
       .def("status", &tp::session::status)

@@ -40,6 +40,7 @@ struct pull_settings {
   std::int64_t progress_interval_ms = 100;
   bool native = false;       ///< the image in one chunk, or an error
   bool unverified = false;   ///< also an image without a digest
+  bool believe = false;      ///< over links where anybody can answer first, also without a version
   py::object progress = py::none();
   py::object abort = py::none();
   py::object cursor = py::none();  ///< a Cursor, if a pull goes on that another one began
@@ -54,13 +55,16 @@ inline py::tuple to_python(const progress_event& e) {
 inline py::tuple to_python(const receipt& r) {
   return py::make_tuple(
       std::string(to_string(r.outcome)), r.bytes, r.chunks, r.damaged, r.version, r.fingerprint, r.digest, r.confirmed,
-      to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)));
+      to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)), r.believed);
 }
 
+/// The ID of a reference's digits, of which those of its version are settled by the caller.
 inline ref_id id_or_raise(std::string_view digits) {
-  const auto id = parse_ref_id(digits);
-  if (!id || !*id) raise(errc::invalid_argument, digits);
-  return *id;
+  const auto ref = parse_reference(digits);
+  if (!ref || !ref->id)
+    raise(errc::invalid_argument, digits,
+          "this is no reference: 48 or 32 hexadecimal digits are wanted, as add_tensors returns them");
+  return ref->id;
 }
 
 /// Adapts a consumer to an image that has to come in one chunk.
@@ -71,29 +75,53 @@ class in_one_chunk : public Consumer {
   explicit in_one_chunk(bool wanted, Arguments&&... arguments)
       : Consumer(std::forward<Arguments>(arguments)...), wanted_(wanted) {}
 
+  /// What the owner has said of the image; empty before.
+  const description& described() const noexcept { return described_; }
   /// The longest chunk of the link.
   void most_in_a_frame(std::uint64_t bytes) noexcept { most_ = bytes; }
   result<void> begin(const description& d) noexcept {
+    described_ = d;
     if (wanted_ && d.image_bytes > most_) return failure(errc::does_not_fit, d.image_bytes);
     return Consumer::begin(d);
   }
 
  private:
   std::uint64_t most_ = max_payload_bytes;
+  description described_{};
   bool wanted_;
 };
+
+/// What a caller has said that an image may come to.
+struct most {
+  std::uint64_t bytes = ~std::uint64_t{0}, header_bytes = ~std::uint64_t{0}, tensors = ~std::uint64_t{0};
+};
+/// A sentence for an image that is above one of these limits. `of_tensors`: `bytes` counts no header.
+inline std::string above(const description& d, const most& limits, bool of_tensors = false) {
+  const auto said = [](std::string_view what, std::uint64_t is, std::string_view limit, std::uint64_t most) {
+    return std::string(what) + " " + std::to_string(is) + ", and " + std::string(limit) + " is " + std::to_string(most);
+  };
+  if (d.data_start > limits.header_bytes)
+    return said("the bytes of names and shapes that are published are", d.data_start, "max_header_bytes",
+                limits.header_bytes);
+  const std::uint64_t bytes = d.image_bytes - (of_tensors ? d.data_start : 0);
+  if (bytes > limits.bytes)
+    return said(of_tensors ? "the bytes of the tensors that are published are" : "the bytes of what is published are",
+                bytes, "max_bytes", limits.bytes);
+  if (d.tensors > limits.tensors)
+    return said("the tensors that are published are", d.tensors, "max_tensors", limits.tensors);
+  return {};
+}
 
 struct not_described {
   constexpr const image_schema* operator()() const noexcept { return nullptr; }
 };
 
 /// One pull with the interpreter's lock released: `run(reference, options, chunks)` does it. `described()`: the schema
-/// that has come with it. `cursor`: where it stands, in place of that of the settings. Throws what a callback or Ctrl-C
-/// has thrown.
+/// that has come with it. `part`: only the tensors of the destination are pulled. `cursor`: where it stands, in place
+/// of that of the settings. Throws what a callback or Ctrl-C has thrown.
 template <class Run, class Described = not_described>
-result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop,
-                         std::span<const std::string_view> subset = {}, Described described = {},
-                         resume_cursor* cursor = nullptr) {
+result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, bool part = false,
+                         Described described = {}, resume_cursor* cursor = nullptr) {
   const reference from{id_or_raise(ref), s.version, 0};
   auto tell = [&](progress_event e) {
     if (const image_schema* const schema = described()) count_done(e, *schema, e.bytes_done);
@@ -103,8 +131,9 @@ result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, 
   pull_options options;
   options.per_request_timeout = std::chrono::milliseconds(s.per_request_timeout_ms);
   options.version = s.version;
-  options.tensors = subset;
+  options.part = part;
   options.unverified = s.unverified;
+  options.believe = s.believe;
   options.window = s.window;
   options.stop = interruption_token{&stop};
   options.retry.retries = s.retries;
@@ -121,9 +150,9 @@ result<receipt> try_pull(Run run, std::string_view ref, const pull_settings& s, 
 }
 /// The same, and throws tensorpull.Error.
 template <class Run, class Described = not_described>
-receipt pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop,
-             std::span<const std::string_view> subset = {}, Described described = {}) {
-  const auto done = try_pull(std::move(run), ref, s, stop, subset, std::move(described));
+receipt pull(Run run, std::string_view ref, const pull_settings& s, interruption& stop, bool part = false,
+             Described described = {}) {
+  const auto done = try_pull(std::move(run), ref, s, stop, part, std::move(described));
   if (!done) raise(done.error(), true);
   return *done;
 }

@@ -47,5 +47,7 @@ std::shared_ptr<any_listener> listen_nats(std::string_view url);
 void bind_view(py::module_& m);
 /// Adds the classes that read and write images by ranges.
 void bind_images(py::module_& m);
+/// What message structs need.
+void bind_messages(py::module_& m);
 
 }  // namespace tensorpull::python

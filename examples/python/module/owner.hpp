@@ -110,9 +110,8 @@ class owner {
   py::list add_all(const py::sequence& parts, py::object keep, const publish_settings& s) {
     const auto d = open();
     return publish_all(parts, std::move(keep), s,
-                       [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k) {
-                         return d->add_images(images, o, std::move(k));
-                       });
+                       [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k,
+                           const stop_token& stop) { return d->add_images(images, o, std::move(k), stop); });
   }
   void withdraw(std::string_view ref) {
     const auto done = unlocked(ref, [](any_owner& d, const reference& r) { return d.withdraw(r); });

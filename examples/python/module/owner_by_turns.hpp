@@ -68,10 +68,10 @@ struct owner_by_turns final : any_owner {
     return of->add_image(image, options, std::move(keep));
   }
   result<transaction_id> add_images(std::vector<transaction_image>& images, const transaction_options& options,
-                                    unique_any keep) noexcept override {
+                                    unique_any keep, const stop_token& stop) noexcept override {
     const turns::turn mine(each);
-    if constexpr (requires { of->add_images(images, options, std::move(keep)); })
-      return of->add_images(images, options, std::move(keep));
+    if constexpr (requires { of->add_images(images, options, std::move(keep), stop); })
+      return of->add_images(images, options, std::move(keep), stop);
     else return failure(errc::unsupported_request, 0, std::string_view("a transaction over NATS"));
   }
   result<void> withdraw(const reference& ref) noexcept override {

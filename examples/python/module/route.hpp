@@ -36,7 +36,7 @@ class route {
   static bool is_one(const std::vector<std::string>& addresses) {
     for (const std::string& text : addresses)
       if (is_web_url(text)) return addresses.size() == 1;
-    const auto scheme = [](const std::string& text) { return value_or_raise(parse_link_url(text)).scheme; };
+    const auto scheme = [](const std::string& text) { return link_of(text).scheme; };
     const link_scheme first = addresses.empty() ? link_scheme::pipe_url : scheme(addresses.front());
     for (const std::string& text : addresses)
       if (scheme(text) != first) return false;
@@ -89,7 +89,9 @@ class route {
       std::vector<address> all;
       for (const place& p : places_) {
         if constexpr (std::is_same_v<address, std::string_view>) all.push_back(p.url.address);
+#if TENSORPULL_PYTHON_TLS
         else all.push_back(p.tls != nullptr ? p.tls->at(p.url.address) : address{p.url.address});
+#endif
       }
       const auto told = [this](const address_attempt& a) { tell(a); };
       const several_addresses<Transport, address> where(all, std::chrono::seconds(10), told);

@@ -4,6 +4,7 @@
 
 #include "download.hpp"
 #include "links.hpp"
+#include "listing.hpp"
 #include "other_links.hpp"
 #include "owner.hpp"
 
@@ -35,7 +36,7 @@ auto interruptible(const py::object& abort, F f) {
 /// The place, if two ends can meet there: over NATS they need a name.
 inline place named(const place& at, std::string_view address) {
   if (at.url.scheme == link_scheme::nats_url && address.find('#') == address.npos)
-    raise(errc::bad_address, address,
+    raise(errc::bad_address, without_secrets(address).view(),
           "two ends of a session over NATS meet under a name, which has to be there: nats://server:4222#name");
   return at;
 }
@@ -106,6 +107,16 @@ class session {
           return mine->pull(from, static_cast<any_consumer&>(as), o, c);
         },
         ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
+  }
+  py::tuple look(std::string_view ref, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
+                 const pull_settings& s) {
+    const use mine(*this, true);
+    return python::look(
+        [&](const reference& from, looking& at, const pull_options& o, chunks c) {
+          consumer_for<looking> as(at);
+          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
+        },
+        ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
   }
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
                 py::object keep, const publish_settings& s) {

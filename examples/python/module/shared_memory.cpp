@@ -1,4 +1,5 @@
 // Links through shared memory (shm:), and views of what is published there.
+#include "links.hpp"
 #include "other_links.hpp"
 
 #include <tensorpull/system/link_url.hpp>
@@ -16,8 +17,9 @@ class view {
   view(std::string_view address, std::string_view ref, bool writable, std::uint64_t max_header_bytes,
        std::uint64_t max_tensors, const pull_settings& s)
       : seen_(nullptr, writable, view_limits{max_header_bytes, max_tensors}), writable_(writable) {
-    const link_url at = value_or_raise(parse_link_url(address));
-    if (at.scheme != link_scheme::shm_url) raise(errc::bad_address, address);
+    const link_url at = link_of(address);
+    if (at.scheme != link_scheme::shm_url)
+      raise(errc::bad_address, address, "only shm:path and shm:@name share their memory, so that it can be viewed");
     interruption stop(s.abort);
     how_ = pull([&](const reference& from, const pull_options& o,
                     chunks) { return shared_memory_on_threads::view<shared_net::parts>(at.address, from, seen_, o); },
@@ -44,11 +46,7 @@ class view {
     }
     return out;
   }
-  py::dict metadata() const {
-    py::dict out;
-    for (const metadata_entry& pair : seen_.tensors().schema->pairs()) out[to_text(pair.key)] = to_text(pair.value);
-    return out;
-  }
+  py::dict metadata() const { return to_python(seen_.tensors().schema->pairs()); }
   py::tuple how() const { return to_python(how_); }
   bool owner_can_write() const noexcept { return seen_.owner_can_write(); }
 

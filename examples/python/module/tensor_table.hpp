@@ -6,10 +6,17 @@
 #include <tensorpull/image/dynamic.hpp>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tensorpull::python {
+
+inline py::dict to_python(std::span<const metadata_entry> pairs) {
+  py::dict made;
+  for (const metadata_entry& pair : pairs) made[to_text(pair.key)] = to_text(pair.value);
+  return made;
+}
 
 /// One tensor, as Python describes it. `side`: what copies it a slice at a time, if it is on a device; `space`: which
 /// device, 0 is the CPU.

@@ -124,7 +124,9 @@ struct consumer_requirements {
 ///     back, so cursors stay empty and nothing resumes.
 /// 11. optionally `void c.confirmed()`: after finish(), the owner's answer to the confirmation was heard. Without it
 ///     the transfer may still have ended well.
-/// 12. optionally `static constexpr bool any_order = true`, if it has read_back() and prepare() always has memory: over
+/// 12. optionally `bool c.looked() const`: whether the owner is told to forget that it was asked, if the transfer ends
+///     without being finished (published_schema).
+/// 13. optionally `static constexpr bool any_order = true`, if it has read_back() and prepare() always has memory: over
 ///     datagrams both may be called for any range behind the header, also again for one that has landed; chunk() still
 ///     comes in order. Without it bytes wait for those before them.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does

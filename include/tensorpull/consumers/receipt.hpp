@@ -35,6 +35,11 @@ struct receipt {
   bool confirmed = false;  ///< The owner is known to have recorded the confirmation.
   /// If it is not: why, such as timed_out. The bytes are what `outcome` says nevertheless. errc{} if it is confirmed.
   errc unconfirmed_because{};
+  /// Whoever answered was believed: nothing that the recipient was given beforehand says which bytes these have to be.
+  /// False: they have the digest that it was given, as the version of the reference or as that of the pull, so nobody
+  /// has sent it others by mistake or under another's name. A pull of some tensors believes always, since a version is
+  /// the digest of the whole.
+  bool believed = true;
 };
 
 /// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;

@@ -1,8 +1,10 @@
 // The element types of a tensor: those of safetensors 0.8, in the order that the reference library sorts by.
 #pragma once
 
+#include <tensorpull/core/detail/float_format.hpp>
 #include <tensorpull/std/optional.hpp>
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -84,15 +86,28 @@ constexpr optional<dtype> dtype_from_string(std::string_view name) noexcept {
   return {};
 }
 
-// Storage for the types that C++ lacks: they hold the bits and have no arithmetic.
+// Storage for the types that C++ lacks. Those of 16 bits become a float exactly wherever one is wanted, and a float
+// becomes one of them, rounded to nearest even: infinity above the largest, NaN stays NaN. Nothing else becomes one of
+// them, so that no integer is taken for bits and no double is rounded twice.
 /// IEEE 754 binary16.
 struct float16 {
   std::uint16_t bits;  ///< as stored
+
+  float16() = default;
+  template <std::same_as<float> F>
+  constexpr float16(F value) noexcept : bits(detail::f16_format::encode(value)) {}  ///< rounds
+  constexpr operator float() const noexcept { return detail::f16_format::decode(bits); }  ///< exact
 };
 /// The upper half of a float.
 struct bfloat16 {
   std::uint16_t bits;  ///< as stored
+
+  bfloat16() = default;
+  template <std::same_as<float> F>
+  constexpr bfloat16(F value) noexcept : bits(detail::bf16_format::encode(value)) {}  ///< rounds
+  constexpr operator float() const noexcept { return std::bit_cast<float>(std::uint32_t{bits} << 16); }  ///< exact
 };
+// Those of 8 bits hold the bits and have no arithmetic.
 /// 5 bits of exponent, 2 of mantissa.
 struct float8_e5m2 {
   std::uint8_t bits;  ///< as stored
@@ -156,6 +171,15 @@ template <>
 struct dtype_of<float16> : std::integral_constant<dtype, dtype::f16> {};
 template <>
 struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bf16> {};
+// The compiler's own, where it has them: std::float16_t is _Float16.
+#if defined(__FLT16_MANT_DIG__)
+template <>
+struct dtype_of<_Float16> : std::integral_constant<dtype, dtype::f16> {};
+#endif
+#if defined(__STDCPP_BFLOAT16_T__)
+template <>
+struct dtype_of<decltype(0.0bf16)> : std::integral_constant<dtype, dtype::bf16> {};
+#endif
 template <>
 struct dtype_of<float8_e5m2> : std::integral_constant<dtype, dtype::f8_e5m2> {};
 template <>

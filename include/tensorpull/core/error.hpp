@@ -40,6 +40,7 @@ enum class errc : std::uint8_t {
   digest_mismatch,
   chunk_digest_mismatch,
   not_verifiable,
+  version_required,
   cancelled_by_peer,
   already_final,
   cancelled,
@@ -101,6 +102,8 @@ constexpr std::string_view to_string(errc code) noexcept {
     case errc::digest_mismatch: return "the digest of the received bytes differs from the published one";
     case errc::chunk_digest_mismatch: return "the digest of a received chunk differs from the one sent with it";
     case errc::not_verifiable: return "the owner has no digest of the image, and the recipient requires one";
+    case errc::version_required:
+      return "anybody could answer first over this link: give the version (48 digits), or say that an answer is believed";
     case errc::cancelled_by_peer: return "the other side cancelled the transfer";
     case errc::already_final: return "this recipient has ended this transfer before";
     case errc::cancelled: return "the transfer was cancelled";
@@ -203,6 +206,7 @@ constexpr std::string_view code_name(errc code) noexcept {
     case errc::digest_mismatch: return "digest_mismatch";
     case errc::chunk_digest_mismatch: return "chunk_digest_mismatch";
     case errc::not_verifiable: return "not_verifiable";
+    case errc::version_required: return "version_required";
     case errc::cancelled_by_peer: return "cancelled_by_peer";
     case errc::already_final: return "already_final";
     case errc::cancelled: return "cancelled";

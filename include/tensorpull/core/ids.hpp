@@ -22,42 +22,89 @@ struct ref_id {
   constexpr explicit operator bool() const noexcept { return (high | low) != 0; }
 };
 
-/// The 32 digits of an ID, without a terminating zero; view them with std::string_view{digits.data(), digits.size()}.
-constexpr std::array<char, 32> to_digits(const ref_id& id) noexcept {
-  constexpr std::string_view hex = "0123456789abcdef";
-  std::array<char, 32> digits{};
-  for (unsigned i = 0; i < 16; ++i) {
-    digits[i] = hex[(id.high >> (60 - 4 * i)) & 15];
-    digits[16 + i] = hex[(id.low >> (60 - 4 * i)) & 15];
-  }
-  return digits;
-}
+/// The hexadecimal digits of an ID or of a reference, in lower case, without a terminating zero.
+template <std::size_t Digits>
+struct digits_text {
+  char characters[Digits];  ///< all of them
+  constexpr const char* data() const noexcept { return characters; }  ///< valid as long as this object
+  static constexpr std::size_t size() noexcept { return Digits; }  ///< how many
+  constexpr std::string_view view() const noexcept { return {characters, Digits}; }  ///< valid as long as this object
+};
 
-/// The ID that the text spells: exactly 32 hexadecimal digits of either case. Anything else gives nothing.
-constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
-  if (text.size() != 32) return {};
-  std::uint64_t words[2] = {0, 0};
-  for (std::size_t i = 0; i < 32; ++i) {
+namespace detail {
+
+/// Writes the 16 digits of a word.
+constexpr void put_word(std::uint64_t word, char* to) noexcept {
+  constexpr std::string_view hex = "0123456789abcdef";
+  for (unsigned i = 0; i < 16; ++i) to[i] = hex[(word >> (60 - 4 * i)) & 15];
+}
+/// Reads a word: exactly 16 hexadecimal digits of either case. False: the text is something else.
+constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
+  if (text.size() != 16) return false;
+  word = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     std::uint64_t digit = 0;
     if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
     else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
     else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
-    else return {};
-    words[i / 16] = words[i / 16] << 4 | digit;
+    else return false;
+    word = word << 4 | digit;
   }
-  return ref_id{words[0], words[1]};
+  return true;
+}
+/// The same of the two words of an ID.
+constexpr bool take_id(std::string_view text, ref_id& id) noexcept {
+  return text.size() == 32 && take_word(text.substr(0, 16), id.high) && take_word(text.substr(16), id.low);
 }
 
-/// What one end hands to another so that it can pull: the ID, and what to expect under it.
+}  // namespace detail
+
+/// The 32 digits of an ID.
+constexpr digits_text<32> to_digits(const ref_id& id) noexcept {
+  digits_text<32> digits{};
+  detail::put_word(id.high, digits.characters);
+  detail::put_word(id.low, digits.characters + 16);
+  return digits;
+}
+
+/// The ID that the text spells: exactly 32 hexadecimal digits of either case. Anything else gives nothing.
+constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
+  ref_id id;
+  if (!detail::take_id(text, id)) return {};
+  return id;
+}
+
+/// What one end hands to another so that it can pull: the ID, and what to expect under it. With a version, a pull ends
+/// as completed only if the bytes have that digest, whoever sends them; without one, the digest is what the sender says
+/// (receipt::believed).
 struct reference {
   /// the ID under which the owner published
   ref_id id{};
-  std::uint64_t version = 0;      ///< 0: whatever is published now
+  std::uint64_t version = 0;  ///< 0: whatever is published now
   std::uint64_t fingerprint = 0;  ///< 0: not stated
 
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
+
+/// A reference as it is passed on between programs: 48 digits, the 32 of its ID and the 16 of its version.
+constexpr digits_text<48> to_digits(const reference& ref) noexcept {
+  digits_text<48> digits{};
+  detail::put_word(ref.id.high, digits.characters);
+  detail::put_word(ref.id.low, digits.characters + 16);
+  detail::put_word(ref.version, digits.characters + 32);
+  return digits;
+}
+
+/// The reference that the text spells: 48 hexadecimal digits of either case, or the 32 of an ID, which is a reference
+/// without a version. Anything else gives nothing.
+constexpr optional<reference> parse_reference(std::string_view text) noexcept {
+  constexpr std::size_t of_id = 32;
+  reference ref;
+  if (!detail::take_id(text.substr(0, of_id), ref.id)) return {};
+  if (text.size() > of_id && !detail::take_word(text.substr(of_id), ref.version)) return {};
+  return ref;
+}
 
 /// Tells recipients apart. Chosen by the recipient, or by the program that knows them all. It does not authenticate:
 /// any program with a reference may claim any ID. If that matters, give each recipient a reference of its own.

@@ -83,6 +83,20 @@ constexpr bool is_number(std::uint64_t) noexcept { return true; }
 /// The same for a number that is not 0 either.
 constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 
+/// Bytes of a description, without which no transfer begins (framing/detail/control_words.hpp says the same).
+inline constexpr std::size_t least_control_frame_bytes = 152;
+/// The length of a name is hashed as 16 bits.
+inline constexpr std::size_t most_control_frame_bytes = 64 * 1024;
+/// Bytes of the longest frame that an owner makes in its slice: a description, or a page of a schema. Pages are not
+/// longer than this, whatever a recipient would take, since the shortest slice of an owner has 8 KiB.
+template <class Limits>
+inline constexpr std::size_t made_frame_bytes = [] {
+  std::size_t page = Limits::page_bytes < Limits::control_frame_bytes ? Limits::page_bytes
+                                                                      : Limits::control_frame_bytes;
+  if (page > 4096) page = 4096;
+  return page < least_control_frame_bytes ? least_control_frame_bytes : page;
+}();
+
 /// The requirements of a limits policy; their meaning stands at the concept.
 template <class L, bool Silent = true, class Instead = nothing_instead>
 struct limits_requirements : Instead {
@@ -104,6 +118,13 @@ struct limits_requirements : Instead {
       Silent || met_2 == met_1,
       "tensorpull: a limits policy has each constant of default_limits (requirement 2): derive from default_limits, and hide those that you change; "
       "they are whole numbers above 0, except that application_body_bytes, application_references, subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0");
+
+  static constexpr bool met_3 = met_2 && requires {
+    requires L::control_frame_bytes >= least_control_frame_bytes&& L::control_frame_bytes <= most_control_frame_bytes;
+  };
+  static_assert(
+      Silent || met_3 == met_2,
+      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536");
 };
 }  // namespace detail
 
@@ -111,9 +132,10 @@ struct limits_requirements : Instead {
 ///  1. `L::is_limits_policy` names a type (it marks the slot);
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
 ///     all. They are whole numbers above 0, except that application_body_bytes, application_references,
-///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0.
+///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0;
+///  3. `L::control_frame_bytes` is 152 (a description) to 65,536.
 template <class L>
-concept limits_policy = detail::limits_requirements<L>::met_2;
+concept limits_policy = detail::limits_requirements<L>::met_3;
 static_assert(limits_policy<default_limits>);
 
 /// Bytes of the largest payload: what one Cap'n Proto Data can hold, 2^29 - 1, rounded down to a word.

@@ -18,8 +18,12 @@ namespace tensorpull {
 /// (rounded up), and each start of a program one more at most; the two pages have equal shares. Flash that is blank,
 /// half erased or full of something else holds no cursor, and a record of which a bit has changed is none. The bytes
 /// lie in the machine's own order. Borrows the flash. 16 bytes on a machine of 32 bits.
-template <flash_memory Flash>
+template <class Flash>
 class cursor_slots {
+  static_assert(
+      flash_memory<Flash>,
+      "tensorpull: a flash memory has page_bytes and program_bytes, a power of two that divides it, and bool erase(page), bool program(at, bytes) and "
+      "bool read(at, out), all noexcept (flash_memory in embedded/flash.hpp)");
   static constexpr std::uint32_t unit_bytes_ = Flash::program_bytes, grain_ = std::max<std::uint32_t>(unit_bytes_, 8);
 
  public:

@@ -26,7 +26,7 @@ namespace tensorpull {
 /// A new version is written over the old one. A program that needs the old one until the new one is valid has two
 /// landings in two regions. Borrows the flash. Size on a machine of 32 bits: 28 bytes and the buffer of program_bytes.
 /// Only one object writes to the same pages at a time.
-template <class Image, flash_memory Flash>
+template <class Image, class Flash>
 class flash_landing {
   static_assert(Image::image_bytes >= Image::header_bytes && Image::image_bytes < 0x80000000u,
                 "tensorpull: an image of 2 GiB or more");

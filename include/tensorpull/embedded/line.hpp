@@ -27,8 +27,12 @@ concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<cons
 /// One end of a serial line: datagrams of at most `MaxIn` bytes come, and of at most `MaxOut` bytes go. Borrows the
 /// device. It holds one datagram that comes and one frame that goes, and nothing else. A frame that is damaged, cut or
 /// too long is dropped; noise costs the frames that it touches, and at most the one that follows.
-template <embedded_device Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
+template <class Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
 class embedded_line {
+  static_assert(
+      embedded_device<Device>,
+      "tensorpull: a line's device has io_result read(memory) and io_result write(bytes), both noexcept (embedded_device in embedded/line.hpp)");
+
  public:
   static constexpr std::size_t max_in = MaxIn;  ///< The longest datagram that comes.
   static constexpr std::size_t max_out = MaxOut;  ///< The longest datagram that goes.

@@ -42,6 +42,15 @@ namespace detail::embedded {
 /// The digest of a whole image on a small machine.
 template <class Image>
 using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
+/// The same for the image of a landing, if that is one.
+template <class Landing>
+struct hash_for {
+  using type = xxh3_64;
+};
+template <embedded_landing Landing>
+struct hash_for<Landing> {
+  using type = default_hash<typename Landing::image>;
+};
 
 // The one layout of every frame here: segment table, root pointer, the Frame's seven data words, its pointer; then a
 // payload, or a body of data words. framing/detail/control_words.hpp has what is in them, kind by kind.
@@ -96,9 +105,12 @@ struct no_pieces {};
 /// byte lands only if it is in the answer to the one request on its way: reference, version, nonce, offset, length and
 /// id are compared. Frames that are doubled, late or of another transfer are ignored. What the landing holds is
 /// `completed` only after the digest of the whole was compared.
-template <embedded_landing Landing, std::size_t ChunkBytes,
-          class Hash = detail::embedded::default_hash<typename Landing::image>>
+template <class Landing, std::size_t ChunkBytes, class Hash = typename detail::embedded::hash_for<Landing>::type>
 class embedded_recipient {
+  static_assert(
+      embedded_landing<Landing>,
+      "tensorpull: an embedded recipient lands in a landing, such as model_landing<Model>: it names its image, and has result<void> write(at, bytes) and "
+      "result<void> read(at, out), both noexcept (embedded_landing in embedded/landing.hpp)");
   static_assert(ChunkBytes > 0 && ChunkBytes % 8 == 0 && ChunkBytes <= 0x10000,
                 "tensorpull: chunks of an embedded recipient have a multiple of 8 bytes, at most 64 KiB");
   using image = typename Landing::image;
@@ -117,7 +129,7 @@ class embedded_recipient {
   embedded_recipient(Landing& to, const embedded_pull& what, std::uint64_t random) noexcept
       : landing_(to), ref_(what.ref), who_(what.recipient ? what.recipient.value : random | 1), version_(what.version),
         timeout_(what.timeout_ms), retry_(what.retry_ms), id_(static_cast<std::uint32_t>(random >> 32)),
-        unverified_(what.unverified) {}
+        given_(what.version != 0), unverified_(what.unverified) {}
 
   /// Writes the frame to send now, and returns its length: 80 bytes, or 0 if there is nothing to send now or `out` is
   /// shorter. Call it after each received(), and again within the time in which a lost datagram should be noticed; with
@@ -212,6 +224,7 @@ class embedded_recipient {
     r.digest = hash_.digest();
     r.confirmed = confirmed_;
     r.unconfirmed_because = why_;
+    r.believed = !verifiable_ || !given_;
     return r;
   }
   /// Bytes of the image that are here, its header included.
@@ -482,6 +495,7 @@ class embedded_recipient {
   errc why_{}, late_ = errc::timed_out;
   std::uint8_t farewells_ = 0;
   bool open_ = false;  // the request was sent, and not answered
+  bool given_;  // the version was, and not taken from the owner
   bool unverified_, verifiable_ = false, compares_ = false, finished_ = false, confirmed_ = false,
                     served_again_ = false;
   [[no_unique_address]] std::conditional_t<takes_pieces, detail::embedded::description_pieces,

@@ -53,6 +53,7 @@ enum class status : std::uint16_t {
   already_final,
   unreadable,
   owner_lost,
+  looked,
 };
 
 /// The error that a recipient gets for the owner's status.
@@ -65,7 +66,8 @@ constexpr errc to_errc(status s) noexcept {
     case status::stale: return errc::stale_version;
     case status::out_of_range: return errc::out_of_range;
     case status::busy: return errc::busy;
-    case status::unsupported: return errc::unsupported_request;
+    case status::unsupported:
+    case status::looked: return errc::unsupported_request;  // the latter is never a refusal
     case status::schema_mismatch: return errc::schema_mismatch;
     case status::digest_mismatch: return errc::digest_mismatch;
     case status::cancelled: return errc::cancelled_by_peer;
@@ -136,7 +138,7 @@ struct frame {
   bool memory = false;
 
   element_list<schema_row> rows{};  ///< schema_page: its tensors
-  std::span<const std::string_view> names{};  ///< locate: the tensors wanted
+  element_list<std::string_view> names{};  ///< locate: the tensors wanted
   element_list<byte_range> ranges{};  ///< located: where they are, in image order
   std::span<const reference> references{};  ///< application: the message's references
   std::span<const std::byte> body{};  ///< application: the message's body

@@ -25,6 +25,7 @@ enum Status {
   alreadyFinal @11;        # this recipient has ended this transfer before
   unreadable @12;          # the owner cannot read what it published any more
   ownerLost @13;           # said by a replica: the owner that coordinates is gone
+  looked @14;              # in a cancellation alone: it wanted to know what is there. An owner that does not know this counts a recipient that gave up
 }
 
 struct Frame {
@@ -87,7 +88,7 @@ struct Frame {
       nonce @39 :UInt64;
       recipient @40 :UInt64;
       reason @41 :UInt32;      # the application's own
-      status @57 :Status;      # digestMismatch: what came is not what was published
+      status @57 :Status;      # digestMismatch: what came is not what was published; looked: forget that I asked
     }
     refused :group {       # the answer to a request that cannot be served
       refHigh @42 :UInt64;

@@ -137,4 +137,30 @@ constexpr std::size_t tensor_at(const image_schema& schema, std::uint64_t data_o
   return first;
 }
 
+namespace detail {
+/// The index of the tensor of that name; tensor_count if there is none. Cost: a binary search for each dtype in use.
+inline std::size_t find_tensor(const image_schema& schema, std::string_view name) noexcept {
+  const auto first_from = [&](std::size_t from, auto before) noexcept {
+    for (std::size_t n = schema.tensor_count - from; n > 0;) {
+      const std::size_t half = n / 2;
+      if (before(schema.tensors[from + half])) {
+        from += half + 1;
+        n -= half + 1;
+      } else {
+        n = half;
+      }
+    }
+    return from;
+  };
+  for (std::size_t run = 0; run < schema.tensor_count;) {  // tensors of one dtype, whose names ascend
+    const dtype type = schema.tensors[run].type;
+    const std::size_t i = first_from(run,
+                                     [&](const tensor_entry& t) { return image_order(t.type, t.name, type, name); });
+    if (i < schema.tensor_count && schema.tensors[i].type == type && schema.tensors[i].name == name) return i;
+    run = first_from(i, [&](const tensor_entry& t) { return t.type >= type; });
+  }
+  return schema.tensor_count;
+}
+}  // namespace detail
+
 }  // namespace tensorpull

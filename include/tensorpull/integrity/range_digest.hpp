@@ -4,6 +4,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/std/stop_token.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -44,12 +45,19 @@ result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offse
 }
 
 /// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on
-/// the wire means "any".
+/// the wire means "any". `stop` is asked before every 16 MiB. Cost and errors as hash_range; cancelled, with the place.
 template <hash Hash, std::size_t SliceBytes = 4096>
-result<std::uint64_t> image_version(const source_view& image) noexcept {
-  const auto d = range_digest<Hash, SliceBytes>(image, 0, image.schema->image_bytes);
-  if (d && *d == 0) return 1;
-  return d;
+result<std::uint64_t> image_version(const source_view& image, const stop_token& stop = {}) noexcept {
+  constexpr std::uint64_t between = std::uint64_t{16} << 20;
+  const std::uint64_t all = image.schema->image_bytes;
+  Hash h;
+  for (std::uint64_t at = 0, n = 0; at < all; at += n) {
+    if (stop.stop_requested()) return failure(errc::cancelled, at);
+    n = all - at < between ? all - at : between;
+    if (const auto read = hash_range<Hash, SliceBytes>(h, image, at, n); !read) return failure(read.error());
+  }
+  const std::uint64_t d = h.digest();
+  return d == 0 ? 1 : d;
 }
 
 }  // namespace tensorpull

@@ -1,5 +1,5 @@
-// A byte stream: what the bytes of an endpoint move over. A class of your own that meets the six requirements is driven
-// like a TCP socket.
+// A byte stream: what the bytes of an endpoint move over. A class of your own that meets the requirements below is
+// driven like a TCP socket.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -54,7 +54,8 @@ struct io_ready {
 ///  5. movable, closed by its destructor; after an end only destruction is needed;
 ///  6. no call throws, allocates, or raises a signal;
 ///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it
-///     takes, and `s.take_descriptors()` gives those that came with the bytes that were read last.
+///     takes, or the bytes alone if the system passes none now, and `s.take_descriptors()` gives those that came with
+///     the bytes that were read last.
 /// testing/conformance checks each of them. An event loop asks for a little more:
 /// links/posix/pollable_stream.hpp.
 template <class S>

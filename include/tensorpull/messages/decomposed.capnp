@@ -23,6 +23,9 @@ struct Field {
     numbers @6 :Numbers;
     tensors @7 :Tensors;
     locator @8 :Locator;
+    nothing @9 :Void;         # an optional member that holds nothing; one that holds something is that
+    items @10 :List(Field);   # a list of anything but numbers: the elements, without names
+    entries @11 :List(Field); # a map: the names are its keys. Or a struct in a list, a map or an optional: its members
   }
 }
 

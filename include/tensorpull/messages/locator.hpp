@@ -4,7 +4,7 @@
 
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/system/address.hpp>
+#include <tensorpull/system/link_url.hpp>
 
 #include <array>
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace tensorpull {
 
-/// Addresses ("host:port", "[v6]:port") and a reference. A value of fixed size (about 560 bytes) that owns its text and
-/// never allocates, so that nothing a peer sends decides how much memory it takes.
+/// Addresses ("host:port", "tls://host:port", "unix:/run/model", "https://host/model.safetensors") and a reference. A
+/// value of fixed size (about 560 bytes) that owns its text and never allocates, so that nothing a peer sends decides
+/// how much memory it takes.
 class locator {
  public:
   static constexpr std::size_t max_addresses = 4;  ///< The most addresses.
@@ -29,18 +30,17 @@ class locator {
   /// A locator without addresses.
   explicit locator(const tensorpull::reference& ref) noexcept : reference(ref) {}
 
-  /// Appends an address; recipients try them in order. bad_address: not host:port, too long, no host, port 0, or one of
-  /// the characters that no address may have (what is not ASCII, spaces, control characters, `,` `@` `"`). table_full:
-  /// there are max_addresses already.
+  /// Appends an address, with or without the name of a link (system/link_url.hpp), or a URL of HTTP; recipients try
+  /// them in order. bad_address: no address, too long, no host, port 0, a user or a password, or one of the characters
+  /// that no address here may have (what is not ASCII, spaces, control characters, `,` `"`). Also those that nobody may
+  /// be told to use: a command (`pipe:`), a device (`serial:`). table_full: there are max_addresses already.
   result<void> add(std::string_view address) noexcept {
     if (count_ == max_addresses) return failure(errc::table_full, max_addresses);
     if (address.size() > max_address_bytes) return failure(errc::bad_address, address.size(), address);
     for (const char c : address)
-      if (c <= ' ' || c >= 0x7f || c == ',' || c == '@' || c == '"')
+      if (c <= ' ' || c >= 0x7f || c == ',' || c == '"')
         return failure(errc::bad_address);  // not named: it may not be fit to print
-    const auto parsed = parse_address(address);
-    if (!parsed) return failure(parsed.error());
-    if (parsed->host[0] == '\0' || parsed->number == 0) return failure(errc::bad_address, 0, address);
+    if (!may_be_handed_on(address)) return failure(errc::bad_address);  // not named: there may be a password in it
     text_address& to = addresses_[count_++];
     std::memcpy(to.text.data(), address.data(), address.size());
     to.bytes = static_cast<std::uint8_t>(address.size());
@@ -63,6 +63,22 @@ class locator {
   }
 
  private:
+  static bool may_be_handed_on(std::string_view address) noexcept {
+    const std::string_view path = address.substr(0, address.find('/'));
+    if (path == "http:" || path == "https:") {
+      const std::string_view rest = address.substr(path.size());
+      const std::string_view host = rest.substr(rest.starts_with("//") ? 2 : rest.size());
+      return !host.empty() && host[0] != '/' && host.substr(0, host.find('/')).find('@') == std::string_view::npos;
+    }
+    const auto url = parse_link_url(address);
+    if (!url || url->scheme == link_scheme::pipe_url || url->scheme == link_scheme::serial_url) return false;
+    if (url->scheme == link_scheme::unix_url || url->scheme == link_scheme::shm_url) return true;
+    if (url->address.find('@') != std::string_view::npos) return false;
+    if (!url->has_port()) return true;
+    const auto parsed = parse_address(url->address);
+    return parsed && parsed->host[0] != '\0' && parsed->number != 0;
+  }
+
   struct text_address {
     std::array<char, max_address_bytes> text;
     std::uint8_t bytes = 0;
@@ -82,12 +98,6 @@ namespace detail {
 
 inline constexpr std::string_view locator_scheme = "tensorpull:";
 
-/// Exactly 16 hexadecimal digits.
-inline bool parse_word(std::string_view text, std::uint64_t& out) noexcept {
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), out, 16);
-  return text.size() == 16 && failed == std::errc{} && end == text.data() + 16;
-}
-
 }  // namespace detail
 
 /// One line: `tensorpull:ID/VERSION/FINGERPRINT` with the numbers as hexadecimal digits. If there are addresses, an at
@@ -98,9 +108,9 @@ inline locator_text to_text(const locator& l) noexcept {
     std::memcpy(t.characters.data() + t.bytes, s.data(), s.size());
     t.bytes += s.size();
   };
-  const auto put_word = [&put](std::uint64_t w) {
-    const auto digits = to_digits(ref_id{w, 0});
-    put({digits.data(), 16});
+  const auto put_word = [&t](std::uint64_t w) {
+    detail::put_word(w, t.characters.data() + t.bytes);
+    t.bytes += 16;
   };
   put(detail::locator_scheme);
   const auto id = to_digits(l.reference.id);
@@ -130,9 +140,9 @@ inline result<locator> parse_locator(std::string_view text) noexcept {
   if (!id || !*id) return failure(errc::bad_frame, id_at);
   locator out;
   out.reference.id = *id;
-  if (!detail::parse_word(text.substr(version_at, 16), out.reference.version))
+  if (!detail::take_word(text.substr(version_at, 16), out.reference.version))
     return failure(errc::bad_frame, version_at);
-  if (!detail::parse_word(text.substr(fingerprint_at, 16), out.reference.fingerprint))
+  if (!detail::take_word(text.substr(fingerprint_at, 16), out.reference.fingerprint))
     return failure(errc::bad_frame, fingerprint_at);
   if (text.size() == end_at) return out;
   if (text[end_at] != '@') return failure(errc::bad_frame, end_at);

@@ -68,7 +68,9 @@ struct receive_options {
 };
 
 /// `Net`: a pipeline; its limits bound the message, and with chunk size 0 (`whole`) every tensor is inline.
-/// `Threshold`: inline_up_to<N>.
+/// `Threshold`: inline_up_to<N>. A message that would be longer than the limits let it has fewer tensors inline: with
+/// chunk size 0 those up to `Threshold`, or else up to half of that, a quarter, and so on. The others are pulled, with
+/// chunk size 0 in one chunk.
 ///
 /// The struct is the same at both ends. Members of tensors_of<Model> hold a model to send, a destination
 /// (`into(model)`: received eagerly), or nothing (received as a handle, pulled later). One message has at most
@@ -78,7 +80,7 @@ struct tensor_decomposer {
   using limits = typename Net::limits;  ///< Of the pipeline.
   using message_type = decomposed<limits>;  ///< What decompose() gives.
 
-  /// Tensors above it are references.
+  /// Tensors above it are references, and tensors below it too if they are too much for one message.
   static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0
                                                     ? std::numeric_limits<std::uint64_t>::max()
                                                     : Threshold::bytes;
@@ -87,9 +89,10 @@ struct tensor_decomposer {
   /// published()). Sets that were received from somebody else are sent on without having been pulled: their inline
   /// tensors again, the rest by its addresses. `options.recipients`: how many will pull each; 0: published until
   /// withdraw(), or until nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
-  /// Errors, which name the field if one is to blame: does_not_fit (the body, with chunk size 0 the tensors, above the
-  /// limit of application messages; too many references); invalid_argument (a set that holds nothing, or was received
-  /// without an address of its owner; a locator with addresses and no reference); those of publishing (table_full,
+  /// Errors, which name the field if one is to blame: does_not_fit (the body above the limit of application messages,
+  /// with no tensor inline; too many references); invalid_argument (a set that holds nothing, or was received
+  /// without an address of its owner; a locator with addresses and no reference; `options.id` if more than one set has
+  /// tensors that are published, `at` is how many have); those of publishing (table_full,
   /// ...); out_of_memory. After an error nothing stays published. Cost: one pass over the published bytes for the
   /// digest, one allocation for the body and some for each split set.
   template <class Owner, class Message>
@@ -98,8 +101,12 @@ struct tensor_decomposer {
     message_type out;
     if constexpr (detail::message_checks<Message>::accepted) {
       detail::body_measure<limits> size{inline_bytes};
-      (void)detail::walk_fields(message, size);
+      while (!detail::walk_fields(message, size) && size.status.error().code == errc::does_not_fit &&
+             size.inline_up_to > 0)
+        size = {size.inline_up_to > Threshold::bytes ? Threshold::bytes : size.inline_up_to / 2};
       if (!size.status) return failure(size.status.error());
+      // under one ID the second set would take the place of the first
+      if (options.id && size.published > 1) return failure(errc::invalid_argument, size.published, {"id"});
       const auto words = static_cast<std::size_t>(size.words);
       out.body_.reset(new (std::nothrow) std::uint64_t[words]());
       if (out.body_ == nullptr) return failure(errc::out_of_memory);
@@ -108,7 +115,7 @@ struct tensor_decomposer {
         capnp::FlatMessageBuilder builder(kj::arrayPtr(reinterpret_cast<capnp::word*>(out.body_.get() + 1), words - 1));
         auto fields = builder.initRoot<wire::Decomposed>().initFields(
             static_cast<unsigned>(detail::count_fields<Message>()));
-        detail::body_writer<Owner, message_type> writer{owner, options, inline_bytes, out, fields};
+        detail::body_writer<Owner, message_type> writer{owner, options, size.inline_up_to, out, fields};
         (void)detail::walk_fields(message, writer);
         written = writer.status;
         out.body_[0] = std::uint64_t{builder.getSegmentsForOutput()[0].size()} << 32;
@@ -140,9 +147,11 @@ struct tensor_decomposer {
 
   /// Puts a message together again without pulling: every set becomes a handle, also one that has a destination. For
   /// handlers of a host; the views may end with the call. The body must be aligned to 8, as what sessions and handlers
-  /// give is. Errors, which name the field if one is to blame: missing_field, unknown_field, wrong_kind,
-  /// value_out_of_range (a number, a length or text that is not UTF-8), schema_mismatch, digest_mismatch (inline
-  /// tensors), bad_address, bad_frame, out_of_memory. After an error the struct is unspecified, and no model has
+  /// give is. Elements that lists, maps and optionals have before stay if there are such in the message: sets among
+  /// them may have a destination. Errors, which name the field if one is to blame, with the path to it: missing_field,
+  /// unknown_field, duplicate_name (a key), wrong_kind, value_out_of_range (a number, a length or text that is not
+  /// UTF-8), schema_mismatch, digest_mismatch (inline tensors), bad_address, bad_frame, out_of_memory. Memory: of a
+  /// list or a map one element for each that has arrived. After an error the struct is unspecified, and no model has
   /// changed.
   template <class Message>
   static result<void> recompose(std::span<const reference> references, std::span<const std::byte> body,
@@ -191,6 +200,11 @@ struct tensor_decomposer {
           error why = done.error();
           if (why.name.empty()) why.name = name;
           status = failure(why);
+          return false;
+        }
+      } else if constexpr (detail::is_nested(Kind) || Kind == detail::field_kind::optional) {
+        if (!detail::walk_inside<Kind>(set, *this)) {
+          status = failure(detail::inside(name, status.error()));
           return false;
         }
       }

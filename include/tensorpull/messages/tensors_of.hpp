@@ -158,10 +158,12 @@ class tensors_of {
     if (!arrived_) return failure(errc::invalid_argument);
     return set_landing::make(*arrived_, tensors::destination(model));
   }
-  /// The same from the addresses that came with the set, with a connection of its own. bad_address: none came.
-  template <class Net>
-  result<receipt> download_tensors(model_type& model, const pull_options& options = {}) const noexcept {
-    return recompose(model, [&](land& to) { return pull<Net>(arrived_->rest, to, options); });
+  /// The same from the addresses that came with the set, with a connection of its own. bad_address: none came, or none
+  /// of Net's link. `where`: as download_tensors of a locator.
+  template <class Net, class Where = detail::as_text>
+  result<receipt> download_tensors(model_type& model, const pull_options& options = {},
+                                   Where where = {}) const noexcept {
+    return recompose(model, [&](land& to) { return pull<Net>(arrived_->rest, where, to, options); });
   }
 
  private:

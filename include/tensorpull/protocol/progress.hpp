@@ -41,7 +41,7 @@ struct progress_event {
   std::uint64_t bytes_done = 0;   ///< of the image: landed at a recipient; handed to the transport by an owner
   std::uint64_t bytes_total = 0;  ///< of the image, or of the subset that a recipient pulls
   std::uint64_t tensors_done = 0;   ///< tensors of which all bytes are done
-  std::uint64_t tensors_total = 0;  ///< tensors of the image
+  std::uint64_t tensors_total = 0;  ///< tensors of the image, or those that are pulled by name
   errc code{};  ///< failed, aborted: why; otherwise 0
 };
 

@@ -98,7 +98,10 @@ class basic_running_pull {
                      std::uint32_t first_id) noexcept
       : t_(to, request, chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
         resumed_(resumes<Parts> && options.cursor != nullptr && t_.resume(*options.cursor)),
-        tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {}
+        tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {
+    if constexpr (requires { requires Parts::transport::anyone_answers; })  // a device's parts have no transport
+      if (request.believes() && !options.believe) t_.fail({errc::version_required, 0, 0, {}});
+  }
   /// The same for what these options ask for. `me`: the recipient, if they name none.
   basic_running_pull(const reference& ref, Consumer& to, const Options& options, const chunking_type& chunking,
                      std::uint32_t first_id, recipient_id me = {}) noexcept

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/system/without_secrets.hpp>
 
 #include <array>
 #include <charconv>
@@ -21,9 +22,10 @@ struct host_port {
   std::uint16_t number = 0;
 };
 
-/// Accepts `host:port`, `[v6 address]:port`, `:port`; a port from 0 to 65535. bad_address names the text.
+/// Accepts `host:port`, `[v6 address]:port`, `:port`; a port from 0 to 65535. bad_address names the text
+/// without_secrets().
 inline result<host_port> parse_address(std::string_view text) noexcept {
-  const auto refuse = [&] { return failure(errc::bad_address, 0, text); };
+  const auto refuse = [&] { return failure(errc::bad_address, 0, without_secrets(text)); };
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse();
   std::string_view host = text.substr(0, colon);

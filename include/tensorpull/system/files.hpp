@@ -179,8 +179,8 @@ class atomic_file {
   ~atomic_file() { discard(); }
 
   /// `resumable`: the other name is `.NAME.part`, and what is there is opened as it is. It is one process's at a time
-  /// (EAGAIN). Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Mode 0644 less the
-  /// umask.
+  /// (EAGAIN). Errors: invalid_argument (no file name); io, or disk_full, with errno and the name. Its permissions are
+  /// those of the file that it is to replace, from the start; if there is none, 0644 less the umask.
   static result<atomic_file> create(std::string_view path, bool overwrite, bool resumable = false) noexcept {
     const std::size_t slash = path.rfind('/');
     const std::string_view name = slash == path.npos ? path : path.substr(slash + 1);
@@ -288,15 +288,31 @@ class atomic_file {
     return (there.st_mode & 0222) == 0 ? EACCES : 0;
   }
 
+  /// The permissions that it is to have.
+  mode_t mode() const noexcept {
+    struct stat there{};
+    const bool replaces = ::fstatat(directory_.get(), name_.data(), &there, AT_SYMLINK_NOFOLLOW) == 0;
+    return replaces ? there.st_mode & 0777 : mode_t{0644};
+  }
+  /// Gives it those of the file that it is to replace, which the umask, or an earlier program that began it, has not
+  /// given it. 0, or errno.
+  int copy_mode() const noexcept {
+    struct stat there{}, held{};
+    if (::fstatat(directory_.get(), name_.data(), &there, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+    if (::fstat(file_.get(), &held) != 0) return errno;
+    const bool same = ((there.st_mode ^ held.st_mode) & 0777) == 0;
+    return same || ::fchmod(file_.get(), there.st_mode & 0777) == 0 ? 0 : errno;
+  }
+
   int open_temporary() noexcept {
     for (int attempt = 0; attempt < 16; ++attempt) {
       std::snprintf(temporary_.data(), temporary_.size(), ".%.200s.%ld.%016llx.part", name_.data(),
                     static_cast<long>(::getpid()), static_cast<unsigned long long>(system_entropy{}()));
       file_ = file_descriptor(uninterrupted([&] {
         return ::openat(directory_.get(), temporary_.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                        0644);
+                        mode());
       }));
-      if (file_) return 0;
+      if (file_) return copy_mode();
       if (errno != EEXIST) break;
     }
     temporary_[0] = '\0';
@@ -310,7 +326,7 @@ class atomic_file {
     for (int attempt = 0; attempt < 16; ++attempt) {
       file_ = file_descriptor(uninterrupted([&] {
         return ::openat(directory_.get(), temporary_.data(),
-                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode());
       }));
       struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) {
@@ -326,7 +342,10 @@ class atomic_file {
         break;
       }
       // the program that had it may have given it its final name, or removed it, since it was opened
-      if (has_name()) return 0;
+      if (!has_name()) continue;
+      system = copy_mode();
+      if (system == 0) return 0;
+      break;
     }
     temporary_[0] = '\0';
     file_.close();

@@ -4,6 +4,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/system/address.hpp>
+#include <tensorpull/system/without_secrets.hpp>
 
 #include <array>
 #include <cstdint>
@@ -47,9 +48,9 @@ struct link_url {
 ///    may contain anything but a zero byte. `//` before an absolute path is left out (unix:///run/model).
 ///
 /// Names of links are in lower case, and nothing is written with percent signs. A host that has the name of a link
-/// needs `tcp://` before it. bad_address names the text.
+/// needs `tcp://` before it. bad_address names the text without_secrets().
 inline result<link_url> parse_link_url(std::string_view text) noexcept {
-  const auto refuse = [&] { return failure(errc::bad_address, 0, text); };
+  const auto refuse = [&] { return failure(errc::bad_address, 0, without_secrets(text)); };
   if (text.find('\0') != std::string_view::npos) return refuse();
   const std::string_view name = text.substr(0, text.find(':'));
   link_url out{link_scheme::tcp_url, text};

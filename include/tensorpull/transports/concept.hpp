@@ -41,12 +41,13 @@ struct transport_requirements : Instead {
     requires __is_same(decltype(T::ordered), const bool);
     requires __is_same(decltype(T::shares_memory), const bool);
     requires __is_same(decltype(T::encrypted), const bool);
+    requires __is_same(decltype(T::anyone_answers), const bool);
     requires __is_same(decltype(T::identifies), const identity_kind);
   };
   static_assert(
       Silent || met_4 == met_3,
-      "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted; "
-      "static constexpr identity_kind identifies");
+      "tensorpull: a transport says what it is (requirement 4): static constexpr bool reliable, ordered, shares_memory, encrypted, "
+      "anyone_answers; static constexpr identity_kind identifies");
 };
 /// The same with those that depend on the pipeline. Requirement 7, `pull`, depends on the type of its address, so it is
 /// checked at the call.
@@ -72,11 +73,12 @@ struct transport_in_pipeline_requirements : Instead {
 ///     carries;
 ///  3. `T::connection_bytes` (a static constexpr std::size_t): memory that the transport keeps for each connection
 ///     besides the library's 2 KiB;
-///  4. what it is, as constants that a pipeline checks its other policies against. Four are a static constexpr bool:
+///  4. what it is, as constants that a pipeline checks its other policies against. Five are a static constexpr bool:
 ///     `T::reliable` (what arrives is what was sent, or the connection is lost), `T::ordered` (nothing overtakes what
 ///     was sent before), `T::shares_memory` (both ends are on one machine, and the owner's bytes are mapped),
-///     `T::encrypted` (nobody between the ends reads along). `T::identifies` (a static constexpr identity_kind) is what
-///     proves who the other end is.
+///     `T::encrypted` (nobody between the ends reads along), `T::anyone_answers` (a request goes to a name that others
+///     than the owner may listen to, so that one of them can answer first: a pull needs a version then, see
+///     pull_options::believe). `T::identifies` (a static constexpr identity_kind) is what proves who the other end is.
 template <class T>
 concept transport = detail::transport_requirements<T>::met_4;
 

@@ -2,6 +2,7 @@
 // what the connection has done.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <tensorpull/std/chrono.hpp>
 
@@ -61,7 +62,7 @@ class budget_watch {
     if (a.long_frame != 0 && passed(now - frame_mark_, b.frame)) return true;
     return passed(now - mark_, limit);
   }
-  /// When over() was called for the first time.
+  /// When over() was called for the first time; none yet: time_point{}.
   time_point first() const noexcept { return first_; }
 
  private:
@@ -78,6 +79,28 @@ class budget_watch {
 
   time_point mark_, first_{}, frame_mark_{};
   connection_activity before_{};  // at the last mark
+};
+
+/// Others wait for a place among the connections, or for a descriptor: chooses who is ended to make room for them,
+/// among connections that are shown to it from the oldest on.
+class room_maker {
+ public:
+  /// Whether this connection is ended: it has shown nothing for a second, and not too many went before it.
+  bool ends(const budget_watch& w, budget_watch::time_point now, const connection_activity& a) noexcept {
+    if (ended_ == most || a.trusted || a.heard != 0 || w.first() == budget_watch::time_point{} ||
+        now - w.first() < courtesy)
+      return false;
+    ++ended_;
+    return true;
+  }
+  /// Whether there were any.
+  bool made() const noexcept { return ended_ > 0; }
+
+ private:
+  /// How long a silent connection is tolerated while others wait, and how many are ended at a time.
+  static constexpr std::chrono::seconds courtesy{1};
+  static constexpr std::size_t most = 64;
+  std::size_t ended_ = 0;
 };
 
 }  // namespace detail

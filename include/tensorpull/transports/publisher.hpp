@@ -164,16 +164,17 @@ class publisher {
   /// published under an ID that is given is replaced only if all of them can be published, and no recipient sees some
   /// of them alone. An ID that is 0 is drawn; IDs, versions and fingerprints are written to `images`. `keep` is
   /// released when the transaction has settled. Cost: as add_tensors for each. Errors: of the digests (`at`: the index
-  /// of the image); those of open_transaction() and owner::publish_all(); table_full: there is no room for `keep`.
+  /// of the image; cancelled: `stop` has said so meanwhile); those of open_transaction() and owner::publish_all();
+  /// table_full: there is no room for `keep`.
   template <class Images>
-  result<transaction_id> add_images(Images&& images, const transaction_options& options,
-                                    unique_any keep = {}) noexcept {
+  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
+                                    const stop_token& stop = {}) noexcept {
     const system_entropy random;
     for (std::size_t i = 0; i < images.size(); ++i) {
       transaction_image& x = images[i];
       x.as.version = 0;
       if constexpr (Parts::integrity::whole) {
-        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(x.image);
+        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(x.image, stop);
         if (!computed) {
           error why = computed.error();
           why.at = i;
@@ -216,6 +217,8 @@ class publisher {
   /// transaction are published, callbacks go on for those.) From within a callback of any publisher it does not wait
   /// for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
   /// afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback waits for.
+  /// With one thread it does not wait for the reading of another image of the transaction either, since that is its
+  /// caller's: then the end is told afterwards.
   /// Errors: unknown_reference; busy: called from within the reading of this model.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     return ended(owner_.withdraw(ref.id, reason));
@@ -317,7 +320,8 @@ class publisher {
     for (;;) {
       report();
       deliver(inside ? *of : transaction_id{});
-      if (!owner_.calls(*of, !inside)) return {};
+      // with one thread it is our caller that reads another of its images, and waiting for it would never end
+      if (std::is_same_v<Lock, no_lock> || !owner_.calls(*of, !inside)) return {};
       lock_.relax();  // another thread is in a callback of it, or sends the last bytes of another of its images
     }
   }

@@ -31,9 +31,9 @@ class publishing {
   }
   /// As publisher::add_images.
   template <class Images>
-  result<transaction_id> add_images(Images&& images, const transaction_options& options,
-                                    unique_any keep = {}) noexcept {
-    return published().add_images(images, options, std::move(keep));
+  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
+                                    const stop_token& stop = {}) noexcept {
+    return published().add_images(images, options, std::move(keep), stop);
   }
   /// As publisher::withdraw.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {

@@ -18,15 +18,25 @@ struct pull_options {
   /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
   /// that has landed. An owner that accepts the connection and does not answer costs this much for each try.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
-  /// The version to pull; 0: that of the reference, or what is published now if it has none.
+  /// The version to pull; 0: that of the reference, or what is published now if it has none, as whoever answers says
+  /// (receipt::believed).
   std::uint64_t version = 0;
-  /// Names of the tensors to pull: all tensors of the destination, which are a part of what is published. Empty: the
-  /// whole image.
+  /// Names of the tensors to pull: all tensors of the destination in any order, which are a part of what is published.
+  /// Empty: the whole image. More names than one request carries (about 1 KiB), or than 11 ranges of the image hold,
+  /// cost a request and an answer for each such number of them. A name that is not published is named by the error
+  /// (bad_request), maybe after other tensors have landed.
   std::span<const std::string_view> tensors{};
+  /// The destination has only a part of what is published, and all its tensors are pulled: as if `tensors` named them.
+  bool part = false;
   /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares
   /// the digest of the whole refuses such an image (not_verifiable) before a byte lands. It never makes a digest that
   /// is there count less.
   bool unverified = false;
+  /// Over a link where anybody can answer first (a transport's `anyone_answers`: NATS), takes what is described there
+  /// although nothing that was given says which bytes they have to be: the reference has no version, or some tensors
+  /// are pulled by name. Otherwise such a pull is refused before anything is asked (version_required). The receipt says
+  /// `believed`. Over other links it changes nothing.
+  bool believe = false;
   /// Requests in flight; the owner may allow fewer.
   std::uint32_t window = 4;
   /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be
@@ -57,8 +67,9 @@ inline pull_request make_request(const reference& ref, const pull_options& optio
   pull_request r;
   r.ref = ref.id;
   r.version = options.version != 0 ? options.version : ref.version;
-  r.fingerprint = options.tensors.empty() ? ref.fingerprint : 0;  // the reference's is that of the whole
   r.subset = options.tensors;
+  r.part = options.part;
+  r.fingerprint = r.by_name() ? 0 : ref.fingerprint;  // the reference's is that of the whole
   r.window = options.window;
   r.recipient = options.recipient;
   r.unverified = options.unverified;

@@ -13,6 +13,7 @@ from ._downloader import Downloader
 from ._errors import Error
 from ._file import download_file
 from ._images import Landing, PublishedImage, read_header
+from ._listing import Listing, list_tensors
 from ._native import error_codes as ERROR_CODES
 from ._options import recipient_named
 from ._session import Listener, Message, Session
@@ -22,8 +23,8 @@ from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, T
 from ._view import view_tensors
 
 __all__ = [
-    "ERROR_CODES", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Session",
-    "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "download_file", "download_tensors", "flatten", "local_shards", "read_header",
+    "ERROR_CODES", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Session",
+    "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "read_header",
     "recipient_named", "unflatten", "view_tensors", "weighted_average",
 ]  # fmt: skip
 __version__ = "0.1.0"

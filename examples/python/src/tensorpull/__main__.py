@@ -16,6 +16,7 @@ HELP = """usage: python -m tensorpull COMMAND ...
   send FILE...                publishes safetensors, npy and npz files
   recv LINK REF -o FILE       pulls one of them into a safetensors file
   inspect FILE...             lists the tensors of files
+  inspect LINK REF            lists what is published, without pulling it
   --version                   the version of this package
 
 Each command has --help.

@@ -8,7 +8,7 @@ from typing import Any, Iterable, List, Mapping, Optional, Tuple
 from . import _native
 from ._download import writable
 from ._errors import Error
-from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, text
+from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text
 from ._route import Addresses, over_addresses
 from ._tensors import empty_like
 from ._tls import TLS
@@ -78,6 +78,7 @@ class WeightedAverage(OfOneProcess):
         recipient: Optional[str] = None,
         window: int = 4,
         retries: int = 3,
+        believe: bool = False,
         ssl: Optional[TLS] = None,
     ) -> Receipt:
         """Adds what is published under `ref_id`, times `weight` (above 0). `peer` says which site's update it is, and `round` for which round it
@@ -88,7 +89,8 @@ class WeightedAverage(OfOneProcess):
         if not isinstance(round, int) or not 1 <= round <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
         settings = pull_settings(
-            ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries
+            ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries,
+            believe=believe,
         )
         text(peer, "peer", "the client's name")
         if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
@@ -166,7 +168,7 @@ def weighted_average(
     average = WeightedAverage(like, out=out, partial=partial, chunk_size=chunk_size)
     for address, ref_id, weight in updates:
         try:
-            average.pull(address, ref_id, weight, peer=f"{address} {ref_id}", round=1, **options)
+            average.pull(address, ref_id, weight, peer=f"{address} {reference_id(ref_id)[:32]}", round=1, **options)
         except Error as e:
             if not skip_failed or e.code == "cancelled":
                 raise

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from . import _native
 from ._errors import Error
+from ._images import TensorRange
+from ._listing import chosen, difference, look, looking
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, over_addresses, web_settings
+from ._route import Addresses, kept, over_addresses, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import arrive, as_flat, own
-from ._types import Receipt, TensorDict
+from ._types import Framework, Receipt, TensorDict
 
 
 def download_tensors(
@@ -25,9 +27,11 @@ def download_tensors(
     progress: Any = None,
     abort: Any = None,
     *,
-    framework: Optional[str] = None,
+    framework: Optional[Framework] = None,
     out: Any = None,
     subset: bool = False,
+    names: Optional[Iterable[str]] = None,
+    matching: Optional[Iterable[str]] = None,
     max_bytes: Optional[int] = None,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,
@@ -37,6 +41,7 @@ def download_tensors(
     window: int = 4,
     retries: int = 3,
     unverified: bool = False,
+    believe: bool = False,
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
@@ -52,7 +57,7 @@ def download_tensors(
     "http://host/model.safetensors" and "https://..." name a file of any web server, or of an owner that answers HTTP; `ref_id` may be left out there. If it is a
     `Reference`, the file's digest has to be its version. `digest` says it, too: "sha256:" and 64 digits, or "xxh3:" and 16. Without any, the server has to state one, or the
     error is "not_verifiable". `bearer` is sent as authorisation to the URLs' own hosts; an owner wants the reference's digits there. `ssl` is for https, without `check_hostname`.
-    Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset` is not for URLs.
+    Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset`, `names` and `matching` are not for URLs.
     A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
     is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
     arrived; between all others with `out`, if what is published has no metadata, and new tensors begin anew.
@@ -70,6 +75,8 @@ def download_tensors(
                  one memory have to be tied at the owner's too, under the same names; names that only the owner has tied may be missing here. Names, dtypes and shapes are those of the owner, or the error is
                  "schema_mismatch" before anything is touched. Of torch's, `requires_grad` and `grad` stay.
       subset     with `out`: its tensors are only some of those that are published.
+      names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
+                 characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
@@ -85,18 +92,22 @@ def download_tensors(
       chunk_size  bytes asked for at a time: the recipient's choice. 0: everything in one frame ("does_not_fit" above 536,870,904 bytes).
                   Default: what the reference suggests, or 2 MiB.
       window      requests in flight
-      version     only this version ("stale_version" otherwise); default: the reference's, if it is a `Reference`; 0: whatever is there
+      version     only this version ("stale_version" otherwise, or "digest_mismatch" if somebody only says that it is this one); default: the reference's, which is the
+                  last 16 of its 48 digits; 0, and the default of 32 digits: whatever is there, as whoever answers says
       recipient   this recipient's name, if the owner expects recipients by name
       unverified  take what is published without a digest, too ("not_verifiable" otherwise): nobody can say whether its bytes are right
+      believe     over nats://, where anybody who is let in can answer first, take what the first answer describes, without a version or of a subset
+                  ("version_required" otherwise)
 
     Raises `Error`; what `abort` or `progress` raises; TypeError and ValueError for arguments that make no sense.
     """
+    address, names, matching = kept(address), kept(names), kept(matching)
     cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset else None
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     got, source = over_addresses(address, ssl, lambda route: pull(
-        _native, (route,), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, max_bytes,
-        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor,
+        _native, (route,), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, names, matching, max_bytes,
+        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe,
     ), web)  # fmt: skip
     assert got.receipt is not None
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
@@ -114,6 +125,8 @@ def pull(
     framework: Optional[str],
     out: Any,
     subset: bool,
+    names: Optional[Iterable[str]],
+    matching: Optional[Iterable[str]],
     max_bytes: Optional[int],
     max_header_bytes: int,
     max_tensors: int,
@@ -124,15 +137,20 @@ def pull(
     retries: int,
     unverified: bool,
     cursor: Any = None,
+    believe: bool = False,
 ) -> TensorDict:
     """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
+    if not isinstance(subset, bool):
+        raise TypeError(f"subset is True or False: whether out has only some of the tensors that are published (names says which, without out); not {subset!r}")
     if subset and out is None:
-        raise ValueError("subset wants out: which of the tensors, and where they go")
+        raise ValueError("subset wants out: which of the tensors, and where they go; without out names=[...] says which")
+    if out is not None and (names is not None or matching is not None):
+        raise ValueError("names and matching say which new tensors are made; out has its own: with subset=True only those are pulled")
     if out is not None and framework is not None:
         raise ValueError("framework says what new tensors are; out has its own")
     if framework not in (None, "numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified)
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     settings.cursor = cursor
     if where and hasattr(where[0], "reference_of"):
         ref_id = where[0].reference_of(ref_id, settings.version)
@@ -150,14 +168,20 @@ def pull(
         try:
             receipt, metadata = through.download_into(*where, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
         except Error as e:
-            if e.code != "schema_mismatch":
-                raise
-            what = "the names, dtypes, shapes and ties of out have to be the owner's"
-            raise Error(e.code, f"{e.message}: {what}", e.name, e.landed, e.system, e.at) from None
+            about = looking(ref_id, per_request_timeout, abort, version, recipient, 0)
+            raise _in_words(e, lambda: difference(tensors, look(through, where, ref_id, max_header_bytes, max_tensors, about), subset, e.name)) from None
         result = TensorDict(flat)
         result.metadata, result.structure = own(metadata), getattr(flat, "structure", None)
+    elif names is not None or matching is not None:
+        there = look(through, where, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
+        wanted = chosen(there, names, matching)
+        tensors, made = _made(wanted, framework, limit)
+        settings.version = there.version
+        receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+        result = TensorDict({name: made[one.name] for name, one in wanted.items()})
+        result.metadata = there.metadata
     else:
-        made: Dict[str, Any] = {}
+        made = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
         receipt, metadata = through.download_new(*where, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
         arrived = arrive(made, metadata)
@@ -165,6 +189,32 @@ def pull(
         result.metadata, result.structure = arrived.metadata, arrived.structure
     result.receipt = Receipt._make(receipt)
     return result
+
+
+def _made(wanted: Mapping[str, TensorRange], framework: Optional[str], limit: int) -> Tuple[Tensors, Dict[str, Any]]:
+    """New tensors for what is wanted, one for each that is published, within the limit; described, and by the names under which they travel."""
+    published = {one.name: one for one in wanted.values()}
+    nbytes = sum(one.nbytes for one in published.values())
+    if nbytes > limit:
+        raise Error("too_large", f"the bytes of the tensors that are asked for are {nbytes}, and max_bytes is {limit}")
+    made: Dict[str, Any] = {}
+    make = torch_maker(made) if framework == "torch" else numpy_maker(made)
+    for one in published.values():
+        make(one.name, one.dtype, one.shape)
+    return Tensors(made), made
+
+
+def _in_words(e: Error, difference_of: Callable[[], Optional[Tuple[str, str]]]) -> Error:
+    """Of an error of landing in tensors that are there: which of them is not as it is published, and in which way."""
+    if e.code == "bad_request" and e.name:
+        return e.saying("no tensor of this name is published")
+    if e.code != "schema_mismatch":
+        return e
+    try:
+        said = difference_of()
+    except Error:  # the owner is gone, or does not say
+        said = None
+    return e.saying(*said) if said is not None else e.saying(f"{e.message}: the names, dtypes, shapes and ties of out have to be the owner's")
 
 
 def writable(out: Mapping[str, Any]) -> Tensors:

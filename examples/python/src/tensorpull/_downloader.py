@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, U
 from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, recipient_named, reference_id, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, listening, milliseconds, recipient_named, reference_id, text, whole, with_port
 from ._publish import as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
@@ -75,7 +75,7 @@ class Downloader(OfOneProcess):
         remembered = max(2048, 4 * references) if max_recipients is None else whole(max_recipients, "max_recipients", 2**63 - 1, least=1)
         if references * _native.reference_bytes + remembered * _native.recipient_bytes > _memory() // 2:
             raise Error("out_of_memory", "there is no memory for so many references or recipients", at=references)
-        self._owner = _native.Owner(
+        self._owner = listening(lambda: _native.Owner(
             text(listen, "listen", "host:port"),
             whole(max_connections, "max_connections", 2**31 - 1, least=1),
             milliseconds(accept_timeout, "accept_timeout"),
@@ -86,10 +86,11 @@ class Downloader(OfOneProcess):
             native(ssl),
             references,
             remembered,
-        )
+        ))  # fmt: skip
         self._http = ""
         if http is not None:
-            door = self._owner.open_door(text(http, "http", "host:port"), bool(metrics), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin"), native(ssl))
+            second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
+            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin, native(ssl)))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
         self._listen = listen
         self._thread: Optional[threading.Thread] = None
@@ -116,7 +117,7 @@ class Downloader(OfOneProcess):
         """The URL of what is published there. A request for it has to show the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
         if not self._http:
             raise ValueError("this owner does not answer HTTP: Downloader(http=...)")
-        version = f"{ref.version:016x}" if isinstance(ref, Reference) else "latest"
+        version = reference_id(ref)[32:].lower() or "latest"
         return f"{self._http}/v1/{name}/{version}"
 
     @property
@@ -153,7 +154,8 @@ class Downloader(OfOneProcess):
           chunk_size   what the reference suggests to recipients; each decides for itself
           recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn or idle
           least        how many are enough, if not all; more than there are is an error
-          ref_id       publish under an ID chosen before, in the place of what is published there
+          ref_id       publish under an ID chosen before, in the place of what is published there; of a reference with a version the ID
+                       counts, and the version is that of these tensors
           settled      called once with the `Outcome`, on the thread that serves, or by `close()`; the tensors are let go of afterwards
           progress     called with `Progress` of each recipient, every `progress_interval` seconds at most, on the same thread
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
@@ -227,18 +229,26 @@ class Downloader(OfOneProcess):
           daemon  False: the interpreter's exit waits for the thread, and so for a callback that it is in. True: the exit waits one second for it at most; a
                   callback that takes longer never ends. In neither case an exit waits for recipients.
         """
+        if self._owner.closed:
+            raise ValueError("the downloader is closed")
         if self._thread is not None and self._thread.is_alive():
             raise RuntimeError("it is serving already")
         self._stopping.clear()
         stopping, main, owner = self._stopping, threading.main_thread(), self._owner
-        self._thread = threading.Thread(
-            target=lambda: owner.serve([], lambda: stopping.is_set() or not main.is_alive(), -1), name="tensorpull", daemon=bool(daemon)
-        )
+
+        def work() -> None:
+            try:
+                owner.serve([], lambda: stopping.is_set() or not main.is_alive(), -1)
+            except ValueError:
+                if not owner.closed:  # by another thread, before this one began
+                    raise
+
+        self._thread = threading.Thread(target=work, name="tensorpull", daemon=bool(daemon))
         self._thread.start()
         if daemon:  # a thread that is in the compiled half when the interpreter ends would take a lock that is not there any more
             self._at_exit = _ender(stopping, self._thread)
             atexit.register(self._at_exit)
-        logger.debug("serving %s in the background", self._listen)
+        logger.debug("serving in the background")  # not the address, which may have a password
         return self
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 from . import _native
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, over_addresses, web_settings
+from ._route import Addresses, kept, over_addresses, web_settings
 from ._tls import TLS
 from ._types import Receipt
 
@@ -31,6 +31,7 @@ def download_file(
     window: int = 4,
     retries: int = 3,
     unverified: bool = False,
+    believe: bool = False,
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
@@ -52,9 +53,10 @@ def download_file(
     The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`). Cost: the bytes are hashed as they arrive, and what
     is resumed is read once.
     """
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified)
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     name = os.fsencode(path)
+    address = kept(address)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     got, source = over_addresses(address, ssl, lambda route: _native.download_file(
         route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _native
 from ._errors import Error
 from ._options import whole
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._trees import arrive, carry, own, said
-from ._types import TensorDict
+from ._types import Framework, TensorDict
 
 Bytes = Union[bytes, bytearray, memoryview]
 
@@ -67,7 +67,7 @@ class PublishedImage:
 
     def readinto(self, offset: int, buffer: Any) -> int:
         """The same into a writable, contiguous buffer. Returns how many bytes of it were written."""
-        return self._image.read_into(whole(offset, "offset", 2**64 - 1), buffer)
+        return self._image.read_into(whole(offset, "offset", 2**64 - 1), memoryview(buffer))
 
 
 class Landing:
@@ -87,7 +87,7 @@ class Landing:
     def __init__(
         self,
         nbytes: int,
-        framework: Optional[str] = None,
+        framework: Optional[Framework] = None,
         *,
         out: Optional[Mapping[str, Any]] = None,
         max_bytes: Optional[int] = None,
@@ -118,12 +118,15 @@ class Landing:
             self._tensors = tensors
             there = {one[0]: one for one in tensors.described}
             filled: Dict[str, Any] = {}
-            self._filled, self._expected, self._ties = filled, len(there), tensors.ties
+            self._filled, self._there, self._ties = filled, there, tensors.ties
 
             def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
                 one = there.get(name)
-                if one is None or one[1] != dtype or tuple(one[2]) != tuple(shape):
-                    raise Error("schema_mismatch", "the image has another tensor than there is to land in", name)
+                if one is None:
+                    raise Error("schema_mismatch", "the image has a tensor that out does not have", name)
+                if one[1] != dtype or tuple(one[2]) != tuple(shape):
+                    what = "dtype" if one[1] != dtype else "shape"
+                    raise Error("schema_mismatch", f"a tensor of out has another {what}: it is {kind(one[1], one[2])} here, and {kind(dtype, shape)} in the image", name)
                 filled[name] = one
                 return one[4], _bytes_of(one)
 
@@ -156,14 +159,16 @@ class Landing:
 
     def write(self, offset: int, data: Bytes) -> None:
         """Takes the image's bytes from `offset` on; `data` is anything contiguous. Copies them to where they belong."""
-        self._landing.write(whole(offset, "offset", 2**64 - 1), data)
+        self._landing.write(whole(offset, "offset", 2**64 - 1), memoryview(data))
 
     def finish(self, version: int) -> TensorDict:
         """All bytes are there: compares their digest with `version`, and returns the tensors. 0: nobody knows the version, and nothing is compared.
         "out_of_range" if bytes are missing (`at` is the first), "digest_mismatch"."""
-        if self._filled is not None and self.header_left == 0 and len(self._filled) != self._expected:
-            raise Error("schema_mismatch", "the image does not have all of the tensors that there are to land in")
-        if self._filled is not None and self.header_left == 0:
+        over = self._landing.over
+        if self._filled is not None and self.header_left == 0 and not over:
+            for name in self._there:
+                if name not in self._filled:
+                    raise Error("schema_mismatch", "out has a tensor that the image does not have", name)
             # one memory under two names would be given out for a tensor that the image does not have
             said_of = self._landing.metadata
             for alias, kept in self._ties.items():
@@ -190,6 +195,11 @@ def read_header(data: Bytes) -> Optional[Tuple[int, int]]:
     if len(view) < length:
         return length, 0
     return length, _native.image_bytes(bytes(view[:length]))
+
+
+def kind(dtype: str, shape: Iterable[int]) -> str:
+    """A dtype and a shape, for people."""
+    return f"{dtype} ({', '.join(map(str, shape))})"
 
 
 def _bytes_of(one: Any) -> int:

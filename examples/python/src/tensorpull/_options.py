@@ -7,7 +7,8 @@ import operator
 from typing import Any, Callable, Optional
 
 from . import _native
-from ._types import Progress, Reference
+from ._errors import Error
+from ._types import PartReference, Progress, Reference
 
 DEFAULT_CHUNK_BYTES = 2097152
 _FOR_EVER = 2**53
@@ -25,7 +26,7 @@ def text(value: Any, what: str, means: str) -> str:
 
 
 def reference_id(ref_id: Any) -> str:
-    return text(ref_id, "ref_id", "32 hexadecimal digits")
+    return text(ref_id, "ref_id", "48 hexadecimal digits, or the first 32")
 
 
 def whole(value: Any, what: str, most: int, least: int = 0) -> int:
@@ -37,6 +38,18 @@ def whole(value: Any, what: str, most: int, least: int = 0) -> int:
     if not least <= number <= most:
         raise ValueError(f"{what} is a whole number from {least} to {most}; not {number}")
     return number
+
+
+def listening(listen: Callable[[], Any]) -> Any:
+    """What listens, or an error that says that this failed."""
+    try:
+        return listen()
+    except Error as e:
+        if e.code == "connection_failed":
+            raise e.saying("this address cannot be listened on") from None
+        if e.code == "bad_address" and not e.name:
+            raise e.saying(f"{e.message}: an address to listen on is wanted, as in 127.0.0.1:8002") from None
+        raise
 
 
 def with_port(listen: str, port: int) -> str:
@@ -120,19 +133,24 @@ def pull_settings(
     window: int,
     retries: int,
     unverified: bool = False,
+    believe: bool = False,
 ) -> Any:
-    reference_id(ref_id)
+    digits = reference_id(ref_id)
+    if isinstance(ref_id, PartReference):
+        how = "tensorpull.messages.recompose(message) reads the message, and its sets have download_tensors(session)"
+        raise Error("invalid_argument", f"this reference is a part of a message struct, whose other fields would be lost: {how}")
     made = _native.PullSettings()
     made.per_request_timeout_ms = milliseconds(per_request_timeout, "per_request_timeout")
     made.chunk_bytes = chunk_bytes(chunk_size, ref_id)
     made.native = (chunk_size if chunk_size is not None else getattr(ref_id, "chunk_size", 1)) == 0
     if version is None:
-        version = ref_id.version if isinstance(ref_id, Reference) else 0
+        version = ref_id.version if isinstance(ref_id, Reference) else _native.version_of(digits)
     made.version = whole(version, "version", 2**64 - 1)
     made.recipient = _native.recipient_named(text(recipient, "recipient", "this recipient's name")) if recipient is not None and recipient != "" else 0
     made.window = whole(window, "window", 2**32 - 1)
     made.retries = whole(retries, "retries", 2**32 - 1)
     made.unverified = bool(unverified)
+    made.believe = bool(believe)
     made.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
     made.progress = as_progress(progress)
     made.abort = as_abort(abort)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _native
 from ._errors import Error
 from ._log import attempts, logger, place
 from ._options import text
 from ._tls import TLS, native
+from ._types import Reference
 
 Addresses = Union[str, Sequence[str]]
 Result = TypeVar("Result")
@@ -17,6 +18,11 @@ Result = TypeVar("Result")
 _OUT_OF_REACH = ("connection_failed", "connection_lost", "timed_out", "truncated", "busy")
 # This one address is of no use; another may be.
 _REFUSED = ("unknown_reference", "withdrawn", "unreadable", "stale_version", "not_authenticated", "proxy_refused", "bad_address", "owner_lost", "already_final", "not_permitted")
+
+
+def kept(given: Any) -> Any:
+    """What is read more than once: the items of a generator, and anything else as it is."""
+    return tuple(given) if isinstance(given, Iterator) else given
 
 
 def addresses_of(address: Addresses) -> List[str]:
@@ -63,8 +69,17 @@ def web_settings(address: Addresses, ref_id: str, digest: Optional[str], bearer:
         if given is not None:
             if given == "" and what != "recipient":
                 raise ValueError(f"{what} is empty")
-            setattr(made, what, text(given, what, means))
+            setattr(made, what, text(given.id if isinstance(given, Reference) else given, what, means))
     return made
+
+
+def _in_words(e: Error, address: str, web: Any) -> Error:
+    """What a web server's refusal means here."""
+    if not is_url(address) or e.code != "not_permitted" or not e.name.startswith(("401", "403")):
+        return e
+    if web.bearer:
+        return e.saying("the web server does not take what bearer says, or gives the file to nobody", place(address))
+    return e.saying("the web server wants to know who asks: bearer=... is sent to it, and an owner wants the reference there", place(address))
 
 
 def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None) -> Tuple[Result, str]:
@@ -80,9 +95,10 @@ def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any],
             route = _native.Route(members, tls if not secure or members[0] in secure else None, attempts(members), web)
             try:
                 return call(route), members[route.current]
-            except Error as e:
+            except Error as refused:
+                e = _in_words(refused, members[route.current], web)
                 if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
-                    raise
+                    raise e from None
                 why = e
                 logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
                 members = [] if e.code in _OUT_OF_REACH else members[: route.current] + members[route.current + 1 :]

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from . import _native
+from ._decomposed import references_of_sets
 from ._download import pull
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, milliseconds, reference_id, text, whole, with_port
+from ._listing import Listing, look, looking
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, listening, milliseconds, reference_id, text, whole, with_port
 from ._publish import publish
 from ._tls import TLS, native
-from ._types import OfOneProcess, Outcome, Progress, Reference, Status, TensorDict
+from ._types import Framework, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
 
 class Message(NamedTuple):
-    """What one program says to another: a number that the two have agreed on, any bytes, and references to what was published."""
+    """What one program says to another: a number that the two have agreed on, any bytes, and references to what was published. If the bytes are a message struct
+    (`tensorpull.messages`, and `tensor_decomposer` in C++), what belongs to its sets of tensors is pulled by way of the struct alone."""
 
     kind: int
     body: bytes
@@ -65,9 +68,11 @@ class Session(OfOneProcess):
         progress: Any = None,
         abort: Any = None,
         *,
-        framework: Optional[str] = None,
+        framework: Optional[Framework] = None,
         out: Any = None,
         subset: bool = False,
+        names: Optional[Iterable[str]] = None,
+        matching: Optional[Iterable[str]] = None,
         max_bytes: Optional[int] = None,
         max_header_bytes: int = 16 << 20,
         max_tensors: int = 1_000_000,
@@ -77,13 +82,29 @@ class Session(OfOneProcess):
         window: int = 4,
         retries: int = 3,
         unverified: bool = False,
+        believe: bool = False,
     ) -> TensorDict:
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
         return pull(
-            self._session, (), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, max_bytes, max_header_bytes, max_tensors,
-            progress_interval, version, recipient, window, retries, unverified,
+            self._session, (), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, names, matching, max_bytes, max_header_bytes, max_tensors,
+            progress_interval, version, recipient, window, retries, unverified, None, believe,
         )  # fmt: skip
+
+    def list_tensors(
+        self,
+        ref_id: str,
+        per_request_timeout: Optional[float] = 600.0,
+        abort: Any = None,
+        *,
+        max_header_bytes: int = 16 << 20,
+        max_tensors: int = 1_000_000,
+        version: Optional[int] = None,
+        recipient: Optional[str] = None,
+        retries: int = 3,
+    ) -> Listing:
+        """Says what the other end has published under `ref_id`, and pulls none of it. Arguments and errors are those of `tensorpull.list_tensors`."""
+        return look(self._session, (), ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
 
     def add_tensors(
         self,
@@ -112,7 +133,7 @@ class Session(OfOneProcess):
         `body` is above 64 KiB, or there are too many references."""
         if isinstance(references, str):
             raise TypeError("references is several of them: [ref]")
-        named = [(str(reference_id(r)), getattr(r, "version", 0), getattr(r, "fingerprint", 0)) for r in references]
+        named = [(reference_id(r), _native.version_of(reference_id(r)), getattr(r, "fingerprint", 0)) for r in references]
         self._session.send(whole(kind, "kind", 2**32 - 1), bytes(memoryview(body)), named, milliseconds(timeout, "timeout"), as_abort(abort))
 
     def receive(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Message]:
@@ -121,7 +142,8 @@ class Session(OfOneProcess):
         if got is None:
             return None
         kind, body, references = got
-        return Message(kind, body, tuple(Reference(digits, version, fingerprint) for digits, version, fingerprint in references))
+        parts = references_of_sets(body) if references else ()
+        return Message(kind, body, tuple((PartReference if i in parts else Reference)(*reference) for i, reference in enumerate(references)))
 
     def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
         """Serves the other end on this thread, until `until`: a reference or several (all settled), a threading.Event, or a callable that
@@ -168,7 +190,8 @@ class Listener(OfOneProcess):
     def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:
         """Listens on an address, as a `Downloader` does; over NATS on a name, "nats://server:4222#name". Over udp://, serial: and nats:// there is
         one session, with the first end that sends something."""
-        self._listener = _native.Listener(text(listen, "listen", "host:port"), native(ssl))
+        where = text(listen, "listen", "host:port")
+        self._listener = listening(lambda: _native.Listener(where, native(ssl)))
         self._listen = listen
 
     @property

@@ -155,6 +155,19 @@ def make_or_refuse(name: str, shape: Tuple[int, ...], empty: Callable[[], Any]) 
         raise _refuse("unsupported_layout", name, f"no tensor of {len(shape)} dimensions, {str(shape)[:60]}, can be made: {str(e)[:200]}") from None
 
 
+def numpy_or_say() -> Any:
+    """NumPy, which is not installed with this package."""
+    try:
+        import numpy
+    except ImportError as e:
+        if getattr(e, "name", None) not in ("numpy", None):
+            raise
+        raise ModuleNotFoundError(
+            'new tensors are arrays of NumPy unless framework="torch" is asked for, and NumPy is not installed: pip install numpy', name="numpy"
+        ) from None
+    return numpy
+
+
 def numpy_dtype(name: str, dtype: str) -> Any:
     """NumPy's own or ml_dtypes's, for a tensor that an owner has described."""
     import numpy
@@ -190,7 +203,7 @@ def torch_dtype(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[Any, Tup
 
 def numpy_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
     """Makes NumPy's arrays for tensors that an owner has described."""
-    import numpy
+    numpy = numpy_or_say()
 
     def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         kind = numpy_dtype(name, dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from . import _native
 from ._errors import Error
@@ -75,11 +75,24 @@ class TLS:
         given.require_client_certificates = bool(require_client_certificates)
         given.only_tls_1_3 = minimum_version == "1.3"
         given.session_tickets = bool(session_tickets)
-        self._native = _native.Tls(given)
+        self._files = [file for file in (given.ca_file, given.cert_file, given.key_file, given.crl_file) if file]
+        self._key = given.key_file or given.cert_file or "key_text"
+        self._native = self._told(lambda: _native.Tls(given))
 
     def reload(self) -> None:
         """Reads the files again, for connections that begin afterwards. After an error the old ones stay."""
-        self._native.reload()
+        self._told(self._native.reload)
+
+    def _told(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Error as e:
+            if e.code == "bad_file" and e.name.startswith("key:"):
+                raise e.saying("the key is not that of the certificate", self._key) from None
+            for file in self._files:  # the compiled half has cut a long name
+                if e.name.endswith("...") and file.startswith(e.name[:-3]):
+                    raise e.saying(e.message, file) from None
+            raise
 
 
 def native(ssl: Optional[TLS]) -> Any:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple
+
+#: Whose tensors new ones are.
+Framework = Literal["numpy", "torch"]
+
+from . import _native
 
 
 class Reference(str):
-    """A reference ID: 32 hexadecimal digits, so it can be sent in every way in which a str can.
+    """A reference: 48 hexadecimal digits, so it can be sent in every way in which a str can. The first 32 are its ID (`id`), by which it is found; the others are its `version`, the
+    digest of what was published. A recipient that has all of them gets these bytes or an error, whoever sends them. One that has the ID alone believes whoever answers (`Receipt.believed`).
 
-    The object also knows what was published under it, which its text does not: `version` (the digest of what is published; a recipient
-    that has it gets these bytes or the error "stale_version"), `fingerprint` (of names, dtypes and shapes), `nbytes` (of the image) and
+    The object also knows what its text does not: `fingerprint` (of names, dtypes and shapes), `nbytes` (of the image) and
     `chunk_size` (what the owner suggests; the recipient decides). It can be pickled. Sent as JSON it becomes the text alone.
-    Anyone who has the text can pull: treat it as a secret.
+    Anyone who has the ID can pull: treat it as a secret.
     """
 
     version: int
@@ -20,8 +25,10 @@ class Reference(str):
     chunk_size: int
 
     def __new__(cls, text: str, version: int = 0, fingerprint: int = 0, nbytes: int = 0, chunk_size: int = 2097152) -> "Reference":
+        if version and len(text) == 32:
+            text = f"{text}{version:016x}"
         made = super().__new__(cls, text)
-        made.version = version
+        made.version = _native.version_of(text) or version
         made.fingerprint = fingerprint
         made.nbytes = nbytes
         made.chunk_size = chunk_size
@@ -32,6 +39,16 @@ class Reference(str):
 
     def __str__(self) -> str:
         return str.__str__(self)
+
+    @property
+    def id(self) -> str:
+        """The first 32 digits: what events call it, and the key of HTTP."""
+        return self[:32]
+
+
+class PartReference(Reference):
+    """The reference of tensors that are a part of a set: it came with a message struct, which has the others (`tensorpull.messages`). Nothing is pulled by it alone,
+    since its owner would take the whole set for received."""
 
 
 class OfOneProcess:
@@ -45,7 +62,7 @@ class Progress(NamedTuple):
     """How far a transfer is. `phase`: "started", "active", "completed", "failed" or "aborted"; bytes never go back."""
 
     phase: str
-    ref_id: str
+    ref_id: str  #: the ID: the first 32 digits of the reference
     recipient: int  #: see `recipient_named`
     bytes_done: int
     bytes_total: int
@@ -57,7 +74,8 @@ class Progress(NamedTuple):
 
 class Receipt(NamedTuple):
     """How a download ended. `outcome`: "completed" (these are the published bytes: the digest agrees) or "completed_unverified" (nobody
-    compared a digest of the whole). `confirmed` says whether the owner is known to have recorded it."""
+    compared a digest of the whole). `confirmed` says whether the owner is known to have recorded it. `believed`: nothing that was given beforehand
+    said which bytes these had to be (a reference's version, `version`, or `digest` of a URL), so whoever answered was believed; of a subset always."""
 
     outcome: str
     bytes: int
@@ -68,6 +86,7 @@ class Receipt(NamedTuple):
     digest: int
     confirmed: bool
     unconfirmed_because: str  #: one of `ERROR_CODES`, such as "timed_out", if it is not confirmed; otherwise ""
+    believed: bool
 
 
 class Update(NamedTuple):

@@ -6,15 +6,15 @@ from typing import Any, Dict, Optional
 
 from . import _native
 from ._options import pull_settings, text, whole
-from ._tensors import make_or_refuse, numpy_dtype, torch_dtype
+from ._tensors import make_or_refuse, numpy_dtype, numpy_or_say, torch_dtype
 from ._trees import arrive
-from ._types import Receipt, TensorView
+from ._types import Framework, Receipt, TensorView
 
 
 def view_tensors(
     address: str,
     ref_id: str,
-    framework: str = "numpy",
+    framework: Framework = "numpy",
     *,
     per_request_timeout: Optional[float] = 600.0,
     abort: Any = None,
@@ -43,6 +43,8 @@ def view_tensors(
     """
     if framework not in ("numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
+    if framework == "numpy":
+        numpy_or_say()
     settings = pull_settings(ref_id, per_request_timeout, None, None, 0.1, abort, version, recipient, 4, retries, unverified)
     seen = _native.View(
         text(address, "address", "shm:path"), ref_id, framework == "torch", whole(max_header_bytes, "max_header_bytes", 2**63 - 1),

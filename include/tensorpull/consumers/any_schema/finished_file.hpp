@@ -22,9 +22,10 @@ class finished_file {
  public:
   static constexpr bool irrevocable = false;  ///< nothing is taken
 
-  /// What the file itself says of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file.
-  static result<resume_cursor> look(const finished_file& at, const ref_id& ref) {
-    const auto version = image_version<xxh3_64>(at.read_back());
+  /// What the file itself says of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file, and
+  /// cancelled if `stop` says so meanwhile.
+  static result<resume_cursor> look(const finished_file& at, const ref_id& ref, const stop_token& stop = {}) {
+    const auto version = image_version<xxh3_64>(at.read_back(), stop);
     if (!version) return failure(version.error());
     return resume_cursor{ref, 0, *version, at.file_.size(), *version};
   }

@@ -12,6 +12,7 @@
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/std/stop_token.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -99,10 +100,10 @@ class image_landing {
 
   /// Everything has arrived: compares its digest. `version`: what the image was published as; 0: nobody knows, and
   /// nothing is compared. Gives the image's own. Cost: a pass over the bytes. out_of_range with the first byte that is
-  /// missing, after which it goes on; digest_mismatch, and bad_frame (an image that is too short for a header), after
-  /// which it is over.
+  /// missing, and cancelled (`stop` said so), after which it goes on; digest_mismatch, and bad_frame (an image that is
+  /// too short for a header), after which it is over.
   template <hash Hash = xxh3_64>
-  result<std::uint64_t> finish(std::uint64_t version) noexcept {
+  result<std::uint64_t> finish(std::uint64_t version, const stop_token& stop = {}) noexcept {
     if (over_) return failure(errc::invalid_argument);
     if (first_missing() != image_bytes_) return failure(errc::out_of_range, first_missing());
     if (!landing_) {
@@ -110,7 +111,8 @@ class image_landing {
       (void)end(none);
       return failure(none);
     }
-    const auto mine = image_version<Hash, 16 * 1024>(landing_->read_back());
+    const auto mine = image_version<Hash, 16 * 1024>(landing_->read_back(), stop);
+    if (!mine && mine.error() == errc::cancelled) return failure(mine.error());
     error why{};
     if (!mine) why = mine.error();
     else if (version != 0 && *mine != version) why = {errc::digest_mismatch, 0, 0, {}};

@@ -109,7 +109,7 @@ class control_reader {
     }
     if constexpr (Storage::copies) {
       const std::string_view* const first = lists_.names.data();
-      m_.names = {first, names.count};
+      m_.names = std::span<const std::string_view>(first, names.count);
     }
     return {};
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/limits.hpp>
 #include <tensorpull/framing/frame.hpp>
 
 #include <cstddef>
@@ -41,6 +42,7 @@ inline constexpr std::size_t most_body_words = 9;
 /// word each, the frame, its body.
 inline constexpr std::size_t short_frame_bytes = 8 *
                                                  (2 + size_of_frame.data + size_of_frame.pointers + most_body_words);
+static_assert(short_frame_bytes == least_control_frame_bytes);
 
 /// Where a field lies: the bits [bit, bit + bits) of a data word of its kind. Word 0 is the Frame's first, and the
 /// kind's own words follow it.
@@ -126,7 +128,7 @@ template <class Frame, class At>
 /// The status that a word has in its low bits. One of a newer peer that is not known here is still a refusal.
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::owner_lost ? s : status::unsupported;
+  return s <= status::looked ? s : status::unsupported;
 }
 
 /// Writes fields to words that are zero.

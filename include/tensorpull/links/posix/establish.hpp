@@ -22,4 +22,18 @@ result<void> establish_by(Stream& s, std::chrono::steady_clock::time_point deadl
   }
 }
 
+/// The stream that `make() -> result<S>` gives, ready for its first byte: what connecting has left to its establish()
+/// is done here, within `timeout` in all. Other links are passed on as they are.
+template <class Make>
+[[gnu::noinline]]  // so that its frame is not a part of the pull that follows
+auto established(Make make, std::chrono::milliseconds timeout, const stop_token& stop) noexcept -> decltype(make()) {
+  if constexpr (requires { make()->establish(); }) {
+    const auto deadline = deadline_after(timeout);
+    auto made = make();
+    if (made)
+      if (const auto ok = establish_by(*made, deadline, stop); !ok) return failure(ok.error());
+    return made;
+  } else return make();
+}
+
 }  // namespace tensorpull::detail

@@ -1,5 +1,5 @@
 // What an event loop requires of a byte stream, of a listener, and of the transport that has both. A transport that
-// meets these requirements gets an owner of many connections from transports/host.
+// meets these requirements gets an owner of many connections from transports/host. testing/conformance checks them.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -26,8 +26,8 @@ struct establishment {
 ///     stream can continue;
 ///  3. after a read_some() that read fewer bytes than there was room for, the stream holds no bytes that the descriptor
 ///     would not announce (a stream that decrypts reads on until its own buffer is empty);
-///  4. optionally, `s.establish() -> establishment`: called until it says `ok`, before the first byte, on accepted
-///     streams too;
+///  4. optionally, `s.establish() -> establishment`: never waits; called until it says `ok`, before the first byte, on
+///     accepted streams too. After an `ok` it says so again;
 ///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream
 ///     can read or write as `wanted` says. A TLS stream may have to write before it can read. Without it they are the
 ///     wanted ones.

@@ -36,6 +36,11 @@ inline void wait_for_descriptor(int fd, io_ready directions, std::chrono::millis
   pollfd p = polled(fd, directions);
   (void)poll_for(&p, 1, time);
 }
+/// Whether a connection waits at this descriptor of a listener.
+inline bool others_wait(int fd) noexcept {
+  pollfd p = polled(fd, {true, false});
+  return poll_for(&p, 1, {}) > 0;
+}
 /// Sleeps; a signal ends it early.
 inline void pause(std::chrono::milliseconds time) noexcept { (void)poll_for(nullptr, 0, time); }
 

@@ -42,13 +42,21 @@ template <class Limits>
 struct body_measure {
   std::uint64_t inline_up_to;
   std::uint64_t words = 1 + 1 + 1 + 1;  ///< segment table, root pointer, the list's pointer and tag
-  std::size_t references = 0;
+  std::size_t references = 0, published = 0;  ///< `published`: those to what is published for this message
   result<void> status{};
 
   template <field_kind Kind, class T>
   bool field(std::string_view name, const T& value) noexcept {
-    words += field_words + text_words(name.size());
-    if constexpr (Kind == field_kind::text) words += text_words(value.size());
+    if constexpr (Kind == field_kind::optional)
+      if (value) return this->template field<kind_of<typename T::value_type>()>(name, *value);
+    words += field_words + (name.empty() ? 0 : text_words(name.size()));
+    if constexpr (is_nested(Kind)) {
+      ++words;  // the list's tag
+      if (!walk_inside<Kind>(value, *this)) {
+        status = failure(inside(name, status.error()));
+        return false;
+      }
+    } else if constexpr (Kind == field_kind::text) words += text_words(value.size());
     else if constexpr (Kind == field_kind::characters) words += text_words(characters_of(value).size());
     else if constexpr (Kind == field_kind::list)
       words += numbers_words + text_words(8) + data_words(value.size() * sizeof(typename T::value_type));
@@ -83,7 +91,9 @@ struct body_measure {
     if (const auto* const model = set_access::model(s)) {
       const source_view whole = tensors_of<M>::tensors::source(*model);
       words += data_words(measure_part(*whole.schema, inline_up_to, part_of_set::small).image_bytes);
-      references += measure_part(*whole.schema, inline_up_to, part_of_set::large).tensors != 0 ? 1 : 0;
+      const bool publishes = measure_part(*whole.schema, inline_up_to, part_of_set::large).tensors != 0;
+      references += publishes;
+      published += publishes;
       return {};
     }
     const auto& arrived = set_access::arrived(s);
@@ -109,9 +119,18 @@ struct body_writer {
 
   template <field_kind Kind, class T>
   bool field(std::string_view name, const T& value) noexcept {
+    if constexpr (Kind == field_kind::optional)
+      if (value) return this->template field<kind_of<typename T::value_type>()>(name, *value);
     auto f = fields[at++];
-    put_text(f.initName(static_cast<unsigned>(name.size())), name);
+    if (!name.empty()) put_text(f.initName(static_cast<unsigned>(name.size())), name);
     if constexpr (Kind == field_kind::boolean) f.setBoolean(value);
+    else if constexpr (Kind == field_kind::optional) f.setNothing();
+    else if constexpr (Kind == field_kind::structure)
+      return put_inside<Kind>(f.initEntries(static_cast<unsigned>(count_fields<T>())), name, value);
+    else if constexpr (Kind == field_kind::entries)
+      return put_inside<Kind>(f.initEntries(static_cast<unsigned>(value.size())), name, value);
+    else if constexpr (Kind == field_kind::items)
+      return put_inside<Kind>(f.initItems(static_cast<unsigned>(value.size())), name, value);
     else if constexpr (Kind == field_kind::integer) {
       if constexpr (std::is_enum_v<T>) put_integer(f, static_cast<std::underlying_type_t<T>>(value));
       else put_integer(f, value);
@@ -137,6 +156,13 @@ struct body_writer {
   }
 
  private:
+  template <field_kind Kind, class T>
+  bool put_inside(capnp::List<wire::Field>::Builder inner, std::string_view name, const T& value) noexcept {
+    body_writer writer{owner, options, inline_up_to, references, inner};
+    if (walk_inside<Kind>(value, writer)) return true;
+    status = failure(inside(name, writer.status.error()));
+    return false;
+  }
   static void put_text(capnp::Text::Builder to, std::string_view from) {
     if (!from.empty()) std::memcpy(to.begin(), from.data(), from.size());
   }

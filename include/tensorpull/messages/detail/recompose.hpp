@@ -24,6 +24,10 @@ constexpr bool holds(From v) noexcept {
   } else return v <= static_cast<std::uint64_t>(std::numeric_limits<To>::max());
 }
 
+template <class T>
+result<void> take_struct(std::span<const reference> references, capnp::List<wire::Field>::Reader fields,
+                         T& value) noexcept;
+
 struct body_reader {
   std::span<const reference> references;
   capnp::List<wire::Field>::Reader fields;
@@ -38,7 +42,7 @@ struct body_reader {
       took = view_of(f.getName()) == name ? take<Kind>(f, value) : result<void>(failure(errc::unknown_field));
     }
     if (took) return true;
-    status = failure(took.error().code, took.error().at, name);
+    status = failure(inside(name, took.error()));
     return false;
   }
 
@@ -66,6 +70,23 @@ struct body_reader {
       if (!is_utf8(text)) return failure(errc::value_out_of_range);
       if constexpr (Kind == field_kind::text) return assign(value, text.data(), text.size());
       else return take_characters(text, std::data(value), std::size(value));
+    } else if constexpr (Kind == field_kind::optional) {
+      if (f.isNothing()) {
+        value.reset();
+        return {};
+      }
+      if (!value)
+        if (const auto ok = allocate([&] { value.emplace(); }); !ok) return ok;
+      return take<kind_of<typename T::value_type>()>(f, *value);
+    } else if constexpr (Kind == field_kind::items) {
+      if (!f.isItems()) return wrong_kind();
+      return take_items(f.getItems(), value);
+    } else if constexpr (Kind == field_kind::entries) {
+      if (!f.isEntries()) return wrong_kind();
+      return take_entries(f.getEntries(), value);
+    } else if constexpr (Kind == field_kind::structure) {
+      if (!f.isEntries()) return wrong_kind();
+      return take_struct(references, f.getEntries(), value);
     } else if constexpr (Kind == field_kind::list || Kind == field_kind::numbers) {
       if (!f.isNumbers()) return wrong_kind();
       return take_numbers<Kind>(f.getNumbers(), value);
@@ -104,19 +125,62 @@ struct body_reader {
     if (!text.empty()) std::memcpy(to, text.data(), text.size());
     return {};
   }
-  /// The only memory that a field makes: as long as the bytes that have arrived.
-  template <class T>
-  static result<void> assign(T& value, const void* from, std::size_t elements) noexcept {
+  /// The only memory that a field makes: as long as the bytes that have arrived, or one element for each that has.
+  template <class F>
+  static result<void> allocate(F make) noexcept {
 #if defined(__cpp_exceptions)
     try {
-      value.resize(elements);
+      make();
     } catch (...) {
       return failure(errc::out_of_memory);
     }
 #else
-    value.resize(elements);
+    make();
 #endif
-    if (elements != 0) std::memcpy(value.data(), from, elements * sizeof(typename T::value_type));
+    return {};
+  }
+  template <class T>
+  static result<void> assign(T& value, const void* from, std::size_t elements) noexcept {
+    const auto ok = allocate([&] { value.resize(elements); });
+    if (ok && elements != 0) std::memcpy(value.data(), from, elements * sizeof(typename T::value_type));
+    return ok;
+  }
+  /// One at a time: a count makes nothing, since what is behind it may be too short for a single element. Elements that
+  /// are there stay: sets of tensors among them may have a destination.
+  template <class T>
+  result<void> take_items(capnp::List<wire::Field>::Reader items, T& value) {
+    body_reader inner{references, items};
+    for (unsigned i = 0; i < items.size(); ++i) {
+      if (i == value.size())
+        if (const auto ok = allocate([&] { value.emplace_back(); }); !ok) return ok;
+      if (!inner.template field<kind_of<typename T::value_type>()>({}, value[i]))
+        return failure(inside(i, inner.status.error()));
+    }
+    value.erase(value.begin() + static_cast<std::ptrdiff_t>(items.size()), value.end());
+    return {};
+  }
+  template <class T>
+  result<void> take_entries(capnp::List<wire::Field>::Reader entries, T& value) {
+    T before;
+    before.swap(value);
+    body_reader inner{references, entries};
+    for (unsigned i = 0; i < entries.size(); ++i) {
+      const auto name = view_of(entries[i].getName());
+      if (!is_utf8(name)) return out_of_range();
+      typename T::mapped_type* to = nullptr;
+      bool is_new = true;
+      const auto ok = allocate([&] {
+        typename T::key_type key(name);
+        if (auto there = before.extract(key)) to = &value.insert(std::move(there)).position->second;
+        else {
+          const auto [place, made] = value.try_emplace(std::move(key));
+          to = &place->second, is_new = made;
+        }
+      });
+      if (!ok) return ok;
+      if (!is_new) return failure(errc::duplicate_name, 0, name);
+      if (!inner.template field<kind_of<typename T::mapped_type>()>(name, *to)) return inner.status;
+    }
     return {};
   }
   template <field_kind Kind, class T>
@@ -177,6 +241,18 @@ struct body_reader {
   }
 };
 
+/// The fields of a struct, and no others.
+template <class T>
+result<void> take_struct(std::span<const reference> references, capnp::List<wire::Field>::Reader fields,
+                         T& value) noexcept {
+  body_reader visit{references, fields};
+  if (!walk_fields(value, visit)) return visit.status;
+  constexpr std::size_t expected = count_fields<T>();
+  if (fields.size() <= expected) return {};
+  const auto name = view_of(fields[static_cast<unsigned>(expected)].getName());
+  return failure(errc::unknown_field, fields.size(), is_utf8(name) ? name : std::string_view{});
+}
+
 /// Reads a whole body. bad_frame: not one valid Cap'n Proto message of one segment, or an index that leads nowhere;
 /// too_large: more fields than the struct has; the codes of single fields name the field.
 template <class Message>
@@ -187,22 +263,14 @@ result<void> read_body(std::span<const reference> references, std::span<const st
   if (!*measured || **measured != body.size()) return failure(errc::bad_frame, body.size());
   const kj::ArrayPtr<const capnp::word> segment(reinterpret_cast<const capnp::word*>(body.data() + 8),
                                                 body.size() / 8 - 1);
-  constexpr std::size_t expected = count_fields<Message>();
   result<void> read{};
   const bool ok = quietly([&] {
     capnp::ReaderOptions options;
     // twice what is there: no object can be aliased into much more
     options.traversalLimitInWords = body.size() / 4 + 64;
-    options.nestingLimit = 8;
+    options.nestingLimit = 64;  // how deep it is read is decided by the struct's types
     capnp::SegmentArrayMessageReader reader(kj::arrayPtr(&segment, 1), options);
-    const auto fields = reader.getRoot<wire::Decomposed>().getFields();
-    body_reader visit{references, fields};
-    (void)walk_fields(out, visit);
-    read = visit.status;
-    if (read && fields.size() > expected) {
-      const auto name = view_of(fields[static_cast<unsigned>(expected)].getName());
-      read = failure(errc::unknown_field, fields.size(), is_utf8(name) ? name : std::string_view{});
-    }
+    read = take_struct(references, reader.getRoot<wire::Decomposed>().getFields(), out);
   });
   if (!ok) return failure(errc::bad_frame);
   return read;

@@ -105,9 +105,9 @@ class endpoint {
     while (!answers_.output.control_full() &&
            (!t.next_is_long() || (answers_.output.long_free() && answers_.pool.available() > 0)) && t.next(m)) {
       if (m.kind == frame_kind::locate) {
-        // more names than one control frame carries: the transfer fails, the connection goes on
+        // a name that no control frame carries, or too many: the transfer fails, the connection goes on
         if (const auto ok = answers_.output.push_long(m, answers_.pool, Limits::control_frame_bytes); !ok)
-          t.fail(ok.error());
+          t.fail({ok.error().code, 0, 0, m.names.size() == 1 ? error_name(m.names[0]) : error_name()});
       } else {
         answers_.output.push_control(m);
       }

@@ -74,14 +74,17 @@ class datagram_transfer
   bool on_chunk(const frame& m) noexcept {
     if (this->ended_ || this->paused_) return false;
     if (!this->machine_.on_chunk(m)) {
-      if (this->machine_.served_anew()) restart();
+      if (this->machine_.served_anew()) {
+        if (this->machine_.anew.begins()) restart();
+        else this->fail({errc::wrong_payload, 0, 0, {}});
+      }
       return false;
     }
     chunk_bytes_ = m.length;
     if (this->machine_.place() == landing_place::next) this->chunk_left_ = m.length;
     this->chunk_digest_ = m.digest;
     if constexpr (Integrity::per_chunk) this->chunk_hash_ = chunk_hash_of<Integrity>{};
-    if constexpr (base::can_rewind && Integrity::whole) this->good_hash_ = this->whole_hash_;
+    this->keep_digest();
     return true;
   }
   /// Memory for what is missing of the chunk. No bytes: the consumer has no memory now, so the chunk is thrown away and
@@ -181,7 +184,7 @@ class datagram_transfer
           this->fail(ok.error());
           return false;
         }
-        if constexpr (Integrity::whole) this->whole_hash_.update(part);
+        this->hash_landed(part);
         this->landed_ += part.size();
         taken_ += part.size();
       }
@@ -193,9 +196,9 @@ class datagram_transfer
   bool hash_back(std::uint64_t bytes) noexcept {
     if constexpr (Integrity::whole && requires(const Consumer& c) { c.read_back(); }) {
       const source_view there = this->to_.read_back();
-      return hash_range(this->whole_hash_, there,
-                        there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start), bytes)
-          .has_value();
+      const std::uint64_t from = there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start);
+      return hash_range(this->whole_hash_, there, from, bytes).has_value() &&
+             (!this->machine_.in_parts() || hash_range(this->part_hash_, there, from, bytes).has_value());
     } else {
       return true;
     }

@@ -82,7 +82,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// The next request that is no pull: one at a time. False: there is none now.
   bool next(frame& out) noexcept {
     if (this->phase_ == phase::pulling) return false;
-    if (this->phase_ == phase::describing && (this->request_.subset.empty() || !this->description_came_))
+    if (this->phase_ == phase::describing && (!this->request_.by_name() || !this->description_came_))
       return false;  // nothing is asked ahead of the description
     return base::next(out);
   }
@@ -113,7 +113,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     out.kind = frame_kind::pull;
     out.ref = this->request_.ref;
     out.version = this->version_;
-    out.fingerprint = this->request_.subset.empty() ? this->request_.fingerprint : 0;
+    out.fingerprint = this->request_.by_name() ? 0 : this->request_.fingerprint;
     out.chunk_digest = this->confirms_ ? digest_kind::none : this->request_.chunk_digest;
     out.offset = this->wanted_.at(begin_of(k)).offset;
     out.length = static_cast<std::uint32_t>(length_of(k));
@@ -168,7 +168,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
     const std::uint32_t k = find(m);
     if (k == last_ || m.length != length_of(k)) return false;
     if (m.nonce != this->nonce_ && !any_owner_) {
-      // another serve: an owner that was started again, if it answers what was asked just now
+      // another serve: the owner was started again or has published the content again, if it answers what was asked
+      // just now
       anew_ = in_flight(m.id) && asked_[m.id % slots] == k % slots;
       return false;
     }
@@ -193,7 +194,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     return true;
   }
   /// Whether the last chunk was of another serve than was described, so that restart() has to ask for the description
-  /// again.
+  /// again if `anew` allows it.
   bool served_anew() const noexcept { return anew_; }
   /// Where the payload of the chunk that on_chunk() has accepted goes.
   landing_place place() const noexcept { return place_; }
@@ -229,6 +230,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// The next chunk in order has been taken.
   void pass() noexcept {
     this->received_ += length_of(first_);
+    this->anew = {};
     ++first_;
   }
   /// The consumer has no memory: what is missing is asked for again from `received` on.
@@ -240,6 +242,11 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// As recipient::restart().
   void restart(std::uint64_t received) noexcept {
     base::restart(received);
+    begin_window();
+  }
+  /// As recipient::next_part().
+  void next_part() noexcept {
+    base::next_part();
     begin_window();
   }
   /// Whether an answer to this request is still awaited.
@@ -271,7 +278,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     switch (m.kind) {
       case frame_kind::description: return describing && !this->description_came_ && m.id == this->first_id_;
       case frame_kind::located:
-        return describing && this->description_came_ && !this->request_.subset.empty() && m.id == this->first_id_ + 1;
+        return describing && this->description_came_ && this->request_.by_name() && m.id == this->first_id_ + 1;
       case frame_kind::schema_page: return this->phase_ == phase::comparing && this->answers_last(m);
       case frame_kind::confirmed:
         return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ &&
@@ -325,7 +332,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer
   /// keeps.
   bool wants_order(std::uint64_t position) const noexcept {
-    return !any_order_ || (this->request_.subset.empty() && position < this->context_.data_start);
+    return !any_order_ || (!this->request_.by_name() && position < this->context_.data_start);
   }
   /// How many pulls may leave now, as far as windows and memory are concerned.
   std::uint32_t may_ask() const noexcept {

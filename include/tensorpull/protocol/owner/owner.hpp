@@ -57,10 +57,11 @@ inline void refuse_serve(pending_reply& out, const publication* there) noexcept 
   else if (there->now == publication::state::withdrawn) refuse_over(out, there);
   else refuse(out, status::bad_request);
 }
-/// The answer about a serve that was over before its recipient had ended.
+/// The answer about a serve that was over before its recipient had ended. If the same content was published again, it
+/// is a serve that nobody knows: its recipient begins another.
 inline void refuse_late(pending_reply& out, const publication* there) noexcept {
-  if (there != nullptr && there->now == publication::state::published) refuse(out, status::stale);
-  else refuse_over(out, there);
+  if (there == nullptr || there->now != publication::state::published) refuse_over(out, there);
+  else refuse(out, there->version == out.version ? status::bad_request : status::stale);
 }
 /// The answer to a confirmation from a recipient that has ended before.
 inline status verdict_on(const recipient_record& r, const frame& m) noexcept {
@@ -80,6 +81,11 @@ struct serve : serve_state {
   std::uint32_t generation = 0;  ///< 0: this entry is free
   std::uint32_t record = 0;
 };
+/// What a connection is, or was last, served under a record, which another may have used since. `entry`: its own.
+inline serve_state served(const serve* entry, const recipient_record& r, std::uint32_t connection) noexcept {
+  if (entry != nullptr && r.connection != connection) return *entry;
+  return r;
+}
 
 }  // namespace detail
 
@@ -156,7 +162,8 @@ class owner {
   /// already, the new version takes the old one's place, and recipients of the old one are told `stale`.
   /// invalid_argument: `id` or `version` is 0, or the transaction is not open or has this reference already.
   /// table_full: no slot or record is free, or more recipients count than there are records for: each needs one for
-  /// each reference. busy: called from within a callback while the old image is read.
+  /// each reference. busy: called from within a callback while the old image is read. After an error what was published
+  /// before is as it was, unless another thread took the room while this one waited for the old image.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
                          transaction_id in) noexcept {
     const lock_guard hold(lock_);
@@ -195,13 +202,14 @@ class owner {
     for (std::size_t i = 0; i < images.size(); ++i)
       if (const publication* const old = find(images[i].as.id); old != nullptr && pinned_here(*old))
         return failure(errc::busy, i);
+    for (std::size_t i = 0; i < images.size(); ++i)  // all, so that a transaction that ends by that makes room
+      if (publication* const old = find(images[i].as.id); old != nullptr && old->now == publication::state::published)
+        book_.take(*old);
     for (std::size_t i = 0; i < images.size(); ++i) {
       const reference& as = images[i].as;
-      if (publication* const old = find(as.id); old != nullptr && old->now == publication::state::published)
-        book_.take(*old);
       publication* const slot = vacant();  // there is one: admits_all has counted them, and what is taken keeps its own
       occupy(*slot, images[i].image, as.version, verifiable, as.id, in);
-      (void)book_.attach(*slot);  // the records were counted, too
+      book_.attach(*slot);  // the records were counted, too
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
@@ -327,13 +335,13 @@ class owner {
     if (const recipient_record* const r = book_.records.find(id, who)) return *r;
     return failure(errc::unknown_reference);
   }
-  /// Copies the records of a reference's recipients, as many as fit, and returns how many. Cost: one pass over all
-  /// records.
+  /// Copies the records of a reference's recipients, as many as fit, and returns how many: of each, that of the last
+  /// version that it has asked for. Cost: one pass over all records.
   std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
     const lock_guard hold(lock_);
     std::size_t n = 0;
     for (const recipient_record& r : book_.records.all())
-      if (r.who && r.ref == id && n < out.size()) out[n++] = r;
+      if (r.who && r.ref == id && n < out.size() && book_.records.find(id, r.who) == &r) out[n++] = r;
     return n;
   }
 
@@ -444,7 +452,7 @@ class owner {
     m.image_bytes = schema.image_bytes;
     m.tensors = schema.tensor_count;
     if (r.kind == frame_kind::schema_page) {
-      m.rows = detail::schema_rows(schema, r.offset, Limits::page_bytes);
+      m.rows = detail::schema_rows(schema, r.offset, detail::made_frame_bytes<Limits>);
     } else if (r.kind == frame_kind::description) {
       m.fingerprint = schema.fingerprint;
       m.data_start = schema.header_bytes;
@@ -455,14 +463,15 @@ class owner {
     return m;
   }
 
-  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `unreadable` if it
-  /// could not be read, otherwise `withdrawn`.
+  /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `busy` if the same
+  /// one is published again (its recipient begins another serve), `unreadable` if it could not be read, otherwise
+  /// `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = find(r.ref);
     if (now == nullptr || now->now != publication::state::published)
       return void(detail::refuse_over(r, &slots_[r.slot]));
-    refuse(r, status::stale);
+    refuse(r, now->version == r.version ? status::busy : status::stale);
     r.version = now->version;
   }
 
@@ -602,26 +611,22 @@ class owner {
   result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
                        transaction_id in) noexcept {
     if (!id || version == 0) return failure(errc::invalid_argument);
-    publication* slot = nullptr;
-    for (bool waited = true; waited;) {  // everything may have changed after a wait
+    for (;;) {
       publication* const old = find(id);
       if (const auto ok = book_.admits(in, old); !ok) return failure(ok.error());
       // not the old one's, if there is another: its transaction still has to tell how its recipients ended
-      slot = vacant();
+      publication* slot = vacant();
       if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
       if (old != nullptr && old->now == publication::state::published)
         book_.take(*old);  // nobody pins it anew while we wait
-      waited = old != nullptr && await_unpinned(*old);
+      if (slot == old && await_unpinned(*old)) continue;  // everything may have changed after a wait
+      occupy(*slot, image, version, verifiable, id, in);
+      book_.attach(*slot);
+      if (old != nullptr) await_unpinned(*old);
+      return id;
     }
-    occupy(*slot, image, version, verifiable, id, in);
-    const auto joined = book_.attach(*slot);
-    if (joined) return id;
-    slot->now = publication::state::withdrawn;
-    slot->verdict = verdict::withdrawn;
-    slot->transaction = {};
-    return failure(joined.error());
   }
   void occupy(publication& slot, const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
               transaction_id in) noexcept {
@@ -657,11 +662,10 @@ class owner {
 
   /// The answer for a reference that is not published. A recipient that completed it is told so.
   bool over(pending_reply& out, const publication* slot, const frame& m) noexcept {
-    const recipient_record* const r = m.kind == frame_kind::describe && m.recipient
-                                          ? book_.records.find(m.ref, m.recipient)
-                                          : nullptr;
-    if (r != nullptr && (slot == nullptr || detail::is_of(*r, *slot, slots_)) && has_completed(r->state))
-      return refuse(out, status::already_final);
+    const recipient_record* r = nullptr;
+    if (m.kind == frame_kind::describe && m.recipient)
+      r = slot == nullptr ? book_.records.find(m.ref, m.recipient) : book_.record_of(*slot, m.recipient);
+    if (r != nullptr && has_completed(r->state)) return refuse(out, status::already_final);
     return slot == nullptr ? refuse(out, status::unknown_reference) : detail::refuse_over(out, slot);
   }
   /// Takes note of the recipient at the other end.
@@ -814,14 +818,17 @@ class owner {
   bool settle(peer& from, const frame& m, pending_reply& out) noexcept {
     recipient_id who = m.recipient;
     if (!who) who = from.who ? from.who : from.anonymous;
-    recipient_record* const r = book_.records.find(m.ref, who);
-    if (r == nullptr) {
+    recipient_record* r = book_.records.find(m.ref, who);
+    while (r != nullptr && detail::served(entry_of(from, *r), *r, from.number).nonce != m.nonce)
+      r = book_.records.before(*r);  // of an earlier version
+    if (r == nullptr || m.nonce == 0) {
       detail::refuse_serve(out, find(m.ref));
     } else {
-      if (serve* const entry = entry_of(from, *r); entry != nullptr && r->connection != from.number) {
-        state_of(*r) = state_of(*entry);
-        r->connection = from.number;
-      }
+      state_of(*r) = detail::served(entry_of(from, *r), *r, from.number);
+      out.record = book_.records.index(*r);
+      if (entry_of(from, *r) != nullptr) r->connection = from.number;
+      const bool looked = m.kind == frame_kind::cancel && m.status == status::looked;
+      if (looked && book_.unask(*r)) return false;
       conclude(from, r, m, out);
       keep(from, *r);
     }
@@ -829,8 +836,7 @@ class owner {
   }
   /// Ends what a recipient was served, as its confirmation or its cancellation says.
   void conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
-    if (m.nonce == 0 || r->nonce != m.nonce || (r->anonymous && r->connection != from.number))
-      return detail::refuse_serve(out, find(m.ref));
+    if (r->anonymous && r->connection != from.number) return detail::refuse_serve(out, find(m.ref));
     out.kind = frame_kind::confirmed;
     out.nonce = m.nonce;
     out.version = r->version;

@@ -8,6 +8,9 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/core/splitmix64.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/schema.hpp>
 #include <tensorpull/integrity/concept.hpp>
@@ -23,20 +26,38 @@
 
 namespace tensorpull {
 
+namespace detail {
+/// How often a recipient was served anew since the last chunk that it took.
+struct serves_anew {
+  /// An answer is of another serve than the owner has described. True: it is asked to describe again. False: that has
+  /// happened too often. A peer that does so with each answer would keep the transfer alive for ever.
+  constexpr bool begins() noexcept { return count < 8 && ++count != 0; }
+  std::uint8_t count = 0;
+};
+}  // namespace detail
+
 /// What a recipient asks for and expects.
 struct pull_request {
-  ref_id ref{};                                   ///< what to pull
-  std::uint64_t version = 0;                      ///< 0: whatever is published now
-  std::uint64_t fingerprint = 0;                  ///< 0: any schema
+  ref_id ref{};  ///< what to pull
+  std::uint64_t version = 0;  ///< 0: whatever is published now
+  std::uint64_t fingerprint = 0;  ///< 0: any schema
   /// our own schema, to cut chunks by tensors and to name the first difference; borrowed
   const image_schema* schema = nullptr;
-  /// names of the tensors wanted, which are those of `schema`; empty: the whole image; borrowed
+  /// names of the tensors wanted, which are those of `schema` in any order; borrowed. Without a schema there may be
+  /// only as many as one request carries.
   std::span<const std::string_view> subset{};
+  bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
+                      ///< them
   std::uint32_t window = 4;  ///< requests in flight; the owner may allow fewer
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
   /// an image without a digest is accepted, too, if the digest of the whole would be compared
   bool unverified = false;
   recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
+
+  /// Whether tensors are asked for by name. Otherwise it is the whole image.
+  bool by_name() const noexcept { return part || !subset.empty(); }
+  /// Whether the digest that will be compared is what the owner says, and not the version that was given (receipt).
+  constexpr bool believes() const noexcept { return version == 0 || by_name(); }
 };
 
 /// What an accepted frame means to the driver of a recipient.
@@ -52,6 +73,10 @@ enum class recipient_event : std::uint8_t {
 };
 
 /// The frames of one transfer. `Chunking` says where requests end, `Limits` how much is accepted from the other side.
+///
+/// Named tensors are asked for in parts: as many names as one request carries, and whose ranges there is memory for. Of
+/// several parts each is some tensors of our schema, in image order; it has a digest of its own, and the next one is
+/// asked for when all of it is there (next_part()). An owner sees a part as it sees any named tensors.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class recipient {
  public:
@@ -66,9 +91,12 @@ class recipient {
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
-    if (describing() || (!request_.subset.empty() && in_flight_ > 0)) return;
+    if (describing() || (request_.by_name() && in_flight_ > 0)) return;
     chunking_.measured({ask_.offset, expected_.offset, landed, time});
   }
+
+  /// Bounds how often the owner is asked to describe again.
+  detail::serves_anew anew{};
 
   /// The next request to send. False: there is none now.
   bool next(frame& out) noexcept {
@@ -83,9 +111,10 @@ class recipient {
         break;
       case phase::describing:
         if (std::exchange(asked_ahead_, true)) return false;
-        if (!request_.subset.empty()) {
+        if (request_.by_name()) {
+          if (part_end_ == part_first_) choose_part();
           out.kind = frame_kind::locate;
-          out.names = request_.subset;
+          out.names = part_names();
         } else if (!Chunking::needs_layout) {
           if (!described_.ref)
             context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
@@ -138,7 +167,6 @@ class recipient {
   /// Starts again, on another connection or after giving up all requests in flight. It continues after the first
   /// `received` wanted bytes, with the version that was begun.
   void restart(std::uint64_t received) noexcept {
-    served_again_ = false;
     if (phase_ == phase::confirming || phase_ == phase::comparing) {
       first_id_ = expected_id_ = next_id_;
       in_flight_ = 0;
@@ -164,22 +192,32 @@ class recipient {
     phase_ = phase::confirming;
     request_sent_ = false;
   }
-  /// Whether the next request, if there is one now, may be longer than 100 bytes.
-  bool next_is_long() const noexcept {
-    return phase_ == phase::describing && !asked_ahead_ && !request_.subset.empty();
+  /// All bytes up to part_end() are there and right, and that is not the end: the next request names what comes then.
+  void next_part() noexcept {
+    part_first_ = part_end_;
+    ask_for_part();
   }
+  /// The position behind the last wanted byte that the owner was asked for by name; without names, the end.
+  std::uint64_t part_end() const noexcept { return wanted_.total(); }
+  /// Whether nothing comes behind part_end().
+  bool is_last_part() const noexcept { return !in_parts_ || part_end_ == request_.schema->tensor_count; }
+  /// Whether what is wanted comes in several parts, each with a digest.
+  bool in_parts() const noexcept { return in_parts_; }
+  /// Whether the next request, if there is one now, may be longer than 100 bytes.
+  bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && request_.by_name(); }
   /// Ends it: no more requests, and answers are ignored.
   void settle() noexcept { phase_ = phase::settled; }
   /// Whether the owner has not described the reference yet since the start or the last restart().
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
   /// Whether a chunk may come.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
-  /// What the owner said; of a subset its sizes count only the wanted bytes. Empty before.
+  /// What the owner said; of named tensors its sizes count only the wanted bytes. Empty before.
   const tensorpull::description& description() const noexcept { return described_; }
   /// The owner's number for this serve; 0 before the description.
   std::uint64_t nonce() const noexcept { return nonce_; }
-  /// The digest that the wanted bytes have to have, as the owner says: the version, or of a subset a digest of its own.
-  std::uint64_t expected_digest() const noexcept { return request_.subset.empty() ? version_ : expected_subset_; }
+  /// The digest that the wanted bytes have to have, as the owner says: the version, or of named tensors a digest of
+  /// their own, part by part.
+  std::uint64_t expected_digest() const noexcept { return request_.by_name() ? expected_subset_ : version_; }
   /// The digest of what came, as confirm() was given it.
   std::uint64_t own_digest() const noexcept { return own_digest_; }
   /// Whether that digest was compared.
@@ -220,14 +258,86 @@ class recipient {
   /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
   /// served the last byte.
   std::uint64_t before_last_byte() const noexcept {
-    return described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1);
+    return std::max(part_begin(), described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1));
+  }
+
+  /// Tensors of our schema, by name.
+  element_list<std::string_view> names_from(std::size_t first, std::size_t count) const noexcept {
+    return {request_.schema->tensors + first, 0, count, [](const void* from, std::size_t, std::size_t i) noexcept {
+              return static_cast<const tensor_entry*>(from)[i].name;
+            }};
+  }
+  element_list<std::string_view> part_names() const noexcept {
+    if (!in_parts_ && !request_.subset.empty()) return request_.subset;
+    return request_.schema != nullptr ? names_from(part_first_, part_end_ - part_first_)
+                                      : element_list<std::string_view>();
+  }
+  /// The position of a part's first byte.
+  std::uint64_t part_begin() const noexcept { return in_parts_ ? request_.schema->tensors[part_first_].begin : 0; }
+  /// How many of the names one request carries, whose answer is as long as a page at most.
+  static std::size_t fitting(const element_list<std::string_view>& names) noexcept {
+    using detail::size_of_frame;
+    constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+    constexpr auto asks = detail::body_size(frame_kind::locate), answers = detail::body_size(frame_kind::located);
+    constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
+    std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
+    for (; n < names.size() && n < Limits::control_frame_bytes / 32; ++n) {
+      request += 2 + names[n].size() / 8;
+      answer += detail::size_of_range.data;
+      if (request > most || answer > most) break;
+    }
+    return n;
+  }
+  /// Decides what the next request names.
+  void choose_part() noexcept {
+    const image_schema* const ours = request_.schema;
+    if (!in_parts_) {
+      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
+      const std::size_t count = request_.subset.empty() ? own : request_.subset.size();
+      part_end_ = static_cast<std::uint32_t>(count);
+      in_parts_ = ours != nullptr && fitting(part_names()) < count;
+      if (!in_parts_) return;
+    }
+    const std::size_t left = ours->tensor_count - part_first_,
+                      fit = std::max<std::size_t>(fitting(names_from(part_first_, left)), 1);
+    part_end_ = part_first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  }
+  void ask_for_part() noexcept {
+    choose_part();
+    part_located_ = asked_ahead_ = false;
+    phase_ = phase::describing;
+    first_id_ = next_id_ - 1;  // as if the description had been asked for just now
+  }
+  /// Of parts only the schema's tensors are asked for: whether those are the ones that were named.
+  [[gnu::noinline]] result<void> names_are_ours() const noexcept {
+    const image_schema& ours = *request_.schema;
+    std::uint64_t named = 0, all = 0;  // sums of numbers that tell the tensors apart, in whatever order
+    for (const std::string_view name : request_.subset) {
+      const std::size_t i = detail::find_tensor(ours, name);
+      if (i == ours.tensor_count) return failure(errc::schema_mismatch, received_, name);
+      named += splitmix64{i}();
+    }
+    for (std::size_t i = 0; i < ours.tensor_count; ++i) all += splitmix64{i}();
+    if (named == all || request_.part) return {};
+    for (const tensor_entry& t : ours.entries()) {
+      std::size_t i = 0;
+      while (i < request_.subset.size() && request_.subset[i] != t.name) ++i;
+      if (i == request_.subset.size()) return failure(errc::schema_mismatch, received_, t.name);
+    }
+    return failure(errc::duplicate_name, received_);
+  }
+  /// The fingerprint of a schema of the part's tensors alone.
+  [[gnu::noinline]] std::uint64_t part_fingerprint() const noexcept {
+    xxh3_64 h;
+    for (std::size_t i = part_first_; i < part_end_; ++i) hash_entry(h, request_.schema->tensors[i]);
+    return h.digest();
   }
 
   void fill_pull(frame& out, std::uint64_t length) noexcept {
     out.kind = frame_kind::pull;
     out.offset = ask_.offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
-    out.fingerprint = request_.subset.empty() ? request_.fingerprint : 0;
+    out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
@@ -241,6 +351,7 @@ class recipient {
     if (phase_ != phase::describing || m.id != first_id_ || description_came_) return failure(errc::unexpected_frame);
     if (m.data_start < 8 || m.data_start > m.image_bytes || m.length == 0 || m.version == 0)
       return failure(errc::bad_frame);
+    nonce_ = m.nonce;
     if (version_ != 0 ? m.version != version_ : request_.version != 0 && m.version != request_.version)
       return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
@@ -251,11 +362,10 @@ class recipient {
     description_came_ = true;
     if (!again) described_ = {m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
     version_ = m.version;
-    nonce_ = m.nonce;
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
     window_ = std::max<std::uint32_t>(1, std::min(request_.window, std::min<std::uint32_t>(m.window, Limits::window)));
-    if (!request_.subset.empty()) return recipient_event::answered;
+    if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
     if constexpr (Chunking::max_chunk_bytes == 0) {
       if (request_.chunk_digest == digest_kind::none && owners_cap_ >= usual_chunk_cap_bytes)
@@ -268,22 +378,32 @@ class recipient {
   }
 
   result<recipient_event> on_located(const frame& m) noexcept {
-    if (phase_ != phase::describing || request_.subset.empty() || !description_came_ || m.id != first_id_ + 1)
+    if (phase_ != phase::describing || !request_.by_name() || !description_came_ || m.id != first_id_ + 1)
       return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    if (m.ranges.size() != request_.subset.size()) return failure(errc::bad_frame);
-    if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();
-    if (const auto ok = wanted_.these(m.ranges, context_.data_start, context_.image_bytes); !ok)
-      return failure(ok.error());
-    const bool again = std::exchange(located_, true);
-    const bool same = !again || (wanted_.total() == described_.image_bytes && m.digest == expected_subset_);
+    if (m.ranges.size() != part_names().size()) return failure(errc::bad_frame);
+    if (in_parts_ && part_first_ == 0)
+      if (const auto ok = names_are_ours(); !ok) return failure(ok.error());
+    const std::uint64_t expected = in_parts_ ? part_fingerprint() : request_.fingerprint;
+    if (expected != 0 && m.fingerprint != expected) return compare();
+    const auto fits = wanted_.these(m.ranges, part_begin(), context_.data_start, context_.image_bytes);
+    if (!fits) {
+      if (fits.error().code != errc::does_not_fit || request_.schema == nullptr) return failure(fits.error());
+      in_parts_ = true;
+      most_names_ = static_cast<std::uint32_t>(fits.error().at);
+      ask_for_part();
+      return recipient_event::answered;
+    }
+    const bool again = std::exchange(part_located_, true);
+    const std::uint64_t end = in_parts_ ? request_.schema->tensors[part_end_ - 1].end : described_.image_bytes;
+    const bool same = (!again || m.digest == expected_subset_) && ((!again && !in_parts_) || wanted_.total() == end);
     if (!same || received_ > wanted_.total()) return failure(errc::bad_frame, received_);
-    described_.fingerprint = m.fingerprint;
-    described_.image_bytes = wanted_.total();
+    described_.fingerprint = in_parts_ ? request_.schema->fingerprint : m.fingerprint;
+    described_.image_bytes = in_parts_ ? request_.schema->data_bytes() : wanted_.total();
     described_.data_start = 0;
     expected_subset_ = m.digest;
     nonce_ = m.nonce;
-    return start_pulling(again);
+    return start_pulling(std::exchange(located_, true));
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {
@@ -296,13 +416,20 @@ class recipient {
     const std::uint64_t wanted = length_at(expected_);
     if (wanted > owners_cap_ && m.length < wanted)
       return failure(errc::does_not_fit, context_.image_bytes);  // an owner that does not know all_in_one_chunk
-    if (m.offset != expected_.offset || m.nonce != nonce_ || m.length != wanted)
-      return failure(errc::wrong_payload, received_);
+    if (m.offset != expected_.offset || m.length != wanted) return failure(errc::wrong_payload, received_);
+    if (m.nonce != nonce_) {  // another serve: the owner has published the same content again, or had forgotten us
+      if (!anew.begins()) return failure(errc::wrong_payload, received_);
+      start_over(confirms_ ? before_last_byte() : received_);
+      return recipient_event::ignored_chunk;
+    }
     wanted_.advance(expected_, wanted);
     received_ += wanted;
     --in_flight_;
     ++expected_id_;
-    if (!confirms_) return recipient_event::chunk;
+    if (!confirms_) {
+      anew = {};
+      return recipient_event::chunk;
+    }
     phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
     request_sent_ = false;
     return recipient_event::ignored_chunk;
@@ -334,15 +461,15 @@ class recipient {
     }
     // It does not know this serve: it was started again, or has forgotten us. If it knew us by a connection alone, it
     // would count us twice.
-    if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient &&
-        !std::exchange(served_again_, true)) {
+    if (phase_ == phase::confirming && m.status == status::bad_request && request_.recipient && anew.begins()) {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
-    const bool a_name = m.status == status::bad_request && describing() && m.offset < request_.subset.size();
+    const auto names = part_names();
+    const bool a_name = m.status == status::bad_request && describing() && m.offset < names.size();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_,
-                   a_name ? error_name(request_.subset[static_cast<std::size_t>(m.offset)]) : error_name{},
+                   a_name ? error_name(names[static_cast<std::size_t>(m.offset)]) : error_name{},
                    static_cast<std::int32_t>(reason));
   }
 
@@ -356,7 +483,7 @@ class recipient {
 
   result<recipient_event> on_page(const frame& m) noexcept {
     if (phase_ != phase::comparing || !answers_last(m)) return failure(errc::unexpected_frame);
-    if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, !request_.subset.empty()); !more)
+    if (const auto more = comparison_.take(m, *request_.schema, described_.tensors, request_.by_name()); !more)
       return failure(more.error());
     request_sent_ = false;
     return recipient_event::answered;
@@ -367,7 +494,7 @@ class recipient {
     const bool asked = in_flight_ == 1;
     ask_ = expected_ = wanted_.at(received_);
     if (asked && wanted_.over(ask_)) return failure(errc::bad_frame, received_);
-    phase_ = confirms_ && wanted_.total() == 0 ? phase::confirming : phase::pulling;
+    phase_ = confirms_ && wanted_.over(ask_) ? phase::confirming : phase::pulling;
     request_sent_ = false;
     if (asked) wanted_.advance(ask_, length_at(ask_));
     return again ? recipient_event::described_again : recipient_event::described;
@@ -383,11 +510,13 @@ class recipient {
   std::uint64_t version_ = 0, nonce_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
+  std::uint32_t part_first_ = 0, part_end_ = 0, most_names_ = ~std::uint32_t{0};  // by their place in our schema
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
-  bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false, located_ = false;
+  bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
+  bool located_ = false, part_located_ = false;  // any part was; this part was
+  bool in_parts_ = false;
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
-  bool served_again_ = false;  // the last byte was asked for again since the last restart
 };
 
 }  // namespace tensorpull

@@ -6,6 +6,7 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
@@ -17,15 +18,17 @@
 namespace tensorpull {
 
 namespace detail {
-// What stands where a transfer has no digest of each chunk, and none to go back to. Two types, so that neither takes
-// memory.
+// What stands where a transfer has no digest of each chunk, none of a part, and none to go back to. A type for each, so
+// that none takes memory.
 struct no_chunk_hash {};
+struct no_part_hash {};
 struct no_held_hash {};
+struct no_held_part_hash {};
 }  // namespace detail
 
 /// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with
-/// XXH3-64, whose state is 576 bytes: 1 KiB without digests, one state more for the image's digest, two more for chunk
-/// digests. `Machine`: the recipient's, over a stream if nothing is said.
+/// XXH3-64, whose state is 576 bytes: 0.7 KiB without digests, one state and 344 bytes more for the image's digest, two
+/// states and 344 bytes more for chunk digests too. `Machine`: the recipient's, over a stream if nothing is said.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits,
           class Machine = recipient<Chunking, Limits>>
 class transfer {
@@ -54,7 +57,7 @@ class transfer {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
       if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) ||
-          (r.version != 0 && from.version != r.version) || !r.subset.empty() || there.schema == nullptr ||
+          (r.version != 0 && from.version != r.version) || r.by_name() || there.schema == nullptr ||
           from.offset > there.schema->image_bytes)
         return false;
       typename Integrity::hash_type so_far;
@@ -72,14 +75,23 @@ class transfer {
     }
   }
   /// Where the transfer stands now, for resume(). Empty if it cannot be resumed: nothing has landed, the pull is of a
-  /// subset, the consumer cannot be read back, or the digest showed that the bytes are not the published ones.
+  /// subset, the consumer cannot be read back, or the digest showed that the bytes are not the published ones. If
+  /// chunks have digests, it stands behind the last chunk whose digest was right.
   resume_cursor cursor() const noexcept {
     resume_cursor c;
-    if constexpr (can_read_back)
-      if (const description& d = machine_.description(); d.ref && machine_.request().subset.empty() && landed_ > 0 &&
-                                                         !(error_ && error_->code == errc::digest_mismatch) &&
-                                                         readable_)
-        c = {d.ref, d.fingerprint, d.version, landed_, whole_hash_.digest()};
+    if constexpr (can_read_back) {
+      const description& d = machine_.description();
+      bool good = d.ref && !machine_.request().by_name() && readable_ &&
+                  !(error_ && error_->code == errc::digest_mismatch);
+      std::uint64_t checked = landed_;
+      const auto* hash_there = &whole_hash_;
+      if constexpr (can_rewind) {
+        if (chunk_left_ > 0) checked = chunk_offset_, hash_there = &good_hash_;
+      } else if constexpr (Integrity::per_chunk) {  // it cannot say what stood before the chunk
+        good = good && chunk_left_ == 0 && !(error_ && error_->code == errc::chunk_digest_mismatch);
+      }
+      if (good && checked > 0) c = {d.ref, d.fingerprint, d.version, checked, hash_there->digest()};
+    }
     return c;
   }
 
@@ -102,7 +114,9 @@ class transfer {
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
-      if (machine_.description().image_bytes == 0) received_all();
+      if (landed_ == machine_.part_end()) part_complete();
+    } else if (*event == recipient_event::described_again) {
+      if (!finished_ && landed_ == machine_.part_end()) part_complete();  // of tensors without bytes
     } else if (*event == recipient_event::busy) {
       paused_ = true;
     } else if (*event == recipient_event::confirmed) {
@@ -123,7 +137,7 @@ class transfer {
     chunk_left_ = m.length;
     chunk_digest_ = m.digest;
     if constexpr (Integrity::per_chunk) chunk_hash_ = chunk_hash_of<Integrity>{};
-    if constexpr (can_rewind && Integrity::whole) good_hash_ = whole_hash_;
+    keep_digest();
     return true;
   }
 
@@ -138,7 +152,7 @@ class transfer {
     if (ended_) return;
     // hashed once they are taken: a cursor after a failure must have the digest of what landed
     if (const auto ok = to_.commit(landed_, bytes); !ok) return fail(ok.error());
-    if constexpr (Integrity::whole) whole_hash_.update(bytes);
+    hash_landed(bytes);
     if constexpr (Integrity::per_chunk) chunk_hash_.update(bytes);
     landed_ += bytes.size();
     chunk_left_ -= bytes.size();
@@ -214,9 +228,11 @@ class transfer {
   /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be
   /// told.
   optional<frame> farewell() const noexcept {
-    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable ||
-        error_->code == errc::stale_version)
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable)
       return {};
+    bool looked = false;
+    if constexpr (requires { to_.looked(); }) looked = to_.looked();
+    if (error_->code == errc::stale_version && !looked) return {};
     frame m;
     m.kind = frame_kind::cancel;
     m.ref = machine_.request().ref;
@@ -226,6 +242,7 @@ class transfer {
     m.reason = reason_;
     if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch)
       m.status = status::digest_mismatch;
+    if (looked) m.status = status::looked;
     return m;
   }
 
@@ -243,7 +260,7 @@ class transfer {
     if constexpr (Integrity::per_chunk)
       if (!checked && chunk_hash_.digest() != chunk_digest_) {
         // damaged on its way, or by a source that changed: ask for the same range again, a few times
-        if (damaged_in_a_row_++ == most_damaged || !rewind()) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        if (!rewind() || damaged_in_a_row_++ == most_damaged) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
         ++damaged_;
         return machine_.restart(landed_);
       }
@@ -252,19 +269,40 @@ class transfer {
     // including what had landed of it before a connection was lost
     const std::uint64_t offset = std::exchange(chunk_offset_, landed_);
     if (const auto ok = to_.chunk(offset, landed_ - offset); !ok) return fail(ok.error());
-    if (landed_ == machine_.description().image_bytes) received_all();
+    if (landed_ == machine_.part_end()) part_complete();
   }
 
-  /// Whether the owner has said which digest the wanted bytes have: the version, or of a subset a digest of its own.
-  bool verifiable() const noexcept { return machine_.description().verifiable || !machine_.request().subset.empty(); }
+  /// Whether the owner has said which digest the wanted bytes have: the version, or of named tensors a digest of their
+  /// own.
+  bool verifiable() const noexcept { return machine_.description().verifiable || machine_.request().by_name(); }
 
-  void received_all() noexcept {
+  /// Bytes have landed behind those that did before: they count for the digests.
+  void hash_landed(std::span<const std::byte> bytes) noexcept {
+    if constexpr (Integrity::whole) {
+      whole_hash_.update(bytes);
+      if (machine_.in_parts()) part_hash_.update(bytes);
+    }
+  }
+  /// Keeps the digests of what is before a chunk, so that rewind() can go back there.
+  void keep_digest() noexcept {
+    if constexpr (can_rewind && Integrity::whole) {
+      good_hash_ = whole_hash_;
+      if (machine_.in_parts()) good_part_hash_ = part_hash_;
+    }
+  }
+
+  /// All that the owner was asked for by name is there, or all of the image.
+  void part_complete() noexcept {
     bool verified = false;
     std::uint64_t own = 0;
     if constexpr (Integrity::whole) {
-      own = whole_hash_.digest();
+      own = machine_.in_parts() ? part_hash_.digest() : whole_hash_.digest();
       verified = verifiable();
       if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
+    }
+    if (!machine_.is_last_part()) {
+      if constexpr (Integrity::whole) part_hash_ = {};
+      return machine_.next_part();
     }
     machine_.confirm(own, verified);
     if (const auto ok = to_.finish(made_receipt()); !ok) return fail(ok.error());
@@ -280,16 +318,20 @@ class transfer {
     r.damaged = damaged_;
     r.version = d.version;
     r.fingerprint = d.fingerprint;
-    r.digest = machine_.own_digest();
+    if constexpr (Integrity::whole) r.digest = machine_.in_parts() ? whole_hash_.digest() : machine_.own_digest();
     r.confirmed = confirmed_;
     r.unconfirmed_because = unconfirmed_because_;
+    r.believed = !machine_.verified() || machine_.request().believes();
     return r;
   }
 
   /// Forgets what has landed of the current chunk. False: this consumer cannot do that.
   bool rewind() noexcept {
     if constexpr (can_rewind) {
-      if constexpr (Integrity::whole) whole_hash_ = good_hash_;
+      if constexpr (Integrity::whole) {
+        whole_hash_ = good_hash_;
+        if (machine_.in_parts()) part_hash_ = good_part_hash_;
+      }
       landed_ = chunk_offset_;
       chunk_left_ = 0;
       to_.rewind(landed_);
@@ -311,6 +353,10 @@ class transfer {
       chunk_hash_{};
   [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, typename Integrity::hash_type,
                                            detail::no_held_hash> good_hash_{};  // before the chunk
+  // of what was asked for by name last; it is XXH3-64, as every version is, and used only if there are several parts
+  [[no_unique_address]] std::conditional_t<Integrity::whole, xxh3_64, detail::no_part_hash> part_hash_{};
+  [[no_unique_address]] std::conditional_t<can_rewind && Integrity::whole, xxh3_64, detail::no_held_part_hash>
+      good_part_hash_{};
   Consumer& to_;
   Machine machine_;
   std::uint64_t landed_ = 0, chunk_offset_ = 0, chunk_left_ = 0, chunk_digest_ = 0, chunks_ = 0, damaged_ = 0;

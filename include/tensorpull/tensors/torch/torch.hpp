@@ -45,8 +45,11 @@ class torch_model {
                                                 std::span<const metadata_entry> metadata = {}) noexcept {
     return make_from(from, metadata, false);
   }
-  /// For landing in, and reading. Further errors: unsupported_layout for a tensor that is not contiguous in the CPU's
-  /// memory, or that shares memory with another that it is not tied to: the bytes of one would overwrite the other.
+  /// For landing in, and reading. On any device, and in any order of dimensions (channels_last, transposed) that leaves
+  /// no gaps: what is not contiguous in the CPU's memory is landed in through 64 KiB of this model's, by torch's
+  /// copies, so one pull at a time may land in it. Further errors: unsupported_layout for a tensor with gaps, one that
+  /// is conjugated or negated, or one that shares memory with another that it is not tied to: the bytes of one would
+  /// overwrite the other.
   template <class Tensors>
   [[nodiscard]] static result<torch_model> make_writable(const Tensors& from,
                                                          std::span<const metadata_entry> metadata = {}) noexcept {
@@ -76,8 +79,11 @@ class torch_model {
   // An image that no owner has: what is landed in is refused before a byte.
   static constexpr image_schema nothing{nullptr, 0, nullptr, 0, 16, 16, 1};
 
-  torch_model(std::unique_ptr<tensor_list_type> tensors, dynamic_image image) noexcept
-      : tensors_(std::move(tensors)), image_(std::move(image)) {}
+  static constexpr std::size_t staging_bytes = 64 * 1024;
+
+  torch_model(std::unique_ptr<tensor_list_type> tensors, dynamic_image image,
+              std::unique_ptr<std::byte[]> staging) noexcept
+      : tensors_(std::move(tensors)), staging_(std::move(staging)), image_(std::move(image)) {}
 
   template <class Tensors>
   static void collect(const Tensors& from, tensor_list_type& to) {
@@ -147,6 +153,7 @@ class torch_model {
     std::vector<mutable_tensor_view> destinations;
     std::vector<metadata_entry> pairs(metadata.begin(), metadata.end());
     std::size_t used = 0;
+    bool any_staged = false;
     for (std::size_t i = 0; i < tensors->size(); ++i) {
       const std::string& name = (*tensors)[i].name;
       const at::Tensor& tensor = (*tensors)[i].tensor;
@@ -157,7 +164,11 @@ class torch_model {
         continue;
       }
       const auto rank = static_cast<std::size_t>(tensor.dim());
-      const bool reader = detail::needs_torch_reader(tensor), plain = reader || tensor.is_contiguous();
+      const bool staged = writable && (!tensor.device().is_cpu() || !tensor.is_contiguous());
+      const bool reader = staged || detail::needs_torch_reader(tensor), plain = reader || tensor.is_contiguous();
+      if (writable && (tensor.is_conj() || tensor.is_neg() || (staged && types[i] == dtype::f4) ||
+                       !tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense()))
+        return failure(errc::unsupported_layout, i, std::string_view(name));
       for (std::size_t d = 0; d < rank; ++d) {
         extents[used + d] = static_cast<std::uint64_t>(tensor.sizes()[d]);
         strides[used + d] = tensor.strides()[d] * static_cast<std::int64_t>(tensor.element_size());
@@ -170,23 +181,53 @@ class torch_model {
       if (!writable) {
         const auto* const data = reader ? reinterpret_cast<const std::byte*>(&tensor) : detail::torch_bytes(tensor);
         views.push_back({name, types[i], shape, data, steps, 0, reader});
-      } else if (reader) {
-        return failure(errc::unsupported_layout, i, std::string_view(name));
       } else {
-        destinations.push_back({name, types[i], shape, static_cast<std::byte*>(tensor.data_ptr()), steps});
+        auto* const at = reader ? reinterpret_cast<std::byte*>(&(*tensors)[i].tensor)
+                                : static_cast<std::byte*>(tensor.data_ptr());
+        destinations.push_back({name, types[i], shape, at, {}, reader});
+        any_staged = any_staged || reader;
       }
     }
     if (writable) {
-      auto image = dynamic_image::make(destinations, pairs);
+      if (any_staged)
+        if (const auto apart = check_apart(*tensors, kept); !apart) return failure(apart.error());
+      std::unique_ptr<std::byte[]> staging(any_staged ? new std::byte[staging_bytes] : nullptr);
+      auto image = dynamic_image::make(destinations, pairs,
+                                       destination_writer{&detail::write_torch,
+                                                          nullptr,
+                                                          {staging.get(), any_staged ? staging_bytes : 0},
+                                                          &detail::torch_source_reader});
       if (!image) return failure(image.error());
-      return torch_model(std::move(tensors), std::move(*image));
+      return torch_model(std::move(tensors), std::move(*image), std::move(staging));
     }
-    auto image = dynamic_image::make(views, pairs, source_reader{&detail::read_torch, nullptr});
+    auto image = dynamic_image::make(views, pairs, detail::torch_source_reader);
     if (!image) return failure(image.error());
-    return torch_model(std::move(tensors), std::move(*image));
+    return torch_model(std::move(tensors), std::move(*image), nullptr);
   }
 
-  std::unique_ptr<tensor_list_type> tensors_;  // its tensors' addresses are what read_torch is given
+  /// Whether no byte is of two tensors that are landed in. They are dense, so each is one range of its device's memory.
+  static result<void> check_apart(const tensor_list_type& tensors, const std::vector<std::size_t>& kept) {
+    struct range {
+      c10::Device device;
+      const std::byte* begin;
+      std::size_t bytes, index;
+    };
+    std::vector<range> all;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const at::Tensor& t = tensors[i].tensor;
+      if (kept[i] == i && t.numel() != 0)
+        all.push_back({t.device(), static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes(), i});
+    }
+    std::sort(all.begin(), all.end(), [](const range& a, const range& b) { return a.begin < b.begin; });
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (std::size_t k = i + 1; k < all.size() && all[k].begin < all[i].begin + all[i].bytes; ++k)
+        if (all[k].device == all[i].device)
+          return failure(errc::unsupported_layout, all[k].index, std::string_view(tensors[all[k].index].name));
+    return {};
+  }
+
+  std::unique_ptr<tensor_list_type> tensors_;  // its tensors' addresses are what read_torch and write_torch are given
+  std::unique_ptr<std::byte[]> staging_;  // none if every tensor is landed in directly
   dynamic_image image_;
 };
 

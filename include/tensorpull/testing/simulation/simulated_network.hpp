@@ -30,6 +30,7 @@ struct simulated {
   static constexpr bool ordered = true;
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;
+  static constexpr bool anyone_answers = false;
   static constexpr identity_kind identifies = identity_kind::none;
   template <class Parts>
   using downloader = publisher<Parts>;

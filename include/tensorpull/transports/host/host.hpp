@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/links/posix/posix_stream.hpp>
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/transports/host/connection.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
 #include <tensorpull/transports/over/stream_transport.hpp>
@@ -44,6 +45,9 @@ struct host_options {
 };
 
 namespace detail {
+/// How often a host of this process could not take a connection, for lack of a descriptor or of memory.
+inline std::atomic<std::uint32_t> connections_missed{0};
+
 /// A handler that does nothing.
 struct silent_handler {
   template <class C> void connected(C&) noexcept {}
@@ -210,9 +214,6 @@ class host<Parts, Handler, Consumer> {
   friend connection;
   static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
-  /// How long a silent connection is tolerated while others wait, and how many are ended at a time.
-  static constexpr std::chrono::seconds courtesy{1};
-  static constexpr std::size_t most_ended = 64;
   /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
   struct anchor {
     explicit anchor(host* h) noexcept : to(h) {}
@@ -385,13 +386,15 @@ class host<Parts, Handler, Consumer> {
   bool accept_more() noexcept {
     for (int i = 0; i < 64; ++i) {
       if (count_ >= options_.max_connections) {
-        crowded_ = true;
+        crowded_ = crowded_ || detail::others_wait(listener_->native_handle());
         return false;
       }
       auto stream = listener_->accept();
       if (!stream) {
         if (stream.error().code != errc::out_of_memory) return true;
         crowded_ = true;
+        missed_.fetch_add(1, std::memory_order_relaxed);
+        detail::connections_missed.fetch_add(1, std::memory_order_relaxed);
         return false;
       }
       if (!begin(*stream, 0)) return false;
@@ -425,6 +428,7 @@ class host<Parts, Handler, Consumer> {
     });
   }
   void pass_time() noexcept {
+    bool yields = false;
     {
       const lock_guard hold(lock_);
       const auto now = std::chrono::steady_clock::now();
@@ -434,7 +438,10 @@ class host<Parts, Handler, Consumer> {
         if (c->watch_.over(options_.budgets, now, c->activity())) c->end_later(errc::timed_out);
         else if (now.time_since_epoch().count() >= c->look_at_.load(std::memory_order_relaxed)) c->again();
       }
-      if (crowded_.exchange(false)) make_room(oldest, now);
+      const std::uint32_t others = missed_by_others();
+      const bool by_others = std::exchange(missed_by_others_, others) != others;
+      const bool by_us = crowded_.exchange(false);
+      yields = (by_us || by_others) && make_room(oldest, now) && by_others;
     }
     published_.tick();
     {
@@ -443,7 +450,7 @@ class host<Parts, Handler, Consumer> {
         if (c->awaits_time_.exchange(false, std::memory_order_relaxed)) c->again();
     }
     retry_one();
-    accept_event(recheck);
+    if (!yields) accept_event(recheck);
     start_timer();
   }
   void stop_here() noexcept {
@@ -454,14 +461,18 @@ class host<Parts, Handler, Consumer> {
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
 
-  /// Others wait for a place: ends those that have shown nothing, the oldest first.
-  void make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
-    for (std::size_t ended = 0; c != nullptr && ended < most_ended; c = c->previous_) {
-      const auto a = c->activity();
-      if (a.trusted || a.heard != 0 || c->connecting_ || now - c->watch_.first() < courtesy) continue;
-      c->end_later(errc::timed_out);
-      ++ended;
-    }
+  /// How often other hosts of this process had no descriptor for a connection. All of them draw on the same number, so
+  /// each makes room for the others, and leaves what it has freed to them for one interval: otherwise those who come to
+  /// it again at once would have it again.
+  std::uint32_t missed_by_others() const noexcept {
+    return detail::connections_missed.load(std::memory_order_relaxed) - missed_.load(std::memory_order_relaxed);
+  }
+  /// Others wait for a place: ends those that have shown nothing, the oldest first. Whether there were any.
+  bool make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
+    detail::room_maker room;
+    for (; c != nullptr; c = c->previous_)
+      if (!c->connecting_ && room.ends(c->watch_, now, c->activity())) c->end_later(errc::timed_out);
+    return room.made();
   }
 
   /// While connections pull, the timer looks more often for stop requests, time-outs and the ends of pauses.
@@ -509,6 +520,8 @@ class host<Parts, Handler, Consumer> {
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
   std::atomic<std::size_t> count_{0}, pulls_{0};
   std::atomic<bool> crowded_{false};  ///< someone waits for a place among the connections
+  std::atomic<std::uint32_t> missed_{0};  ///< this host's part of detail::connections_missed
+  std::uint32_t missed_by_others_ = missed_by_others();  ///< as the timer has seen it
   std::atomic<bool> stopping_{false}, stop_posted_{false};
   std::atomic<bool> listening_{false};  ///< acceptor_ and listener_ are there
   bool accept_waits_ = false;

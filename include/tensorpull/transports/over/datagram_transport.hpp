@@ -68,6 +68,7 @@ struct datagram_transport {
   static constexpr bool cuts_frames = true;  ///< a description that does not fit one datagram travels in pieces
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;
+  static constexpr bool anyone_answers = false;  ///< a link goes to one place; hide it if others can be there, too
   /// no link identifies the sender: `authorise` is asked without an identity
   static constexpr identity_kind identifies = identity_kind::none;
   /// What the cookie and the prefix of a chunk leave of a datagram, in whole words.

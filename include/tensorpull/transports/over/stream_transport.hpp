@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/links/posix/establish.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 #include <tensorpull/transports/concept.hpp>
 
@@ -44,9 +45,10 @@ class host {
 
 /// A policy for the transport slot is `struct mine : stream_transport<mine, my_stream>` with
 ///  1. `static result<my_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token&
-///     stop) noexcept`: waits until the connection is established (errors: bad_address, connection_failed with errno,
-///     timed_out, cancelled);
-///  2. for owners of many connections, what listening_transport requires (stream/pollable_stream.hpp):
+///     stop) noexcept`: waits until there is a connection (errors: bad_address, connection_failed with errno,
+///     timed_out, cancelled). What a stream with establish() has to do before its first byte may be left to that:
+///     drivers and sessions call it;
+///  2. for owners of many connections, what listening_transport requires (links/posix/pollable_stream.hpp):
 ///     `listen(address)`.
 /// `Threads`: whether several threads of the caller may run an owner's connections.
 template <class Self, byte_stream Stream, bool Threads = false>
@@ -60,6 +62,7 @@ struct stream_transport {
   static constexpr bool reliable = true, ordered = true;  ///< every stream is
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;  ///< hide it in a policy whose stream encrypts
+  static constexpr bool anyone_answers = false;  ///< the other end of a connection does
   static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
 
   template <class Parts>
@@ -79,7 +82,10 @@ struct stream_transport {
         "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
         "const stop_token& stop) noexcept");
     if constexpr (detail::connects<Self, Stream>) {
-      const auto connect = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
+      const auto connect = [&] {
+        const auto make = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
+        return detail::established(make, options.per_request_timeout, options.stop);
+      };
       return pull_with<Parts>(
           connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
     } else return failure(errc::bad_address);  // refused above
@@ -89,7 +95,10 @@ struct stream_transport {
   template <class Parts, consumer Consumer, detail::dials<Stream> Address>
   static result<receipt> pull(const Address& address, const reference& ref, Consumer& to, const pull_options& options,
                               typename Parts::chunking chunking) noexcept {
-    const auto connect = [&] { return address.connect(options.per_request_timeout, options.stop); };
+    const auto connect = [&] {
+      const auto make = [&] { return address.connect(options.per_request_timeout, options.stop); };
+      return detail::established(make, options.per_request_timeout, options.stop);
+    };
     return pull_with<Parts>(
         connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
   }

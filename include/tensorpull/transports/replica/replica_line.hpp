@@ -8,6 +8,7 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/system/detail/kept_descriptor.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/replica/replica_options.hpp>
 
@@ -40,20 +41,29 @@ class replica_line {
     end,  ///< destroy it
   };
 
-  /// Takes over an accepted connection. Owner and counts are borrowed.
-  replica_line(Stream recipient, Owner& owner, replica_counts& counts, time_point now) noexcept
-      : owner_(owner), counts_(counts), down_(std::move(recipient)), watch_(now), signed_(now) {}
+  /// Takes over an accepted connection, and the descriptor that is kept for its line to the coordinator. Owner and
+  /// counts are borrowed.
+  replica_line(Stream recipient, Owner& owner, replica_counts& counts, time_point now,
+               detail::kept_descriptor kept = {}) noexcept
+      : owner_(owner), counts_(counts), down_(std::move(recipient)), kept_(std::move(kept)), watch_(now), signed_(now) {
+  }
   replica_line(const replica_line&) = delete;
   replica_line& operator=(const replica_line&) = delete;
   ~replica_line() { owner_.forget(peer_); }
 
+  /// The descriptor that was kept for the line is free: a connection to the coordinator is to be begun now, and call()
+  /// or hang_up() says what came of it. False: none was kept.
+  bool may_call() noexcept { return kept_.let_go(); }
   /// Takes over a connection to the coordinator that was begun.
   void call(Stream coordinator, time_point now) noexcept {
     up_.emplace(std::move(coordinator));
     called_ = now;
   }
   /// The connection to the coordinator that is being made will not come: another may be tried.
-  void hang_up() noexcept { up_.reset(); }
+  void hang_up() noexcept {
+    up_.reset();
+    (void)kept_.keep();
+  }
   /// Whether a connection to the coordinator is being made, and since when.
   bool calling() const noexcept { return up_ && !reached_; }
   time_point called() const noexcept { return called_; }  ///< since when
@@ -85,11 +95,18 @@ class replica_line {
     }
     return need::again;
   }
-  /// Whether a budget is spent. Call it several times a second.
-  bool expired(const connection_budgets& budgets, time_point now) noexcept {
-    if (waits_for_coordinator()) return false;  // it ends with the patience for the coordinator
-    const bool owing = have_ > 0 || own_ || unanswered_ > 0 || passing_ > 0 || up_left_ > 0;
-    return watch_.over(budgets, now, {bytes_, heard_, 0, unanswered_ > 0, owing, false});
+  /// Whether a budget is spent. Call it several times a second. `away`: the coordinator cannot be reached. A recipient
+  /// that waits for it ends with the patience for the coordinator, and its time begins when the coordinator is there.
+  bool expired(const connection_budgets& budgets, time_point now, bool away) noexcept {
+    if (waits_for_coordinator() && (away || calling())) {
+      watch_ = detail::budget_watch(now);
+      return false;
+    }
+    return watch_.over(budgets, now, activity());
+  }
+  /// Whether it has to go, since others need its place.
+  bool makes_room(detail::room_maker& room, time_point now) const noexcept {
+    return room.ends(watch_, now, activity());
   }
 
   /// What to wait for, and where: the recipient's descriptor.
@@ -159,6 +176,11 @@ class replica_line {
     else if (is_end(now.status)) up_.reset();
   }
   bool waits_for_coordinator() const noexcept { return whole_request_ && !reached_ && !lost_; }
+  detail::connection_activity activity() const noexcept {
+    const bool owing = have_ > 0 || own_ || unanswered_ > 0 || passing_ > 0 || up_left_ > 0;
+    // nothing can be said about those that have not had their first answer
+    return {bytes_, heard_, 0, unanswered_ > 0 && !refused_, owing, false};
+  }
   void broke() noexcept {
     ++counts_.broken;
     dead_ = true;
@@ -424,6 +446,7 @@ class replica_line {
     }
     --unanswered_;
     if (m.kind != frame_kind::refused) ++heard_;
+    else refused_ = true;
     passing_ += bytes;
     return true;
   }
@@ -480,6 +503,7 @@ class replica_line {
   replica_counts& counts_;
   Stream down_;
   std::optional<Stream> up_;
+  detail::kept_descriptor kept_;  // for up_, as long as there is none
   typename Owner::peer peer_{};
   std::optional<pending_reply> own_;  // the chunk that is being sent
   std::array<described, Limits::transfers_per_connection> described_{};
@@ -501,7 +525,7 @@ class replica_line {
   need wants_ = need::nothing;
   bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;
   bool digesting_ = false, signing_ = false, served_own_ = false, whole_request_ = false, moved_ = false, lost_ = false,
-       dead_ = false;
+       refused_ = false, dead_ = false;
 };
 
 }  // namespace tensorpull

@@ -11,7 +11,9 @@ namespace tensorpull {
 /// The limits of a replica.
 struct replica_options {
   /// No more are accepted: others wait in the system's queue, where a balancer sees that it should give them to
-  /// another. Each has one line to the coordinator.
+  /// another. If some wait there, or no descriptors are left for them, the oldest that have shown nothing
+  /// (connection_budgets::accept) for a second are ended to make room. Each has one line to the coordinator, for which
+  /// a descriptor is kept from the start.
   std::size_t max_connections = 1024;
   /// When a connection is ended. `accept` is also the time that a line to the coordinator may take to be established;
   /// `frame` is not used.

@@ -107,6 +107,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
       lines.reserve(o.max_connections);
       polled.reserve(2 * o.max_connections + 2);
       scratch = std::make_unique<std::byte[]>(scratch_bytes);
+      (void)kept.keep();
     }
     bool is_lost(clock::time_point now) const noexcept { return away && now - away_since >= options.gone; }
     void here(clock::time_point now) noexcept {
@@ -127,9 +128,11 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     std::unique_ptr<std::byte[]> scratch{};
     std::array<reference, most> refs{};
     std::optional<stream_type> watch{};  // asks whether the coordinator is there, while no line says so
+    detail::kept_descriptor kept{};  // for `watch`
     clock::time_point heard, watched{}, away_since{}, ticked{}, dialled{};  // `heard`: of the coordinator
     io_ready watch_waits{};
-    bool away = false, accepts = true;
+    // `crowded`: somebody waits for a place or a descriptor. `lacks`: a line had none when it was to call
+    bool away = false, accepts = true, crowded = false, lacks = false;
   };
   static constexpr std::size_t scratch_bytes = 64 * 1024;
 
@@ -177,45 +180,54 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     (void)::poll(s.polled.data(), static_cast<nfds_t>(s.polled.size()), static_cast<int>(wait.count()));
     now = clock::now();
     const bool tick = now - s.ticked >= tick_interval;
-    if (tick) s.accepts = true;
+    if (tick) s.accepts = !std::exchange(s.lacks, false);  // those that are here come first
     if (s.polled[0].revents != 0) accept(s, now);
+    const std::size_t before = s.lines.size();
     step_lines(s, now, tick);
+    if (tick && std::exchange(s.crowded, false)) make_room(s, now);
+    if (s.lines.size() < before && !s.lacks) s.accepts = true;  // there is a place again
     watch_coordinator(s, now);
     if (!tick) return s.published.deliver();
     s.ticked = now;
     if (s.is_lost(now)) lose(s);
     s.published.tick();
   }
-  static short events(io_ready r) noexcept {
-    return static_cast<short>((r.read ? POLLIN : 0) | (r.write ? POLLOUT : 0));
-  }
-  /// A hang-up is reported even if nothing is asked for, so a descriptor that is not waited for is left out.
-  static pollfd entry(int fd, io_ready r) noexcept { return {r.read || r.write ? fd : -1, events(r), 0}; }
   /// What to wait for. True: a line wants to go on at once.
   static bool collect(state& s) noexcept {
     s.polled.clear();
-    s.polled.push_back(
-        entry(s.listener.native_handle(), {s.accepts && s.lines.size() < s.options.max_connections, false}));
-    s.polled.push_back(s.watch ? entry(s.watch->native_handle(), s.watch_waits) : pollfd{-1, 0, 0});
+    s.polled.push_back(detail::polled(s.listener.native_handle(), {s.accepts, false}));
+    s.polled.push_back(s.watch ? detail::polled(s.watch->native_handle(), s.watch_waits) : pollfd{-1, 0, 0});
     bool soon = false;
     for (const auto& l : s.lines) {
-      s.polled.push_back(entry(l->recipient_handle(), l->recipient_interest()));
-      s.polled.push_back(entry(l->coordinator_handle(), l->coordinator_interest()));
+      s.polled.push_back(detail::polled(l->recipient_handle(), l->recipient_interest()));
+      s.polled.push_back(detail::polled(l->coordinator_handle(), l->coordinator_interest()));
       soon = soon || l->wants == line::need::again;
     }
     return soon;
   }
+  /// Accepts nobody without a descriptor for the line to the coordinator: a recipient that waits for one would keep its
+  /// own from others. If there is no place or descriptor, tries again when a line ends, or at the next tick.
   static void accept(state& s, clock::time_point now) noexcept {
-    while (s.lines.size() < s.options.max_connections) {
-      auto stream = s.listener.accept();
-      if (!stream)
-        // if there are no descriptors, again at the next tick
-        return void(s.accepts = stream.error() == errc::timed_out);
-      std::unique_ptr<line> l(new (std::nothrow) line(std::move(*stream), s.published.machine(), s.counts, now));
+    for (;;) {
+      detail::kept_descriptor kept;
+      const bool room = s.lines.size() < s.options.max_connections && kept.keep();
+      auto stream = room ? s.listener.accept() : failure(errc::out_of_memory);
+      if (!stream) {
+        s.accepts = stream.error() == errc::timed_out;
+        s.crowded = s.crowded || (!s.accepts && detail::others_wait(s.listener.native_handle()));
+        return;
+      }
+      std::unique_ptr<line> l(new (std::nothrow)
+                                  line(std::move(*stream), s.published.machine(), s.counts, now, std::move(kept)));
       if (l == nullptr) return;
       s.lines.push_back(std::move(l));  // reserved
       ++s.counts.accepted;
     }
+  }
+  /// Others wait for a place: ends those that have shown nothing, the oldest first.
+  static void make_room(state& s, clock::time_point now) noexcept {
+    detail::room_maker room;
+    s.counts.expired += std::erase_if(s.lines, [&](const auto& l) { return l->makes_room(room, now); });
   }
   static void step_lines(state& s, clock::time_point now, bool tick) noexcept {
     const std::size_t polled = (s.polled.size() - 2) / 2;
@@ -246,21 +258,26 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (l.wants == line::need::end) return false;
     if (l.wants == line::need::coordinator && !l.calling() && (!s.away || now - s.dialled >= dial_interval)) {
       s.dialled = now;
+      const bool kept = l.may_call();
       if (auto c = s.dial()) {
         l.call(std::move(*c), now);
         l.wants = line::need::again;
-      } else not_dialled(s, c.error(), now);
+      } else {
+        l.hang_up();
+        not_dialled(s, c.error(), kept, now);
+      }
     }
-    if (tick && l.expired(s.options.budgets, now)) {
+    if (tick && l.expired(s.options.budgets, now, s.away)) {
       ++s.counts.expired;
       return false;
     }
     return true;
   }
-  /// What fails at this end says nothing about the coordinator.
-  static void not_dialled(state& s, const error& why, clock::time_point now) noexcept {
+  /// What fails at this end says nothing about the coordinator, but somebody may have to go. So it is if no descriptor
+  /// was kept: one that finds no address may have lacked it.
+  static void not_dialled(state& s, const error& why, bool kept, clock::time_point now) noexcept {
     for (const int here : {EMFILE, ENFILE, ENOMEM, ENOBUFS, EADDRNOTAVAIL})
-      if (why.system == here) return;
+      if (!kept || why.system == here) return void(s.crowded = s.lacks = true);
     s.gone(now);
   }
   /// If nothing was heard of the coordinator for a while, begins a connection to it, and ends that when it is
@@ -269,8 +286,12 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (!s.watch) {
       if (now - s.heard < watch_interval || now - s.watched < (s.away ? dial_interval : watch_interval)) return;
       s.watched = now;
+      const bool kept = s.kept.let_go();
       auto c = s.dial();
-      if (!c) return not_dialled(s, c.error(), now);
+      if (!c) {
+        (void)s.kept.keep();
+        return not_dialled(s, c.error(), kept, now);
+      }
       s.watch.emplace(std::move(*c));
     }
     establishment e{};
@@ -279,6 +300,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     else if (is_end(e.status) || now - s.watched >= s.options.budgets.accept) s.gone(now);
     else return void(s.watch_waits = e.waits_for);
     s.watch.reset();
+    (void)s.kept.keep();
   }
   static void lose(state& s) noexcept {
     for (reference& r : s.refs)

@@ -5,6 +5,7 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/core/peer_identity.hpp>
+#include <tensorpull/links/posix/establish.hpp>
 #include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -145,7 +146,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   /// Bytes of all else that it allocates.
   static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
 
-  /// Takes over a link to one peer: a connected stream, a link whose address is proved. Error: out_of_memory.
+  /// Takes over a link to one peer: a connected stream (one with establish(), after that has said `ok`), a link whose
+  /// address is proved. Error: out_of_memory.
   static result<basic_session> over(link_type link) noexcept {
     detail::unique_ptr<state> s(new (std::nothrow) state(std::move(link)));
     if (!s) return failure(errc::out_of_memory);
@@ -201,12 +203,24 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
       return pull_into(ref, to, options, chunking);
     } else return failure(errc::invalid_argument);  // refused above
   }
+  /// The same without a version: whatever the other end has under `id` now (receipt::believed). Over a link where
+  /// anybody can answer first: version_required, unless pull_options::believe is set.
+  result<receipt> download_tensors(ref_id id, model_type& model, const pull_options& options = {},
+                                   chunking_type chunking = {}) noexcept {
+    return download_tensors(reference{id, 0, 0}, model, options, chunking);
+  }
   /// The same into any consumer. Leave out the last argument: its type makes the compiler say what a consumer lacks.
   template <class Consumer>
   result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options = {},
                        chunking_type chunking = {}, detail::consumer_checks<Consumer> = {}) noexcept {
     if constexpr (consumer<Consumer>) return pull_into(ref, to, options, chunking);
     else return failure(errc::bad_address);  // refused by the last argument
+  }
+  /// The same without a version, as download_tensors.
+  template <class Consumer>
+  result<receipt> pull(ref_id id, Consumer& to, const pull_options& options = {}, chunking_type chunking = {},
+                       detail::consumer_checks<Consumer> = {}) noexcept {
+    return pull(reference{id, 0, 0}, to, options, chunking);
   }
 
   /// Decides what a peer may have of what is published here, as publisher::authorise. Call it before anything is
@@ -321,7 +335,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
 
   template <class Connect>
   static result<basic_session> connect_by(Connect connect, const connect_options& options) noexcept {
-    auto link = detail::keep_trying(connect, detail::host_tries(retry_state(options.retry), options.stop));
+    const auto ready = [&] { return detail::established(connect, options.timeout, options.stop); };
+    auto link = detail::keep_trying(ready, detail::host_tries(retry_state(options.retry), options.stop));
     if (!link) return failure(link.error());
     return over(std::move(*link));
   }

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import mmap
 import os
 from typing import Any, Dict, List, Optional, Tuple
-
-import numpy
 
 from .. import _native
 from .._options import pull_settings
@@ -21,32 +18,43 @@ except ImportError:  # a package that takes one address at a time
 
 
 class _Files:
+    """No descriptor of a file is kept: a model may have more tensors than a process may have descriptors."""
+
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.rows: List[Tuple[str, str, Any]] = []  # name of the tensor, path, mapping
-        self.pins: List[Any] = []
+        self.rows: List[Tuple[str, str]] = []  # name of the tensor, path
+        self.mapped: List[Any] = []
 
     def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         """A file with room for one tensor, and where that is mapped."""
+        import torch  # only PyTorch's decomposer lands in files
+
         nbytes = _bytes_of(dtype, shape)
         header = json.dumps({name: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, nbytes]}}).encode()
         header += b" " * (-len(header) % 64 + 56)  # 8 for the length and 56: the data begins at a multiple of 64
         path = os.path.join(self.folder, f"tensor_{len(self.rows)}.part")  # not the tensor's name, which the other end chose
-        with open(path, "xb+") as file:
+        with open(path, "xb") as file:
+            self.rows.append((name, path))
             file.write(len(header).to_bytes(8, "little") + header)
             file.flush()
             os.posix_fallocate(file.fileno(), 0, 8 + len(header) + nbytes)  # a full disk is an error here, and a dead process later
-            mapped = mmap.mmap(file.fileno(), 8 + len(header) + nbytes)
-        self.rows.append((name, path, mapped))
-        pin = numpy.frombuffer(mapped, numpy.uint8, nbytes, 8 + len(header))
-        self.pins.append(pin)
-        return pin.ctypes.data, nbytes
+        mapped = torch.from_file(path, shared=True, size=8 + len(header) + nbytes, dtype=torch.uint8)  # Python's mmap would keep a descriptor
+        self.mapped.append(mapped)
+        return mapped.data_ptr() + 8 + len(header), nbytes
+
+    def finish(self) -> Dict[str, Any]:
+        """All bytes are right: the files get their names."""
+        self.mapped.clear()
+        for i, (name, path) in enumerate(self.rows):
+            final = path[: -len(".part")] + ".safetensors"
+            os.replace(path, final)
+            self.rows[i] = (name, final)
+        return {name: (path, name) for name, path in self.rows}
 
     def clear(self) -> None:
         """It begins anew, or has failed."""
-        self.pins.clear()
-        for _, path, mapped in self.rows:
-            mapped.close()
+        self.mapped.clear()
+        for _, path in self.rows:
             with contextlib.suppress(OSError):  # FLARE may have removed the folder
                 os.unlink(path)
         self.rows.clear()
@@ -95,16 +103,10 @@ def land_in_files(
     files = _Files(folder)
     try:
         receipt, metadata = fetch(through, where, ref, files.make, files.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+        result = files.finish()
     except BaseException:
         files.clear()
         raise
-    result: Dict[str, Any] = {}
-    files.pins.clear()
-    for name, path, mapped in files.rows:
-        mapped.close()
-        final = path[: -len(".part")] + ".safetensors"
-        os.replace(path, final)
-        result[name] = (final, name)
     for alias, kept in metadata.items():
         if kept in result and alias not in result and alias != "format":
             result[alias] = result[kept]

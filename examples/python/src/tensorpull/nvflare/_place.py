@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import tensorpull
 from nvflare.apis.fl_constant import SystemConfigs
@@ -25,7 +25,7 @@ from ._offer import Trust, is_loopback
 
 #: Seconds in which a caller has to finish its handshake and say its word.
 HANDSHAKE = 3.0
-#: Callers that have not done so yet, at the same time; more wait until one has done or has run out of time.
+#: Threads for callers that have not done so yet; more wait until one has done or has run out of time. Over TLS the listener itself shakes hands with up to 64.
 UNFINISHED = 16
 #: The kind of the message in which a caller says its word.
 HELLO = 0x74700001
@@ -241,15 +241,20 @@ class Door:
         self._changed = threading.Condition()
         self._expected: Dict[str, Optional[Caller]] = {}
         self._free = 0
-        self._threads = 0
+        self._threads: Set[threading.Thread] = set()
         self._closed = False
         with self._changed:
             self._add()
 
     def _add(self) -> None:
-        self._threads += 1
+        thread = threading.Thread(target=self._accept, name="tensorpull-door", daemon=True)
+        thread.start()
         self._free += 1
-        threading.Thread(target=self._accept, name="tensorpull-door", daemon=True).start()
+        self._threads.add(thread)
+
+    def _leave(self) -> None:
+        self._free -= 1
+        self._threads.discard(threading.current_thread())
 
     def expect(self) -> str:
         """A new word for one caller."""
@@ -272,9 +277,13 @@ class Door:
             caller.session.close()
 
     def close(self) -> None:
+        """Its threads have ended when this returns; those that have a caller notice it within 0.1 s."""
         with self._changed:
             self._closed = True
+            threads = self._threads - {threading.current_thread()}
         self._listener.close()
+        for thread in threads:
+            thread.join()
 
     def _accept(self) -> None:
         busy = False  # whether this thread is counted as one that has a caller
@@ -285,7 +294,7 @@ class Door:
                 if now != busy:
                     busy = now
                     self._free += -1 if now else 1
-                    if now and not self._free and self._threads < UNFINISHED:
+                    if now and not self._free and len(self._threads) < UNFINISHED and not self._closed:
                         self._add()
 
         idle = 0
@@ -311,16 +320,15 @@ class Door:
                 working(False)
             idle = 0 if session is not None else idle + 1
             with self._changed:
-                if idle > 50 and self._free > 1:
-                    break
+                if idle > 50 and self._free > 1:  # another is free, and stays
+                    return self._leave()
         with self._changed:
-            self._threads -= 1
-            self._free -= 1
+            self._leave()
 
     def _hear(self, session: tensorpull.Session) -> None:
         """Takes in a caller that says an expected word, and no other."""
         try:
-            message = session.receive(timeout=HANDSHAKE)
+            message = session.receive(timeout=HANDSHAKE, abort=lambda: self._closed)
         except tensorpull.Error:
             message = None
         if message is not None and message.kind == HELLO and len(message.body) == 32 and len(message.references) == 1:

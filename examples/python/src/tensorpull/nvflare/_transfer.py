@@ -82,7 +82,7 @@ class Offering:
                 return None
             if place.is_server:
                 ref, address, word = self._publish(place)
-                return _offer.offer(job, requester, address, str(ref), ref.version, ref.nbytes, self._flare_ref, word)
+                return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
             if not is_server(requester):
                 raise Refuge("the other end is no FLARE server, and this one neither")
             return _offer.offer(job, requester, None, "", 0, nbytes)

@@ -65,7 +65,7 @@ result<void> read_names(capnp::List<capnp::Text>::Reader names, frame& m, Storag
     const auto t = names[i];
     ::new (static_cast<void*>(&lists.names[i])) std::string_view(t.begin(), t.size());
   }
-  m.names = {lists.names.data(), names.size()};
+  m.names = std::span<const std::string_view>(lists.names).first(names.size());
   return {};
 }
 

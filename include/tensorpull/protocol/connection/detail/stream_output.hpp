@@ -163,8 +163,8 @@ class stream_output {
   replies_of<Owner> replies{};
 
  private:
-  /// Bytes of scratch memory that a control frame can need.
-  static constexpr std::size_t frame_room = Limits::control_frame_bytes;
+  /// Bytes of scratch memory that a reply without payload can need.
+  static constexpr std::size_t frame_room = made_frame_bytes<Limits>;
 
   static void add(plan_type& out, std::span<const std::byte> bytes) noexcept {
     if (!bytes.empty()) out.spans[out.span_count++] = bytes;

@@ -37,7 +37,8 @@ class repeated_request {
     if (left_ == until_answered || (left_ > 0 && times_ == 0)) return;
     if (t.next_is_long() && (out.busy() || line.pool.available() == 0)) return;
     frame m;
-    if (t.next(m) && !set(m, until_answered, line, out)) t.fail({errc::does_not_fit, 0, 0, {}});
+    if (t.next(m) && !set(m, until_answered, line, out))
+      t.fail({errc::does_not_fit, 0, 0, m.names.size() == 1 ? error_name(m.names[0]) : error_name()});
   }
   /// It was answered.
   void answered(line_type& line, long_type& out) noexcept {

@@ -1,4 +1,5 @@
-// What an owner remembers about its recipients: one record for each recipient of each reference, found by a hash table.
+// What an owner remembers about its recipients: one record for each recipient of each version of a reference, found by
+// a hash table.
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
@@ -23,12 +24,12 @@ class recipient_table {
     for (std::size_t i = records_.size(); i > 0; --i) set_free(records_[i - 1]);
   }
 
+  /// The last record that was made for a recipient of a reference; nullptr: there is none.
   recipient_record* find(const ref_id& ref, recipient_id who) noexcept {
-    if (buckets_.empty()) return nullptr;
-    for (std::uint32_t i = bucket(ref, who); i != 0; i = records_[i - 1].next)
-      if (records_[i - 1].who == who && records_[i - 1].ref == ref) return &records_[i - 1];
-    return nullptr;
+    return buckets_.empty() ? nullptr : first_from(bucket(ref, who), ref, who);
   }
+  /// The one that was made before that, for the same recipient and an earlier version of the reference.
+  recipient_record* before(const recipient_record& r) noexcept { return first_from(r.next, r.ref, r.who); }
 
   /// A record for a recipient that has none. If there is no room, a record is reused: of `looked_at` records, one of a
   /// publication that is gone, or else the one without a connection that has taken least (a recipient that comes back
@@ -69,6 +70,11 @@ class recipient_table {
   recipient_record& at(std::uint32_t i) noexcept { return records_[i]; }
 
  private:
+  recipient_record* first_from(std::uint32_t i, const ref_id& ref, recipient_id who) noexcept {
+    for (; i != 0; i = records_[i - 1].next)
+      if (records_[i - 1].who == who && records_[i - 1].ref == ref) return &records_[i - 1];
+    return nullptr;
+  }
   std::uint32_t& bucket(const ref_id& ref, recipient_id who) noexcept {
     const std::uint64_t mixed = (ref.low ^ who.value * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
     return buckets_[static_cast<std::size_t>((mixed >> 32) % buckets_.size())];

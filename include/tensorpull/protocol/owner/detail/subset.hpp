@@ -18,7 +18,7 @@ struct subset_choice {
 };
 
 /// A hash of names in their order. The same names in another order are another request, whose digest is computed anew.
-inline std::uint64_t hash_of(std::span<const std::string_view> names) noexcept {
+inline std::uint64_t hash_of(const element_list<std::string_view>& names) noexcept {
   xxh3_64 h;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const char length[2] = {static_cast<char>(names[i].size() & 0xff),
@@ -29,33 +29,9 @@ inline std::uint64_t hash_of(std::span<const std::string_view> names) noexcept {
   return h.digest();
 }
 
-/// The index of the tensor of that name; tensor_count if there is none. Cost: a binary search for each dtype in use.
-inline std::size_t find_tensor(const image_schema& schema, std::string_view name) noexcept {
-  const auto first_from = [&](std::size_t from, auto before) noexcept {
-    for (std::size_t n = schema.tensor_count - from; n > 0;) {
-      const std::size_t half = n / 2;
-      if (before(schema.tensors[from + half])) {
-        from += half + 1;
-        n -= half + 1;
-      } else {
-        n = half;
-      }
-    }
-    return from;
-  };
-  for (std::size_t run = 0; run < schema.tensor_count;) {  // tensors of one dtype, whose names ascend
-    const dtype type = schema.tensors[run].type;
-    const std::size_t i = first_from(run,
-                                     [&](const tensor_entry& t) { return image_order(t.type, t.name, type, name); });
-    if (i < schema.tensor_count && schema.tensors[i].type == type && schema.tensors[i].name == name) return i;
-    run = first_from(i, [&](const tensor_entry& t) { return t.type >= type; });
-  }
-  return schema.tensor_count;
-}
-
 /// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. Cost: a search
 /// for each name. bad_request with `at` = the index of the first name that is not there, or that comes twice.
-inline result<subset_choice> find_subset(const image_schema& schema, std::span<const std::string_view> names,
+inline result<subset_choice> find_subset(const image_schema& schema, const element_list<std::string_view>& names,
                                          std::span<byte_range> ranges) noexcept {
   for (std::size_t n = 0; n < names.size(); ++n) {
     const std::uint64_t found = find_tensor(schema, names[n]);

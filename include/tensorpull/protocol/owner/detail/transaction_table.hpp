@@ -109,21 +109,16 @@ class transaction_table {
   }
   /// Whether another publication can join, in the place of `old` if there is one. invalid_argument: the transaction is
   /// not open, or has it already; table_full.
-  result<void> admits(transaction_id in, const publication* old) noexcept {
+  result<void> admits(transaction_id in, publication* old) noexcept {
     const transaction* const t = find(in);
     const bool there = old != nullptr && old->now == publication::state::published;
     if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in))
       return failure(errc::invalid_argument);
     if (const auto counted = remembers(awaited(*t), published_of(*t) + 1); !counted) return counted;
-    if (t->options.named.empty()) return {};  // no records are made before somebody asks
-    std::size_t room = 0;
-    for (const recipient_record& r : records.all()) {
-      const auto why = r.who ? worth(r) : recipient_table::gone;
-      room += why == recipient_table::gone || publication_of(r) == old ||
-              (why != recipient_table::counted_on && !r.expected && r.connection == 0);
-    }
-    if (room < t->options.named.size()) return failure(errc::table_full, records.all().size());
-    return {};
+    if (there) old->leaving = true;
+    const auto room = has_room(t->options.named.size());
+    if (there) old->leaving = false;
+    return room;
   }
 
   /// Whether all of these images can join a transaction that has none yet, each in the place of what is published under
@@ -144,36 +139,24 @@ class transaction_table {
       if (wrong) return failure(errc::invalid_argument, i);
     }
     if (const auto counted = remembers(awaited(*t), images.size()); !counted) return counted;
-    if (t->options.named.empty()) return {};
-    std::uint64_t wanted = std::uint64_t{images.size()} * t->options.named.size(), room = 0;
-    for (const recipient_record& r : records.all()) {
-      bool again = false;  // it makes way for the same recipient's record of the new version
-      if (r.who)
-        for (std::size_t i = 0; i < images.size() && !again; ++i)
-          if (images[i].as.id == r.ref)
-            for (const recipient_id who : t->options.named) again = again || who == r.who;
-      const auto why = r.who ? worth(r) : recipient_table::gone;
-      if (again) --wanted;
-      else
-        room += why == recipient_table::gone ||
-                (why != recipient_table::counted_on && !r.expected && r.connection == 0);
-    }
-    if (room < wanted) return failure(errc::table_full, records.all().size());
-    return {};
+    const auto leave = [&](bool all) {
+      for (publication& p : slots_)
+        for (std::size_t i = 0; i < images.size(); ++i)
+          if (images[i].as.id == p.id) p.leaving = all;
+    };
+    leave(true);
+    const auto room = has_room(std::uint64_t{images.size()} * t->options.named.size());
+    leave(false);
+    return room;
   }
 
-  /// A publication joins its transaction, whose named recipients get their records. table_full: no room for all of
-  /// them.
-  result<void> attach(publication& p) noexcept {
-    transaction* const t = find(p.transaction);
-    if (t == nullptr || t->now != transaction::state::open) return failure(errc::invalid_argument);
-    for (const recipient_id who : t->options.named) {
-      recipient_record* const r = fresh(p, who);
-      if (r == nullptr) return failure(errc::table_full, records.all().size());
-      r->expected = true;
-    }
-    if (++t->outcome.references > 1) count_again(*t);  // a recipient that had everything has not
-    return {};
+  /// A publication that was admitted joins its transaction, whose named recipients get their records. What it replaces
+  /// has to be taken before.
+  void attach(publication& p) noexcept {
+    transaction& t = *find(p.transaction);
+    for (const recipient_id who : t.options.named)
+      if (recipient_record* const r = fresh(p, who)) r->expected = true;
+    if (++t.outcome.references > 1) count_again(t);  // a recipient that had everything has not
   }
 
   /// The publication that a record belongs to, if that is still published as it was.
@@ -183,12 +166,18 @@ class transaction_table {
     return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
   }
 
+  /// What is known of a recipient of `p`; nullptr: nothing.
+  recipient_record* record_of(const publication& p, recipient_id who) noexcept {
+    recipient_record* r = records.find(p.id, who);
+    while (r != nullptr && !is_of(*r, p, slots_)) r = records.before(*r);
+    return r;
+  }
+
   /// The record of a recipient that asks for `p`, made if there is none. One that was absent or has vanished is awaited
   /// again in all. nullptr: no room.
   recipient_record* acquire(publication& p, recipient_id who, bool anonymous) noexcept {
     transaction* const t = find(p.transaction);
-    recipient_record* r = records.find(p.id, who);
-    if (r != nullptr && publication_of(*r) == nullptr) r = nullptr;  // of an earlier version
+    recipient_record* r = record_of(p, who);
     const bool first = (r == nullptr || !has_asked(r->state)) && !asked(*t, who);
     if (r == nullptr) {
       r = fresh(p, who);
@@ -206,6 +195,16 @@ class transaction_table {
     else if (is_final(r->state) && !has_completed(r->state)) set(p, *r, recipient_state::acquired);
     t->moved_at = r->marked_at = now;
     return r;
+  }
+
+  /// A recipient has only looked at what is there: it is as if it had not asked. False: it has ended, or its
+  /// transaction has, and nothing changes.
+  bool unask(recipient_record& r) noexcept {
+    if (publication_of(r) == nullptr || !has_asked(r.state) || is_final(r.state)) return false;
+    forget(r);
+    if (r.expected) r.serving = false;
+    else records.remove(r);
+    return true;
   }
 
   /// A recipient does something that changes its state, and with it the counts; may settle the transaction.
@@ -363,18 +362,50 @@ class transaction_table {
     const publication& p = slots_[r.slot];
     const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
     if (t == nullptr || !under_way(*t)) return recipient_table::gone;
-    if (is_final(r.state) && r.state != recipient_state::unfinished && counts_ends(*t) && (r.expected || !t->named))
-      return recipient_table::counted_on;
+    if (counts_ends(*t) && tells_an_end(r, *t)) return recipient_table::counted_on;
     return p.now != publication::state::published ? recipient_table::gone : recipient_table::current;
   }
+  /// Whether a transaction that is under way would forget without this record how one of its recipients has ended. What
+  /// it says when its publication has ended before its recipient is said by none, too.
+  static bool tells_an_end(const recipient_record& r, const transaction& t) noexcept {
+    return is_final(r.state) && r.state != recipient_state::absent && r.state != recipient_state::unfinished &&
+           under_way(t) && (r.expected || !t.named);
+  }
+  /// Whether a transaction under way has, or may get, references that are not leaving.
+  bool goes_on(const transaction& t) const noexcept {
+    if (t.now == transaction::state::open) return true;
+    for (const publication& p : slots_)
+      if (belongs(p, t) && p.now == publication::state::published && !p.leaving) return true;
+    return false;
+  }
+  /// Whether so many records can be made, once each publication that is `leaving` is over.
+  result<void> has_room(std::uint64_t wanted) noexcept {
+    if (wanted == 0) return {};  // no records are made before somebody asks
+    std::uint64_t room = 0;
+    for (const recipient_record& r : records.all()) {
+      const auto why = r.who ? worth(r) : recipient_table::gone;
+      bool free = why == recipient_table::gone;
+      if (why == recipient_table::counted_on) {
+        free = !goes_on(*transaction_of(r));
+      } else if (!free) {
+        const publication* const p = publication_of(r);
+        free = (p != nullptr && p->leaving) || (!r.expected && r.connection == 0);
+      }
+      room += free;
+    }
+    if (room < wanted) return failure(errc::table_full, records.all().size());
+    return {};
+  }
 
+  /// A record of a recipient that has none of `p`. One of an earlier version makes way for it, unless its transaction
+  /// is under way and would forget that the recipient has asked, or how it has ended.
   recipient_record* fresh(publication& p, recipient_id who) noexcept {
-    if (recipient_record* const old = records.find(p.id, who)) {
-      const publication& at = slots_[old->slot];
-      transaction* const t = is_of(*old, at, slots_) ? find(at.transaction) : nullptr;
-      const bool counted = old->expected;
-      if (t != nullptr) recount(*t, who, counted, [&] { records.remove(*old); });
-      else records.remove(*old);
+    for (recipient_record *old = records.find(p.id, who), *next = nullptr; old != nullptr; old = next) {
+      next = records.before(*old);
+      transaction* const t = transaction_of(*old);
+      if (t == nullptr) records.remove(*old);
+      else if (!under_way(*t) || (!has_asked(old->state) && !tells_an_end(*old, *t)))
+        recount(*t, who, old->expected, [&] { records.remove(*old); });
     }
     recipient_record* const r = records.add(
         p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
@@ -392,19 +423,15 @@ class transaction_table {
     publication* const p = publication_of(r);
     if (p == nullptr || !has_asked(r.state) || is_final(r.state)) return;
     transaction& t = *find(p->transaction);
+    const bool unlisted = t.named && !r.expected;
     --p->counts.acquired;
-    p->counts.unlisted -= t.named;
+    p->counts.unlisted -= unlisted;
     r.state = recipient_state::unseen;
     if (asked(t, r.who)) return;
     --t.outcome.counts.acquired;
-    t.outcome.counts.unlisted -= t.named;
+    t.outcome.counts.unlisted -= unlisted;
   }
 
-  /// What is known of a recipient of `p`; nullptr: nothing.
-  recipient_record* record_of(const publication& p, recipient_id who) noexcept {
-    recipient_record* const r = records.find(p.id, who);
-    return r != nullptr && is_of(*r, p, slots_) ? r : nullptr;
-  }
   /// Calls `f(publication, record)` for each reference of a transaction; the record is nullptr if nothing is known of
   /// the recipient.
   template <class F>
@@ -436,8 +463,10 @@ class transaction_table {
     each_of(t, who, [&](const publication& p, const recipient_record* r) {
       const recipient_state s = r != nullptr ? r->state : recipient_state::unseen;
       has = has || has_asked(s);
-      if (!is_final(s)) (p.now == publication::state::published && !over ? open : missing) = true;
-      else if (s == recipient_state::absent) absent = true;
+      const bool there = p.now == publication::state::published;
+      if (!is_final(s)) (there && !over ? open : missing) = true;
+      // one that had not asked when a reference ended may still ask for the others
+      else if (s == recipient_state::absent) (there ? absent : missing) = true;
       else if (s == recipient_state::unfinished) missing = true;
       else if (s > recipient_state::completed_unverified) gave_up = std::min(gave_up, s);
       else worst = std::max(worst, s);
@@ -551,7 +580,7 @@ class transaction_table {
   /// The verdict over the counts.
   void conclude(transaction& t) noexcept {
     publication_status& sum = t.outcome.counts;
-    if (!t.named && t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
+    if (t.outcome.expected > sum.final()) sum.absent += t.outcome.expected - sum.final();
     t.outcome.lasted = now - t.started_at;
     t.outcome.verdict = verdict_of(t);
   }

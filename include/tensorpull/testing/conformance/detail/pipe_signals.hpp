@@ -26,8 +26,9 @@ class pipe_signals {
   /// Fails the current check if a signal has come since the last time.
   static void judge(conformance_report& report) noexcept {
     if (count() > 0)
-      report.fail("SIGPIPE came %d times: send with MSG_NOSIGNAL, or ignore it for this descriptor",
-                  static_cast<int>(count()));
+      report.fail(
+          "SIGPIPE came %d times: send with MSG_NOSIGNAL; for a pipe or a FIFO, hold the signal back in the thread while it writes",
+          static_cast<int>(count()));
     count() = 0;
   }
 

@@ -31,6 +31,7 @@ enum class http_route : std::uint8_t {
   confirm,  ///< /v1/NAME/VERSION/confirm
   cancel,   ///< /v1/NAME/VERSION/cancel
   metrics,  ///< /metrics
+  health,   ///< /healthz
 };
 
 /// The entity tags of a condition. More than fit make it one that is not evaluated, or that fails, whichever is safe.
@@ -53,7 +54,7 @@ struct http_tags {
 struct http_request {
   http_method method = http_method::get;    ///< what is to be done
   http_route route = http_route::nothing;   ///< with what
-  std::uint64_t version = 0;                ///< of the path; 0: latest
+  std::uint64_t version = 0;                ///< of the path, or of the key; 0: latest
   ref_id key{};  ///< of the Authorization field or of the URL; none: there was none that could be one
   bool key_given = false;  ///< there was a key, perhaps one that could not be one
   bool key_in_url = false;  ///< it stood in the URL
@@ -175,6 +176,7 @@ class http_request_reader {
       if (!last) rest.remove_prefix(slash + 1);
     }
     if (fits && parts == 1 && part[0] == "metrics") r_.route = http_route::metrics;
+    if (fits && parts == 1 && part[0] == "healthz") r_.route = http_route::health;
     if (fits && parts >= 3 && part[0] == "v1" && !part[1].empty() && part[1].size() <= 64) {
       const auto number = detail::http_version_number(part[2]);
       if ((number && *number != 0) || part[2] == "latest") {
@@ -206,7 +208,7 @@ class http_request_reader {
   std::uint16_t take_key(std::string_view digits) noexcept {
     if (r_.key_given) return 400;  // two keys: which one would count?
     r_.key_given = true;
-    if (const auto key = parse_ref_id(digits)) r_.key = *key;
+    if (const auto key = parse_reference(digits)) r_.key = key->id, version_of_key_ = key->version;
     return more;
   }
 
@@ -292,6 +294,8 @@ class http_request_reader {
     if (post && !(seen_ & seen_length)) return 411;
     if (r_.body_bytes > most_body_bytes) return 413;
     r_.keep_alive = wish_.persists(r_.old);
+    if (r_.version == 0) r_.version = version_of_key_;
+    else if (version_of_key_ != 0 && version_of_key_ != r_.version) r_.key = {};  // there is no such thing
     const bool settles = r_.route == http_route::confirm || r_.route == http_route::cancel;
     if (r_.route != http_route::nothing && r_.method != http_method::options && post != settles) return 405;
     return whole;
@@ -300,6 +304,7 @@ class http_request_reader {
   http_request r_{};
   std::size_t head_bytes_ = 0, fields_ = 0;
   std::uint32_t seen_ = 0;
+  std::uint64_t version_of_key_ = 0;  // 0: it says none
   detail::connection_wish wish_{};
   bool begun_ = false, blank_ = false, takes_options_ = false;
 };

@@ -38,7 +38,8 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
   static_assert(!Parts::integrity::per_chunk,
                 "tensorpull: an HTTP server sends no digest with a chunk: use image_digest, which is the default");
   try {
-    if (!options.tensors.empty()) return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
+    if (options.part || !options.tensors.empty())
+      return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
     auto stated = parse_stated_digest(to.digest);
     if (!stated) return failure(stated.error());
     if (!stated->sha256 && stated->xxh3 == 0 && Parts::integrity::whole)
@@ -51,6 +52,9 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
         dial, to, asked, *stated, Parts::integrity::whole && !options.unverified);
     if (const auto ok = exchange->prepare(); !ok) return failure(ok.error());
     if (!asked_ref.id) asked_ref.id = http_reference(exchange->origin());
+    // what has the caller's digest is the same file under any URL: one that was signed anew, for example
+    if (asked.cursor != nullptr && stated->any() && asked.cursor->version == http_file::version_of(*stated))
+      asked.cursor->ref = asked_ref.id;
     sha256_checked<Consumer> checked(consumer);
     running_pull<Parts, sha256_checked<Consumer>> pull(
         asked_ref, checked, asked, chunking, 1,
@@ -59,7 +63,10 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
     (void)keep_trying([&] { return exchange->drive(pull, checked); },
                       [&](const error& why) noexcept { return pull.rest(why, sleep); });
     auto how = pull.outcome();
-    if (how && checked.verified()) how->outcome = outcome::completed;
+    if (how && checked.verified()) {
+      how->outcome = outcome::completed;
+      how->believed = !stated->sha256;
+    }
     return how;
   } catch (const std::bad_alloc&) {
     return failure(errc::out_of_memory);
@@ -83,6 +90,7 @@ struct http_policy {
   static constexpr bool ordered = true;  ///< chunks land in order, whatever the connections do
   static constexpr bool shares_memory = false;  ///< none is shared
   static constexpr bool encrypted = false;  ///< a URL may begin with http://
+  static constexpr bool anyone_answers = false;  ///< the server of the URL does
   static constexpr identity_kind identifies = identity_kind::none;  ///< a URL may begin with http://
   /// The connections, and the first bytes of the file, on the heap. A longer header is held besides, until it has
   /// landed.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/transports/http/recipient/detail/http_dial.hpp>
 #include <tensorpull/transports/http/recipient/detail/http_line.hpp>
 #include <tensorpull/transports/http/recipient/detail/request_text.hpp>
@@ -27,11 +28,15 @@ struct http_put_options {
   stop_token stop{};
   /// How often to try again, from the first byte.
   retry_policy retry{};
+  /// The digest that the image has to have (XXH3-64; image_version() computes it); 0: any. The last byte is held back
+  /// until those that were sent have it: an image that changes meanwhile is not stored, since the server lacks a byte.
+  std::uint64_t digest = 0;
 };
 /// What the server has said.
 struct http_put_receipt {
   unsigned status = 0;  ///< 200, 201 or 204
   std::uint64_t bytes = 0;  ///< of the body
+  std::uint64_t digest = 0;  ///< XXH3-64 of the bytes that were sent
 };
 
 namespace detail {
@@ -82,7 +87,7 @@ class http_upload {
       line_->drop();
       if (status != 200 && status != 201 && status != 204) return failure(error_of_status(status, url));
       if (*sent != total) return failure(errc::unexpected_frame, *sent, std::string_view("an answer before the end"));
-      return http_put_receipt{status, total};
+      return http_put_receipt{status, total, hash_.digest()};
     }
   }
 
@@ -93,6 +98,7 @@ class http_upload {
     auto moved = clock::now();
     const auto asked = moved;
     std::uint64_t sent = 0, counted = 0;
+    hash_.reset();
     for (;;) {
       if (options_.stop.stop_requested()) return failure(errc::cancelled);
       const auto there = line_->step();
@@ -102,8 +108,11 @@ class http_upload {
                        (!expects || line_->interim() > 0 || clock::now() - asked >= options_.consent);
       if (may && sent < total) {
         std::array<std::span<const std::byte>, 16> pieces;
-        const gathered g = gather(image_, sent, std::min<std::uint64_t>(total - sent, 1 << 20), pieces, slice_);
+        const bool last = sent + 1 == total;
+        const std::uint64_t most = total - sent - (options_.digest != 0 && !last ? 1 : 0);
+        const gathered g = gather(image_, sent, std::min<std::uint64_t>(most, 1 << 20), pieces, slice_);
         if (g.failed) return failure(errc::unreadable, sent);
+        if (options_.digest != 0 && last && !completes(pieces[0])) return failure(errc::digest_mismatch, sent);
         const io_result io = line_->stream().write_some(
             std::span<const std::span<const std::byte>>(pieces.data(), g.pieces));
         if (io.status != io_status::ok && io.status != io_status::would_block) {
@@ -111,6 +120,7 @@ class http_upload {
           if (answer && *answer) return sent;
           return failure(error_of(io));
         }
+        take(std::span(pieces).first(g.pieces), io.bytes);
         sent += io.bytes;
         if (sent - counted >= 64 * 1024 || sent == total) {
           counted = sent;
@@ -126,12 +136,28 @@ class http_upload {
     }
   }
 
+  /// Whether the bytes that were sent have the digest with this one.
+  bool completes(std::span<const std::byte> last) const noexcept {
+    xxhash_digest all = hash_;
+    all.update(last);
+    return std::max<std::uint64_t>(all.digest(), 1) == options_.digest;
+  }
+  /// What has been sent, of these pieces.
+  void take(std::span<const std::span<const std::byte>> pieces, std::size_t bytes) noexcept {
+    for (const auto& p : pieces) {
+      const auto some = p.first(std::min(p.size(), bytes));
+      hash_.update(some);
+      bytes -= some.size();
+    }
+  }
+
   const Dial& dial_;
   const http_address& to_;
   const source_view& image_;
   const http_put_options& options_;
   std::unique_ptr<line> line_;
   std::vector<std::byte> slice_;
+  xxhash_digest hash_{};  // of what was sent in this try
   std::chrono::milliseconds asked_to_wait_{0};
 };
 
@@ -155,7 +181,8 @@ result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to,
 /// Sends the image as one object, with its length, in pieces as the connection takes them: nothing is held but 64 KiB
 /// for bytes that are not in memory. A signed URL is sent as it is, and nothing is added that would be signed. `digest`
 /// and `recipient` of the address mean nothing here. Errors: as those of `http`; unreadable: the image cannot be read
-/// any more. Only the server knows whether it has kept the bytes: a pull of them compares a digest.
+/// any more; digest_mismatch: it is not what `options.digest` says. Only the server knows whether it has kept the
+/// bytes: a pull of them compares a digest.
 inline result<http_put_receipt> http_put(const http_address& to, const source_view& image,
                                          const http_put_options& options = {}) noexcept {
   return detail::http_put_with(detail::http_dial{}, to, image, options);

@@ -85,14 +85,19 @@ struct loopback {
   static constexpr bool ordered = true;
   static constexpr bool shares_memory = true;
   static constexpr bool encrypted = false;
+  static constexpr bool anyone_answers = false;
   static constexpr identity_kind identifies = identity_kind::none;
 
-  /// A pull has both ends, and a buffer for each.
+  /// A pull has both ends, and buffers for a request by name at either of them and for the answer. Both are as long as
+  /// a page at most.
+  template <class Parts>
+  static constexpr std::size_t buffers = 3 * ((Parts::limits::page_bytes + 7) / 8 * 8);
+  /// What a pull takes besides its consumer and its destination.
   template <class Parts>
   static constexpr std::size_t pull_bytes =
       2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type,
                           ignore_messages>) +
-      2 * Parts::limits::control_frame_bytes;
+      buffers<Parts>;
 
   template <class Parts>
   using downloader = loopback_owner<Parts>;
@@ -100,8 +105,8 @@ struct loopback {
   template <class Parts>
   using session = no_session<loopback>;
 
-  /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (control_frame_bytes) make
-  /// it smaller.
+  /// Runs both ends until the transfer has ended. All state is on the stack; smaller limits (page_bytes) make it
+  /// smaller.
   template <class Parts, class Owner, consumer Consumer>
     requires requires(Owner& o) {
       o.machine();
@@ -114,8 +119,8 @@ struct loopback {
     ignore_messages handler;
     using limits = typename Parts::limits;
     no_transfer nothing;
-    alignas(64) std::byte memory[2 * limits::control_frame_bytes];
-    buffer_pool<> pool(memory, limits::control_frame_bytes);
+    alignas(64) std::byte memory[buffers<Parts>];
+    buffer_pool<> pool(memory, buffers<Parts> / 3);
     // the recipient's end needs no owner, but with one both ends are the same class, which saves code; it is never
     // asked for anything
     using end_type = endpoint<typename Parts::framing, limits, typename Owner::owner_type, ignore_messages>;

@@ -24,10 +24,14 @@ struct nats_address {
 /// fill. What is longer than the server allows is shortened: chunks are cut to its limit, as it says when a pull
 /// connects.
 ///
-/// The server does not tell a receiver which user or account sent a message, so `identifies` is none.
+/// The server does not tell a receiver which user or account sent a message, so `identifies` is none. Anyone who may
+/// subscribe to a reference's subjects can answer first, so a pull needs the version that it is to get
+/// (version_required otherwise; pull_options::believe).
 template <std::size_t MostBytes = 1024 * 1024>
 struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<MostBytes>> {
+  static constexpr std::string_view scheme = "nats";  ///< of its addresses, as in system/link_url.hpp
   using link = basic_nats_link<MostBytes>;  ///< one end, or all recipients of an owner
+  static constexpr bool anyone_answers = true;  ///< any user that may subscribe
   template <class Parts>
   using downloader = nats_owner<Parts>;
   template <class Parts>

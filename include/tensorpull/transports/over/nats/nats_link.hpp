@@ -7,6 +7,7 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/system/entropy.hpp>
+#include <tensorpull/system/link_url.hpp>
 #include <tensorpull/transports/over/nats/detail/nats_door.hpp>
 #include <tensorpull/transports/over/nats/detail/nats_handles.hpp>
 #include <tensorpull/transports/over/nats/nats_server.hpp>
@@ -83,7 +84,8 @@ class basic_nats_link {
     if (!inbox) return failure(inbox.error());
     basic_nats_link link(std::unique_ptr<state>(new (std::nothrow) state(where, subjects)));
     if (!link.s_ || !link.s_->gather || !link.s_->aligned || !link.s_->served) return failure(errc::out_of_memory);
-    if (!link.s_->door || !link.s_->credentials) return failure(errc::bad_address, where.url.size(), where.url);
+    if (!link.s_->door || !link.s_->credentials)
+      return failure(errc::bad_address, where.url.size(), without_secrets(where.url));
     link.s_->served[0].subject = *inbox;
     while (link.away()) {
       if (stop.stop_requested()) return failure(errc::cancelled);

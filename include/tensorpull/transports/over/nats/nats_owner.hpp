@@ -71,7 +71,8 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
   /// There is none: the server takes note of one subject after the other, and may refuse the second when the first is
   /// served.
   template <class Images>
-  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {}) = delete;
+  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
+                                    const stop_token& stop = {}) = delete;
   /// As publisher::withdraw. A replica leaves its group first.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     if (is_replica())

@@ -77,7 +77,7 @@ struct basic_nats_meeting {
   /// Reads `nats://server:4222#name`. bad_address: there is no name.
   static result<basic_nats_meeting> of(std::string_view url) noexcept {
     const auto at = url.rfind('#');
-    if (at == url.npos) return failure(errc::bad_address, url.size(), url);
+    if (at == url.npos) return failure(errc::bad_address, url.size(), without_secrets(url));
     return basic_nats_meeting{{.url = url.substr(0, at)}, url.substr(at + 1)};
   }
   /// Connects to the server. It does not wait for the other end. Errors: those of basic_nats_link::connect;

@@ -14,6 +14,7 @@ namespace tensorpull {
 /// over its standard_streams. A command that ends is a lost connection, and a pull runs it again as its retries say;
 /// error::system has its exit status, as child_stream has it.
 struct child_process : stream_transport<child_process, child_stream> {
+  static constexpr std::string_view scheme = "pipe";  ///< of its addresses, as in system/link_url.hpp
   /// Runs the command. It does not wait for anything. Errors: bad_address: also for a program that cannot be run, with
   /// errno; connection_failed with errno.
   static result<child_stream> connect(std::string_view command, std::chrono::milliseconds, const stop_token&) noexcept {
@@ -41,6 +42,7 @@ struct child_process : stream_transport<child_process, child_stream> {
 /// program has a session, in which it owns or pulls; pipe_stream::standard() says what becomes of its standard input
 /// and output.
 struct standard_streams : stream_transport<standard_streams, pipe_stream> {
+  static constexpr std::string_view scheme = "pipe";  ///< of its addresses, as in system/link_url.hpp
   /// Errors: bad_address: it is not "-", or there are no pipes; io with errno.
   static result<pipe_stream> connect(std::string_view address, std::chrono::milliseconds, const stop_token&) noexcept {
     if (address != "-") return failure(errc::bad_address, 0, address);

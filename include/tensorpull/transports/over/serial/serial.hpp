@@ -13,6 +13,7 @@ namespace tensorpull {
 /// prefixes, 80 bytes for each chunk; a shorter one loses less to noise.
 template <std::size_t Bytes = 640>
 struct basic_serial : datagram_transport<basic_serial<Bytes>, serial_line<Bytes>> {
+  static constexpr std::string_view scheme = "serial";  ///< of its addresses, as in system/link_url.hpp
   /// As serial_line::connect: it sends nothing and waits for nobody.
   static result<serial_line<Bytes>> connect(std::string_view address, std::chrono::milliseconds,
                                             const stop_token&) noexcept {

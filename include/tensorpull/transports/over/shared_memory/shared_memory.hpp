@@ -24,7 +24,7 @@ class shared_listener {
  public:
   /// As unix_listener::open.
   static result<shared_listener> open(std::string_view address, unix_access access, int backlog) noexcept {
-    auto l = unix_listener::open(address, access, backlog);
+    auto l = unix_listener::open(address, access, backlog, true);
     if (!l) return failure(l.error());
     return shared_listener(std::move(*l));
   }
@@ -76,6 +76,7 @@ class shared_destination {
 template <unix_access Access, std::uint64_t MostCopied, bool Threads>
 struct basic_shared_memory
     : stream_transport<basic_shared_memory<Access, MostCopied, Threads>, shared_stream, Threads> {
+  static constexpr std::string_view scheme = "shm";  ///< of its addresses, as in system/link_url.hpp
   static constexpr bool reliable = true;
   static constexpr bool ordered = true;
   static constexpr bool shares_memory = true;
@@ -119,7 +120,7 @@ struct basic_shared_memory
   template <class Parts>
   static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to,
                               const pull_options& options) noexcept {
-    if (!options.tensors.empty()) return failure(errc::invalid_argument);  // a view is of the whole
+    if (options.part || !options.tensors.empty()) return failure(errc::invalid_argument);  // a view is of the whole
     pull_options once = options;
     once.cursor = nullptr;  // nothing lands
     if (options.unverified) return view_with<viewing_parts<Parts, unverified>>(address, ref, to, once);

@@ -4,6 +4,9 @@
 #include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_stream.hpp>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <array>
 #include <cstring>
 #include <span>
@@ -29,6 +32,7 @@ class shared_stream : public unix_stream {
   explicit shared_stream(unix_stream&& s) noexcept : unix_stream(std::move(s)) {}
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    note_read();
     alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control;
     return detail::io_outcome(detail::with_vector(spans,
                                                   [&](msghdr* m) noexcept {
@@ -47,8 +51,27 @@ class shared_stream : public unix_stream {
   }
 
   using unix_stream::write_some;
-  /// The same, and passes descriptors with the first byte that it takes; at most passed_descriptors::most.
+  /// The same, and passes descriptors with the first byte that it takes; at most passed_descriptors::most. The bytes go
+  /// without them if the system passes no more now, and if the other end leaves unread what was passed before: what is
+  /// under way counts for all programs of a user together, and one that reads nothing would take it from the others.
   io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
+    note_read();
+    if (passed_ == most_unread) return write_some(spans);
+    const io_result io = pass(spans, descriptors);
+    if (io.status == io_status::failed && io.system == ETOOMANYREFS) return write_some(spans);
+    if (io.bytes > 0) ++passed_;
+    return io;
+  }
+
+  /// The descriptors that came last, if nobody has taken them.
+  passed_descriptors take_descriptors() noexcept { return std::exchange(came_, {}); }
+
+ private:
+  /// Writes with descriptors that may be unread. One is enough for a pull at a time; the rest is for frames of the
+  /// program's that lie unread behind it.
+  static constexpr unsigned most_unread = 8;
+
+  io_result pass(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) const noexcept {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control{};
     return detail::io_outcome(detail::with_vector(spans,
                                                   [&](msghdr* m) noexcept {
@@ -64,11 +87,11 @@ class shared_stream : public unix_stream {
                                                   }),
                               false);
   }
-
-  /// The descriptors that came last, if nobody has taken them.
-  passed_descriptors take_descriptors() noexcept { return std::exchange(came_, {}); }
-
- private:
+  /// If the other end has read all that was written, no descriptor is under way.
+  void note_read() noexcept {
+    int unread = 0;
+    if (passed_ > 0 && ::ioctl(native_handle(), SIOCOUTQ, &unread) == 0 && unread == 0) passed_ = 0;
+  }
   void keep(msghdr& m) noexcept {
     for (cmsghdr* about = CMSG_FIRSTHDR(&m); about != nullptr; about = CMSG_NXTHDR(&m, about)) {
       if (about->cmsg_level != SOL_SOCKET || about->cmsg_type != SCM_RIGHTS) continue;
@@ -86,6 +109,7 @@ class shared_stream : public unix_stream {
   }
 
   passed_descriptors came_;
+  unsigned passed_ = 0;  // writes with descriptors since the other end had read everything
 };
 
 static_assert(pollable_stream<shared_stream>);

@@ -11,6 +11,7 @@ namespace tensorpull {
 /// Policy for the transport slot. `Threads`: whether several threads of the caller may run an owner's connections.
 template <bool Threads>
 struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
+  static constexpr std::string_view scheme = "tcp";  ///< of its addresses, as in system/link_url.hpp
   /// What an owner listens on if its options name no address: a free port of the loopback interface.
   static constexpr std::string_view any_address = "127.0.0.1:0";
 
@@ -27,7 +28,7 @@ struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
   static result<tcp_listener> listen(std::string_view address) noexcept { return tcp_listener::open(address, 4096); }
 };
 
-using tcp = basic_tcp<false>;            ///< one thread runs an owner's connections
+using tcp = basic_tcp<false>;  ///< one thread runs an owner's connections
 using tcp_on_threads = basic_tcp<true>;  ///< several threads may run an owner's connections
 
 static_assert(transport<tcp> && listening_transport<tcp>);

@@ -40,7 +40,7 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   addrinfo* list = nullptr;
   const char* const host = a.host[0] != '\0' ? a.host.data() : nullptr;
   if (::getaddrinfo(host, a.port.data(), &hints, &list) != 0 || list == nullptr)
-    return failure(errc::bad_address, 0, text);
+    return failure(errc::bad_address, 0, without_secrets(text));
   return address_list(list);
 }
 

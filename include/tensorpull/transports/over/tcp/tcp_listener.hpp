@@ -10,8 +10,8 @@ namespace tensorpull {
 /// A listening socket. Movable; the destructor closes it.
 class tcp_listener {
  public:
-  /// Listens on "host:port", or on ":port" for every local address. Port 0: a free one. `backlog`: connections that may
-  /// wait. Errors: bad_address, connection_failed with errno.
+  /// Listens on "host:port", or on ":port" for every local address of IPv4. Port 0: a free one. `backlog`: connections
+  /// that may wait. Errors: bad_address, connection_failed with errno.
   static result<tcp_listener> open(std::string_view address, int backlog = 128) noexcept {
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());

@@ -2,12 +2,15 @@
 // include transports/host/owner.hpp or host.hpp, too.
 #pragma once
 
+#include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/over/proxy/proxied_stream.hpp>
 #include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 #include <tensorpull/transports/over/tls/tls_stream.hpp>
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace tensorpull {
 
@@ -29,23 +32,97 @@ class tls_listener {
   /// The next connection, with the context as it is now; does not wait, and the handshake is yet to be done. Errors: as
   /// tcp_listener::accept.
   result<tls_connection> accept() noexcept { return secure(listener_.accept()); }
-  /// The next connection; waits for it, and until its handshake is done. Errors: as tcp_listener::accept, and as
+  /// The next connection whose handshake is done; waits for it. Several shake hands at the same time, at most
+  /// `most_at_once`, and go on with the next call: one that says nothing keeps nobody else out. It is ended after 10 s,
+  /// or after one if others wait for its place. The first call allocates. Errors: as tcp_listener::accept, and as
   /// tls_address::connect. One that cannot be established is an error of its own: call it again.
   result<tls_connection> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
-    const auto deadline = detail::deadline_after(timeout);
-    auto s = secure(listener_.accept(timeout, stop));
-    if (!s) return s;
-    if (const auto ok = detail::establish_by(*s, deadline, stop); !ok) return failure(ok.error());
-    return s;
+    if (!shaking_) shaking_.reset(new (std::nothrow) handshakes);
+    if (!shaking_) return failure(errc::out_of_memory);
+    for (const detail::stopwatch<host_platform> waited;;) {
+      const auto full = take_in();
+      if (!full) return failure(full.error());
+      if (auto s = shake_hands(); s || s.error() != errc::timed_out) return s;
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const auto left = waited.left(timeout);
+      if (left.count() == 0) return failure(errc::timed_out);
+      handshakes& all = *shaking_;
+      for (std::size_t i = 0; i < all.count; ++i)
+        all.polled[i] = detail::polled(all.begun[i].stream.native_handle(), all.begun[i].waits_for);
+      all.polled[all.count] = detail::polled(listener_.native_handle(), {!*full, false});
+      (void)detail::poll_for(all.polled, all.count + 1, std::min(left, detail::wait_step));
+    }
   }
+  static constexpr std::size_t most_at_once = 64;  ///< connections that shake hands at the same time
 
  private:
+  struct one {
+    tls_connection stream;
+    io_ready waits_for{};
+    detail::budget_watch watch{std::chrono::steady_clock::now()};
+  };
+  /// The oldest first. Plain arrays, since each type of a vector costs every program that includes this.
+  struct handshakes {
+    one begun[most_at_once];
+    pollfd polled[most_at_once + 1];
+    std::size_t count = 0;
+
+    /// Ends those of which `ends` says so. Whether there were any.
+    template <class Ends>
+    bool remove(Ends ends) noexcept {
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (ends(begun[i])) continue;
+        if (kept != i) begun[kept] = std::move(begun[i]);
+        ++kept;
+      }
+      const bool any = kept != count;
+      while (count > kept) begun[--count].stream = {};
+      return any;
+    }
+  };
+  /// Accepts those that wait. True: there is no place for more.
+  result<bool> take_in() noexcept {
+    handshakes& all = *shaking_;
+    const auto now = std::chrono::steady_clock::now();
+    (void)all.remove([&](one& b) noexcept { return b.watch.over({}, now, {}); });
+    for (bool made_room = false;;) {
+      if (all.count == most_at_once && !detail::others_wait(listener_.native_handle())) return true;
+      auto s = all.count < most_at_once ? accept() : failure(errc::out_of_memory);
+      if (s) {
+        all.begun[all.count] = {};
+        all.begun[all.count++].stream = std::move(*s);
+      } else if (s.error() == errc::timed_out) return false;
+      else if (s.error() != errc::out_of_memory || all.count == 0) return failure(s.error());
+      else if (std::exchange(made_room, true) || !make_room(now)) return true;
+    }
+  }
+  /// Others wait for a place: ends those that are not done after a second.
+  bool make_room(std::chrono::steady_clock::time_point now) noexcept {
+    detail::room_maker room;
+    return shaking_->remove([&](const one& b) noexcept { return room.ends(b.watch, now, {}); });
+  }
+  /// The first whose handshake is done or has failed. timed_out: there is none.
+  result<tls_connection> shake_hands() noexcept {
+    handshakes& all = *shaking_;
+    for (std::size_t i = 0; i < all.count; ++i) {
+      const establishment now = all.begun[i].stream.establish();
+      all.begun[i].waits_for = now.waits_for;
+      if (now.status == io_status::would_block) continue;
+      auto s = std::move(all.begun[i].stream);
+      (void)all.remove([&](const one& b) noexcept { return &b == all.begun + i; });
+      if (now.status != io_status::ok) return failure(now.code, 0, {}, now.system);
+      return s;
+    }
+    return failure(errc::timed_out);
+  }
   result<tls_connection> secure(result<posix_stream> socket) noexcept {
     if (!socket) return failure(socket.error());
     return tls_connection::server(proxied_stream(std::move(*socket)), context_);
   }
   tcp_listener listener_;
   tls_context context_;
+  std::unique_ptr<handshakes> shaking_{};  // from the first call that waits
 };
 static_assert(stream_listener<tls_listener, tls_connection>);
 
@@ -80,7 +157,7 @@ class tls_addresses {
 /// Where `tls` connects to, or what an owner listens on: `net::session::connect(tls_address{"server:8002", context})`.
 /// The texts are borrowed.
 struct tls_address {
-  std::string_view address;  ///< "host:port"; to listen, ":port" is every local address
+  std::string_view address;  ///< "host:port"; to listen, ":port" is every local address of IPv4
   /// to connect: none means the system's authorities and no certificate. To listen it has a certificate
   tls_context context{};
   /// what the other end's certificate has to have: a name or an address; empty: the host of `address`
@@ -155,6 +232,7 @@ struct tls_address {
 /// owner's connections.
 template <bool Threads>
 struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads> {
+  static constexpr std::string_view scheme = "tls";  ///< of its addresses, as in system/link_url.hpp
   using listener = tls_listener;  ///< made by tls_address::listen
   static constexpr bool reliable = true;
   static constexpr bool ordered = true;

@@ -149,8 +149,9 @@ inline result<void> use_certificate(SSL_CTX* to, const tls_options& options) noe
   if (!source) return failure(source.error());
   std::string_view password = options.key_password;
   const key_ptr secret(PEM_read_bio_PrivateKey(source->get(), nullptr, give_password, &password));
-  if (secret == nullptr || SSL_CTX_use_PrivateKey(to, secret.get()) != 1 || SSL_CTX_check_private_key(to) != 1)
-    return failure(errc::bad_file, 0, name_of(key, "key"));
+  if (secret == nullptr) return failure(errc::bad_file, 0, name_of(key, "key"));
+  if (SSL_CTX_use_PrivateKey(to, secret.get()) != 1 || SSL_CTX_check_private_key(to) != 1)
+    return failure(errc::bad_file, 0, std::string_view("key: not that of the certificate"));
   return {};
 }
 inline result<void> use_revocations(SSL_CTX* to, const pem_source& from) noexcept {
@@ -226,8 +227,8 @@ class tls_context {
   tls_context() noexcept = default;
 
   /// Reads what the options name, and nothing later. Errors: bad_file, with the file or the option, and errno: not
-  /// there, not PEM, or a key that is not the certificate's; invalid_argument: clients have to show certificates, and
-  /// no authorities are given; out_of_memory.
+  /// there, not PEM; the same with "key: not that of the certificate"; invalid_argument: clients have to show
+  /// certificates, and no authorities are given; out_of_memory.
   static result<tls_context> make(const tls_options& options) noexcept {
     auto made = read(options);
     if (!made) return failure(made.error());

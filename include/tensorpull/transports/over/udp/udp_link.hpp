@@ -62,12 +62,15 @@ class basic_udp_link {
     });
     return link;
   }
-  /// A socket that takes datagrams from everybody at "host:port", or at ":port" of every local address; port 0: a free
-  /// one. "[::]:port" takes those of IPv4, too, if the system allows it. Errors: bad_address, connection_failed (with
-  /// errno: in use, ...), out_of_memory.
+  /// A socket that takes datagrams from everybody at "host:port", or at ":port" of every local address of IPv4; port 0:
+  /// a free one. "[::]:port" takes those of IPv6, and of IPv4 if the system allows it. On every local address each peer
+  /// is answered from the one that it has sent to. Errors: bad_address, connection_failed (with errno: in use, ...),
+  /// out_of_memory.
   static result<basic_udp_link> open(std::string_view text) noexcept {
     return made(text, true, [](basic_udp_link& l, const addrinfo* list) {
-      return l.make_socket(list->ai_family) && ::bind(l.fd_, list->ai_addr, list->ai_addrlen) == 0;
+      if (!l.make_socket(list->ai_family) || ::bind(l.fd_, list->ai_addr, list->ai_addrlen) != 0) return false;
+      detail::ask_for_local_address(l.fd_, list->ai_family);
+      return true;
     });
   }
 
@@ -201,6 +204,11 @@ class basic_udp_link {
     udp_address to;
     std::uint32_t at, bytes;
   };
+  /// Room for what one message says besides its bytes.
+  template <std::size_t Room>
+  struct alignas(cmsghdr) control_bytes {
+    char bytes[Room];
+  };
   struct buffers {
     alignas(64) std::array<std::byte, 64 * 1024> receive, send;
     std::array<outgoing, most_staged> out;
@@ -238,7 +246,7 @@ class basic_udp_link {
     if (::getaddrinfo(parsed->host[0] != '\0' ? parsed->host.data() : nullptr, parsed->port.data(), &hints, &list) !=
             0 ||
         list == nullptr)
-      return failure(errc::bad_address, 0, text);
+      return failure(errc::bad_address, 0, without_secrets(text));
     const bool ok = make(link, list);
     const int why = errno;
     ::freeaddrinfo(list);
@@ -322,15 +330,20 @@ class basic_udp_link {
     std::array<mmsghdr, count> m;
     std::array<iovec, count> room;
     std::array<sockaddr_storage, count> from;
+    std::array<control_bytes<detail::local_control_bytes>, count> about;
     for (std::size_t i = 0; i < count; ++i) {
       room[i] = {b.receive.data() + i * slot, slot};
       m[i] = {};
       m[i].msg_hdr.msg_iov = &room[i];
       m[i].msg_hdr.msg_iovlen = 1;
       m[i].msg_hdr.msg_name = &from[i];
-      m[i].msg_hdr.msg_namelen = sizeof from[i];
     }
     for (int tries = 0; tries < 8; ++tries) {
+      for (std::size_t i = 0; i < count; ++i) {  // each call changes it
+        m[i].msg_hdr.msg_namelen = sizeof from[i];
+        m[i].msg_hdr.msg_control = about[i].bytes;
+        m[i].msg_hdr.msg_controllen = sizeof about[i].bytes;
+      }
       const int n = ::recvmmsg(fd_, m.data(), count, MSG_DONTWAIT, nullptr);
       if (n < 0) {
         const io_result io = failed_receive(errno);
@@ -338,10 +351,12 @@ class basic_udp_link {
         continue;
       }
       for (int i = 0; i < n; ++i) {
-        const auto& h = m[static_cast<std::size_t>(i)];
-        const udp_address sender = detail::udp_address_of(from[static_cast<std::size_t>(i)]);
+        auto& h = m[static_cast<std::size_t>(i)];
+        udp_address sender = detail::udp_address_of(from[static_cast<std::size_t>(i)]);
         // nobody can be answered at port 0
         if (h.msg_len == 0 || h.msg_len > Bytes || (h.msg_hdr.msg_flags & MSG_TRUNC) != 0 || sender.port == 0) continue;
+        for (cmsghdr* c = CMSG_FIRSTHDR(&h.msg_hdr); c != nullptr; c = CMSG_NXTHDR(&h.msg_hdr, c))
+          detail::take_local_address(*c, sender);
         b.in[b.come++] = {sender, static_cast<std::uint32_t>(static_cast<std::size_t>(i) * slot), h.msg_len, h.msg_len};
       }
       if (b.come > 0) return {};
@@ -376,10 +391,8 @@ class basic_udp_link {
     std::array<iovec, most_messages> from;
     std::array<std::uint16_t, most_messages> datagrams;
     std::array<sockaddr_storage, most_messages> to;
-    struct alignas(cmsghdr) segment_control {
-      char bytes[CMSG_SPACE(sizeof(std::uint16_t))];
-    };
-    std::array<segment_control, most_messages> control;
+    constexpr std::size_t segment_bytes = CMSG_SPACE(sizeof(std::uint16_t));
+    std::array<control_bytes<segment_bytes + detail::local_control_bytes>, most_messages> about;
     if (alone_ && std::chrono::steady_clock::now() >= alone_until_) alone_ = false;
     std::size_t count = 0;
     for (std::size_t at = b.sent; at < b.staged && count < most_messages; ++count) {
@@ -398,17 +411,18 @@ class basic_udp_link {
       if (!connected_) {
         h.msg_name = &to[count];
         h.msg_namelen = detail::system_address_of(first.to, family_, to[count]);
+        h.msg_controllen = detail::put_local_address(first.to, family_, reinterpret_cast<cmsghdr*>(about[count].bytes));
       }
       if (n > 1) {
-        h.msg_control = control[count].bytes;
-        h.msg_controllen = sizeof control[count].bytes;
-        cmsghdr* const c = CMSG_FIRSTHDR(&h);
+        auto* const c = reinterpret_cast<cmsghdr*>(about[count].bytes + h.msg_controllen);
+        h.msg_controllen += segment_bytes;
         c->cmsg_level = SOL_UDP;
         c->cmsg_type = UDP_SEGMENT;
         c->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
         const auto length = static_cast<std::uint16_t>(first.bytes);
         std::memcpy(CMSG_DATA(c), &length, sizeof length);
       }
+      if (h.msg_controllen > 0) h.msg_control = about[count].bytes;
       at += n;
     }
     const int done = ::sendmmsg(fd_, m.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -15,6 +15,19 @@ namespace tensorpull {
 
 namespace detail {
 
+/// Has the system refuse descriptors that are passed to the connections of this listener (Linux 6.16). Nobody is to
+/// pass any to an owner: what is thrown away is closed on this thread, and the close of a socket that lingers, or of a
+/// file of somebody's own file system, takes as long as the other end likes.
+inline void refuse_descriptors(int listening) noexcept {
+#ifdef SO_PASSRIGHTS
+  constexpr int option = SO_PASSRIGHTS;
+#else
+  constexpr int option = 83;  // of asm-generic/socket.h, which most machines have
+#endif
+  const int off = 0;
+  (void)::setsockopt(listening, SOL_SOCKET, option, &off, sizeof off);
+}
+
 /// The file of a listening socket. Its end removes the file, if it is still the same one. The folder is kept open, so
 /// the program may change its working directory meanwhile.
 class socket_file {
@@ -110,20 +123,22 @@ class socket_file {
 /// place.
 class unix_listener {
  public:
-  /// Listens at a path or under an abstract name. `backlog`: connections that may wait. The socket's own file of an
+  /// Listens at a path or under an abstract name. `backlog`: connections that may wait. `takes_descriptors`: either end
+  /// may pass them, as the sessions of shared_memory do. The socket's own file of an
   /// earlier run, behind which nobody listens any more, is replaced; another file is not, nor another user's, nor one
   /// behind which somebody listens. The file system needs renameat2() with RENAME_NOREPLACE and RENAME_EXCHANGE, as
   /// ext4, XFS, Btrfs, tmpfs and overlayfs have it. A program that is killed leaves the file. Errors: bad_address:
   /// also, if the folder leaves no room for a name of nine bytes, or the path ends with a slash; invalid_argument: an
   /// abstract name has no group; connection_failed with errno (EADDRINUSE: something else is there).
   static result<unix_listener> open(std::string_view address, unix_access access = unix_access::same_user,
-                                    int backlog = 128) noexcept {
+                                    int backlog = 128, bool takes_descriptors = false) noexcept {
     const auto at = unix_address::of(address);
     if (!at) return failure(at.error());
     if (at->is_abstract() && access == unix_access::same_group) return failure(errc::invalid_argument, 0, address);
     unix_listener out(unix_stream(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), access);
     const int socket = out.native_handle();
     int failed = 0;
+    if (!takes_descriptors) detail::refuse_descriptors(socket);
     if (socket < 0) failed = errno;
     else if (!at->is_abstract()) failed = out.file_.place(socket, *at, backlog, permissions(access));
     else if (::bind(socket, at->get(), at->size()) != 0 || ::listen(socket, backlog) != 0) failed = errno;

@@ -14,6 +14,7 @@ namespace tensorpull {
 /// owner's connections. An owner's options have to name an address.
 template <unix_access Access, bool Threads>
 struct basic_unix_socket : stream_transport<basic_unix_socket<Access, Threads>, unix_stream, Threads> {
+  static constexpr std::string_view scheme = "unix";  ///< of its addresses, as in system/link_url.hpp
   static constexpr identity_kind identifies = identity_kind::user;
 
   /// As unix_connect.

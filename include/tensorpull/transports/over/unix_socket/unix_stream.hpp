@@ -7,7 +7,8 @@
 namespace tensorpull {
 
 /// The programs that may be at the other end of a Unix socket. This is the rule of the listener, and connect() holds
-/// the listener to it in turn.
+/// the listener to it in turn. Before Linux 6.16 a program that is let in can make an owner's thread wait
+/// (.github/SECURITY.md, Unix sockets).
 enum class unix_access : std::uint8_t {
   same_user,  ///< programs of this user, and root's: the socket file has the permissions 0600
   /// those of the file's group, too: 0660. An abstract name has no group. A client wants a listener with a group in

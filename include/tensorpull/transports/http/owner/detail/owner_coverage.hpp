@@ -1,6 +1,7 @@
 // Which bytes of an image a recipient has been sent over HTTP. Ranges come in any order and over several connections.
 #pragma once
 
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/std/mutex.hpp>
 
 #include <array>
@@ -45,27 +46,42 @@ class sent_ranges {
   std::size_t count_ = 0;
 };
 
-/// The ranges of all recipients, by the number of their record. A record that serves anew, under another nonce, begins
-/// with none.
+/// To whom bytes were sent, and of what. A recipient that has a name is known again after it has cancelled or was lost.
+struct sent_to {
+  ref_id ref{};
+  std::uint64_t version = 0;
+  recipient_id who{};  ///< none: it has no name
+  std::uint64_t nonce = 0;  ///< of the serve, if it has no name
+
+  friend bool operator==(const sent_to&, const sent_to&) = default;
+};
+
+/// The ranges of all recipients, by the number of their record. A record that is another's begins with none.
 template <class Lock>
 class owner_coverage {
  public:
-  /// Allocates 144 bytes for each record. Throws std::bad_alloc.
+  /// Allocates 176 bytes for each record. Throws std::bad_alloc.
   explicit owner_coverage(std::size_t records) : of_(records) {}
 
   /// As sent_ranges::add.
-  bool add(std::uint32_t record, std::uint64_t nonce, std::uint64_t begin, std::uint64_t end,
+  bool add(std::uint32_t record, const sent_to& to, std::uint64_t begin, std::uint64_t end,
            std::uint64_t whole) noexcept {
     if (record >= of_.size()) return false;
     const lock_guard hold(lock_);
     auto& e = of_[record];
-    if (e.nonce != nonce) e = {nonce, {}};
+    if (!(e.to == to)) e = {to, {}};
     return e.ranges.add(begin, end, whole);
+  }
+  /// It has ended with every byte, so what it fetches from now on counts from the beginning.
+  void ended(std::uint32_t record, const sent_to& to) noexcept {
+    if (record >= of_.size()) return;
+    const lock_guard hold(lock_);
+    if (of_[record].to == to) of_[record] = {};
   }
 
  private:
   struct entry {
-    std::uint64_t nonce = 0;
+    sent_to to{};
     sent_ranges ranges{};
   };
   std::vector<entry> of_;

@@ -8,6 +8,7 @@
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/transports/http/owner/detail/answer_text.hpp>
 #include <tensorpull/transports/http/owner/detail/frameless_end.hpp>
+#include <tensorpull/transports/http/owner/detail/owner_coverage.hpp>
 #include <tensorpull/transports/http/owner/http_metrics.hpp>
 #include <tensorpull/transports/http/text/detail/input_window.hpp>
 
@@ -85,7 +86,7 @@ class owner_endpoint : public frameless_end {
       owner_->unpin(reply_, n);
       if (n > 0) {
         handler_.shared().counts.sent(n);
-        if (handler_.shared().coverage.add(reply_.record, reply_.nonce, from, at_, image_bytes_))
+        if (handler_.shared().coverage.add(reply_.record, sent_to_, from, at_, image_bytes_))
           owner_->served_whole(reply_);
       }
     }
@@ -200,8 +201,8 @@ class owner_endpoint : public frameless_end {
     phase_ = phase::answering;
     handler_.shared().counts.answered(status);
     const http_request& q = reader_.request();
-    if (status < 400 && q.route != http_route::metrics && q.method != http_method::options)
-      ++heard_;  // those two are answered without a key
+    const bool needs_no_key = q.route == http_route::metrics || q.route == http_route::health;
+    if (status < 400 && !needs_no_key && q.method != http_method::options) ++heard_;
     text_writer text = out_.begin();
     begin_answer(text, status, q, closes_, handler_.shared().options.allow_origin);
     return text;
@@ -236,6 +237,7 @@ class owner_endpoint : public frameless_end {
     closes_ = !q.keep_alive;
     const bool head = q.method == http_method::head;
     if (q.method == http_method::options) return finish(begin(204) << browser_fields);
+    if (q.route == http_route::health) return say(200, "ok\n", head);
     if (q.route == http_route::metrics && handler_.shared().options.metrics) return measure(head);
     if (q.route == http_route::metrics || q.route == http_route::nothing)
       return say(404, "there is nothing here\n", head);
@@ -283,6 +285,7 @@ class owner_endpoint : public frameless_end {
       if (r.kind != frame_kind::description) return refuse_as(r.status, head);
       reply_ = r;
       reply_.kind = frame_kind::chunk;
+      sent_to_ = {q.key, facts.version, q.recipient, q.recipient ? 0 : r.nonce};
       if (!q.recipient) last_ = {q.key, facts.version, r.nonce, facts.verifiable};
     }
     text_writer text = begin(part ? 206 : 200);
@@ -333,6 +336,8 @@ class owner_endpoint : public frameless_end {
     if (!confirms) return say(200, "cancelled\n", false);
     if (!answered) return refuse_as(status::unknown_reference, false);
     if (r.kind == frame_kind::confirmed) {
+      if (r.status == status::ok || r.status == status::digest_mismatch)
+        handler_.shared().coverage.ended(r.record, {m.ref, m.version, q.recipient, q.recipient ? 0 : m.nonce});
       if (r.status == status::digest_mismatch) return say(409, "digest_mismatch\n", false);
       if (r.status != status::ok) return say(409, "this recipient has ended otherwise\n", false);
       bool unverified = !m.flag || !last_.verifiable;
@@ -377,6 +382,7 @@ class owner_endpoint : public frameless_end {
   [[no_unique_address]] typename Owner::peer peer_{};
   http_request_reader reader_{};
   pending_reply reply_{};
+  sent_to sent_to_{};  // what `reply_` gives
   served last_{};  // of this connection, if its recipient has no name
   std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;  // of the image, what is still to be sent
   std::size_t thrown_ = 0;

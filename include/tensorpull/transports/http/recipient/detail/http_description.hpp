@@ -58,24 +58,13 @@ class http_description {
     line& l = over_.first();
     http_file found;
     bool ranged = true;
-    for (std::uint32_t redirects = 0; !found.known();) {
-      const auto began = std::chrono::steady_clock::now();
-      const auto ok = over_.exchange(pull, l, requests_.url(), [&] {
+    while (!found.known()) {
+      const auto ok = follow(pull, [&] {
         if (ranged) l.ask(requests_.common(), 0, first_bytes, {});
         else l.ask(requests_.common());
       });
       if (!ok || pull.ended()) return ok;
-      first_answer_ = std::chrono::steady_clock::now() - began;
       const http_head& h = l.head();
-      if (is_redirect(h.status)) {
-        if (redirects++ == most_redirects_)
-          return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
-        auto next = resolve_location(requests_.url(), h.location);
-        if (!next) return failure(next.error());
-        l.drop();
-        requests_.go_to(std::move(*next));
-        continue;
-      }
       if (h.status == 416 && ranged) return failure(errc::bad_file, 416, std::string_view("an empty file"));
       if (h.status != 200 && h.status != 206) return refused_by(pull.transfer(), asked, h, requests_.url());
       if (const auto well = identify(found, h, ranged); !well) return well;
@@ -87,8 +76,36 @@ class http_description {
     if (ok && !pull.ended()) file_ = found;
     return ok;
   }
+  /// Whether the origin may lead to where this answer is another one: it led here, and what it gave us has run out.
+  bool may_lead_anew(unsigned status) const noexcept { return requests_.led_away() && may_have_expired(status); }
+  /// Asks the origin again over the first connection, which may be another one then, and follows it. `ask` writes the
+  /// request to requests_.url().
+  template <class Pull, class Ask>
+  result<void> ask_origin(Pull& pull, Ask ask) {
+    over_.drop_all();
+    requests_.go_to(requests_.origin());
+    return follow(pull, ask);
+  }
 
  private:
+  /// Asks over the first connection, and goes where redirects lead, until an answer is none.
+  template <class Pull, class Ask>
+  result<void> follow(Pull& pull, Ask ask) {
+    line& l = over_.first();
+    for (std::uint32_t redirects = 0;; ++redirects) {
+      const auto began = std::chrono::steady_clock::now();
+      if (const auto ok = over_.exchange(pull, l, requests_.url(), ask); !ok || pull.ended()) return ok;
+      first_answer_ = std::chrono::steady_clock::now() - began;
+      const http_head& h = l.head();
+      if (!is_redirect(h.status)) return {};
+      if (redirects == most_redirects_)
+        return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
+      auto next = resolve_location(requests_.url(), h.location);
+      if (!next) return failure(next.error());
+      l.drop();
+      requests_.go_to(std::move(*next));
+    }
+  }
   /// What an answer with bytes says. It stays unknown if it is a range, and two ranges may be of two files: then the
   /// whole is asked for at once.
   result<void> identify(http_file& found, const http_head& h, bool ranged) const noexcept {

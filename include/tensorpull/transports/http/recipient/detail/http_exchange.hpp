@@ -185,7 +185,9 @@ class http_exchange {
   result<void> open_whole(Pull& pull) {
     line& l = over_.first();
     if (l.now() == line::phase::body) return {};
-    const auto ok = over_.exchange(pull, l, requests_.url(), [&] { l.ask(requests_.common()); });
+    const auto ask = [&] { l.ask(requests_.common()); };
+    auto ok = over_.exchange(pull, l, requests_.url(), ask);
+    if (ok && !pull.ended() && described_.may_lead_anew(l.head().status)) ok = described_.ask_origin(pull, ask);
     if (!ok || pull.ended()) return ok;
     if (l.head().status != 200) {
       const frame asked = frame_about(file(), frame_kind::pull, queue_.front().id, pull.transfer().request().ref);
@@ -300,7 +302,8 @@ class http_exchange {
   template <class Pull>
   void say_goodbye(Pull& pull) {
     const auto outcome = pull.transfer().outcome();
-    if (!file().ours || outcome || is_passing(outcome.error().code) || !pull.transfer().farewell()) return;
+    const auto bye = pull.transfer().farewell();
+    if (!file().ours || outcome || is_passing(outcome.error().code) || !bye || bye->status == status::looked) return;
     const std::chrono::milliseconds most = options_.stop.stop_requested() ? wait_step : std::chrono::seconds(1);
     const auto time = std::min(options_.per_request_timeout, most);
     const auto deadline = deadline_after(time);

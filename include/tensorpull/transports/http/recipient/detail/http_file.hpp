@@ -56,11 +56,16 @@ struct http_file {
     if (!stated.any() && h.digest.known) sha256 = h.digest.sha256;
     ours = h.digest.ours;
     verifiable = stated.xxh3 != 0 || (!stated.any() && ours);
-    if (verifiable) version = stated.xxh3 != 0 ? stated.xxh3 : std::max<std::uint64_t>(h.digest.xxh3, 1);
+    if (stated.any()) version = version_of(stated);
+    else if (verifiable) version = std::max<std::uint64_t>(h.digest.xxh3, 1);
     else if (sha256) version = number_of(*sha256);
     else if (!if_range.empty()) version = number_of(std::as_bytes(std::span(if_range.view())));
     else version = system_entropy{}() | 1;
     return {};
+  }
+  /// The version of a file whose digest the caller has stated, wherever it is; 0: none is stated.
+  static std::uint64_t version_of(const stated_digest& stated) noexcept {
+    return stated.xxh3 != 0 || !stated.sha256 ? stated.xxh3 : number_of(*stated.sha256);
   }
   /// What the first answer's range has to be, if it has one: the first bytes, `most` of them if the file has so many.
   static result<void> check_first(const http_head& h, std::uint64_t most) noexcept {

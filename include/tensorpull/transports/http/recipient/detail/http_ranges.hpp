@@ -28,7 +28,7 @@ class http_ranges {
  public:
   using line = typename connections::line;
 
-  http_ranges(connections& over, const http_requests& requests, const http_description<Dial>& described,
+  http_ranges(connections& over, const http_requests& requests, http_description<Dial>& described,
               std::chrono::milliseconds patience) noexcept
       : over_(over), requests_(requests), described_(described), patience_(patience) {}
 
@@ -90,6 +90,12 @@ class http_ranges {
       const std::uint64_t from = std::max<std::uint64_t>(i.offset, described_.prefix().size());
       if (from >= i.end()) continue;
       if (i.over == nullptr) {
+        if (expired_) {  // what is on its way may land before
+          if (n > 0) return moved;
+          const auto how = lead_anew(pull, i, from);
+          if (!how) return failure(how.error());
+          return true;
+        }
         line* free = over_.idle();
         if (free == nullptr && (over_.ready() == 0 || (n == 0 && !over_.another_may_come()))) {
           free = &give_up_last();
@@ -140,9 +146,35 @@ class http_ranges {
       return head_outcome::moved;
     }
     if ((n > 0 || !l.used()) && (h.status == 429 || h.status == 503) && is_crowded(i)) return head_outcome::later;
-    const frame asked = frame_about(described_.file(), frame_kind::pull, i.id, pull.transfer().request().ref);
-    if (const auto ok = refused_by(pull.transfer(), asked, h, requests_.url()); !ok) return failure(ok.error());
+    if (described_.may_lead_anew(h.status)) {
+      expired_ = true;
+      l.drop();
+      i.take_back();
+      return head_outcome::moved;
+    }
+    if (const auto ok = refused(pull, i, h); !ok) return failure(ok.error());
     return head_outcome::later;
+  }
+  template <class Pull>
+  result<void> refused(Pull& pull, const item& i, const http_head& h) {
+    const frame asked = frame_about(described_.file(), frame_kind::pull, i.id, pull.transfer().request().ref);
+    return refused_by(pull.transfer(), asked, h, requests_.url());
+  }
+  /// Asks the origin for the first range, so that it says anew where the file is. What the other connections bring is
+  /// asked for again, there.
+  template <class Pull>
+  result<void> lead_anew(Pull& pull, item& first, std::uint64_t from) {
+    for (std::size_t n = 0; n < queued_; ++n) at(n).take_back();
+    line& l = over_.first();
+    const auto ask = [&] { l.ask(requests_.common(), from, first.end(), described_.file().if_range.view()); };
+    if (const auto ok = described_.ask_origin(pull, ask); !ok || pull.ended()) return ok;
+    const http_head& h = l.head();
+    if (h.status != 200 && h.status != 206) return refused(pull, first, h);
+    if (const auto ok = described_.file().check_range(h, from, first.end()); !ok) return ok;
+    expired_ = false;
+    first.over = &l;
+    first.asked = clock::now();
+    return {};
   }
   /// A server turns one connection away while others are open: it allows fewer at a time. The range waits for one of
   /// those. False: there is no other.
@@ -172,8 +204,9 @@ class http_ranges {
 
   connections& over_;
   const http_requests& requests_;
-  const http_description<Dial>& described_;
+  http_description<Dial>& described_;
   std::chrono::milliseconds patience_;
+  bool expired_ = false;  // the place to which the origin led gives nothing any more
   std::array<item, 16> queue_{};
   std::size_t first_ = 0, queued_ = 0;
 };

@@ -67,7 +67,7 @@ inline result<http_url> checked_url(const http_address& to) {
   if (to.user.find(':') != to.user.npos || to.proxy.user.find(':') != to.proxy.user.npos)
     return failure(errc::invalid_argument, 0, std::string_view("user"));
   if (!to.proxy.address.empty() && !parse_address(to.proxy.address))
-    return failure(errc::bad_address, 0, to.proxy.address);
+    return failure(errc::bad_address, 0, without_secrets(to.proxy.address));
   return url;
 }
 
@@ -94,6 +94,8 @@ class http_requests {
   const http_url& origin() const noexcept { return origin_; }
   /// Where the origin has led to.
   const http_url& url() const noexcept { return url_; }
+  /// Whether that is another place: one that a redirect named.
+  bool led_away() const noexcept { return !url_.same_origin(origin_) || url_.target != origin_.target; }
   void go_to(http_url url) {
     url_ = std::move(url);
     common_ = begun("GET", url_.target);
@@ -147,6 +149,11 @@ constexpr errc code_of_status(unsigned s) noexcept {
   }
   if (s >= 500) return errc::connection_failed;
   return s >= 400 ? errc::bad_request : errc::unexpected_frame;
+}
+/// Whether a place that has given bytes before says with this status that it gives none any more to who asks so: the
+/// permission in a signed URL has run out (stores answer 403, and some 400, 401, 404 or 410).
+constexpr bool may_have_expired(unsigned s) noexcept {
+  return s == 400 || s == 401 || s == 403 || s == 404 || s == 410;
 }
 /// The error of a status that is none of those that were hoped for. The name has the status and the server.
 inline error error_of_status(unsigned s, const http_url& url) {

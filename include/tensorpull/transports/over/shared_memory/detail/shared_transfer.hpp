@@ -43,7 +43,11 @@ class shared_transfer : public Transfer {
     works_ = false;
     std::uint64_t left = step_bytes;
     while (!waits_) {
-      if (chunk_.length > 0 && !copy(left)) return false;
+      if (chunk_.length > 0) {
+        if (!copy(left)) return false;
+        works_ = Transfer::next_is_long();  // whether there is room for such a request was not asked
+        if (works_) return false;
+      }
       if (!Transfer::next(out)) return false;
       if (out.kind == frame_kind::describe) {
         out.memory = waits_ = true;

@@ -1,0 +1,127 @@
+"""What a reference has: names, dtypes, shapes and metadata, without its tensors. And which of them are wanted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from . import _native
+from ._errors import Error
+from ._images import TensorRange, kind
+from ._log import logger, place, short
+from ._options import pull_settings, reference_id, text, whole
+from ._route import Addresses, kept, over_addresses, web_settings
+from ._tensors import Tensors
+from ._tls import TLS
+from ._trees import arrive, own
+
+#: Bytes asked for at a time: enough for the header of some hundred tensors.
+_CHUNK = 65536
+
+
+class Listing(NamedTuple):
+    """What is published under a reference, as its owner says. `tensors` are under all of their names, those of tied tensors too, in the order in which a download has them."""
+
+    tensors: Dict[str, TensorRange]
+    version: int  #: the digest of the image, if `verifiable`
+    fingerprint: int  #: of names, dtypes and shapes
+    nbytes: int  #: of the image
+    verifiable: bool
+    metadata: Dict[str, str]
+
+
+def list_tensors(
+    address: Addresses,
+    ref_id: str = "",
+    per_request_timeout: Optional[float] = 600.0,
+    abort: Any = None,
+    *,
+    max_header_bytes: int = 16 << 20,
+    max_tensors: int = 1_000_000,
+    version: Optional[int] = None,
+    recipient: Optional[str] = None,
+    retries: int = 3,
+    ssl: Optional[TLS] = None,
+    digest: Optional[str] = None,
+    bearer: Optional[str] = None,
+) -> Listing:
+    """Says what is published under `ref_id`, and pulls none of it: `tensorpull.list_tensors("server:8002", ref).tensors["head.weight"].shape`.
+
+    The owner forgets that it was asked, so nobody counts for it (one that is asked over HTTP, or is older, counts a recipient that gave up). Nothing is compared with a digest,
+    which would need all of the bytes: it is what the owner says. The arguments and errors are those of `download_tensors`. Cost: the header, and at most 64 KiB behind it.
+    """
+    address = kept(address)
+    web = web_settings(address, ref_id, digest, bearer, recipient)
+    web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
+    settings = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+    got, source = over_addresses(address, ssl, lambda route: look(_native, (route,), route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
+    logger.info("%s at %s has %d tensors, %d bytes", short(ref_id), place(source), len(got.tensors), got.nbytes)
+    return got
+
+
+def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int], recipient: Optional[str], retries: int) -> Any:
+    return pull_settings(ref_id, per_request_timeout, _CHUNK, None, 0.1, abort, version, recipient, 1, retries, True)
+
+
+def look(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Listing:
+    """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
+    (version, fingerprint, nbytes, header_bytes, verifiable), tensors, metadata = through.look(
+        *where, reference_id(ref_id), whole(max_header_bytes, "max_header_bytes", 2**63 - 1), whole(max_tensors, "max_tensors", 2**63 - 1), settings
+    )
+    there = {name: TensorRange(name, dtype, shape, header_bytes + begin, size) for name, dtype, shape, begin, size in tensors}
+    return Listing(dict(arrive(there, metadata).tensors), version, fingerprint, nbytes, verifiable, own(metadata))
+
+
+def chosen(there: Listing, names: Optional[Iterable[str]], matching: Optional[Iterable[str]]) -> Dict[str, TensorRange]:
+    """Those that are named, or that one of the patterns fits, in their order. Each name and pattern chooses at least one."""
+    wanted = _texts(names, "names", "a tensor's name")
+    patterns = [(pattern, _compiled(pattern)) for pattern in _texts(matching, "matching", 'a pattern, as in "encoder.*"')]
+    if not wanted and not patterns:
+        raise ValueError("names and matching are empty: no tensor is asked for")
+    for name in wanted:
+        if name not in there.tensors:
+            raise Error("invalid_argument", "no tensor of this name is published", name)
+    for pattern, fits in patterns:
+        if not any(map(fits.fullmatch, there.tensors)):
+            raise Error("invalid_argument", "no tensor that is published fits this pattern", pattern)
+    exact = set(wanted)
+    return {name: one for name, one in there.tensors.items() if name in exact or any(fits.fullmatch(name) for _, fits in patterns)}
+
+
+def _texts(given: Optional[Iterable[str]], what: str, means: str) -> List[str]:
+    if given is None:
+        return []
+    if isinstance(given, (str, bytes)) or not hasattr(given, "__iter__"):
+        raise TypeError(f"{what} is a list, each {means}; not {given!r}")
+    return [text(each, f"each of {what}", means) for each in given]
+
+
+def _compiled(pattern: str) -> "re.Pattern[str]":
+    """`*` is any characters, also none and ".", and `?` is one."""
+    return re.compile("".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL)
+
+
+def difference(mine: Tensors, there: Listing, subset: bool, name: str) -> Optional[Tuple[str, str]]:
+    """In which way tensors to land in are not those that are published: a sentence, and the name; that with `name` if there are several. None: they are."""
+    found: Dict[str, str] = {}
+    for one in mine.described:
+        theirs = there.tensors.get(one[0])
+        if theirs is None:
+            found[one[0]] = "out has a tensor that is not published"
+        elif theirs.name != one[0]:
+            found[one[0]] = f"the owner has tied this tensor to {theirs.name!r}, and out has them apart"
+        elif (theirs.dtype, tuple(theirs.shape)) != (one[1], tuple(one[2])):
+            what = "dtype" if theirs.dtype != one[1] else "shape"
+            found[one[0]] = f"a tensor of out has another {what}: it is {kind(one[1], one[2])} here, and {kind(theirs.dtype, theirs.shape)} is published"
+    have = {one[0] for one in mine.described}
+    for alias, kept in mine.ties.items():
+        if there.tensors.get(alias) is None or there.tensors[alias] is not there.tensors.get(kept):
+            found.setdefault(alias, f"two tensors of out are one memory, this one and {kept!r}, and the owner has not tied them")
+    for other, theirs in there.tensors.items():
+        if not subset and other not in have and other not in mine.ties and theirs.name not in have:
+            found.setdefault(other, "a tensor is published that out does not have (subset=True takes only those of out)")
+    if not found:
+        return None
+    about = name if name in found else next(iter(found))
+    more = f"; {len(found) - 1} more differ" if len(found) > 1 else ""
+    return found[about] + more, about

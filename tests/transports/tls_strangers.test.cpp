@@ -1,0 +1,75 @@
+// Connections that shake no hands, before a listener that a program waits at.
+#include "certificates.hpp"
+#include "network.hpp"
+
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
+
+#include <future>
+
+namespace tls_strangers_test {
+
+using namespace test;
+
+struct door {
+  identity authority{{.common_name = "authority", .alternatives = {}, .authority = true}};
+  identity server{{.common_name = "127.0.0.1"}, &authority};
+  std::string certificate = server.certificate(), key = server.key(), authorities = authority.certificate();
+  tp::tls_context own = *tp::tls_context::make({.certificate = {.text = certificate}, .key = {.text = key}});
+  tp::tls_context theirs = *tp::tls_context::make({.authorities = {.text = authorities}});
+  tp::tls_listener listener = *tp::tls_address{"127.0.0.1:0", own}.listen();
+
+  std::vector<raw_peer> silent(int count) const {
+    std::vector<raw_peer> out;
+    for (int i = 0; i < count; ++i) out.emplace_back(listener.port());
+    return out;
+  }
+  auto connect() const {
+    return std::async(std::launch::async,
+                      [this] { return tp::tls_address{local(listener.port()), theirs}.connect(60s); });
+  }
+};
+
+void expect_in(int strangers, std::chrono::milliseconds each) {
+  door d;
+  auto silent = d.silent(strangers);
+  auto client = d.connect();
+  auto in = d.listener.accept(each);
+  for (int i = 0; i < 300 && !in && in.error() == tp::errc::timed_out; ++i) in = d.listener.accept(each);
+  ASSERT_TRUE(in) << describe(in.error());
+  const auto out = client.get();
+  EXPECT_TRUE(out) << describe(out.error());
+  if (silent.size() < tp::tls_listener::most_at_once) {
+    for (auto& s : silent) EXPECT_FALSE(s.ended()) << "nobody had to wait until it was given up";
+  }
+}
+
+TEST(TlsStrangers, One_that_says_nothing_keeps_nobody_out) { expect_in(1, 20s); }
+TEST(TlsStrangers, More_than_may_shake_hands_at_a_time_make_room_if_they_say_nothing) {
+  expect_in(3 * static_cast<int>(tp::tls_listener::most_at_once), 20s);
+}
+TEST(TlsStrangers, A_handshake_goes_on_with_the_next_call) { expect_in(20, 1ms); }
+
+TEST(TlsStrangers, Those_that_say_nothing_stay_as_long_as_nobody_else_waits) {
+  door d;
+  auto silent = d.silent(static_cast<int>(tp::tls_listener::most_at_once));
+  EXPECT_EQ(d.listener.accept(1500ms).error(), tp::errc::timed_out);
+  std::byte b;
+  for (auto& s : silent) {
+    const std::array<std::span<std::byte>, 1> in{std::span(&b, 1)};
+    EXPECT_EQ(s.stream().read_some(in).status, tp::io_status::would_block);
+  }
+}
+
+TEST(TlsStrangers, One_that_speaks_no_tls_is_an_error_of_its_own_and_the_next_call_goes_on) {
+  door d;
+  auto silent = d.silent(2);
+  raw_peer stranger(d.listener.port());
+  ASSERT_TRUE(stranger.say("GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_EQ(d.listener.accept(20s).error(), tp::errc::connection_failed);
+  auto client = d.connect();
+  EXPECT_TRUE(d.listener.accept(20s));
+  EXPECT_TRUE(client.get());
+}
+
+}  // namespace tls_strangers_test
