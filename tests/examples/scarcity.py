@@ -7,7 +7,6 @@ Each case is a table. What a row leaves to chance comes from its seed, which a f
 """
 import json
 import os
-import pty
 import random
 import resource
 import select
@@ -19,7 +18,6 @@ import sys
 import tempfile
 import threading
 import time
-import tty
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -317,24 +315,6 @@ def a_disk_that_is_full_for_a_while():
         subprocess.run(["umount", "-l", "small"], check=True)
 
 
-def serial_ends():
-    """Two pseudo-terminals with a wire between them; the names of their devices."""
-    ends = [pty.openpty() for _ in range(2)]
-    for _, device in ends:
-        tty.setraw(device)
-
-    def wire():
-        mains = [main for main, _ in ends]
-        try:
-            while True:
-                for ready in select.select(mains, [], [])[0]:
-                    os.write(mains[1 - mains.index(ready)], os.read(ready, 16))
-        except OSError:
-            return
-    threading.Thread(target=wire, daemon=True).start()
-    return [os.ttyname(device) for _, device in ends]
-
-
 def over_every_link(environment, links):
     """A model goes over each link, while both programs have this environment."""
     write("model.safetensors", MODEL)
@@ -342,7 +322,7 @@ def over_every_link(environment, links):
     for link in links:
         where = recv_at = link
         if link == "serial":
-            where, recv_at = ("serial:" + name for name in serial_ends())
+            where, recv_at = ("serial:" + name for name in tools.serial_ends(16))
         words = ["--http", "0"] if link == "http" else ["--listen", where]
         with Sender("model.safetensors", "--recipients", 1, *words, env=env) as sender:
             to = [recv_at if link == "serial" else sender.address, sender.ref]

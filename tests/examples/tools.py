@@ -22,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+import tty
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -1104,12 +1105,10 @@ def links_of_pipes():
     assert not os.path.exists("/proc/%d" % child)
 
 
-def links_of_serial_lines():
-    """Two pseudo-terminals, and a wire between them."""
-    write("model.safetensors", safetensors([("w", "U8", [100_000], noise(100_000))]))
+def serial_ends(at_a_time=4096):
+    """Two pseudo-terminals with a wire between them; the names of their devices."""
     ends = [pty.openpty() for _ in range(2)]
-    import tty
-    for main, device in ends:
+    for _, device in ends:
         tty.setraw(device)
 
     def wire():
@@ -1117,11 +1116,17 @@ def links_of_serial_lines():
         try:
             while True:
                 for ready in select.select(mains, [], [])[0]:
-                    os.write(mains[1 - mains.index(ready)], os.read(ready, 4096))
+                    os.write(mains[1 - mains.index(ready)], os.read(ready, at_a_time))
         except OSError:
             return
     threading.Thread(target=wire, daemon=True).start()
-    near, far = (os.ttyname(device) for _, device in ends)
+    return [os.ttyname(device) for _, device in ends]
+
+
+def links_of_serial_lines():
+    """Over a serial line."""
+    write("model.safetensors", safetensors([("w", "U8", [100_000], noise(100_000))]))
+    near, far = serial_ends()
     with Sender("model.safetensors", "--listen", "serial:" + near, "--recipients", 1) as sender:
         done = json.loads(run("recv", "serial:" + far, sender.ref, "-o", "copy.safetensors", "--json")[0])
         assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == Path("model.safetensors").read_bytes(), done
@@ -1239,7 +1244,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 // allocated by a claim.
 #include "support/allocation_counter.hpp"
 
-#include "messages/structs.hpp"
+#include "messages/hand_made.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,30 +12,6 @@
 namespace hostile_bodies_test {
 
 using namespace test;
-
-/// A body made by hand.
-class body {
- public:
-  template <class Fill>
-  explicit body(Fill fill) {
-    capnp::MallocMessageBuilder builder(1 << 14);  // one segment
-    fill(builder.initRoot<tp::wire::Decomposed>());
-    const auto segments = builder.getSegmentsForOutput();
-    words_.push_back((std::uint64_t{segments[0].size()} << 32) | (segments.size() - 1));
-    const auto* const w = reinterpret_cast<const std::uint64_t*>(segments[0].begin());
-    words_.insert(words_.end(), w, w + segments[0].size());
-  }
-  explicit body(std::span<const std::byte> bytes) : words_((bytes.size() + 7) / 8), bytes_(bytes.size()) {
-    std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(words_)).begin());
-  }
-  std::span<std::byte> bytes() {
-    return std::as_writable_bytes(std::span(words_)).first(bytes_ != 0 ? bytes_ : words_.size() * 8);
-  }
-
- private:
-  std::vector<std::uint64_t> words_;
-  std::size_t bytes_ = 0;
-};
 
 struct two_fields {
   std::int8_t small = 0;
@@ -76,22 +52,11 @@ tp::error refusal(std::span<const std::byte> bytes, std::span<const tp::referenc
   const auto r = messages::recompose(references, bytes, out);
   return r ? tp::error{} : r.error();
 }
-#define EXPECT_REFUSED(refused, reason, field)                 \
-  do {                                                         \
-    const tp::error e = (refused);                             \
-    EXPECT_EQ(to_string(e.code), to_string(tp::errc::reason)); \
-    EXPECT_EQ(e.name.view(), field);                           \
-  } while (false)
 
-/// One field, filled by hand.
+/// Of one field, filled by hand.
 template <class Message, class Fill>
 tp::error one(const char* name, Fill fill, std::span<const tp::reference> references = {}) {
-  body b([&](tp::wire::Decomposed::Builder d) {
-    auto f = d.initFields(1)[0];
-    f.setName(name);
-    fill(f);
-  });
-  return refusal<Message>(b.bytes(), references);
+  return refusal<Message>(one_field(name, fill).bytes(), references);
 }
 
 TEST(HostileBodies, Fields_that_are_not_the_structs) {

@@ -10,7 +10,7 @@ namespace tensorpull::python {
 
 using looking = in_one_chunk<published_schema>;
 
-/// (name, dtype, shape, where it begins behind the header, bytes) each.
+/// (name, dtype, shape, offset behind the header, bytes) each.
 inline py::list described_tensors(const image_schema& schema) {
   py::list out;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {

@@ -171,7 +171,7 @@ template <>
 struct dtype_of<float16> : std::integral_constant<dtype, dtype::f16> {};
 template <>
 struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bf16> {};
-// The compiler's own, where it has them: std::float16_t is _Float16.
+// The compiler's own, if it has them: std::float16_t is _Float16.
 #if defined(__FLT16_MANT_DIG__)
 template <>
 struct dtype_of<_Float16> : std::integral_constant<dtype, dtype::f16> {};

@@ -3,7 +3,6 @@
 
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/protocol/progress.hpp>
-#include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/pull/platform.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -31,19 +30,6 @@ class progress_report {
   }
 
  private:
-  /// The same for a pull of some tensors, in image order: no header travels with them.
-  static void count_named(progress_event& e, const pull_request& asked, std::uint64_t bytes) noexcept {
-    e.bytes_total = e.tensors_total = e.tensors_done = 0;
-    for (const tensor_entry& entry : asked.schema->entries()) {
-      bool wanted = asked.part;
-      for (const std::string_view name : asked.subset) wanted = wanted || name == entry.name;
-      if (!wanted) continue;
-      e.bytes_total += entry.size_bytes();
-      ++e.tensors_total;
-      e.tensors_done += e.bytes_total <= bytes;
-    }
-    e.bytes_done = std::min(bytes, e.bytes_total);
-  }
   template <class Transfer>
   void tell(const Transfer& t, const Options& options, progress_phase phase, std::uint64_t bytes, errc code) noexcept {
     bytes_ = std::max(bytes_, bytes);  // the count does not go back if a chunk is fetched again
@@ -54,9 +40,12 @@ class progress_report {
     e.recipient = t.request().recipient;
     e.bytes_done = bytes_;
     e.bytes_total = t.total_bytes();
-    const pull_request& asked = t.request();
-    if (asked.schema != nullptr && asked.by_name()) count_named(e, asked, bytes_);
-    else if (asked.schema != nullptr) count_done(e, *asked.schema, bytes_);
+    if (const image_schema* const ours = t.request().schema) {
+      const std::uint64_t header = t.request().by_name() ? ours->header_bytes : 0;  // none travels with named tensors
+      count_done(e, *ours, header + bytes_);
+      e.bytes_total -= header;
+      e.bytes_done -= header;
+    }
     e.code = code;
     call(options, e);
   }

@@ -82,12 +82,8 @@ struct stream_transport {
         "tensorpull: a transport over streams connects: static result<stream> connect(std::string_view address, std::chrono::milliseconds timeout, "
         "const stop_token& stop) noexcept");
     if constexpr (detail::connects<Self, Stream>) {
-      const auto connect = [&] {
-        const auto make = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
-        return detail::established(make, options.per_request_timeout, options.stop);
-      };
-      return pull_with<Parts>(
-          connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+      const auto make = [&] { return Self::connect(address, options.per_request_timeout, options.stop); };
+      return pull_by<Parts>(make, ref, to, options, chunking);
     } else return failure(errc::bad_address);  // refused above
   }
   /// The same with an address that is more than text: an object whose `connect(timeout, stop)`, as above, gives the
@@ -95,10 +91,15 @@ struct stream_transport {
   template <class Parts, consumer Consumer, detail::dials<Stream> Address>
   static result<receipt> pull(const Address& address, const reference& ref, Consumer& to, const pull_options& options,
                               typename Parts::chunking chunking) noexcept {
-    const auto connect = [&] {
-      const auto make = [&] { return address.connect(options.per_request_timeout, options.stop); };
-      return detail::established(make, options.per_request_timeout, options.stop);
-    };
+    const auto make = [&] { return address.connect(options.per_request_timeout, options.stop); };
+    return pull_by<Parts>(make, ref, to, options, chunking);
+  }
+
+ private:
+  template <class Parts, class Make, consumer Consumer>
+  static result<receipt> pull_by(const Make& make, const reference& ref, Consumer& to, const pull_options& options,
+                                 typename Parts::chunking chunking) noexcept {
+    const auto connect = [&] { return detail::established(make, options.per_request_timeout, options.stop); };
     return pull_with<Parts>(
         connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
   }

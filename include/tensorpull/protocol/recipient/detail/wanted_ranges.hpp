@@ -14,7 +14,8 @@ namespace tensorpull::detail {
 
 class wanted_ranges {
  public:
-  /// The most ranges that one request may lead to after adjacent ones were joined: who wants more asks several times.
+  /// The most ranges that one request may lead to after adjacent ones were joined: a recipient that wants more asks
+  /// several times.
   static constexpr std::size_t capacity = 11;
 
   /// A position on the way through the ranges.

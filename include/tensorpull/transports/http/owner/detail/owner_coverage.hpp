@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/std/mutex.hpp>
 
 #include <array>
@@ -53,6 +54,10 @@ struct sent_to {
   recipient_id who{};  ///< none: it has no name
   std::uint64_t nonce = 0;  ///< of the serve, if it has no name
 
+  /// The recipient that asks with this frame and is served under this nonce.
+  static sent_to by(const frame& m, std::uint64_t nonce) noexcept {
+    return {m.ref, m.version, m.recipient, m.recipient ? 0 : nonce};
+  }
   friend bool operator==(const sent_to&, const sent_to&) = default;
 };
 

@@ -285,7 +285,7 @@ class owner_endpoint : public frameless_end {
       if (r.kind != frame_kind::description) return refuse_as(r.status, head);
       reply_ = r;
       reply_.kind = frame_kind::chunk;
-      sent_to_ = {q.key, facts.version, q.recipient, q.recipient ? 0 : r.nonce};
+      sent_to_ = sent_to::by(m, r.nonce);
       if (!q.recipient) last_ = {q.key, facts.version, r.nonce, facts.verifiable};
     }
     text_writer text = begin(part ? 206 : 200);
@@ -337,7 +337,7 @@ class owner_endpoint : public frameless_end {
     if (!answered) return refuse_as(status::unknown_reference, false);
     if (r.kind == frame_kind::confirmed) {
       if (r.status == status::ok || r.status == status::digest_mismatch)
-        handler_.shared().coverage.ended(r.record, {m.ref, m.version, q.recipient, q.recipient ? 0 : m.nonce});
+        handler_.shared().coverage.ended(r.record, sent_to::by(m, m.nonce));
       if (r.status == status::digest_mismatch) return say(409, "digest_mismatch\n", false);
       if (r.status != status::ok) return say(409, "this recipient has ended otherwise\n", false);
       bool unverified = !m.flag || !last_.verifiable;

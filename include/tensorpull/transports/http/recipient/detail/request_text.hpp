@@ -150,8 +150,8 @@ constexpr errc code_of_status(unsigned s) noexcept {
   if (s >= 500) return errc::connection_failed;
   return s >= 400 ? errc::bad_request : errc::unexpected_frame;
 }
-/// Whether a place that has given bytes before says with this status that it gives none any more to who asks so: the
-/// permission in a signed URL has run out (stores answer 403, and some 400, 401, 404 or 410).
+/// Whether a place that has given bytes before says with this status that it gives none any more for this URL: the
+/// permission in a signed one has run out (stores answer 403, and some 400, 401, 404 or 410).
 constexpr bool may_have_expired(unsigned s) noexcept {
   return s == 400 || s == 401 || s == 403 || s == 404 || s == 410;
 }
