@@ -1,26 +1,33 @@
 // What peers that mean ill cost the others: honest recipients in a process of their own, paced at half of what they get
 // alone, beside attackers in processes at nice 19. Compared with the same attack on a program that only takes what it
-// is sent, so that what the attackers themselves cost the machine is not counted. usage: bench_hostile [SECONDS [ROUNDS
-// [ATTACK]]]; a line of JSON for each attack.
+// is sent, so that what the attackers themselves cost the machine is not counted. Over TCP and UDP; forged datagrams
+// need a raw socket (root), and are left out without it. usage: bench_hostile [SECONDS [ROUNDS [ATTACK]]]; a line of
+// JSON for each attack.
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
 
 #include "measure.hpp"
 
 #include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,7 +36,8 @@ namespace {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
-using net = pipeline<tensor_list, fixed_bytes<1_MiB>, tcp>;
+using over_tcp = pipeline<tensor_list, fixed_bytes<1_MiB>, tcp>;
+using over_udp = pipeline<tensor_list, fit_datagram, udp>;
 
 constexpr ref_id published{0x60075, 1};
 constexpr std::size_t tensors = 256, tensor_bytes = 256 * 1024, recipients = 4;
@@ -85,6 +93,7 @@ void tell(int to, const T& value) {
   if (::write(to, &value, sizeof value) != sizeof value) ::_exit(1);
 }
 
+template <class Net>
 void own(int to) {
   std::vector<float> data(tensors * tensor_bytes / sizeof(float));
   std::mt19937 random(1);
@@ -96,10 +105,23 @@ void own(int to) {
   for (std::size_t i = 0; i < tensors; ++i)
     views.push_back({names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
   const auto image = dynamic_image::make(std::span<const tensor_view>(views));
-  auto owner = net::downloader::open({});
+  auto owner = Net::downloader::open({});
   if (!image || !owner || !owner->add_tensors(*image, {.id = published})) ::_exit(1);
   tell(to, owner->port());
   owner->run(std::stop_token{});
+}
+
+/// Throws away every datagram that comes.
+void sink_of_datagrams(int to) {
+  auto link = udp_link::open("127.0.0.1:0");
+  if (!link) ::_exit(1);
+  tell(to, link->port());
+  std::vector<std::byte> piece(64 * 1024);
+  for (;;) {
+    while (::recv(link->native_handle(), piece.data(), piece.size(), MSG_DONTWAIT) > 0) continue;
+    pollfd one{link->native_handle(), POLLIN, 0};
+    ::poll(&one, 1, -1);
+  }
 }
 
 /// Accepts every connection and throws away what comes.
@@ -159,13 +181,14 @@ struct paced {
 };
 
 /// Bytes a second that honest recipients get in `seconds`, of at most `pace` together.
+template <class Net>
 void receive(int to, std::uint16_t port, double pace, double seconds) {
   std::atomic<std::uint64_t> bytes{0};
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < recipients; ++i)
     threads.emplace_back([&, port, pace] {
       paced to_nowhere{&bytes, pace / recipients};
-      for (;;) (void)net::pull(local(port), {published, 0, 0}, to_nowhere, {.per_request_timeout = 60s});
+      for (;;) (void)Net::pull(local(port), {published, 0, 0}, to_nowhere, {.per_request_timeout = 60s});
     });
   std::this_thread::sleep_for(300ms);
   const auto start = bench::clock::now();
@@ -237,10 +260,66 @@ frame request(frame_kind kind, std::uint32_t id, std::uint64_t offset = 0, std::
   return m;
 }
 
+/// Attackers over datagrams: plain sockets, and a raw one that says any address is its own.
+struct hostile_sockets {
+  hostile_sockets(std::uint16_t owner, std::size_t count) : port(owner) {
+    for (std::size_t i = 0; i < count; ++i) {
+      plain.push_back(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      const sockaddr_in to = address(port);
+      if (plain.back() < 0 || ::connect(plain.back(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0)
+        ::_exit(1);
+    }
+  }
+  static sockaddr_in address(std::uint16_t port) {
+    sockaddr_in a{};
+    a.sin_family = AF_INET;
+    a.sin_port = htons(port);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return a;
+  }
+  static int open_raw() { return ::socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_RAW); }
+  /// A datagram of another's.
+  void forge(std::uint16_t from, std::uint16_t to, std::span<const std::byte> body) {
+    std::array<std::byte, 1500> packet{};
+    const std::size_t length = sizeof(iphdr) + sizeof(udphdr) + body.size();
+    iphdr ip{};
+    ip.version = 4, ip.ihl = 5, ip.ttl = 64, ip.protocol = IPPROTO_UDP;
+    ip.tot_len = htons(static_cast<std::uint16_t>(length));
+    ip.saddr = ip.daddr = htonl(INADDR_LOOPBACK);
+    udphdr udp{};
+    udp.source = htons(from), udp.dest = htons(to);
+    udp.len = htons(static_cast<std::uint16_t>(sizeof udp + body.size()));
+    std::memcpy(packet.data(), &ip, sizeof ip);
+    std::memcpy(packet.data() + sizeof ip, &udp, sizeof udp);
+    std::memcpy(packet.data() + sizeof ip + sizeof udp, body.data(), body.size());
+    const sockaddr_in where = address(to);
+    (void)!::sendto(raw, packet.data(), length, 0, reinterpret_cast<const sockaddr*>(&where), sizeof where);
+  }
+  /// The ports of those that speak with the owner, as the system lists them.
+  void find_recipients() {
+    recipients.clear();
+    std::FILE* const list = std::fopen("/proc/net/udp", "r");
+    char line[256];
+    while (list != nullptr && std::fgets(line, sizeof line, list) != nullptr) {
+      unsigned slot, here, my_port, there, port_there;
+      const bool read = std::sscanf(line, " %u: %x:%x %x:%x", &slot, &here, &my_port, &there, &port_there) == 5;
+      if (read && port_there == port) recipients.push_back(static_cast<std::uint16_t>(my_port));
+    }
+    if (list != nullptr) std::fclose(list);
+  }
+
+  std::uint16_t port;
+  int raw = open_raw();
+  std::vector<int> plain;
+  std::vector<std::uint16_t> recipients;
+};
+
+/// Each acts once in a tick, over one of the two links.
 struct attack {
   const char* name;
   std::size_t connections;
-  void (*act)(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random);  ///< once in a tick
+  void (*act)(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) = nullptr;
+  void (*say)(hostile_sockets& all, std::uint64_t number, std::mt19937_64& random) = nullptr;
 };
 
 void flood_of_chunk_digests(std::vector<hostile_connection>& all, std::uint64_t number, std::mt19937_64& random) {
@@ -319,24 +398,66 @@ void silence(std::vector<hostile_connection>& all, std::uint64_t, std::mt19937_6
   for (auto& c : all) c.hear();
 }
 
+void strangers_that_come_and_go(std::vector<hostile_connection>& all, std::uint64_t, std::mt19937_64&) {
+  for (auto& c : all) c.renew();
+}
+
+/// Requests, halves of requests, and bytes that are none.
+std::vector<std::byte> some_datagram(std::mt19937_64& random) {
+  std::vector<std::byte> bytes(cookie_bytes);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  frame m = request(random() % 2 == 0 ? frame_kind::describe : frame_kind::pull, static_cast<std::uint32_t>(random()),
+                    0, 16 * 1024);
+  m.recipient = {random()};
+  put(bytes, m);
+  if (random() % 4 == 0) bytes.resize(bytes.size() / 2);
+  if (random() % 4 == 0)
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+  return bytes;
+}
+constexpr int datagrams_in_a_tick = 64;
+void datagrams_of_strangers(hostile_sockets& all, std::uint64_t number, std::mt19937_64& random) {
+  for (int i = 0; i < datagrams_in_a_tick; ++i) {
+    const auto bytes = some_datagram(random);
+    (void)!::send(all.plain[(number + static_cast<std::uint64_t>(i)) % all.plain.size()], bytes.data(), bytes.size(),
+                  0);
+  }
+}
+void forged_datagrams(hostile_sockets& all, std::uint64_t number, std::mt19937_64& random) {
+  if (number % 20 == 0) all.find_recipients();
+  if (all.recipients.empty()) return;
+  for (int i = 0; i < datagrams_in_a_tick; ++i) {
+    const std::uint16_t recipient = all.recipients[random() % all.recipients.size()];
+    const auto bytes = some_datagram(random);
+    if (i % 2 == 0) all.forge(recipient, all.port, bytes);
+    else all.forge(all.port, recipient, bytes);
+  }
+}
+
 constexpr attack attacks[]{{"chunk-digest floods", 16, flood_of_chunk_digests},
                            {"subset storms", 8, storm_of_subsets},
                            {"describe storms", 8, storm_of_describes},
                            {"one-byte pulls", 8, one_byte_pulls},
                            {"message dribblers", 64, dribbled_messages},
                            {"slow readers", 32, slow_readers},
-                           {"1,000 idle connections", 1000, silence}};
+                           {"1,000 idle connections", 1000, silence},
+                           {"strangers that come and go", 16, strangers_that_come_and_go}};
+constexpr attack attacks_with_datagrams[]{{"udp: datagrams of strangers", 64, nullptr, datagrams_of_strangers},
+                                          {"udp: forged datagrams", 1, nullptr, forged_datagrams}};
 
 process begin(const attack& a, std::uint16_t port) {
   process p([&](int to) {
     if (::nice(19) == -1 && errno != 0) ::_exit(1);
     std::mt19937_64 random(7);
     std::vector<hostile_connection> all;
-    for (std::size_t i = 0; i < a.connections; ++i) all.emplace_back(port);
+    for (std::size_t i = 0; a.act != nullptr && i < a.connections; ++i) all.emplace_back(port);
+    std::optional<hostile_sockets> sockets;
+    if (a.say != nullptr) sockets.emplace(port, a.connections);
     tell(to, 'b');
     auto next = bench::clock::now();
     for (std::uint64_t number = 0;; ++number) {
-      a.act(all, number, random);
+      if (a.act != nullptr) a.act(all, number, random);
+      else a.say(*sockets, number, random);
       std::this_thread::sleep_until(next += tick);
       next = std::max(next, bench::clock::now() - 10 * tick);  // what the machine had no time for is not made up for
     }
@@ -345,9 +466,52 @@ process begin(const attack& a, std::uint16_t port) {
   return p;
 }
 
+template <class Net>
 double honest_rate(std::uint16_t port, double pace, double seconds) {
-  process p([&](int to) { receive(to, port, pace, seconds); });
+  process p([&](int to) { receive<Net>(to, port, pace, seconds); });
   return p.value<double>();
+}
+
+/// Measures each attack on owners of one link, and all of them together.
+template <class Net>
+void measure(std::span<const attack> rows, void (*take)(int), const char* all, double seconds, int rounds,
+             std::string_view only) {
+  const auto wanted = [&](std::string_view name) { return name.find(only) != std::string_view::npos; };
+  if (!std::ranges::any_of(rows, [&](const attack& a) { return wanted(a.name); }) && !wanted(all)) return;
+  process harmless([&](int to) { take(to); });
+  const auto other = harmless.value<std::uint16_t>();
+  std::vector<double> alone;
+  for (int i = 0; i < 3; ++i) {
+    process owner([](int to) { own<Net>(to); });
+    alone.push_back(honest_rate<Net>(owner.value<std::uint16_t>(), 0, seconds / 2));
+  }
+  const double pace = bench::summarise(alone).median / 2;
+  std::printf("{\"alone\": %.0f, \"pace\": %.0f}\n", 2 * pace, pace);
+
+  // an owner of its own each time, which owes nothing to the attackers before
+  const auto beside = [&](std::span<const attack> some, bool attacked) {
+    process owner([](int to) { own<Net>(to); });
+    const auto port = owner.value<std::uint16_t>();
+    std::vector<process> attackers;
+    for (const attack& a : some) attackers.push_back(begin(a, attacked ? port : other));
+    return honest_rate<Net>(port, pace, seconds);
+  };
+  const auto row = [&](const char* name, std::span<const attack> some) {
+    if (!wanted(name)) return;
+    std::vector<double> with_sink, with_owner;
+    for (int i = 0; i < rounds; ++i) {
+      with_sink.push_back(beside(some, false));
+      with_owner.push_back(beside(some, true));
+    }
+    const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
+    std::printf(
+        "{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",
+        name, quiet.median, attacked.median, attacked.minimum, attacked.maximum, 100 * attacked.median / quiet.median);
+    std::fflush(stdout);
+  };
+  std::fflush(stdout);
+  for (const attack& a : rows) row(a.name, {&a, 1});
+  row(all, rows);
 }
 
 }  // namespace
@@ -362,38 +526,10 @@ int main(int argc, char** argv) {
   ::setrlimit(RLIMIT_NOFILE, &files);
   ::signal(SIGPIPE, SIG_IGN);
 
-  process harmless([](int to) { sink(to); });
-  const auto other = harmless.value<std::uint16_t>();
-  std::vector<double> alone;
-  for (int i = 0; i < 3; ++i) {
-    process owner([](int to) { own(to); });
-    alone.push_back(honest_rate(owner.value<std::uint16_t>(), 0, seconds / 2));
-  }
-  const double pace = bench::summarise(alone).median / 2;
-  std::printf("{\"alone\": %.0f, \"pace\": %.0f}\n", 2 * pace, pace);
-
-  // an owner of its own each time, which owes nothing to the attackers before
-  const auto beside = [&](std::span<const attack> some, bool attacked) {
-    process owner([](int to) { own(to); });
-    const auto port = owner.value<std::uint16_t>();
-    std::vector<process> attackers;
-    for (const attack& a : some) attackers.push_back(begin(a, attacked ? port : other));
-    return honest_rate(port, pace, seconds);
-  };
-  const auto measure = [&](const char* name, std::span<const attack> some) {
-    if (std::string_view(name).find(only) == std::string_view::npos) return;
-    std::vector<double> with_sink, with_owner;
-    for (int i = 0; i < rounds; ++i) {
-      with_sink.push_back(beside(some, false));
-      with_owner.push_back(beside(some, true));
-    }
-    const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
-    std::printf(
-        "{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",
-        name, quiet.median, attacked.median, attacked.minimum, attacked.maximum, 100 * attacked.median / quiet.median);
-    std::fflush(stdout);
-  };
-  std::fflush(stdout);
-  for (const attack& a : attacks) measure(a.name, {&a, 1});
-  measure("all together", attacks);
+  measure<over_tcp>(attacks, sink, "all together", seconds, rounds, only);
+  const int raw = hostile_sockets::open_raw();
+  if (raw < 0) std::fprintf(stderr, "bench_hostile: no raw socket, so no datagram is forged (that needs root)\n");
+  else ::close(raw);
+  measure<over_udp>(std::span(attacks_with_datagrams).first(raw < 0 ? 1 : 2), sink_of_datagrams, "udp: all together",
+                    seconds, rounds, only);
 }

@@ -364,14 +364,16 @@ tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cu
           .cursor = cursor};
 }
 
-/// Asks whether FILE, which is there, is what is published. The error is stale_version if it is not.
-tp::result<tp::receipt> check(const choices& c, transfer_line& line) {
+/// Asks whether FILE, which is there, is what is published. The error is stale_version if it is not; `not_asked`: since
+/// the reference says already that it is another.
+tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_asked) {
   auto opened = tp::positioned_file::open(c.output);
   if (!opened) return tp::failure(opened.error());
   finished_file file(std::move(*opened));
   auto where = finished_file::look(file, c.ref.id);
   if (!where) return tp::failure(where.error());
-  if (c.ref.version != 0 && where->version != c.ref.version) return tp::failure(errc::stale_version);
+  not_asked = c.ref.version != 0 && where->version != c.ref.version;
+  if (not_asked) return tp::failure(errc::stale_version);
   const tp::pull_options options = options_of(c, line, &*where);
   const auto how = pull({.link = c.link, .ref = c.ref, .options = options}, &file);
   line.clear();
@@ -381,9 +383,10 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line) {
 outcome pull(const choices& c, transfer_line& line) {
   outcome done;
   if (c.resume && !c.link.http.used && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
-    done.how = check(c, line);
+    done.how = check(c, line, done.not_asked);
     done.was_there = done.how || done.how.error().code != errc::stale_version || !c.force;
     if (done.was_there) return done;
+    done.not_asked = false;
   }
   tp::resume_cursor where;
   {
@@ -424,7 +427,9 @@ outcome pull(const choices& c, transfer_line& line) {
 
 int report(const choices& c, const outcome& done, const transfer_line& line) {
   const bool interrupted = !done.how && done.how.error().code == errc::cancelled && interrupted_by != 0;
-  const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version;
+  // if FILE has the version of the reference, it is the owner that has another
+  const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version &&
+                          (done.not_asked || c.ref.version == 0);
   const bool local = !done.how && (other_file || is_about_output(done.how.error()));
   int status = local ? unwritable : failed;
   if (interrupted) status = interrupted_status();
@@ -432,7 +437,8 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   std::string message;
   if (interrupted) message = "interrupted";
   else if (other_file)
-    message = printable(c.output) + " exists already, and is not what is published: --force replaces it";
+    message = printable(c.output) + " exists already, and is not " +
+              (done.not_asked ? "of the version in " + c.ref_text : "what is published") + ": --force replaces it";
   else if (done.not_asked) message = "what an earlier recv left is of another version than " + c.ref_text;
   else if (!done.how)
     message = local ? output_error(c, done.how.error(), line.total())

@@ -461,6 +461,13 @@ def other_bytes_than_those_of_the_reference():
         done = json.loads(run("recv", liar.address, key, "-o", "copy", "--json")[0])
         assert done["outcome"] == "completed" and done["believed"] is True, done
         os.remove("copy")
+        # what is there already is what the reference names: it is the owner that has something else
+        write("copy", CANONICAL)
+        err = run("recv", liar.address, ref, "-o", "copy", "--resume", status=1)[1]
+        assert "--force" not in err and liar.address in err and Path("copy").read_bytes() == CANONICAL, err
+        err = run("recv", liar.address, key, "-o", "copy", "--resume", status=3)[1]
+        assert "not what is published" in err and "--force" in err, err
+        os.remove("copy")
         # one that says that its bytes are the version which is wanted
         right, wrong = (struct.pack("<Q", int(digits[32:], 16)) for digits in (ref, liar.ref))
         path = MutatingPath(liar.port, lambda _, frame: frame.replace(wrong, right), lambda said: said.replace(right, wrong))
@@ -490,7 +497,7 @@ def a_confirmation_that_is_lost():
         for length in (len(CANONICAL) - 1, len(CANONICAL)):
             write("copy.safetensors", (CANONICAL[:-1] + wrong)[:length])
             out, err = run("recv", sender.address, *to[1:], "--resume", status=3)
-            assert out == "" and "not what is published" in err and "--force" in err and os.path.getsize("copy.safetensors") == length, (out, err)
+            assert out == "" and "not of the version in " + sender.ref in err and "--force" in err and os.path.getsize("copy.safetensors") == length, (out, err)
             done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json", status=3)[0])
             assert done["code"] == "stale_version" and done["bytes"] == length and not done["resumable"], done
         done = json.loads(run("recv", sender.address, *to[1:], "--json", status=3)[0])

@@ -99,8 +99,27 @@ TEST(SchemaComparison, Five_thousand_tensors_with_the_difference_in_the_last_pag
   EXPECT_EQ(e.code, errc::schema_mismatch);
   EXPECT_EQ(e.name.view(), std::string(24, 'n') + "104999");
 }
+TEST(SchemaComparison, A_tensor_whose_name_is_longer_than_a_page_is_passed_over_and_not_blamed) {
+  const std::string long_name(1024, 'a');
+  const auto with = [&](std::uint64_t of_the_long_one, std::vector<std::string> more, std::uint64_t of_the_last) {
+    model m;
+    m.add("0", dtype::f32, {2}).add(long_name, dtype::f32, {of_the_long_one});
+    for (const auto& name : more) m.add(name, dtype::f32, {3});
+    m.add("z", dtype::f32, {of_the_last});
+    return std::move(m.ready());
+  };
+  const auto name_of = [&](model&& theirs, model&& mine) {
+    const tp::error e = refused(theirs, mine);
+    EXPECT_EQ(e.code, errc::schema_mismatch);
+    return std::string(e.name.view());
+  };
+  EXPECT_EQ(name_of(with(2, {"b"}, 5), with(2, {"b"}, 6)), "z");
+  EXPECT_EQ(name_of(with(2, {"b"}, 5), with(2, {}, 5)), "b") << "it is too many";
+  EXPECT_EQ(name_of(with(2, {"b"}, 5), with(3, {"b"}, 5)), "") << "nothing that was said differs";
+  EXPECT_EQ(name_of(with(2, {}, 5), with(2, {"b"}, 5)), "") << "what is missing cannot be told";
+}
 TEST(SchemaComparison, Long_names_are_paged_and_cut_in_the_error) {
-  model theirs = many(60, 59, 1024), mine = many(60, 60, 1024);
+  model theirs = many(60, 59, 800), mine = many(60, 60, 800);
   const tp::error e = refused(theirs, mine, {}, 1000);
   EXPECT_EQ(e.code, errc::schema_mismatch);
   EXPECT_EQ(e.name.view(), std::string(52, 'n') + "...");
@@ -158,7 +177,7 @@ TEST(SchemaComparison, L5_pages_that_lie_end_the_transfer) {
   EXPECT_EQ(with([](tp::frame& m) { m.offset += 1; }), errc::bad_frame);
   EXPECT_EQ(with([](tp::frame& m) { m.tensors = ~0ull; }), errc::bad_frame);
   EXPECT_EQ(with([](tp::frame& m) { m.rows = m.rows.first(0); }), errc::schema_mismatch)
-      << "a page of nothing ends the search";
+      << "the search ends, although no row is ever said";
   int n = 0;
   EXPECT_EQ(with([&n](tp::frame& m) { m.rows = n++ < 300 ? m.rows.first(1) : m.rows; }), errc::schema_mismatch);
 }

@@ -210,6 +210,18 @@ TEST(Subset, What_one_request_cannot_carry_is_an_error_and_the_connection_goes_o
   EXPECT_TRUE(holds(mine, source, few));
 }
 
+TEST(Subset, A_destination_with_a_part_is_filled_whatever_tensors_are_named_besides) {
+  const model source = numbered(20).fill(1);
+  pair p;
+  p.left.publish(source);
+  const names few{"t103", "t107"}, others{"t101", "t102", "t109"};
+  model mine = part_of(few);
+  tp::land to(mine.destination());
+  transfer<> t(to, {.ref = {1, 2}, .subset = others, .part = true}, {}, 1);
+  ASSERT_TRUE(p.pull(t));
+  EXPECT_TRUE(holds(mine, source, few));
+}
+
 TEST(Subset, A_locate_waits_for_the_application_message_before_it) {
   const model source = numbered(20).fill(1);
   pair p(cut{10});

@@ -63,6 +63,28 @@ TEST(Publisher, Takes_a_version_that_is_known_and_recipients_notice_if_it_is_of_
   EXPECT_EQ(done.error().code, tp::errc::digest_mismatch);
 }
 
+TEST(Publisher, A_reference_with_a_version_means_that_one_although_another_has_taken_its_place) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto one = random_model<mlp>(1), two = random_model<mlp>(2);
+  const auto first = *owner->add_tensors(*one, {.recipients = 2}), any = tp::reference{first.id, 0, 0};
+  const auto mine = blank<mlp>();
+  ASSERT_TRUE(net::download_tensors(*owner, first, *mine));
+  const auto second = *owner->add_tensors(*two, {.recipients = 1, .id = first.id});
+  EXPECT_EQ(owner->status_of(first)->completed, 1u);
+  EXPECT_EQ(owner->status_of(second)->completed, 0u);
+  EXPECT_EQ(owner->status_of(any)->completed, 0u);
+  EXPECT_TRUE(owner->settled(first));
+  EXPECT_FALSE(owner->settled(second));
+  EXPECT_EQ(owner->settlement_of(first)->counts.completed, 1u);
+  EXPECT_EQ(owner->settlement_of(second)->verdict, tp::verdict::open);
+  EXPECT_TRUE(owner->withdraw(first)) << "nothing reads it any more";
+  EXPECT_EQ(owner->withdraw({first.id, first.version ^ second.version, 0}).error(), tp::errc::unknown_reference);
+  EXPECT_FALSE(owner->settled(second));
+  ASSERT_TRUE(net::download_tensors(*owner, second, *mine));
+  EXPECT_TRUE(same(*mine, *two));
+  EXPECT_TRUE(owner->settled(any));
+}
+
 TEST(Publisher, T7_budgets_begin_with_publishing_and_not_with_the_clock) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);

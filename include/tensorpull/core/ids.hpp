@@ -87,6 +87,20 @@ struct reference {
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
 
+/// What an owner is asked about: an ID, and then whatever was published last under it; or a reference, and then only
+/// the version that it names.
+struct publication_key {
+  /// Of any version.
+  constexpr publication_key(const ref_id& any) noexcept : id(any) {}
+  /// The same by the words of the ID.
+  constexpr publication_key(std::uint64_t high, std::uint64_t low) noexcept : id{high, low} {}
+  /// Of the version that the reference names, if it names one.
+  constexpr publication_key(const reference& ref) noexcept : id(ref.id), version(ref.version) {}
+
+  ref_id id;  ///< the ID under which it was published
+  std::uint64_t version = 0;  ///< 0: any
+};
+
 /// A reference as it is passed on between programs: 48 digits, the 32 of its ID and the 16 of its version.
 constexpr digits_text<48> to_digits(const reference& ref) noexcept {
   digits_text<48> digits{};

@@ -22,7 +22,8 @@ struct default_limits {
   /// Marks the type as a policy for the limits slot.
   using is_limits_policy = void;
   /// Bytes of a control frame. A longer one is refused before its body is read: a claimed length must not cause an
-  /// allocation.
+  /// allocation. A request for a tensor by name is 128 bytes and its name long, so neither end may have fewer than that
+  /// for the names that are asked for.
   static constexpr std::size_t control_frame_bytes = 4096;
   /// Bytes of a frame with a page of a schema, and of the buffer that a recipient has for it: small, since devices hold
   /// it besides their model.

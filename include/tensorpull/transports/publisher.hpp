@@ -210,21 +210,22 @@ class publisher {
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// Ends a publication: recipients are told `withdrawn` with `reason`, a number of the application's, in the answers
-  /// to requests in flight and to later ones. Waits for other threads that are reading the model; when it returns,
-  /// nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that were running
-  /// on other threads have returned, none will run, and what was kept for it is released. (If other references of the
-  /// transaction are published, callbacks go on for those.) From within a callback of any publisher it does not wait
-  /// for callbacks, so two of them that withdraw each other's references do not wait for each other; none begins
-  /// afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback waits for.
-  /// With one thread it does not wait for the reading of another image of the transaction either, since that is its
-  /// caller's: then the end is told afterwards.
+  /// Ends a publication. A reference with a version means only that one, here and in the calls below: what has taken
+  /// its place under the same ID goes on. Recipients are told `withdrawn` with `reason`, a number of the application's,
+  /// in the answers to requests in flight and to later ones. Waits for other threads that are reading the model; when
+  /// it returns, nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that
+  /// were running on other threads have returned, none will run, and what was kept for it is released. (If other
+  /// references of the transaction are published, callbacks go on for those.) From within a callback of any publisher
+  /// it does not wait for callbacks, so two of them that withdraw each other's references do not wait for each other;
+  /// none begins afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback
+  /// waits for. With one thread it does not wait for the reading of another image of the transaction either, since that
+  /// is its caller's: then the end is told afterwards.
   /// Errors: unknown_reference; busy: called from within the reading of this model.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
-    return ended(owner_.withdraw(ref.id, reason));
+    return ended(owner_.withdraw(ref, reason));
   }
   /// The same if another owner coordinates the transaction and is gone: it ends as verdict::owner_lost.
-  result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref.id)); }
+  result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref)); }
 
   /// Sets the program's callback that decides what each peer may have. It is asked before anything about a reference is
   /// said, also about references that nobody knows. A peer that may not have it hears the same as of an unknown
@@ -241,15 +242,14 @@ class publisher {
   }
 
   /// How many of its recipients have it, have failed, and so on. Error: unknown_reference.
-  result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref.id); }
+  result<publication_status> status_of(const reference& ref) const noexcept { return owner_.status_of(ref); }
   /// Whether its transaction has settled, nothing reads the model any more, its callbacks have returned and what was
   /// kept is released. Within a callback: without the last two. True for an unknown reference: nothing is left of it.
   bool settled(const reference& ref) const noexcept {
-    return owner_.settled(ref.id) &&
-           (detail::callbacks_entered != 0 || !owner_.calls(owner_.transaction_of(ref.id), true));
+    return owner_.settled(ref) && (detail::callbacks_entered != 0 || !owner_.calls(owner_.transaction_of(ref), true));
   }
   /// How its transaction ended; `open` while it has not. Error: unknown_reference.
-  result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref.id); }
+  result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref); }
   /// How one recipient stands. unknown_reference: nothing is remembered of it.
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept {
     return owner_.recipient_of(ref.id, who);

@@ -26,7 +26,8 @@ struct pull_options {
   /// cost a request and an answer for each such number of them. A name that is not published is named by the error
   /// (bad_request), maybe after other tensors have landed.
   std::span<const std::string_view> tensors{};
-  /// The destination has only a part of what is published, and all its tensors are pulled: as if `tensors` named them.
+  /// The destination has only a part of what is published, and all its tensors are pulled: as if `tensors` named them,
+  /// whatever it names.
   bool part = false;
   /// Accepts an image without a digest; the outcome is then completed_unverified. Otherwise a pipeline that compares
   /// the digest of the whole refuses such an image (not_verifiable) before a byte lands. It never makes a digest that

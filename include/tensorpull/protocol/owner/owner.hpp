@@ -223,17 +223,17 @@ class owner {
   /// After this returns without an error, nothing reads the image's memory any more, whether it was published until now
   /// or had settled before. It waits for sends of other threads that read it. Recipients are told `withdrawn` with
   /// `reason`, a number of the application's, in the answers to requests in flight and to later ones.
-  /// unknown_reference: nothing is known under `id`. busy: called from within a callback while the image is read. Gives
+  /// unknown_reference: nothing is known of it. busy: called from within a callback while the image is read. Gives
   /// the transaction that the reference is a part of.
-  result<transaction_id> withdraw(ref_id id, std::uint32_t reason = 0) noexcept {
-    return end(id, [&](publication& p) {
+  result<transaction_id> withdraw(publication_key which, std::uint32_t reason = 0) noexcept {
+    return end(which, [&](publication& p) {
       p.reason = reason;
       book_.take(p);
     });
   }
   /// The same if another owner coordinates the transaction and is gone: it ends as verdict::owner_lost.
-  result<transaction_id> lose(ref_id id) noexcept {
-    return end(id, [&](publication& p) { book_.lose(p); });
+  result<transaction_id> lose(publication_key which) noexcept {
+    return end(which, [&](publication& p) { book_.lose(p); });
   }
 
   /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner
@@ -294,32 +294,32 @@ class owner {
   }
 
   /// The counts of one reference. unknown_reference: nothing is known under `id`.
-  result<publication_status> status_of(ref_id id) const noexcept {
+  result<publication_status> status_of(publication_key which) const noexcept {
     const lock_guard hold(lock_);
-    if (const publication* const p = find(id); p != nullptr) return p->counts;
+    if (const publication* const p = find(which); p != nullptr) return p->counts;
     return failure(errc::unknown_reference);
   }
 
   /// Whether the reference's transaction has settled and nothing reads the image any more. If the number of recipients
   /// is not known, a transaction settles only by withdraw() or by its budget `transaction_idle`. True for an unknown
   /// reference: nothing is left of it.
-  bool settled(ref_id id) const noexcept {
+  bool settled(publication_key which) const noexcept {
     const lock_guard hold(lock_);
-    const publication* const p = find(id);
+    const publication* const p = find(which);
     return p == nullptr || (p->verdict != verdict::open && p->pins == 0);
   }
   /// The transaction that the reference is a part of; none for an unknown reference.
-  transaction_id transaction_of(ref_id id) const noexcept {
+  transaction_id transaction_of(publication_key which) const noexcept {
     const lock_guard hold(lock_);
-    const publication* const p = find(id);
+    const publication* const p = find(which);
     return p == nullptr ? transaction_id{} : p->transaction;
   }
   /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there
   /// until another transaction takes its place in the table, which the next one to be opened may do; after that, the
   /// verdict and this reference's counts. unknown_reference: nothing is known under `id`.
-  result<settlement> settlement_of(ref_id id) noexcept {
+  result<settlement> settlement_of(publication_key which) noexcept {
     const lock_guard hold(lock_);
-    const publication* const p = find(id);
+    const publication* const p = find(which);
     if (p == nullptr) return failure(errc::unknown_reference);
     if (const transaction* const t = book_.find(p->transaction); t != nullptr && t->outcome.verdict != verdict::open)
       return t->outcome;
@@ -573,23 +573,24 @@ class owner {
   }
 
   // The caller of these holds the lock.
-  publication* find(ref_id id) const noexcept {
+  publication* find(publication_key which) const noexcept {
     publication* last = nullptr;  // the latest of those that are over
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       publication& p = slots_[i];
       // an ID is a key: how long this takes does not say how much of one is right
-      const std::uint64_t differs = (p.id.high ^ id.high) | (p.id.low ^ id.low);
+      const std::uint64_t differs = (p.id.high ^ which.id.high) | (p.id.low ^ which.id.low);
       if (p.now == publication::state::empty || differs != 0) continue;
+      if (which.version != 0 && which.version != p.version) continue;
       if (p.now == publication::state::published) return &p;
       if (last == nullptr || p.order > last->order) last = &p;
     }
     return last;
   }
-  /// Ends what is published under an ID, and waits until nobody reads it. Takes the lock.
+  /// Ends a publication, and waits until nobody reads it. Takes the lock.
   template <class Take>
-  result<transaction_id> end(ref_id id, Take take) noexcept {
+  result<transaction_id> end(publication_key which, Take take) noexcept {
     const lock_guard hold(lock_);
-    publication* const slot = find(id);
+    publication* const slot = find(which);
     if (slot == nullptr) return failure(errc::unknown_reference);
     if (pinned_here(*slot)) return failure(errc::busy);
     if (slot->now == publication::state::published) take(*slot);

@@ -47,7 +47,7 @@ struct pull_request {
   /// only as many as one request carries.
   std::span<const std::string_view> subset{};
   bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
-                      ///< them
+                      ///< them, whatever it names
   std::uint32_t window = 4;  ///< requests in flight; the owner may allow fewer
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
   /// an image without a digest is accepted, too, if the digest of the whole would be compared
@@ -83,7 +83,9 @@ class recipient {
   /// `first_id`: higher than any id that the same connection has used, so that late answers to an earlier transfer are
   /// told apart.
   recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
-      : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {}
+      : request_(request), chunking_(chunking), first_id_(first_id), next_id_(first_id), expected_id_(first_id) {
+    if (request_.part) request_.subset = {};
+  }
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
   /// compared with them: so a request ahead of the description has to be answered first, and of a subset, whose parts
@@ -310,6 +312,7 @@ class recipient {
   }
   /// Of parts only the schema's tensors are asked for: whether those are the ones that were named.
   [[gnu::noinline]] result<void> names_are_ours() const noexcept {
+    if (request_.part) return {};
     const image_schema& ours = *request_.schema;
     std::uint64_t named = 0, all = 0;  // sums of numbers that tell the tensors apart, in whatever order
     for (const std::string_view name : request_.subset) {
@@ -318,7 +321,7 @@ class recipient {
       named += splitmix64{i}();
     }
     for (std::size_t i = 0; i < ours.tensor_count; ++i) all += splitmix64{i}();
-    if (named == all || request_.part) return {};
+    if (named == all) return {};
     for (const tensor_entry& t : ours.entries()) {
       std::size_t i = 0;
       while (i < request_.subset.size() && request_.subset[i] != t.name) ++i;

@@ -286,7 +286,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   }
 
   /// For drivers of a transfer that is not a pull (relay.hpp), over streams. Begins one; returns the first request id
-  /// that it may use.
+  /// that it may use. Until end_transfer() only step_transfer() serves the other end: a call that waits, such as
+  /// receive(), would throw away the answers to the transfer.
   std::uint32_t begin_transfer() noexcept
     requires byte_stream<link_type>
   {

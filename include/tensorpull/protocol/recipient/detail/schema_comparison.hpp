@@ -15,25 +15,29 @@ class schema_comparison {
 
   /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
   /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
-  /// for. `subset`: our schema is a part of theirs, so only tensors of the same name are compared.
+  /// for. `subset`: our schema is a part of theirs, so only tensors of the same name are compared. An empty page stands
+  /// for a tensor whose row is longer than a page: it is passed over, and what comes behind it is compared by name. If
+  /// nothing else differs, the error has no name.
   result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_)
       return failure(errc::bad_frame);
     for (std::size_t r = 0; r < page.rows.size(); ++r) {
       const schema_row row = page.rows[r];
       const std::uint64_t i = position_++;
-      if (subset) {
-        for (std::size_t k = 0; k < own.tensor_count; ++k)
-          if (own.tensors[k].name == row.name && !same(own.tensors[k], row))
-            return failure(errc::schema_mismatch, 0, row.name);
+      if (subset || passed_over_) {
+        const std::size_t k = find_tensor(own, row.name);
+        if (k == own.tensor_count ? !subset : !same(own.tensors[k], row))
+          return failure(errc::schema_mismatch, 0, row.name);
       } else if (i >= own.tensor_count) {
         return failure(errc::schema_mismatch, 0, row.name);
       } else if (const tensor_entry& t = own.tensors[i]; !same(t, row)) {
         return failure(errc::schema_mismatch, 0, comes_first(t, row) ? t.name : row.name);
       }
     }
-    if (position_ < total && !page.rows.empty()) return true;
-    if (!subset && position_ < own.tensor_count) return failure(errc::schema_mismatch, 0, own.tensors[position_].name);
+    if (page.rows.empty() && position_ < total) ++position_, passed_over_ = true;
+    if (position_ < total) return true;
+    if (!subset && !passed_over_ && position_ < own.tensor_count)
+      return failure(errc::schema_mismatch, 0, own.tensors[position_].name);
     return failure(errc::schema_mismatch);
   }
 
@@ -52,6 +56,7 @@ class schema_comparison {
   }
 
   std::uint64_t position_ = 0;
+  bool passed_over_ = false;
 };
 
 }  // namespace tensorpull::detail

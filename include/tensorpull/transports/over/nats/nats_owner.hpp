@@ -76,7 +76,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
   /// As publisher::withdraw. A replica leaves its group first.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     if (is_replica())
-      if (place* const p = find(ref.id)) leave(*p);
+      if (place* const p = find(ref.id); p != nullptr && (ref.version == 0 || ref.version == p->ref.version)) leave(*p);
     return base::withdraw(ref, reason);
   }
 
