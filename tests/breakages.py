@@ -96,6 +96,8 @@ BREAKAGES = [
     # protocol
     ("protocol/recipient/detail/schema_comparison.hpp", "subset || passed_over_", "subset", "protocol/schema_comparison", "*"),
     ("protocol/recipient/recipient.hpp", "if (request_.part) request_.subset = {};", "", "protocol/subset", "*"),
+    ("protocol/detail/frame_intake.hpp", "? message_frame_bytes<Limits> : 0, std::size_t{Limits::control_frame_bytes}", "? message_frame_bytes<Limits> : Limits::control_frame_bytes, std::size_t{0}", "transports/tcp_download", "*no_message*"),
+    ("transports/over/shared_memory/detail/sharing_owner.hpp", "s.generation == r.generation && s.slot == r.slot", "s.slot == r.slot", "transports/shm_download", "*Equal_bytes*:*again_and_again*"),
     ("protocol/owner/owner.hpp", "slot != nullptr && as == from.who &&", "slot != nullptr &&", "protocol/authorise", "*"),
     ("protocol/owner/owner.hpp", "if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);", "if (!may) return m.kind != frame_kind::cancel && refuse(out, status::withdrawn);", "protocol/authorise", "*"),
     ("protocol/owner/owner.hpp", "if (!authorised(from, m, who)) return no_owner::locate(m, answer);", "(void)who;", "protocol/authorise", "*"),

@@ -45,6 +45,21 @@ TEST_F(Download, Without_success_the_last_error_is_the_outcome) {
   EXPECT_EQ(tp::download_tensors<net>(tp::locator(), *mine).error().code, tp::errc::bad_address);
 }
 
+TEST_F(Download, A_consumer_that_begins_once_keeps_the_failure_that_ended_it) {
+  const auto wrong = random_model<mlp>(2);
+  ASSERT_TRUE(other->add_tensors(*wrong, {.id = ref.id, .version = ref.version}));
+  struct once : tp::land {
+    using tp::land::land;
+    tp::result<void> begin(const tp::description& d) noexcept {
+      if (begun++ > 0) return tp::failure(tp::errc::invalid_argument);
+      return tp::land::begin(d);
+    }
+    int begun = 0;
+  } to(tp::raw_tensors<mlp>::destination(*mine));
+  EXPECT_EQ(tp::pull<net>(at({other->port(), owner->port()}), to).error(), tp::errc::digest_mismatch);
+  EXPECT_EQ(to.begun, 2);
+}
+
 TEST_F(Download, Addresses_of_other_links_are_passed_over) {
   tp::locator l(ref);
   const auto port = local(owner->port());

@@ -6,6 +6,14 @@ namespace shm_download_test {
 using namespace test;
 using net = shared_net<>;
 
+/// A model in memory that can be shared.
+tp::shared_model<mlp> filled(std::uint64_t seed) {
+  auto made = tp::make_shared_model<mlp>();
+  EXPECT_TRUE(made);
+  generator(seed).fill(std::as_writable_bytes(std::span(made->get(), 1)));
+  return *made;
+}
+
 constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
 
 template <class Net, class Published>
@@ -88,6 +96,32 @@ TEST(SharedMemory, The_memory_of_a_settled_reference_makes_room_for_the_next) {
   }
   o.owner.run([&](const auto&) { return descriptors() <= before; }, within(20s));
   EXPECT_LE(descriptors(), before);
+}
+
+TEST(SharedMemory, Equal_bytes_that_are_published_again_from_other_memory_are_given_from_there) {
+  const auto first = filled(1), second = filled(1);
+  shared_owner<net> o;
+  const auto before = o.add(first, {.recipients = 1}), ref = o.add(second, {.recipients = 3, .id = before.id});
+  ASSERT_EQ(before.version, ref.version);
+  first->step = 42;  // it is not published any more: its program goes on with it
+  o.serve();
+  const auto mine = blank<mlp>();
+  const auto done = net::download_tensors(o.address, ref, *mine);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*mine, *second));
+  const auto view = net::view(o.address, ref, {.unverified = true});
+  ASSERT_TRUE(view);
+  EXPECT_TRUE(same(**view->model(), *second));
+}
+TEST(SharedMemory, A_model_that_is_published_again_and_again_under_one_ID_takes_one_place) {
+  const auto model = filled(1), other = filled(2);
+  shared_owner<net> o;
+  auto ref = o.add(model, {.recipients = 1});
+  for (int i = 0; i < 70; ++i) ref = o.add(model, {.recipients = 1, .id = ref.id});
+  const auto last = o.add(other, {.recipients = 1});
+  o.serve();
+  const auto view = net::view(o.address, last);
+  EXPECT_TRUE(view) << to_string(view.error().code);
 }
 
 TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {

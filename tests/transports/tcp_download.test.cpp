@@ -63,9 +63,14 @@ struct other_layers {
 BOOST_HANA_ADAPT_STRUCT(tcp_download_test::stack_of_layers, layers);
 BOOST_HANA_ADAPT_STRUCT(tcp_download_test::other_layers, layers, last);
 namespace tcp_download_test {
-TEST(TcpDownload, A_difference_far_down_the_schema_is_named) {
-  using here = tp::pipeline<tp::raw_tensors<stack_of_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  using there = tp::pipeline<tp::raw_tensors<other_layers>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+/// For programs that send no messages.
+struct no_messages : tp::default_limits {
+  static constexpr std::size_t application_body_bytes = 0, application_references = 0;
+};
+template <class Limits>
+void expect_that_a_difference_far_down_is_named() {
+  using here = tp::pipeline<tp::raw_tensors<stack_of_layers>, tp::fixed_bytes<64_KiB>, tp::tcp, Limits>;
+  using there = tp::pipeline<tp::raw_tensors<other_layers>, tp::fixed_bytes<64_KiB>, tp::tcp, Limits>;
   const auto source = random_model<stack_of_layers>(1);
   auto owner = here::downloader::open({});
   const auto ref = owner->add_tensors(*source);
@@ -76,6 +81,12 @@ TEST(TcpDownload, A_difference_far_down_the_schema_is_named) {
   EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
   EXPECT_FALSE(done.error().name.empty());
   EXPECT_TRUE(same(*mine, *blank<other_layers>()));
+}
+TEST(TcpDownload, A_difference_far_down_the_schema_is_named) {
+  expect_that_a_difference_far_down_is_named<tp::default_limits>();
+}
+TEST(TcpDownload, A_difference_far_down_is_named_although_no_message_may_be_as_long_as_a_page_of_a_schema) {
+  expect_that_a_difference_far_down_is_named<no_messages>();
 }
 TEST(TcpDownload, Into_any_consumer) {
   const auto source = random_model<mlp>(1);

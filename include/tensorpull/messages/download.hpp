@@ -48,7 +48,8 @@ struct as_text {
 };
 
 /// `pull(address)` for each address in order. A failure that landed bytes does not stop the next attempt: it starts
-/// from the first byte.
+/// from the first byte. If the consumer begins once only (`invalid_argument` at the second attempt, such as that of a
+/// file, which is closed then), the failure that ended it is the result.
 template <class Net, class Pull>
 result<receipt> try_addresses(const locator& from, Pull pull) noexcept {
   if (!from || from.addresses() == 0) return failure(errc::bad_address);
@@ -56,7 +57,9 @@ result<receipt> try_addresses(const locator& from, Pull pull) noexcept {
   for (std::size_t i = 0; i < from.addresses(); ++i) {
     const auto address = address_on<typename Net::parts::transport>(from.address(i));
     if (!address) continue;  // of a link that this program has not chosen
-    last = pull(*address);
+    const result<receipt> now = pull(*address);
+    if (!now && now.error().code == errc::invalid_argument && last.error().code != errc::bad_address) break;
+    last = now;
     if (last || !another_address_may_do(last.error().code)) break;
   }
   return last;
@@ -86,8 +89,8 @@ result<receipt> download_tensors(const locator& from, typename Net::model_type& 
                                  typename Net::chunking cut = {}) noexcept {
   return download_tensors<Net>(from, detail::as_text{}, model, options, cut);
 }
-/// The same into any consumer that can start again: one that cannot undo (`irrevocable`) is pulled from one address
-/// with Net::pull.
+/// The same into any consumer: one that cannot undo (`irrevocable`) is pulled from one address with Net::pull. A file
+/// takes one attempt in which bytes land: make another one for the next.
 template <class Net, class Where, class Consumer>
   requires(!Consumer::irrevocable) && std::invocable<Where&, std::string_view>
 result<receipt> pull(const locator& from, Where where, Consumer& to, const pull_options& options = {},

@@ -256,7 +256,7 @@ class datagram_endpoint {
   }
   template <class Transfer>
   result<void> take_part(Transfer& t, const detail::piece& p, std::span<const std::byte> payload) noexcept {
-    constexpr std::size_t longest = std::max(intake_type::largest_frame, Limits::control_frame_bytes);
+    constexpr std::size_t longest = intake_type::largest_frame;
     if (p.total > longest || (p.total > line_.pool.buffer_bytes() && p.length < p.total))
       return failure(errc::too_large, p.total);
     if (!intake_.may_have_buffers()) return {};

@@ -5,6 +5,7 @@
 #include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -46,8 +47,8 @@ template <framing Framing, class Limits, class Owner, class Handler>
 class frame_intake : public peer_standing {
  public:
   /// The longest frame that is no chunk.
-  static constexpr std::size_t largest_frame = detail::takes_messages<Handler> ? message_frame_bytes<Limits>
-                                                                               : Limits::control_frame_bytes;
+  static constexpr std::size_t largest_frame = std::max(
+      detail::takes_messages<Handler> ? message_frame_bytes<Limits> : 0, std::size_t{Limits::control_frame_bytes});
 
   /// Borrows the handler as long as it lives.
   explicit frame_intake(Handler& handler) noexcept : handler_(handler) {

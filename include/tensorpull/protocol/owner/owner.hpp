@@ -543,11 +543,22 @@ class owner {
   }
 
  protected:
-  /// Whether this version is published now.
-  bool is_published(ref_id id, std::uint64_t version) const noexcept {
+  /// One publication, as long as the owner lives: the numbers that a pending_reply has of it. Generation 0: of none.
+  struct publication_number {
+    std::uint32_t slot = 0, generation = 0;
+  };
+  /// What is published now under a reference.
+  publication_number published_as(const reference& ref) const noexcept {
     const lock_guard hold(lock_);
-    const publication* const p = find(id);
-    return p != nullptr && p->now == publication::state::published && p->version == version;
+    const publication* const p = find(ref);
+    if (p == nullptr || p->now != publication::state::published) return {};
+    return {static_cast<std::uint32_t>(p - slots_.data()), p->generation};
+  }
+  /// Whether that is published now.
+  bool is_published(std::uint32_t slot, std::uint32_t generation) const noexcept {
+    const lock_guard hold(lock_);
+    const publication& p = slots_[slot];
+    return p.generation == generation && p.now == publication::state::published;
   }
 
  private:

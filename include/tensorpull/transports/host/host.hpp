@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -212,7 +213,10 @@ class host<Parts, Handler, Consumer> {
 
  private:
   friend connection;
-  static constexpr std::size_t frame_bytes = (message_frame_bytes<typename Parts::limits> + 63) / 64 * 64;
+  static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<typename Parts::limits>,
+                                                       std::size_t{Parts::limits::control_frame_bytes}) +
+                                              63) /
+                                             64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
   /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
   struct anchor {

@@ -22,13 +22,12 @@ inline constexpr std::uint64_t memory_page = 4096;
 
 /// The memory of one publication.
 struct shared_image {
-  ref_id id{};
-  std::uint64_t version = 0;
+  std::uint32_t slot = 0, generation = 0;  // as in pending_reply: the same bytes may be published again; 0: of nothing
   std::array<int, passed_descriptors::most> fd{-1, -1};
   std::size_t descriptors = 0;
   std::uint64_t image_at = 0, copied = 0, bytes = 0;  // of a copy
-  std::uint32_t sends = 0;                            // of its descriptors that are under way
-  bool ready = false, failed = false;                 // neither: it is being copied
+  std::uint32_t sends = 0;  // of its descriptors that are under way
+  bool ready = false, failed = false;  // neither: it is being copied
 
   void clear() noexcept {
     for (int& f : fd)
@@ -66,8 +65,9 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
       return;
     const lock_guard hold(lock_);
     sweep();
-    if (shared_image* const place = free_place(); place != nullptr)
-      *place = {ref.id, ref.version, {index->release(), data.release()}, 2, 0, 0, 0, 0, true, false};
+    const auto now = this->published_as(ref);
+    if (shared_image* const place = free_place(); place != nullptr && now.generation != 0)
+      *place = {now.slot, now.generation, {index->release(), data.release()}, 2, 0, 0, 0, 0, true, false};
   }
 
   bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
@@ -83,7 +83,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     shared_image* const s = find(r);
     const source_view* const image = s != nullptr && !s->ready && !s->failed ? this->pin(r) : nullptr;
     if (image != nullptr) {
-      const auto more = copy(*s, *image, allowance, memory);
+      const auto more = copy(*s, r.version, *image, allowance, memory);
       const bool unreadable = !more && more.error().code == errc::unreadable;
       base::unpin(r, 0);
       if (unreadable) this->unreadable(r);
@@ -121,22 +121,22 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
   // The caller of these holds the lock. The base class has a lock of its own, which is taken after this one.
   shared_image* find(const pending_reply& r) noexcept {
     for (shared_image& s : shared_)
-      if (s.id && s.id == r.ref && s.version == r.version) return &s;
+      if (s.generation != 0 && s.generation == r.generation && s.slot == r.slot) return &s;
     return nullptr;
   }
   shared_image* free_place() noexcept {
     for (shared_image& s : shared_)
-      if (!s.id) return &s;
+      if (s.generation == 0) return &s;
     return nullptr;
   }
   /// Lets go of the memory of what is not published any more. Recipients that have it keep it.
   void sweep() noexcept {
     for (shared_image& s : shared_)
-      if (s.id && s.sends == 0 && !this->is_published(s.id, s.version)) s.clear();
+      if (s.generation != 0 && s.sends == 0 && !this->is_published(s.slot, s.generation)) s.clear();
   }
   /// It will be sent from now on.
   static void fail(shared_image& s) noexcept {
-    shared_image gone = std::exchange(s, {s.id, s.version, {-1, -1}, 0, 0, 0, 0, 0, false, true});
+    shared_image gone = std::exchange(s, {s.slot, s.generation, {-1, -1}, 0, 0, 0, 0, 0, false, true});
     gone.clear();
   }
 
@@ -160,7 +160,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     std::uint64_t held = 0;
     for (const shared_image& other : shared_) held += other.bytes;
     if (bytes > MostCopied - std::min(MostCopied, held)) return nullptr;
-    *s = {out.ref, out.version, {-1, -1}, 0, 0, 0, bytes, 0, false, false};
+    *s = {out.slot, out.generation, {-1, -1}, 0, 0, 0, bytes, 0, false, false};
     // the tensors begin at a page
     s->image_at = (segment_index::bytes(1) + header + memory_page - 1) / memory_page * memory_page - header;
     auto fd = make_memory_file(s->image_at + bytes);
@@ -173,7 +173,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     return s;
   }
   /// Copies at most `allowance` bytes, which are taken off. False: it is ready. Errors: unreadable; io with errno.
-  static result<bool> copy(shared_image& s, const source_view& image, std::uint64_t& allowance,
+  static result<bool> copy(shared_image& s, std::uint64_t version, const source_view& image, std::uint64_t& allowance,
                            std::span<std::byte> slice) noexcept {
     std::array<std::span<const std::byte>, 16> pieces;
     while (s.copied < s.bytes) {
@@ -189,7 +189,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     }
     std::array<std::byte, segment_index::bytes(1)> index;
     const memory_extent all{s.image_at, s.bytes};
-    segment_index::write(index, s.version, s.image_at + s.bytes, {&all, 1});
+    segment_index::write(index, version, s.image_at + s.bytes, {&all, 1});
     if (const int system = write_all(s.fd[0], 0, index); system != 0) return failure(errc::io, 0, {}, system);
     if (const auto ok = seal_memory(s.fd[0], sealing::all); !ok) return failure(ok.error());
     s.ready = true;
