@@ -67,4 +67,30 @@ INSTANTIATE_TEST_SUITE_P(
                       conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
     [](const auto& i) { return i.param.name; });
 
+/// Takes one request at a time, as the small engine does.
+struct one_request : tp::default_limits {
+  static constexpr std::size_t pipelined_requests = 1;
+};
+TEST(DatagramTransfer, An_owner_that_allows_one_request_is_asked_for_one_at_a_time) {
+  lossy_pair<one_request> pair({.delay = microseconds(20'000)});
+  const model source = large(12'000).fill(1);
+  model target = large(12'000);
+  const auto id = pair.left.publish(source);
+  tp::land to(target.destination());
+  tp::datagram_transfer<tp::land, tp::fixed_bytes<1112>, tp::image_digest, one_request> t(to, of(id), {},
+                                                                                          pair.right.end->next_id());
+  t.fits(1200);
+  pair.right.end->begin_pull();
+  std::size_t most = 0;
+  pair.besides = [&](microseconds) {
+    most = std::max(most, pair.up.on_its_way.size() + pair.down.on_its_way.size());
+    return microseconds::max();
+  };
+  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
+  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  EXPECT_EQ(most, 1u);
+  EXPECT_EQ(source.image_bytes(), target.image_bytes());
+  EXPECT_LE(pair.up.sent, target.image_bytes().size() / 1112 + 4) << "none is asked for twice";
+}
+
 }  // namespace datagram_transfer_test

@@ -32,79 +32,143 @@ TEST(RoundTrip, Is_that_of_RFC_6298) {
   EXPECT_EQ(t.fastest(), us(1)) << "known, although nothing could be measured";
 }
 
-round_trip steady(us t = us(40'000)) {
-  round_trip trip;
-  for (int i = 0; i < 50; ++i) trip.took(t);
-  return trip;
-}
-void round(congestion_window& w, const round_trip& trip, std::uint32_t lost) {
-  const std::uint32_t n = std::max(w.size(), 32u);
-  for (std::uint32_t i = 0; i < n; ++i) i < lost ? w.lost(trip) : w.answered(trip, true);
-}
+/// A path that carries `rate` answers in a second, and what a window does over it, a round trip at a time.
+struct path {
+  std::uint32_t rate;
+  us fastest{40'000};
+  congestion_window w{4, 4096};
+  round_trip trip{};
+  us now{1'000'000};
+  std::uint32_t id = 0;
 
-TEST(CongestionWindow, Doubles_until_something_is_lost_then_halves_and_grows_by_one) {
-  congestion_window w(4, 1024);
-  const auto trip = steady();
-  std::uint32_t before = w.size();
-  for (std::uint32_t i = 0; i < 4; ++i) w.answered(trip, true);
-  EXPECT_EQ(w.size(), 2 * before);
-  while (w.size() < 256) w.answered(trip, true);
-  for (int again = 0; again < 3; ++again) {
-    before = w.size();
-    for (std::uint32_t i = 0; i < before / 5; ++i) w.lost(trip);
-    for (int i = 0; i < 3; ++i) round(w, trip, 0);
-    EXPECT_LE(w.size(), before / 2 + 20) << "one that overflowed";
-    EXPECT_GE(w.size(), before / 2);
-    before = w.size();
-    round(w, trip, 0);
-    EXPECT_GE(w.size(), before);
-    EXPECT_LE(w.size(), before + 2) << "one for each window";
+  /// As many requests as the window allows: `lost` of a hundred are lost, answers wait in a queue for `queue`.
+  void round(std::uint32_t lost = 0, us queue = us(0)) {
+    const std::uint32_t n = w.size(), most = std::uint32_t(rate * std::uint64_t(fastest.count()) / 1'000'000);
+    const us end = now + fastest + queue;
+    trip.took(fastest + queue);
+    const std::uint32_t next = id + n, came = std::min(n, most);
+    for (std::uint32_t i = 0; i < came; ++i) {
+      now += (end - now) / (came - i);
+      if (i % 100 < lost) w.lost();
+      else w.answered(trip, id + i, next, n, true, now);
+    }
+    now = end;
+    id = next;
   }
+  void rounds(int n, std::uint32_t lost = 0, us queue = us(0)) {
+    for (; n > 0; --n) round(lost, queue);
+  }
+  std::uint32_t holds() const { return std::uint32_t(rate * std::uint64_t(fastest.count()) / 1'000'000); }
+};
+
+TEST(CongestionWindow, Begins_with_ten_and_doubles_as_long_as_more_comes) {
+  path p{25'000};
+  EXPECT_EQ(p.w.size(), 10u) << "RFC 9002, 7.2";
+  for (std::uint32_t expected = 20; expected <= 640; expected *= 2) {
+    p.round();
+    EXPECT_GE(p.w.size(), expected * 9 / 10);
+    EXPECT_LE(p.w.size(), expected);
+  }
+  p.rounds(12);
+  EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
+  EXPECT_LE(p.w.size(), p.holds() * 5 / 2) << "twice what the path holds";
+  EXPECT_NEAR(p.w.rate(), p.rate, p.rate / 10);
 }
-TEST(CongestionWindow, A_share_that_is_lost_with_half_of_the_window_too_is_noise) {
-  congestion_window w(4, 1024);
-  const auto trip = steady();
-  for (int i = 0; i < 400; ++i) round(w, trip, std::max(w.size(), 32u) / 10);
-  EXPECT_GE(w.size(), 64u) << "a tenth is lost however few are sent";
-  for (int i = 0; i < 40; ++i) round(w, trip, std::max(w.size(), 32u) / 3);
-  EXPECT_LE(w.size(), 12u) << "a third is never noise";
+TEST(CongestionWindow, What_is_lost_however_few_are_sent_changes_little) {
+  path p{25'000};
+  p.rounds(20, 5);
+  EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
+  p.rounds(60, 5);
+  EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
 }
-TEST(CongestionWindow, A_loss_while_the_round_trip_shows_a_queue_is_no_noise) {
-  congestion_window w(4, 1024);
-  auto trip = steady();
-  for (int i = 0; i < 200; ++i) round(w, trip, std::max(w.size(), 32u) / 10);
-  for (int i = 0; i < 50; ++i) trip.took(us(150'000));
-  for (int i = 0; i < 40; ++i) round(w, trip, std::max(w.size(), 32u) / 10);
-  EXPECT_LE(w.size(), 20u);
+TEST(CongestionWindow, If_much_more_is_lost_than_before_the_rate_falls_to_what_comes) {
+  path p{25'000};
+  p.rounds(20);
+  const std::uint32_t before = p.w.rate();
+  p.rounds(4, 60);
+  EXPECT_LE(p.w.rate(), before / 2);
 }
-TEST(CongestionWindow, Falls_to_its_beginning_when_nothing_comes_and_does_not_grow_unused) {
+TEST(CongestionWindow, Others_that_fill_the_queue_keep_their_share_and_once_they_are_gone_all_is_used) {
+  path p{25'000};
+  p.rounds(20);
+  const std::uint32_t alone = p.w.size();
+  EXPECT_FALSE(p.w.shares());
+  p.rounds(2, 2, us(40'000));
+  EXPECT_FALSE(p.w.shares()) << "a probe of its own makes a queue for so long";
+  p.rounds(2, 2, us(40'000));
+  ASSERT_TRUE(p.w.shares());
+  EXPECT_LE(p.w.size(), alone * 8 / 10);
+  const std::uint32_t least = p.w.size();
+  p.rounds(4, 0, us(40'000));
+  EXPECT_LE(p.w.size(), least * 12 / 10) << "as CUBIC grows";
+  p.rounds(24);
+  EXPECT_FALSE(p.w.shares());
+  EXPECT_GE(p.w.size(), alone * 9 / 10);
+}
+TEST(CongestionWindow, A_path_that_carries_more_than_before_is_found_to_do_so) {
+  path p{2'500};
+  p.rounds(30);
+  EXPECT_LE(p.w.size(), 260u);
+  p.rate = 25'000;
+  p.rounds(40);
+  EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
+}
+TEST(CongestionWindow, A_path_that_is_longer_than_before_is_found_to_be_so) {
+  path p{25'000};
+  p.rounds(20);
+  const std::uint32_t before = p.w.size();
+  p.fastest = us(80'000);
+  p.rounds(400);
+  EXPECT_GE(p.w.size(), before * 3 / 2);
+}
+TEST(CongestionWindow, Falls_to_its_least_when_nothing_comes_and_begins_again) {
+  path p{25'000};
+  p.rounds(20);
+  p.w.timed_out();
+  EXPECT_EQ(p.w.size(), 4u);
+  EXPECT_EQ(p.w.rate(), 0u);
+  p.rounds(20);
+  EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
+}
+TEST(CongestionWindow, Does_not_grow_far_beyond_what_is_asked_for) {
   congestion_window w(4, 1024);
-  const auto trip = steady();
-  while (w.size() < 100) w.answered(trip, true);
+  round_trip trip;
+  trip.took(us(40'000));
+  us now(1'000'000);
+  for (std::uint32_t id = 0; id < 1000; ++id) w.answered(trip, id, id + 1, 1, false, now += us(40'000));
+  EXPECT_LE(w.size(), 14u);
+}
+TEST(CongestionWindow, One_that_stays_stays) {
+  congestion_window w(100, 7);
+  round_trip trip;
+  trip.took(us(40'000));
+  us now(1'000'000);
+  for (std::uint32_t id = 0; id < 1000; ++id) w.answered(trip, id, id + 7, 7, true, now += us(1'000));
+  for (int i = 0; i < 100; ++i) w.lost();
   w.timed_out();
-  EXPECT_EQ(w.size(), 4u);
-  for (int i = 0; i < 1000; ++i) w.answered(trip, false);
-  EXPECT_EQ(w.size(), 4u);
-  congestion_window small(100, 7);
-  EXPECT_EQ(small.size(), 7u);
-  for (int i = 0; i < 1000; ++i) small.answered(trip, true);
-  EXPECT_EQ(small.size(), 7u);
+  EXPECT_EQ(w.size(), 7u);
   EXPECT_EQ(congestion_window(0, 0).size(), 1u);
+  EXPECT_EQ(congestion_window(1, 4).size(), 1u);
 }
 TEST(CongestionWindow, Requests_are_spread_over_the_round_trip) {
-  congestion_window w(4, 1024);
-  const auto trip = steady();
-  while (w.size() < 400) w.answered(trip, true);
-  us now(1'000'000);
+  path p{10'000};
+  p.rounds(30);
+  us now = p.now + us(100'000);
   std::uint32_t at_once = 0;
-  while (w.release() <= now) w.left(trip, now), ++at_once;
-  EXPECT_LE(at_once, 100u) << "no burst of a whole window";
+  while (p.w.release() <= now) p.w.left(p.trip, now), ++at_once;
+  EXPECT_LE(at_once, 40u) << "no burst of a whole window";
   EXPECT_GE(at_once, 8u);
   std::uint32_t in_a_round = at_once;
   for (const us end = now + us(40'000); now < end; now += us(100))
-    while (w.release() <= now) w.left(trip, now), ++in_a_round;
-  EXPECT_GE(in_a_round, 400u) << "the window is used";
-  EXPECT_LE(in_a_round, 1200u);
+    while (p.w.release() <= now) p.w.left(p.trip, now), ++in_a_round;
+  EXPECT_GE(in_a_round, 280u) << "as fast as they are answered";
+  EXPECT_LE(in_a_round, 560u);
+}
+TEST(CongestionWindow, On_one_machine_nothing_is_held_back) {
+  path p{1'000'000, us(50)};
+  p.rounds(30);
+  for (int i = 0; i < 1000; ++i) p.w.left(p.trip, p.now);
+  EXPECT_LE(p.w.release(), p.now);
 }
 
 }  // namespace datagram_window_test

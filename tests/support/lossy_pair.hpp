@@ -3,6 +3,7 @@
 #pragma once
 
 #include "pair.hpp"
+#include "tcp_flow.hpp"
 
 #include <tensorpull/protocol/datagrams/datagram_endpoint.hpp>
 #include <tensorpull/protocol/datagrams/datagram_transfer.hpp>
@@ -28,6 +29,10 @@ using datagram = std::vector<std::uint64_t>;  // aligned, with zeros at its end
 
 /// One direction of a link.
 struct lossy_line {
+  /// What IP, UDP and a frame of Ethernet add to a datagram, and what one takes at least.
+  static constexpr std::size_t overhead_bytes = 48;
+
+  bottleneck* sender = nullptr;  ///< none: it carries everything at once
   std::multimap<microseconds, std::pair<datagram, std::size_t>> on_its_way;
   std::uint64_t sent = 0, lost = 0, payload = 0;
 };
@@ -89,13 +94,17 @@ struct lossy_pair {
       ++line.sent;
       if (plan.bytes > 104) line.payload += plan.bytes;
       if (spoil) spoil(d, plan.bytes);
-      for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
-        if (chance(link.loss)) ++line.lost;
-        else
-          line.on_its_way.emplace(
-              now + link.delay +
-                  microseconds(link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0),
-              std::pair(d, plan.bytes));
+      for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies) {
+        const bool loses = chance(link.loss);
+        const auto leaves = line.sender != nullptr ? line.sender->departs(now, plan.bytes + lossy_line::overhead_bytes)
+                                                   : std::optional(now);
+        if (loses || !leaves) {
+          ++line.lost;
+          continue;
+        }
+        const auto jitter = link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0;
+        line.on_its_way.emplace(*leaves + link.delay + microseconds(jitter), std::pair(d, plan.bytes));
+      }
     }
   }
   template <class Party, class Transfer>
@@ -119,6 +128,7 @@ struct lossy_pair {
         if (!l->on_its_way.empty()) next = std::min(next, l->on_its_way.begin()->first);
       for (const microseconds wait : {right.end->next_time(t, now), left.end->next_time(idle, now)})
         if (wait != microseconds::max()) next = std::min(next, now + wait);
+      if (besides) next = std::min(next, besides(now));
       if (next == microseconds::max()) return done();
       spins_ = next <= now ? spins_ + 1 : 0;
       if (spins_ == 100'000) {
@@ -139,6 +149,7 @@ struct lossy_pair {
   lossy_line up, down;
   microseconds now{1'000'000};
   std::function<void(datagram&, std::size_t)> spoil;
+  std::function<microseconds(microseconds)> besides;  ///< what else happens, and when it happens next
   std::uint64_t not_understood = 0;
   tp::errc last_error{};
 

@@ -38,7 +38,7 @@ struct pull_options {
   /// are pulled by name. Otherwise such a pull is refused before anything is asked (version_required). The receipt says
   /// `believed`. Over other links it changes nothing.
   bool believe = false;
-  /// Requests in flight; the owner may allow fewer.
+  /// Requests in flight; the owner may allow fewer. Over datagrams the least, since their number follows the path.
   std::uint32_t window = 4;
   /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be
   /// interrupted.

@@ -21,6 +21,7 @@ class round_trip {
   /// An answer took this long.
   constexpr void took(time t) noexcept {
     t = std::max(t, time(1));
+    latest_ = t;
     fastest_ = known() ? std::min(fastest_, t) : t;
     if (!known()) {
       smoothed_ = t;
@@ -45,11 +46,13 @@ class round_trip {
   constexpr time timeout() const noexcept { return timeout_; }
   /// The smoothed time; zero: not known.
   constexpr time smoothed() const noexcept { return smoothed_; }
+  /// The last time; zero: not known.
+  constexpr time latest() const noexcept { return latest_; }
   /// The shortest time that was seen; zero: not known.
   constexpr time fastest() const noexcept { return fastest_; }
 
  private:
-  time smoothed_{}, varies_{}, fastest_{}, timeout_{1'000'000};
+  time smoothed_{}, varies_{}, fastest_{}, latest_{}, timeout_{1'000'000};
 };
 
 }  // namespace tensorpull

@@ -45,7 +45,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// A later answer from which a request counts as lost.
   static constexpr std::uint32_t reordering = 3;
 
-  /// As recipient; the request's `window` is where the congestion window begins, and the least that it falls to.
+  /// As recipient; the request's `window` is the least that the congestion window falls to. An owner that allows one
+  /// request is asked for one at a time.
   selective_recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : base(request, chunking, first_id),
         window_(request.window, std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
@@ -159,6 +160,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
     batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), slots);
+    if (m.window == 1) window_ = congestion_window(1, 1);  // it drops what comes while it answers
     return begun(base::on(fitting));
   }
 
@@ -343,8 +345,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Whether there are enough of them for a datagram, or too few on their way to wait for more.
   bool worth_asking() const noexcept {
     const std::uint32_t room = may_ask();
-    return room > 0 && (room >= std::min(batch_, (window_.size() + 1) / 2) || in_flight_ <= window_.size() / 2 ||
-                        !more_after(room));
+    const std::uint32_t part = window_.shares() ? (window_.size() + 3) / 4 : (window_.size() + 1) / 2;
+    return room > 0 && (room >= std::min(batch_, part) || in_flight_ + part <= window_.size() || !more_after(room));
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
@@ -409,10 +411,10 @@ class selective_recipient : public recipient<Chunking, Limits> {
       timing_ = false;
     }
     if (!in_flight(id)) return;
-    const bool full = in_flight_ + batch_ >= window_.size();
+    const std::uint32_t before = in_flight_;
     resolve(id);
     trip_.go_on();
-    window_.answered(trip_, full);
+    window_.answered(trip_, id, this->next_id_, before, again_count_ + new_chunks(1) > 0, now_);
     deadline_ = now_ + timeout();
     const std::uint32_t later = any_owner_ ? 4 * window_.size() : reordering;
     if (!base::comes_before(id - later, head_id_)) give_up_before(id - later + 1, true);
@@ -425,7 +427,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
       if (slot == nobody) continue;
       --in_flight_;
       ask_again(slot);
-      if (congestion) window_.lost(trip_);
+      if (congestion) window_.lost();
     }
   }
   void ask_again(std::uint16_t slot) noexcept {

@@ -1,0 +1,209 @@
+// Pulls over datagrams through a bottleneck, in virtual time: round trips of 5 to 200 ms, 20 Mbit/s to 1 Gbit/s, losses
+// of up to 5 %, a queue of one round trip, other flows, and lines that change.
+#include "support/lossy_pair.hpp"
+
+#include <tensorpull/chunking/policies.hpp>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace datagram_path_test {
+
+using namespace test;
+using namespace std::chrono_literals;
+
+/// As many requests on their way as the longest of these lines hold, and twice as many for what is asked for again.
+struct wide : tp::default_limits {
+  static constexpr std::size_t window = 16'384;
+};
+
+struct path {
+  microseconds round_trip;
+  double megabits;
+  double loss = 0;
+  double queue_in_round_trips = 1;
+  double doubled = 0;
+  microseconds jitter{0};
+  std::uint64_t seed = 1;
+
+  double bytes_per_second() const { return megabits * 125'000; }
+  double seconds() const { return static_cast<double>(round_trip.count()) * 1e-6; }
+};
+
+constexpr std::size_t datagram_bytes = 1200, chunk_bytes = 1120,
+                      packet_bytes = datagram_bytes + lossy_line::overhead_bytes;
+
+model tensor_of(std::uint64_t bytes) {
+  model m;
+  m.add("w", tp::dtype::u8, {bytes}).ready();
+  return m;
+}
+
+/// A pull through the path.
+template <class Limits>
+struct journey {
+  explicit journey(const path& p, std::uint64_t bytes)
+      : of(p), theirs(std::move(tensor_of(bytes).fill(1))), mine(tensor_of(bytes)), to(mine.destination()),
+        pair({.datagram_bytes = datagram_bytes,
+              .loss = p.loss,
+              .doubled = p.doubled,
+              .delay = p.round_trip / 2,
+              .jitter = p.jitter},
+             p.seed),
+        sender{p.bytes_per_second(), queue_bytes(p)}, back{p.bytes_per_second(), queue_bytes(p)},
+        t(to, {.ref = {1, 2}, .recipient = {9}}, {}, pair.right.end->next_id()) {
+    pair.down.sender = &sender;
+    pair.up.sender = &back;
+    pair.left.publish(theirs);
+    t.fits(datagram_bytes);
+    pair.right.end->begin_pull();
+    began = pair.now;
+  }
+  static std::size_t queue_bytes(const path& p) {
+    return std::max<std::size_t>(static_cast<std::size_t>(p.bytes_per_second() * p.seconds() * p.queue_in_round_trips),
+                                 30'000);
+  }
+  /// The whole of it; how many seconds it took.
+  double run(microseconds limit = 20min) {
+    EXPECT_TRUE(pair.run(t, [&] { return t.ended(); }, limit));
+    EXPECT_TRUE(t.ended() && t.outcome()) << (t.ended() ? to_string(t.outcome().error().code) : "it does not end");
+    EXPECT_TRUE(mine.same_tensors(theirs));
+    return took();
+  }
+  double took() const { return static_cast<double>((pair.now - began).count()) * 1e-6; }
+  /// Until this time has passed.
+  void run_for(microseconds time) {
+    const microseconds end = pair.now + time;
+    (void)pair.run(t, [&] { return t.ended() || pair.now >= end; }, time);
+  }
+
+  path of;
+  model theirs, mine;
+  tp::land to;
+  lossy_pair<Limits> pair;
+  bottleneck sender, back;
+  tp::datagram_transfer<tp::land, tp::fit_datagram, tp::image_digest, Limits> t;
+  microseconds began{};
+};
+
+/// The seconds that a line allows: a round trip for the description and one for the confirmation; ten packets in the
+/// first round trip of data and twice as many in each that follows, until the line is full (RFC 9002, 7.2 and 7.3.1);
+/// then as many as it carries, less what is lost. If anything is lost, one more for what was lost last.
+double allowed(const path& p, std::uint64_t bytes) {
+  const double packets = static_cast<double>(bytes) / chunk_bytes;
+  const double carried = p.bytes_per_second() / packet_bytes;
+  double window = 10, came = 0, seconds = (p.loss > 0 ? 3 : 2) * p.seconds();
+  while (window < carried * p.seconds() && came < packets) came += window, window *= 2, seconds += p.seconds();
+  return came < packets ? seconds + p.seconds() + (packets - came) / (carried * (1 - p.loss)) : seconds;
+}
+
+constexpr std::uint64_t sixteen_mebibytes = 16 << 20;
+
+TEST(DatagramPath, Sixteen_mebibytes_take_what_the_line_allows_whatever_its_round_trip_rate_and_loss) {
+  for (const double megabits : {20.0, 100.0, 1000.0})
+    for (const microseconds round_trip : {5ms, 40ms, 100ms, 200ms})
+      for (const double loss : {0.0, 0.001, 0.01, 0.05}) {
+        path p{round_trip, megabits, loss};
+        std::vector<double> ratios;
+        for (p.seed = 1; p.seed <= (loss > 0 ? 3 : 1); ++p.seed) {
+          journey<wide> j(p, sixteen_mebibytes);
+          ratios.push_back(j.run() / allowed(p, sixteen_mebibytes));
+        }
+        std::sort(ratios.begin(), ratios.end());
+        const double median = ratios[ratios.size() / 2];
+        std::printf("%4.0f Mbit/s, %3.0f ms, %.1f %%: %.2f\n", megabits, 1e3 * p.seconds(), 100 * loss, median);
+        EXPECT_LE(median, loss > 0.01 ? 1.5 : 1.25) << megabits << " " << p.seconds() << " " << loss;
+      }
+}
+TEST(DatagramPath, The_usual_limits_fill_what_they_hold) {
+  for (const path p : {path{5ms, 100}, path{40ms, 20, 0.01}, path{40ms, 100}, path{100ms, 20}}) {
+    journey<tp::default_limits> j(p, sixteen_mebibytes);
+    EXPECT_LE(j.run() / allowed(p, sixteen_mebibytes), 1.25) << p.megabits << " " << p.seconds();
+  }
+}
+TEST(DatagramPath, A_queue_without_an_end_is_not_filled) {
+  const path p{40ms, 100, 0, 100};
+  journey<wide> j(p, 64 << 20);
+  j.run_for(2s);
+  j.sender.longest_wait = {};
+  (void)j.run();
+  EXPECT_LE(j.sender.longest_wait, 40ms) << "once it has begun, at most as much as the path holds";
+}
+TEST(DatagramPath, A_small_model_takes_three_round_trips) {
+  journey<wide> j({100ms, 100}, 8 << 10);
+  EXPECT_LE(j.run(), 0.305);
+}
+
+/// The share of what both carry that a pull has beside a flow of TCP which was there before.
+double share_beside_tcp(const path& p, std::uint64_t mebibytes) {
+  journey<wide> j(p, mebibytes << 20);
+  tcp_flow other(j.sender, p.round_trip);
+  other.start(j.pair.now);
+  for (const microseconds until = j.pair.now + 5s; j.pair.now < until;
+       j.pair.now = std::max(j.pair.now + 1us, other.next()))
+    other.step(j.pair.now);
+  j.pair.besides = [&](microseconds now) {
+    other.step(now);
+    return other.next();
+  };
+  j.run_for(4s);
+  const double ours = static_cast<double>(j.t.landed_bytes()), theirs = static_cast<double>(other.delivered());
+  (void)j.run();
+  const double we = static_cast<double>(j.t.landed_bytes()) - ours,
+               they = static_cast<double>(other.delivered()) - theirs;
+  return we / (we + they);
+}
+TEST(DatagramPath, Beside_a_flow_of_TCP_each_has_between_a_third_and_two_thirds) {
+  struct row {
+    path over;
+    std::uint64_t mebibytes;
+  };
+  for (const row& r : {row{{5ms, 20}, 16}, row{{5ms, 100}, 64}, row{{40ms, 20}, 24}, row{{40ms, 100}, 96},
+                       row{{100ms, 20}, 24}, row{{100ms, 100}, 160}, row{{200ms, 20}, 96}}) {
+    const double share = share_beside_tcp(r.over, r.mebibytes);
+    std::printf("%4.0f Mbit/s, %3.0f ms: %.2f\n", r.over.megabits, 1e3 * r.over.seconds(), share);
+    // the smallest of these lines holds ten packets: what falls to its least has nothing to give
+    EXPECT_GE(share, r.over.round_trip == 5ms && r.over.megabits < 100 ? 0.2 : 0.333)
+        << r.over.megabits << " " << r.over.seconds();
+    EXPECT_LE(share, 0.667) << r.over.megabits << " " << r.over.seconds();
+  }
+}
+
+/// What lands in a time, as a share of what the line carries.
+template <class Journey>
+double use(Journey& j, microseconds time) {
+  const std::uint64_t before = j.t.landed_bytes();
+  j.run_for(time);
+  return static_cast<double>(j.t.landed_bytes() - before) * packet_bytes / chunk_bytes /
+         (j.of.bytes_per_second() * static_cast<double>(time.count()) * 1e-6);
+}
+TEST(DatagramPath, A_line_that_carries_nothing_for_half_a_minute_is_full_again_within_five_seconds) {
+  for (const path p : {path{40ms, 20}, path{100ms, 100}}) {
+    journey<wide> j(p, 256 << 20);
+    j.run_for(5s);
+    j.pair.link.loss = 1;
+    j.run_for(30s);
+    j.pair.link.loss = 0;
+    j.run_for(5s);
+    EXPECT_GE(use(j, 2s), 0.85) << p.megabits;
+    EXPECT_FALSE(j.t.ended());
+  }
+}
+TEST(DatagramPath, A_rate_that_falls_to_a_tenth_and_comes_back_is_followed_within_five_seconds) {
+  const path p{40ms, 100};
+  journey<wide> j(p, 256 << 20);
+  j.run_for(5s);
+  j.sender.bytes_per_second /= 10;
+  j.run_for(10s);
+  j.sender.bytes_per_second *= 10;
+  j.run_for(5s);
+  EXPECT_GE(use(j, 2s), 0.85);
+}
+TEST(DatagramPath, What_is_doubled_and_overtaken_costs_little) {
+  path p{40ms, 20, 0.001};
+  p.doubled = 0.03, p.jitter = 1ms;
+  journey<wide> j(p, sixteen_mebibytes);
+  EXPECT_LE(j.run() / allowed(p, sixteen_mebibytes), 1.35);
+}
+
+}  // namespace datagram_path_test
