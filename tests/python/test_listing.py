@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -107,6 +109,44 @@ def test_a_name_or_a_pattern_that_chooses_nothing_is_named(owner):
         with pytest.raises(wrong, match="names"):
             tensorpull.download_tensors(owner.address, ref, **how)
     assert eventually(lambda: owner.status(ref).acquired == 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("**", list(MODEL)),
+        ("flag", ["flag"]),
+        ("flag*", ["flag"]),
+        ("*flag", ["flag"]),
+        ("f*l*a*g", ["flag"]),
+        ("fl*lag", []),
+        ("*w", ["head.w", "encoder.0.w", "encoder.1.w"]),
+        ("*.?.*", ["encoder.0.w", "encoder.1.w"]),
+        ("????", ["none", "flag"]),
+        ("*????.w", ["head.w", "encoder.0.w", "encoder.1.w"]),
+        ("*e*e", []),
+        ("", []),
+    ],
+)
+def test_what_a_pattern_fits(owner, pattern, names):
+    ref = owner.add_tensors(MODEL)
+    if names:
+        assert list(tensorpull.download_tensors(owner.address, ref, matching=[pattern])) == names
+    else:
+        with pytest.raises(Error, match="fits this pattern"):
+            tensorpull.download_tensors(owner.address, ref, matching=[pattern])
+
+
+def test_no_name_of_an_owners_makes_a_pattern_take_long():
+    program = """
+import numpy as np
+import tensorpull
+owner = tensorpull.Downloader().start(daemon=True)
+ref = owner.add_tensors({"a" * 400: np.ones(1), "layer.b": np.ones(1), "a" * 8 + "b": np.ones(1)})
+print(list(tensorpull.download_tensors(owner.address, ref, matching=["*a*a*a*a*a*a*b"])))
+"""
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.stdout.strip() == "['aaaaaaaab']"
 
 
 def test_names_on_an_event_loop(owner):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from . import _native
 from ._errors import Error
@@ -75,17 +75,17 @@ def look(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: in
 def chosen(there: Listing, names: Optional[Iterable[str]], matching: Optional[Iterable[str]]) -> Dict[str, TensorRange]:
     """Those that are named, or that one of the patterns fits, in their order. Each name and pattern chooses at least one."""
     wanted = _texts(names, "names", "a tensor's name")
-    patterns = [(pattern, _compiled(pattern)) for pattern in _texts(matching, "matching", 'a pattern, as in "encoder.*"')]
+    patterns = [(pattern, _fitting(pattern)) for pattern in _texts(matching, "matching", 'a pattern, as in "encoder.*"')]
     if not wanted and not patterns:
         raise ValueError("names and matching are empty: no tensor is asked for")
     for name in wanted:
         if name not in there.tensors:
             raise Error("invalid_argument", "no tensor of this name is published", name)
     for pattern, fits in patterns:
-        if not any(map(fits.fullmatch, there.tensors)):
+        if not any(map(fits, there.tensors)):
             raise Error("invalid_argument", "no tensor that is published fits this pattern", pattern)
     exact = set(wanted)
-    return {name: one for name, one in there.tensors.items() if name in exact or any(fits.fullmatch(name) for _, fits in patterns)}
+    return {name: one for name, one in there.tensors.items() if name in exact or any(fits(name) for _, fits in patterns)}
 
 
 def _texts(given: Optional[Iterable[str]], what: str, means: str) -> List[str]:
@@ -96,9 +96,26 @@ def _texts(given: Optional[Iterable[str]], what: str, means: str) -> List[str]:
     return [text(each, f"each of {what}", means) for each in given]
 
 
-def _compiled(pattern: str) -> "re.Pattern[str]":
-    """`*` is any characters, also none and ".", and `?` is one."""
-    return re.compile("".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL)
+def _fitting(pattern: str) -> Callable[[str], bool]:
+    """Whether a name fits. `*` is any characters, also none and ".", and `?` is one. What is between two `*` is looked for once, from where the one before it was first found:
+    the names are the owner's, and a regular expression of all of it would try every way to divide one."""
+    parts = pattern.split("*")
+    pieces = [re.compile("".join("." if letter == "?" else re.escape(letter) for letter in part), re.DOTALL) for part in parts]
+    if len(pieces) == 1:
+        return lambda name: pieces[0].fullmatch(name) is not None
+
+    def fits(name: str) -> bool:
+        at, end = len(parts[0]), len(name) - len(parts[-1])
+        if end < at or pieces[0].match(name) is None or pieces[-1].match(name, end) is None:
+            return False
+        for piece in pieces[1:-1]:
+            found = piece.search(name, at, end)
+            if found is None:
+                return False
+            at = found.end()
+        return True
+
+    return fits
 
 
 def difference(mine: Tensors, there: Listing, subset: bool, name: str) -> Optional[Tuple[str, str]]:
