@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -128,3 +130,20 @@ def test_whatever_a_callback_raises_ends_the_await(owner, raised):
         assert ours() == 0
 
     asyncio.run(main())
+
+
+def test_the_program_ends_with_a_download_whose_loop_was_left():
+    """Ctrl-C comes out of run_until_complete() and cancels nothing."""
+    program = """
+import asyncio, os, signal, sys, threading
+import numpy as np
+import tensorpull
+from tensorpull import aio
+silent = tensorpull.Downloader()
+ref = silent.add_tensors({"w": np.ones(4)})
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+loop = asyncio.new_event_loop()
+loop.run_until_complete(aio.download_tensors(silent.address, ref))
+"""
+    done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode != 0 and done.stderr.strip().endswith("KeyboardInterrupt"), done.stderr

@@ -6,7 +6,8 @@
     how = await aio.outcome(owner, ref_id)             # while owner.start() serves
 
 Each download has a thread of its own, which is over when its `await` returns or raises. Cancelling stops the transfer within 0.1 s: the `await` raises
-`CancelledError` when nothing is written to the tensors or the file any more, and the owner has been told. Any event loop of asyncio will do.
+`CancelledError` when nothing is written to the tensors or the file any more, and the owner has been told. Any event loop of asyncio will do. The end of the main thread stops a
+transfer too, if its loop was left without cancelling it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ async def outcome(owner: Downloader, refs: Any, timeout: "float | None" = None) 
 
 async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, more: Any) -> Result:
     loop = asyncio.get_running_loop()
-    stop = threading.Event()
+    stop, main = threading.Event(), threading.main_thread()
     asked = as_abort(abort)
     # what was raised is a result, too: a future refuses StopIteration as its exception, and would never be done
     done: "asyncio.Future[Any]" = loop.create_future()
@@ -63,7 +64,7 @@ async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, 
     def run() -> None:
         value = error = None
         try:
-            value = call(*arguments, abort=lambda: stop.is_set() or (asked is not None and asked()), **more)
+            value = call(*arguments, abort=lambda: stop.is_set() or not main.is_alive() or (asked is not None and asked()), **more)
         except BaseException as e:  # noqa: B902: the task that awaits it gets it
             error = e
         try:
