@@ -238,18 +238,20 @@ def test_an_average_by_default_is_of_whole_updates_or_an_error(owner):
 def test_keys_that_are_none_and_too_many_peers(owner):
     ref = owner.add_tensors({"w": np.zeros(3)})
     average = WeightedAverage({"w": np.zeros(3)}, max_peers=1)
-    for key in ({"peer": "", "round": 1}, {"peer": None, "round": 1}, {"peer": "a", "round": 0}, {"peer": "a", "round": 2}, {"peer": "a", "round": "1"}):
+    for key in ({"peer": "", "round": 1}, {"peer": None, "round": 1}, {"peer": "a", "round": 0}, {"peer": "a", "round": 2}):
         with pytest.raises(ValueError):
             average.pull(owner.address, ref, 1.0, **key)
-    with pytest.raises(TypeError):
-        average.pull(owner.address, ref, 1.0)
-    average.pull(owner.address, ref, 1.0, peer="a", round=1)
+    for key in ({}, {"peer": "a", "round": "1"}, {"peer": "a", "round": 1.0}):
+        with pytest.raises(TypeError):
+            average.pull(owner.address, ref, 1.0, **key)
+    average.pull(owner.address, ref, 1.0, peer="a", round=np.int64(1))
     with pytest.raises(Error) as e:
         average.pull(owner.address, ref, 1.0, peer="b", round=1)
     assert (e.value.code, e.value.name) == ("table_full", "b")
-    for peers in (0, -1, None, 2**32):
-        with pytest.raises(ValueError):
+    for peers, wrong in ((0, ValueError), (-1, ValueError), (None, TypeError), (2**32, ValueError)):
+        with pytest.raises(wrong, match="max_peers"):
             WeightedAverage({"w": np.zeros(3)}, max_peers=peers)
+    WeightedAverage({"w": np.zeros(3)}, max_peers=np.int64(2))
 
 
 def test_a_reference_that_is_listed_twice_counts_once(owner):
@@ -257,6 +259,81 @@ def test_a_reference_that_is_listed_twice_counts_once(owner):
     first, second = (owner.add_tensors(m) for m in models)
     got = weighted_average([(owner.address, r, 1.0) for r in (first, second, first)], models[0])
     np.testing.assert_allclose(got["b"], (models[0]["b"] + models[1]["b"]) / 2)
+
+
+def test_a_reference_counts_once_however_it_is_written_and_wherever_it_is(owner):
+    first, second = (owner.add_tensors({"w": np.full(2, x)}) for x in (1.0, 4.0))
+    at = owner.address
+    with Downloader() as replica:
+        replica.start().add_tensors({"w": np.full(2, 1.0)}, ref_id=first)
+        others = [(at, first.upper()), ("tcp://" + at, first), ([at], first), ([replica.address, at], first), (replica.address, first), (at, first.id), (replica.address, first.id.upper())]
+        for again in others:
+            for listed in ([(at, first), again], [again, (at, first)]):
+                got = weighted_average([(*one, 1.0) for one in (*listed, (at, second))], {"w": np.zeros(2)})
+                assert got["w"].tolist() == [2.5, 2.5], again
+
+
+def test_the_same_id_with_another_version_is_another_update(owner):
+    first = owner.add_tensors({"w": np.full(2, 1.0)})
+    with Downloader() as other:
+        second = other.start().add_tensors({"w": np.full(2, 4.0)}, ref_id=first.id)
+        assert first.id == second.id
+        got = weighted_average([(owner.address, first, 1.0), (other.address, second, 1.0)], {"w": np.zeros(2)})
+        assert got["w"].tolist() == [2.5, 2.5]
+        for again in (first.id, second):  # of other bytes than those that counted under the bare ID
+            with pytest.raises(Error) as e:
+                weighted_average([(owner.address, first.id, 1.0), (other.address, again, 1.0)], {"w": np.zeros(2)})
+            assert e.value.code == "update_changed"
+
+
+@pytest.mark.parametrize("partial", ["divide_by_reached", "error", "staged"])
+def test_what_a_callback_of_a_pull_may_do_with_the_average(owner, partial):
+    model = {"w": np.ones(100_000, "f4")}
+    ref, other = owner.add_tensors(model), owner.add_tensors(model)
+    average = WeightedAverage(model, partial=partial, chunk_size=4096)
+    said = []
+
+    def pulls(p):
+        with pytest.raises(RuntimeError, match="has to end first"):
+            average.pull(owner.address, other, 1.0, peer="b", round=1, per_request_timeout=1, retries=0)
+        if p.bytes_done < p.bytes_total:
+            with pytest.raises(Error):
+                average.result()
+        said.append(average.whole_updates)
+
+    average.pull(owner.address, ref, 1.0, peer="a", round=1, progress=pulls, progress_interval=0)
+    assert said and average.result()["w"].tolist() == model["w"].tolist()
+    average.pull(owner.address, other, 1.0, peer="b", round=1)
+    with pytest.raises(Error) as e:
+        average.pull(owner.address, ref, 1.0, peer="c", round=1, progress=lambda p: average.round == 1 and p.bytes_done and average.reset(), progress_interval=0)
+    assert (e.value.code, average.round, average.updates) == ("cancelled", 2, [])
+    average.pull(owner.address, ref, 1.0, peer="c", round=2)
+    assert average.result()["w"].tolist() == model["w"].tolist()
+
+
+def test_an_update_of_which_nothing_was_added_may_come_again_as_another(owner):
+    models = clients(2)
+    average = WeightedAverage(models[0], chunk_size=4096, partial="staged")
+
+    def stop(event):
+        if event.bytes_done > 100_000:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        average.pull(owner.address, owner.add_tensors(models[0]), 1.0, peer="a", round=1, progress=stop, progress_interval=0)
+    assert (average.updates[0].state, average.updates[0].added_bytes) == ("stopped", 0)
+    average.pull(owner.address, owner.add_tensors(models[1]), 2.0, peer="a", round=1)
+    assert average.whole_weight == 2.0
+    np.testing.assert_array_equal(average.result()["b"], models[1]["b"])
+
+
+def test_the_result_is_in_the_tensors_that_were_given(owner):
+    w = np.zeros(2, "f4")
+    out = {"w": w}
+    average = WeightedAverage(out=out)
+    average.pull(owner.address, owner.add_tensors({"w": np.full(2, 7, "f4")}), 1.0, peer="a", round=1)
+    out["w"] = np.full(2, -1, "f4")
+    assert average.result()["w"] is w and w.tolist() == [7, 7]
 
 
 def test_another_schema_and_what_cannot_be_averaged(owner):

@@ -286,6 +286,17 @@ def test_what_is_tied_in_out_is_tied_in_the_image():
         assert (e.value.code, e.value.name) == ("schema_mismatch", "b")
 
 
+def test_a_landing_gives_out_the_tensors_that_it_was_given():
+    image, w = PublishedImage({"w": np.full(2, 7.0)}), np.zeros(2)
+    out = {"w": w}
+    landing = Landing(image.nbytes, out=out)
+    out["w"] = np.full(2, -1.0)
+    while landing.header_left:
+        landing.write(landing.written, image.read(landing.written, landing.header_left))
+    landing.write(landing.written, image.read(landing.written))
+    assert landing.finish(image.version)["w"] is w and w.tolist() == [7, 7]
+
+
 def test_too_many_gaps_are_refused_and_change_nothing():
     image = PublishedImage({"a": np.arange(80_000, dtype="u4").astype("u2")})
     whole, landing = image.read(), Landing(image.nbytes)

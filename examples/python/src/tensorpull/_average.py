@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import _native
 from ._download import writable
 from ._errors import Error
-from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text
-from ._route import Addresses, over_addresses
+from ._log import place
+from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text, whole
+from ._route import Addresses, addresses_of, kept, over_addresses
 from ._tensors import empty_like
 from ._tls import TLS
 from ._trees import is_tensor
@@ -32,7 +33,8 @@ class WeightedAverage(OfOneProcess):
     An update counts exactly once in a round, known by `peer` and `round` of its `pull`. It counts once its last byte is checked, whether or
     not the client hears that; `updates` tells. The same peer again, also with another reference, adds nothing and is taken, so that the
     client ends well; so is an update of an earlier round. One that stopped half-way goes on from there if the same version comes again
-    with the same weight; another one is refused ("update_changed").
+    with the same weight; another one is refused ("update_changed"). If nothing of it was added, which "staged" never does with a part, it
+    begins anew, and another one is taken in its place.
     """
 
     def __init__(
@@ -53,14 +55,13 @@ class WeightedAverage(OfOneProcess):
             out = empty_like(like)
         elif out is None or like is not None:
             raise ValueError("either like, or out")
-        self._to = out
         self._chunk_size = chunk_bytes(chunk_size, "")
-        tensors = writable(self._to)
+        tensors = writable(out)
         self._tensors = tensors
-        if not isinstance(max_peers, int) or not 1 <= max_peers < 2**32:
-            raise ValueError(f"max_peers is the number of clients of a round, at least 1; not {max_peers!r}")
+        self._to = dict(out)  # the caller's own may have other tensors later
         self._lock = threading.RLock()  # a progress callback may ask how far the average is
-        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size, max_peers)
+        self._pulling = False
+        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size, whole(max_peers, "max_peers", 2**32 - 1, least=1))
 
     def pull(
         self,
@@ -83,10 +84,12 @@ class WeightedAverage(OfOneProcess):
     ) -> Receipt:
         """Adds what is published under `ref_id`, times `weight` (above 0). `peer` says which site's update it is, and `round` for which round it
         was made (from 1, at most the current one); the rest is as for `download_tensors`, but a web server has no updates, since it sends no digest
-        of each chunk. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns."""
+        of each chunk. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns; RuntimeError in a callback
+        of a pull of this average, which has the turn."""
         if not isinstance(peer, str) or not peer:
             raise ValueError(f"peer is the client's name; not {peer!r}")
-        if not isinstance(round, int) or not 1 <= round <= self.round:
+        made_for = whole(round, "round", 2**64 - 1)
+        if not 1 <= made_for <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
         settings = pull_settings(
             ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries,
@@ -96,7 +99,13 @@ class WeightedAverage(OfOneProcess):
         if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
             raise TypeError(f"weight is a number; not {weight!r}")
         with self._lock:
-            receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, round, settings))
+            if self._pulling:
+                raise RuntimeError("a callback of a pull of this average cannot pull into it: that pull has to end first")
+            self._pulling = True
+            try:
+                receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings))
+            finally:
+                self._pulling = False
         return Receipt._make(receipt)
 
     def result(self) -> TensorDict:
@@ -107,7 +116,7 @@ class WeightedAverage(OfOneProcess):
             return TensorDict(self._to)
 
     def reset(self) -> None:
-        """Begins the next round, which forgets the peers of this one."""
+        """Begins the next round, which forgets the peers of this one. In a callback of a pull: that ends as "cancelled"."""
         with self._lock:
             self._native.reset()
 
@@ -162,13 +171,22 @@ def weighted_average(
     """Pulls each of `updates`, (address, ref_id, weight), into one average, one after the other, and returns the result.
 
     `like`, `out`, `partial` and `chunk_size` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
-    twice counts once. With `skip_failed` an update that fails is left out as `partial` says ("error": if nothing of it has arrived, and
+    twice counts once, however it is written and wherever it is. The same ID with another version is another update; one without a version is
+    that of any with the same ID before it, and "update_changed" if other bytes come. With `skip_failed` an update that fails is left out as `partial` says ("error": if nothing of it has arrived, and
     otherwise there is no result; "staged": always; "divide_by_reached": what of it had arrived counts); without, its `Error` is raised.
     """
     average = WeightedAverage(like, out=out, partial=partial, chunk_size=chunk_size)
+    known: Dict[str, Dict[str, str]] = {}  # by ID, the references that have it, and what each is called as a peer
+    came: Dict[str, int] = {}
     for address, ref_id, weight in updates:
+        address, digits = kept(address), reference_id(ref_id).lower()
+        same = known.setdefault(digits[:32], {})
+        first = next((one for one in same if one.startswith(digits) or digits.startswith(one)), digits)
+        peer = same.setdefault(first, f"{', '.join(map(place, addresses_of(address)))} {digits}")
         try:
-            average.pull(address, ref_id, weight, peer=f"{address} {reference_id(ref_id)[:32]}", round=1, **options)
+            version = average.pull(address, ref_id, weight, peer=peer, round=1, **options).version
+            if came.setdefault(peer, version) != version:
+                raise Error("update_changed", "this is not what has counted under the same reference", peer)
         except Error as e:
             if not skip_failed or e.code == "cancelled":
                 raise

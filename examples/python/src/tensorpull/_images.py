@@ -101,7 +101,7 @@ class Landing:
         if max_bytes is None:
             max_bytes = _memory()
         self._made: Dict[str, Any] = {}
-        self._out = out
+        self._out: Optional[Dict[str, Any]] = None
         self._nbytes = whole(nbytes, "nbytes", 2**64 - 1)
         make: Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]
         clear: Callable[[], None] = self._made.clear
@@ -116,6 +116,7 @@ class Landing:
                     raise Error("unsupported_layout", "a landing fills tensors that are contiguous, in the CPU's memory and in its order of bytes", one[0])
             tensors.mark_changed()
             self._tensors = tensors
+            self._out = dict(out)  # the caller's own may have other tensors later
             there = {one[0]: one for one in tensors.described}
             filled: Dict[str, Any] = {}
             self._filled, self._there, self._ties = filled, there, tensors.ties
