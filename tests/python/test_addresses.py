@@ -124,6 +124,86 @@ def test_new_tensors_begin_anew_at_a_link_of_another_kind(tmp_path):
         assert np.array_equal(got["w"], model()["w"])
 
 
+@pytest.mark.parametrize("into", ["new", "out", "file"])
+@pytest.mark.parametrize("kind", ["127.0.0.1:0", "unix:{}/door"])
+def test_progress_is_one_whoever_is_asked(tmp_path, kind, into):
+    with tensorpull.Downloader() as a, tensorpull.Downloader(kind.format(tmp_path)) as b:
+        ref = a.start().add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        b.start().add_tensors(model(), ref_id=ID, metadata={"a": "b"})
+        seen: list = []
+
+        class Bar:
+            total, n = None, 0
+
+            def update(self, more):
+                assert more >= 0
+                self.n += more
+
+        bar, ends = Bar(), dies(a, [])
+
+        def both(p):
+            seen.append(p)
+            ends(p)
+
+        def pull(addresses, progress):
+            more = {**SLOWLY, "progress": progress, "retries": 0}
+            if into == "file":
+                tensorpull.download_file(addresses, ref, tmp_path / f"m{len(seen)}", **more)
+            else:
+                tensorpull.download_tensors(addresses, ref, out={"w": np.zeros(8 << 20, np.uint8)} if into == "out" else None, **more)
+
+        pull([a.address, b.address], both)
+        assert [p.phase for p in seen if p.phase != "active"] == ["started", "completed"]
+        for numbers in ([p.bytes_done for p in seen], [p.sequence for p in seen]):
+            assert numbers == sorted(numbers)
+        pull([nobody(), b.address], bar)
+        assert bar.n == bar.total == seen[-1].bytes_total
+
+
+def test_a_bar_ends_where_its_total_is(tmp_path):
+    class Bar:
+        total, n = None, 0
+
+        def update(self, more):
+            self.n += more
+            if 1 << 20 <= self.n < self.total:
+                a.close()
+
+    bar = Bar()
+    with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
+        ref = a.start().add_tensors(model(), ref_id=ID)
+        b.start().add_tensors(model(), ref_id=ID)
+        tensorpull.download_tensors([a.address, b.address], ref, **SLOWLY, progress=bar, retries=0)
+    assert bar.n == bar.total == ref.nbytes
+
+
+def test_progress_of_what_fails_everywhere_ends_once(two):
+    a, b = two
+    a.add_tensors(model(), ref_id=ID)
+    seen: list = []
+    ends = dies(a, [])
+
+    def both(p):
+        seen.append(p)
+        ends(p)
+
+    with pytest.raises(Error):
+        tensorpull.download_tensors([a.address, nobody()], ID, **SLOWLY, progress=both, retries=0)
+    assert [p.phase for p in seen if p.phase != "active"] == ["started", "failed"] and seen[-1].code
+    assert [p.bytes_done for p in seen] == sorted(p.bytes_done for p in seen)
+
+
+def test_each_address_is_asked_that_was_not(two):
+    """Also without retries: one that is lost takes only itself out."""
+    a, b = two
+    with tensorpull.Downloader() as silent:
+        for each in (a, b, silent):
+            each.add_tensors(model(), ref_id=ID)
+        got = tensorpull.download_tensors([nobody(), silent.address, a.address, b.address], ID, **SLOWLY, progress=dies(a, []), per_request_timeout=0.3, retries=0)
+        assert np.array_equal(got["w"], model()["w"])
+        assert tensorpull.list_tensors([silent.address, b.address], ID, per_request_timeout=0.3, retries=0).tensors.keys() == {"w"}
+
+
 def test_another_version_is_never_mixed_in(two):
     a, b = two
     first = a.add_tensors(model(1), ref_id=ID)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -147,3 +149,29 @@ loop.run_until_complete(aio.download_tensors(silent.address, ref))
 """
     done = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode != 0 and done.stderr.strip().endswith("KeyboardInterrupt"), done.stderr
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_what_was_given_to_a_download_that_failed_is_let_go_of_at_once(awaited):
+    """Without the collector of cycles, which runs when it likes."""
+    out = {"w": np.zeros(1000)}
+    left = weakref.ref(out["w"])
+
+    async def main():
+        try:
+            await aio.download_tensors("127.0.0.1:1", "ab" * 16, out=out, retries=0)
+        except Error:
+            pass
+        await asyncio.sleep(0)  # the loop has the result until it has called everybody
+
+    gc.disable()
+    try:
+        if awaited:
+            asyncio.run(main())
+        else:
+            with pytest.raises(Error):
+                tensorpull.download_tensors(["127.0.0.1:1", "127.0.0.1:2"], "ab" * 16, out=out, retries=0)
+        out.clear()
+        assert left() is None
+    finally:
+        gc.enable()

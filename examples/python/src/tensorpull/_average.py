@@ -10,7 +10,7 @@ from ._download import writable
 from ._errors import Error
 from ._log import place
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text, whole
-from ._route import Addresses, addresses_of, kept, over_addresses
+from ._route import Addresses, addresses_of, kept, over_addresses, throughout
 from ._tensors import empty_like
 from ._tls import TLS
 from ._trees import is_tensor
@@ -91,8 +91,10 @@ class WeightedAverage(OfOneProcess):
         made_for = whole(round, "round", 2**64 - 1)
         if not 1 <= made_for <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
+        address = kept(address)
+        told = throughout(progress, address)
         settings = pull_settings(
-            ref_id, per_request_timeout, self._chunk_size, progress, progress_interval, abort, version, recipient, window, retries,
+            ref_id, per_request_timeout, self._chunk_size, told, progress_interval, abort, version, recipient, window, retries,
             believe=believe,
         )
         text(peer, "peer", "the client's name")
@@ -103,7 +105,7 @@ class WeightedAverage(OfOneProcess):
                 raise RuntimeError("a callback of a pull of this average cannot pull into it: that pull has to end first")
             self._pulling = True
             try:
-                receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings))
+                receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
             finally:
                 self._pulling = False
         return Receipt._make(receipt)

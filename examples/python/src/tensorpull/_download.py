@@ -12,7 +12,7 @@ from ._images import TensorRange
 from ._listing import chosen, difference, look, looking
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, kept, over_addresses, web_settings
+from ._route import Addresses, kept, over_addresses, throughout, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import arrive, as_flat, own
@@ -60,7 +60,7 @@ def download_tensors(
     Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset`, `names` and `matching` are not for URLs.
     A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
     is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
-    arrived; between all others with `out`, if what is published has no metadata, and new tensors begin anew.
+    arrived, unless `retries` is 0; between all others with `out`, if what is published has no metadata, and new tensors begin anew.
 
     The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors
     are returned only if the digest of what arrived is the published one. Whether the owner has heard of that is `receipt.confirmed`.
@@ -105,10 +105,11 @@ def download_tensors(
     cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset else None
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
+    told = throughout(progress, address)
     got, source = over_addresses(address, ssl, lambda route: pull(
-        _native, (route,), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, names, matching, max_bytes,
+        _native, (route,), ref_id, per_request_timeout, chunk_size, told, abort, framework, out, subset, names, matching, max_bytes,
         max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe,
-    ), web)  # fmt: skip
+    ), web, told)  # fmt: skip
     assert got.receipt is not None
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
     return got

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 from . import _native
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, kept, over_addresses, web_settings
+from ._route import Addresses, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Receipt
 
@@ -53,14 +53,15 @@ def download_file(
     The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`). Cost: the bytes are hashed as they arrive, and what
     is resumed is read once.
     """
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
+    address = kept(address)
+    told = throughout(progress, address)
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     name = os.fsencode(path)
-    address = kept(address)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     got, source = over_addresses(address, ssl, lambda route: _native.download_file(
         route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
-    ), web)  # fmt: skip
+    ), web, told)  # fmt: skip
     receipt = Receipt._make(got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt

@@ -87,8 +87,8 @@ def recipient_named(name: str) -> int:
 
 def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
     """A callable for the compiled half, from a callable that takes a Progress, or from a bar (tqdm's, or anything with `total` and `update`)."""
-    if progress is None:
-        return None
+    if progress is None or isinstance(progress, Throughout):
+        return progress
     if hasattr(progress, "update") and hasattr(progress, "total"):
         shown = 0
 
@@ -106,6 +106,39 @@ def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
     if not callable(progress):
         raise TypeError("progress is a callable that takes a Progress, or a bar such as tqdm's")
     return lambda event: progress(Progress._make(event))
+
+
+class Throughout:
+    """The progress of one download that may begin anew at other addresses: begins once, ends once, and its bytes do not go back. What was told of one that failed is held back until that was the last."""
+
+    def __init__(self, progress: Any) -> None:
+        self._tell = as_progress(progress)
+        self._last: Optional[Progress] = None
+        self._failed: Optional[Progress] = None
+
+    def __call__(self, event: Any) -> None:
+        now = Progress._make(event)
+        self._failed = now if now.phase in ("failed", "aborted") else None
+        if self._failed is None and (self._last is None or now.phase != "started"):
+            self._say(now)
+
+    def fail(self) -> None:
+        """No other address is asked."""
+        if self._failed is not None:
+            self._say(self._failed)
+
+    def _say(self, now: Progress) -> None:
+        last = self._last
+        if last is not None:
+            now = now._replace(sequence=last.sequence + 1)
+            if now.bytes_total in (0, last.bytes_total):  # otherwise it is something else that is published there
+                now = now._replace(
+                    bytes_done=max(now.bytes_done, last.bytes_done), bytes_total=last.bytes_total,
+                    tensors_done=max(now.tensors_done, last.tensors_done), tensors_total=last.tensors_total or now.tensors_total,
+                )  # fmt: skip
+        self._last = now
+        assert self._tell is not None
+        self._tell(now)
 
 
 def as_abort(abort: Any) -> Optional[Callable[[], bool]]:

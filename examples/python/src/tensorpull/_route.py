@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from . import _native
 from ._errors import Error
 from ._log import attempts, logger, place
-from ._options import text
+from ._options import Throughout, text
 from ._tls import TLS, native
 from ._types import Reference
 
@@ -82,25 +82,54 @@ def _in_words(e: Error, address: str, web: Any) -> Error:
     return e.saying("the web server wants to know who asks: bearer=... is sent to it, and an owner wants the reference there", place(address))
 
 
-def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None) -> Tuple[Result, str]:
-    """Calls `call(route)` until one succeeds. Returns its result, and the address that it came from."""
+def throughout(progress: Any, address: Addresses) -> Any:
+    """What is told of a download from all of the addresses: one `Throughout`, if there are several."""
+    return progress if progress is None or isinstance(address, str) else Throughout(progress)
+
+
+def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None, progress: Any = None) -> Tuple[Result, str]:
+    """Calls `call(route)` until one succeeds. Returns its result, and the address that it came from. `progress`: what `throughout` gave, which hears of the end."""
+    try:
+        return _over_addresses(address, ssl, call, web)
+    except BaseException:
+        if isinstance(progress, Throughout):
+            progress.fail()
+        raise
+
+
+def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any) -> Tuple[Result, str]:
     listed = addresses_of(address)
     tls = native(ssl)
     web = _native.HttpSettings() if web is None else web
     secure = [each for each in listed if each.startswith(("tls://", "https://"))]
-    why: Optional[Error] = None
-    for members in _routes(listed):
-        while members:
-            # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
-            route = _native.Route(members, tls if not secure or members[0] in secure else None, attempts(members), web)
-            try:
-                return call(route), members[route.current]
-            except Error as refused:
-                e = _in_words(refused, members[route.current], web)
-                if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
-                    raise e from None
-                why = e
-                logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
-                members = [] if e.code in _OUT_OF_REACH else members[: route.current] + members[route.current + 1 :]
-    assert why is not None
-    raise why
+    e: Optional[Error] = None
+    try:
+        for members in _routes(listed):
+            while members:
+                tried: Set[int] = set()
+                # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
+                route = _native.Route(members, tls if not secure or members[0] in secure else None, _noting(tried, attempts(members)), web)
+                try:
+                    return call(route), members[route.current]
+                except Error as refused:
+                    e = _in_words(refused, members[route.current], web)
+                    if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
+                        raise e from None
+                    logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
+                    # with few retries one may be lost before the others were asked
+                    over = {route.current} if e.code in _REFUSED else {route.current, *tried}
+                    members = [one for i, one in enumerate(members) if i not in over]
+        assert e is not None
+        raise e
+    finally:
+        e = None  # its traceback has this frame, and so all that the caller gave
+
+
+def _noting(tried: Set[int], tell: Callable[[int, int, str, int], None]) -> Callable[[int, int, str, int], None]:
+    """A callback that is told of each attempt to connect, and notes to which of the addresses."""
+
+    def note(index: int, before: int, code: str, system: int) -> None:
+        tried.add(index)
+        tell(index, before, code, system)
+
+    return note

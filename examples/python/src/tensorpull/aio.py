@@ -57,7 +57,7 @@ async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, 
     # what was raised is a result, too: a future refuses StopIteration as its exception, and would never be done
     done: "asyncio.Future[Any]" = loop.create_future()
 
-    def settle(value: Any, error: Any) -> None:
+    def settle(done: "asyncio.Future[Any]", value: Any, error: Any) -> None:
         if not done.done():
             done.set_result((value, error))
 
@@ -68,9 +68,11 @@ async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, 
         except BaseException as e:  # noqa: B902: the task that awaits it gets it
             error = e
         try:
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(settle, done, value, error)
         except RuntimeError:  # the loop was closed without waiting for its tasks: nobody listens
             pass
+        finally:
+            error = None  # its traceback has this frame, and so all that the caller gave
 
     thread = threading.Thread(target=run, name="tensorpull.aio")
     thread.start()
@@ -87,7 +89,11 @@ async def _in_a_thread(call: Callable[..., Result], abort: Any, arguments: Any, 
     finally:
         stop.set()
         thread.join()  # it has only to return
-    if error is not None:
-        raise error
-    result: Result = value
-    return result
+        del done
+    try:
+        if error is not None:
+            raise error
+        result: Result = value
+        return result
+    finally:
+        error = None  # as above
