@@ -187,6 +187,7 @@ def test_what_is_sent_can_be_read_however_deep_it_is(ends):
         ({"a": {1, 2}}, "wrong_kind", "x.a"), (messages.Locator(None, ("h:1",)), "invalid_argument", "x"), ("a" * 70000, "does_not_fit", ""),
         (messages.Locator(tensorpull.Reference("1" * 32), ("serial:/dev/ttyS0",)), "bad_address", "x"),
         ([np.array(["a"])], "unsupported_dtype", "x.0"), (Fraction(10**400), "value_out_of_range", "x"),
+        *((date, "wrong_kind", "x") for unit in ("us", "ns", "D") for date in (np.datetime64("2020-01-01", unit), np.timedelta64(5, unit), np.array(5, f"m8[{unit}]"))),
     ],
 )  # fmt: skip
 def test_what_cannot_travel_is_named_and_nothing_stays_published(ends, value, code, name):

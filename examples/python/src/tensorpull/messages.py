@@ -262,6 +262,8 @@ class _Decomposing:
 
     def _value(self, value: Any, where: str, depth: int) -> Tuple[int, Any]:
         if hasattr(value, "item") and getattr(value, "shape", None) == ():
+            if getattr(value.dtype, "kind", "") in ("M", "m"):  # in some units its item is a number
+                raise Error("wrong_kind", f"a {type(value).__name__} is no value of a message struct", where)
             value = value.item()  # a number of NumPy's or torch's
         if value is None:
             return body.NOTHING, None
