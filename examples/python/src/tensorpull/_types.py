@@ -12,7 +12,8 @@ from . import _native
 
 class Reference(str):
     """A reference: 48 hexadecimal digits, so it can be sent in every way in which a str can. The first 32 are its ID (`id`), by which it is found; the others are its `version`, the
-    digest of what was published. A recipient that has all of them gets these bytes or an error, whoever sends them. One that has the ID alone believes whoever answers (`Receipt.believed`).
+    digest of what was published. A recipient that has all of them gets these bytes or an error, whoever sends them. One that has the ID alone, or asks for some of the tensors only, believes
+    whoever answers (`Receipt.believed`).
 
     The object also knows what its text does not: `fingerprint` (of names, dtypes and shapes), `nbytes` (of the image) and
     `chunk_size` (what the owner suggests; the recipient decides). It can be pickled. Sent as JSON it becomes the text alone.
@@ -81,7 +82,7 @@ class Receipt(NamedTuple):
     bytes: int
     chunks: int
     damaged: int  #: chunks that came with wrong bytes and were fetched again
-    version: int
+    version: int  #: of what is published there. If `believed`, as whoever answered says: of a subset no byte was compared with it
     fingerprint: int
     digest: int
     confirmed: bool
