@@ -138,6 +138,9 @@ def test_waits_end_in_time_and_on_abort(ends):
         assert client.receive(timeout=0.05) is None
         assert client.serve(until="0" * 31 + "1", timeout=5), "what is not known has settled"
         assert not client.serve(until=threading.Event(), timeout=0.05)
+        assert client.serve(until=(ref for ref in ["0" * 31 + "1"]), timeout=5)
+        with pytest.raises(TypeError, match="until"):
+            client.serve(until=7)
         stop = threading.Event()
         threading.Timer(0.2, stop.set).start()
         with pytest.raises(Error) as e:

@@ -191,9 +191,11 @@ def test_arguments_that_make_no_sense(certificates, client, tmp_path):
         with pytest.raises(Error) as e:
             tensorpull.download_tensors(address, "0" * 31 + "1", ssl=client)
         assert e.value.code == "invalid_argument", "without TLS the certificate would protect nothing"
-    with pytest.raises(Error) as e:
-        Downloader("tls://127.0.0.1:0")
-    assert e.value.code == "invalid_argument", "an end that listens needs a certificate"
+    for listens in (Downloader, Listener):
+        for ssl in (None, client):
+            with pytest.raises(Error, match="ssl=tensorpull.TLS") as e:
+                listens("tls://127.0.0.1:0", ssl=ssl)
+            assert e.value.code == "invalid_argument", "an end that listens needs a certificate"
 
 
 def test_several_threads_accept_while_others_say_nothing(server, client):

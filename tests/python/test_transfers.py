@@ -212,6 +212,7 @@ def test_arguments_that_make_no_sense_are_named(owner):
 
     for recipients in ("site-1", b"site-1", None, -1, 2**40, 1.5, [1], [None]):
         refused("recipients", owner.add_tensors, tensors, recipients=recipients)
+    assert owner.status(owner.add_tensors(tensors, recipients=np.int64(2), least=np.int64(1))).acquired == 0
     for options in ({"recipients": 1, "least": 2}, {"recipients": ["a", "b"], "least": 3}, {"least": -1}, {"least": None}, {"least": "1"}):
         refused("least", owner.add_tensors, tensors, **options)
     wrong = {"chunk_size": [-1, "x", 1.5], "metadata": [3], "ref_id": [3], "settled": [3], "progress": [3], "acquire_timeout": ["x", -1], "progress_interval": ["x"]}
@@ -266,7 +267,7 @@ def test_a_forked_child_that_ends_does_not_deafen_its_parent(end, serving):
         def pull():
             return tensorpull.download_tensors(owner.address, ref, per_request_timeout=10, retries=0)["w"].sum()
         def refused():
-            for call in (owner.serve, lambda: owner.status(ref), lambda: owner.add_tensors({{}})):
+            for call in (owner.serve, owner.start, lambda: owner.status(ref), lambda: owner.add_tensors({{}})):
                 try:
                     call()
                     os._exit(1)
@@ -307,7 +308,8 @@ def test_the_text_of_a_reference_says_which_bytes_are_right(owner):
     for known, version in ((ref.id, None), (ref, 0), (str(ref), 0)):
         assert tensorpull.download_tensors(owner.address, known, version=version).receipt.believed
     assert not tensorpull.download_tensors(owner.address, ref.id, version=ref.version).receipt.believed
-    assert tensorpull.download_tensors(owner.address, ref, out={"a": np.ones(3)}, subset=True).receipt.believed
+    for part in ({"out": {"a": np.ones(3)}, "subset": True}, {"names": ["a"]}, {"matching": ["*"]}):
+        assert tensorpull.download_tensors(owner.address, ref, **part).receipt.believed
     for claimed, code in ((None, "stale_version"), (ref.version, "digest_mismatch")):
         owner.add_tensors({"a": np.ones(3)}, ref_id=ref, version=claimed)
         for known in (ref, str(ref)):
@@ -342,6 +344,9 @@ def test_serving_on_the_callers_thread_until_something_is_true():
         assert owner.serve(until=refs, timeout=30) is True
         assert threads() <= before + 1
         other.join()
+        assert owner.serve(until=iter(refs), timeout=30) and owner.serve(until=dict.fromkeys(refs).keys(), timeout=30)
+        with pytest.raises(TypeError, match="until"):
+            owner.serve(until=7)
         assert [owner.outcome(ref).verdict for ref in refs] == ["completed"] * 3
         assert owner.status(refs[0]).completed == 1
     with pytest.raises(ValueError, match="closed"):
@@ -363,6 +368,60 @@ def test_serving_in_the_background_leaves_no_thread_behind():
             assert eventually(lambda: threads() == before)
             owner.start()
     assert eventually(lambda: threads() == before) and descriptors() == files
+
+
+def test_of_several_threads_that_start_one_does():
+    def start(owner, together, begun):
+        together.wait()
+        try:
+            begun.append(owner.start())
+        except RuntimeError as e:
+            assert "already" in str(e)
+
+    for _ in range(50):
+        together, begun = threading.Barrier(3), []
+        with tensorpull.Downloader() as owner:
+            several = [threading.Thread(target=start, args=(owner, together, begun)) for _ in range(3)]
+            for thread in several:
+                thread.start()
+            for thread in several:
+                thread.join()
+            assert begun == [owner]
+    assert not [thread for thread in threading.enumerate() if thread.name == "tensorpull"]
+
+
+def test_a_callback_may_stop_the_thread_that_calls_it():
+    with tensorpull.Downloader() as owner:
+        owner.start()
+        ref = owner.add_tensors({"a": np.zeros(3)}, recipients=1, settled=lambda _: owner.stop())
+        tensorpull.download_tensors(owner.address, ref)
+        assert eventually(lambda: not [thread for thread in threading.enumerate() if thread.name == "tensorpull"])
+        owner.start()
+        tensorpull.download_tensors(owner.address, owner.add_tensors({"a": np.zeros(3)}))
+
+
+def test_a_time_out_of_nothing_is_a_short_one(owner):
+    for what in ("acquire_timeout", "transaction_idle_timeout"):
+        for seconds in (0, 0.0009):
+            assert owner.wait(owner.add_tensors({"a": np.zeros(3)}, recipients=1, **{what: seconds}), timeout=60)
+
+
+def test_a_keyboard_interrupt_of_a_callback_is_ctrl_c():
+    done = run(
+        """
+        import time, numpy, tensorpull
+        def settled(_):
+            raise KeyboardInterrupt
+        owner = tensorpull.Downloader().start()
+        ref = owner.add_tensors({"a": numpy.zeros(3)}, recipients=1, settled=settled)
+        try:
+            tensorpull.download_tensors(owner.address, ref)
+            time.sleep(60)
+        except KeyboardInterrupt:
+            print("heard", owner.settled(ref))
+        """
+    )
+    assert (done.returncode, done.stdout) == (0, "heard True\n"), done.stdout + done.stderr
 
 
 def test_a_program_that_forgets_to_stop_ends_all_the_same():
@@ -387,6 +446,7 @@ def test_C6_a_callback_that_raises_is_reported_and_changes_nothing(owner, monkey
 def test_recipients_by_name_and_the_owners_progress(owner):
     events, ended = [], []
     ref = owner.add_tensors(big(), recipients=["a", "b"], settled=ended.append, progress=events.append, progress_interval=0)
+    assert owner.recipient_state(ref, np.uint64(tensorpull.recipient_named("a"))) == "unseen"
     for who in ("a", "stranger", "b"):
         tensorpull.download_tensors(owner.address, ref, recipient=who)
     assert owner.wait(ref, 60)

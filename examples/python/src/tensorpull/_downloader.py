@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, U
 from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, listening, milliseconds, recipient_named, reference_id, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
 from ._publish import as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
@@ -96,6 +96,8 @@ class Downloader(OfOneProcess):
         self._thread: Optional[threading.Thread] = None
         self._at_exit: Optional[Callable[[], None]] = None
         self._stopping = threading.Event()
+        self._starting = threading.RLock()  # of the three above; not held while a thread is waited for, whose callbacks may stop it
+        self._process = os.getpid()
         self._changed = threading.Condition()
 
     @property
@@ -146,7 +148,7 @@ class Downloader(OfOneProcess):
         """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
         Nothing is copied: the tensors' memory is read when a recipient asks, so it must not change until the reference is settled or
-        withdrawn (recipients of what has changed get "digest_mismatch"). The tensors are kept alive until then. Any strides, either byte
+        withdrawn (recipients of what has changed get "digest_mismatch", those of a part of it what is there then). The tensors are kept alive until then. Any strides, either byte
         order. Cost: one pass over the bytes, for the digest. Tensors that are the same memory, seen the same way, are sent once, and the metadata
         says so as `safetensors.torch.save_model` does. Tensors on a device are copied through 2 MiB of host memory, a slice at a time: finish what
         writes to them on other streams first.
@@ -160,12 +162,12 @@ class Downloader(OfOneProcess):
           progress     called with `Progress` of each recipient, every `progress_interval` seconds at most, on the same thread
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
                        seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
-                       anything, after which it settles; None: no limit
+                       anything, after which it settles; None: no limit; 0 is a millisecond
           version      that of a `Reference` to the same tensors with the same metadata, if there is one: the pass over the bytes is saved. It is not checked here. If it is of other
                        bytes, downloads of all tensors get "digest_mismatch"; one of a `subset` has a digest of its own, and takes them
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
 
-        What the callbacks raise goes to `sys.unraisablehook`. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
+        What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
         nn.Parameter and memmap).
         """
@@ -218,10 +220,10 @@ class Downloader(OfOneProcess):
         limit = milliseconds(timeout, "timeout", never=-1)
         if until is None or isinstance(until, str):
             return self._owner.serve([] if until is None else [reference_id(until)], None, limit)
-        if isinstance(until, (list, tuple, set, frozenset)):
-            refs = [reference_id(ref) for ref in until]
+        refs = several(until)
+        if refs is not None:
             return self._owner.serve(refs, None, limit) if refs else True
-        return self._owner.serve([], as_abort(until), limit)
+        return self._owner.serve([], as_until(until), limit)
 
     def start(self, daemon: bool = False) -> "Downloader":
         """Serves in the background: starts one thread, named "tensorpull", which `stop()` ends, and the end of the main thread too.
@@ -231,10 +233,9 @@ class Downloader(OfOneProcess):
         """
         if self._owner.closed:
             raise ValueError("the downloader is closed")
-        if self._thread is not None and self._thread.is_alive():
-            raise RuntimeError("it is serving already")
-        self._stopping.clear()
-        stopping, main, owner = self._stopping, threading.main_thread(), self._owner
+        if os.getpid() != self._process:
+            raise ValueError("the downloader belongs to the process that made it; this one is a child of fork()")
+        stopping, main, owner = threading.Event(), threading.main_thread(), self._owner
 
         def work() -> None:
             try:
@@ -243,23 +244,33 @@ class Downloader(OfOneProcess):
                 if not owner.closed:  # by another thread, before this one began
                     raise
 
-        self._thread = threading.Thread(target=work, name="tensorpull", daemon=bool(daemon))
-        self._thread.start()
-        if daemon:  # a thread that is in the compiled half when the interpreter ends would take a lock that is not there any more
-            self._at_exit = _ender(stopping, self._thread)
-            atexit.register(self._at_exit)
+        with self._starting:
+            if self._thread is not None and self._thread.is_alive():
+                raise RuntimeError("it is serving already")
+            thread = threading.Thread(target=work, name="tensorpull", daemon=bool(daemon))
+            thread.start()
+            self._thread, self._stopping = thread, stopping
+            if daemon:  # a thread that is in the compiled half when the interpreter ends would take a lock that is not there any more
+                self._at_exit = _ender(stopping, thread)
+                atexit.register(self._at_exit)
         logger.debug("serving in the background")  # not the address, which may have a password
         return self
 
     def stop(self) -> None:
         """Ends the thread that `start()` has started, within 0.1 s; does nothing without one. What is published stays so."""
-        self._stopping.set()
-        if self._at_exit is not None:
-            atexit.unregister(self._at_exit)
-            self._at_exit = None
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-            self._thread = None
+        if os.getpid() != self._process:  # where it has no thread, and a lock may be held by none
+            return
+        with self._starting:
+            thread = self._thread
+            self._stopping.set()
+            if self._at_exit is not None:
+                atexit.unregister(self._at_exit)
+                self._at_exit = None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+            with self._starting:
+                if self._thread is thread:
+                    self._thread = None
 
     def wait(self, refs: Any, timeout: Optional[float] = None) -> bool:
         """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds."""
@@ -292,7 +303,7 @@ class Downloader(OfOneProcess):
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
         """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ..."""
-        who = whole(recipient, "recipient", 2**64 - 1) if isinstance(recipient, int) else recipient_named(recipient)
+        who = recipient_named(recipient) if isinstance(recipient, str) else whole(recipient, "recipient", 2**64 - 1)
         return self._owner.recipient_state(reference_id(ref_id), who)
 
     def close(self) -> None:

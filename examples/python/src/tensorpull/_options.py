@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterable, List, Optional
 
 from . import _native
 from ._errors import Error
@@ -49,6 +49,8 @@ def listening(listen: Callable[[], Any]) -> Any:
             raise e.saying("this address cannot be listened on") from None
         if e.code == "bad_address" and not e.name:
             raise e.saying(f"{e.message}: an address to listen on is wanted, as in 127.0.0.1:8002") from None
+        if e.code == "invalid_argument" and e.name in ("context", "certificate"):
+            raise e.saying("to listen on tls:// wants ssl=tensorpull.TLS(cert_file=..., key_file=...): this end's certificate and key", "ssl") from None
         raise
 
 
@@ -60,8 +62,8 @@ def with_port(listen: str, port: int) -> str:
     return f"{head if colon and not listen.endswith('//' + head) else listen}:{port}"
 
 
-def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) -> int:
-    """Seconds as whole milliseconds; None: `never`."""
+def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER, least: int = 0) -> int:
+    """Seconds as whole milliseconds, at least `least`; None: `never`."""
     if seconds is None:
         return never
     try:
@@ -70,7 +72,7 @@ def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER) ->
         raise TypeError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}") from None
     if math.isnan(value) or value < 0:
         raise ValueError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}")
-    return int(min(value * 1000, _FOR_EVER))
+    return max(least, int(min(value * 1000, _FOR_EVER)))
 
 
 def chunk_bytes(chunk_size: Optional[int], ref_id: str) -> int:
@@ -109,7 +111,8 @@ def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
 
 
 class Throughout:
-    """The progress of one download that may begin anew at other addresses: begins once, ends once, and its bytes do not go back. What was told of one that failed is held back until that was the last."""
+    """The progress of one download that may begin anew at other addresses: begins once, ends once, and its bytes do not go back. That one has failed is held back until it is known
+    whether it was the last."""
 
     def __init__(self, progress: Any) -> None:
         self._tell = as_progress(progress)
@@ -139,6 +142,21 @@ class Throughout:
         self._last = now
         assert self._tell is not None
         self._tell(now)
+
+
+def several(until: Any) -> Optional[List[str]]:
+    """The references that serve() waits for, if it is told several."""
+    if isinstance(until, (str, bytes)) or callable(until) or hasattr(until, "is_set") or not isinstance(until, Iterable):
+        return None
+    return [reference_id(ref) for ref in until]
+
+
+def as_until(until: Any) -> Optional[Callable[[], bool]]:
+    """What serve() asks whether it is over, if it is told no reference."""
+    try:
+        return as_abort(until)
+    except TypeError:
+        raise TypeError(f"until is a reference or several, a threading.Event, or a callable without arguments; not {until!r}") from None
 
 
 def as_abort(abort: Any) -> Optional[Callable[[], bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from . import _native
@@ -56,9 +57,9 @@ def publish(
     expected = how.recipients or len(how.named)
     if expected and how.least > expected:
         raise ValueError(f"least is at most the number of recipients, which is {expected}; not {how.least}")
-    how.acquire_ms = milliseconds(acquire_timeout, "acquire_timeout", never=0)
-    how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0)
-    how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0)
+    how.acquire_ms = milliseconds(acquire_timeout, "acquire_timeout", never=0, least=1)
+    how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0, least=1)
+    how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0, least=1)
     how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))
@@ -70,8 +71,10 @@ def publish(
 
 def _expected(recipients: Any) -> Tuple[int, List[int]]:
     """How many recipients, or the numbers of their names. A str alone would be one recipient for each of its letters."""
-    if isinstance(recipients, int):
-        return whole(recipients, "recipients", 2**32 - 1), []
+    try:
+        return whole(operator.index(recipients), "recipients", 2**32 - 1), []
+    except TypeError:
+        pass
     if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
         raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
     return 0, [_native.recipient_named(text(name, "each of recipients", "a name")) for name in recipients]

@@ -8,7 +8,7 @@ from . import _native
 from ._decomposed import references_of_sets
 from ._download import pull
 from ._listing import Listing, look, looking
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, listening, milliseconds, reference_id, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, text, whole, with_port
 from ._publish import publish
 from ._tls import TLS, native
 from ._types import Framework, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
@@ -151,10 +151,10 @@ class Session(OfOneProcess):
         limit = milliseconds(timeout, "timeout")
         if until is None or isinstance(until, str):
             return self._session.serve([] if until is None else [reference_id(until)], None, limit)
-        if isinstance(until, (list, tuple, set, frozenset)):
-            refs = [reference_id(ref) for ref in until]
+        refs = several(until)
+        if refs is not None:
             return self._session.serve(refs, None, limit) if refs else True
-        return self._session.serve([], as_abort(until), limit)
+        return self._session.serve([], as_until(until), limit)
 
     def withdraw(self, ref_id: str) -> None:
         """Ends a publication: after this returns nothing reads its tensors, and the other end gets "withdrawn"."""
