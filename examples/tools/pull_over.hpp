@@ -29,15 +29,11 @@ tp::result<tp::receipt> pull_over(const Where& where, const pull_call& call, pul
   if (call.digest) return pull_by<tp::pipeline<tp::tensor_list, cut, Transport>>(where, call, to, call.options, chunks);
   return pull_by<tp::pipeline<tp::tensor_list, cut, Transport, tp::unverified>>(where, call, to, call.options, chunks);
 }
-/// Over datagrams: in chunks that fit one, of which there are many on their way, as many as the link carries. The
-/// digest is always checked.
+/// Over datagrams: in chunks that fit one. The digest is always checked.
 template <class Transport>
 tp::result<tp::receipt> pull_in_datagrams(const pull_call& call, pull_target to) {
   using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, Transport>;
-  tp::pull_options options = call.options;
-  if (!std::holds_alternative<tp::published_schema*>(to))
-    options.window = Transport::max_payload_bytes < 64 * 1024 ? 256 : 8;
-  return pull_by<net>(std::string_view(call.link.address), call, to, options, typename net::chunking{});
+  return pull_by<net>(std::string_view(call.link.address), call, to, call.options, typename net::chunking{});
 }
 
 }  // namespace tools

@@ -20,11 +20,6 @@ using datagram_net_into = std::conditional_t<
     Consumer::irrevocable, pipeline<tensor_list, fit_datagram, Transport, chunk_and_image_digest, module_limits>,
     datagram_net<Transport>>;
 
-/// Many requests are on their way, since chunks of `most` bytes are short; the link says how many it carries.
-inline pull_options in_short_chunks(pull_options options, std::uint64_t most) noexcept {
-  options.window = std::max<std::uint32_t>(options.window, most < 64 * 1024 ? 256 : 8);
-  return options;
-}
 template <class Transport>
 result<receipt> pull_in_datagrams(std::string_view address, const reference& from, pull_target to,
                                   const pull_options& options) noexcept {
@@ -33,8 +28,7 @@ result<receipt> pull_in_datagrams(std::string_view address, const reference& fro
       [&](auto* target) {
         using consumer_type = std::remove_pointer_t<decltype(target)>;
         target->most_in_a_frame(most);
-        return datagram_net_into<Transport, consumer_type>::pull(address, from, *target,
-                                                                 in_short_chunks(options, most));
+        return datagram_net_into<Transport, consumer_type>::pull(address, from, *target, options);
       },
       to);
 }
@@ -45,11 +39,11 @@ struct datagram_session_over final : session_of<Session> {
   using session_of<Session>::session_of;
   result<receipt> pull(const reference& from, landing& to, const pull_options& options, chunks) noexcept override {
     to.most_in_a_frame(Most);
-    return this->of.pull(from, to, in_short_chunks(options, Most));
+    return this->of.pull(from, to, options);
   }
   result<receipt> pull(const reference& from, any_consumer& to, const pull_options& options, chunks) noexcept override {
     to.most_in_a_frame(Most);
-    return this->of.pull(from, to, in_short_chunks(options, Most));
+    return this->of.pull(from, to, options);
   }
 };
 

@@ -35,7 +35,7 @@ struct pull_settings {
   std::uint64_t chunk_bytes = default_chunk_bytes;
   std::uint64_t version = 0;
   std::uint64_t recipient = 0;
-  std::uint32_t window = 4;
+  std::uint32_t window = 0;
   std::uint32_t retries = 3;
   std::int64_t progress_interval_ms = 100;
   bool native = false;       ///< the image in one chunk, or an error

@@ -77,7 +77,7 @@ class WeightedAverage(OfOneProcess):
         abort: Any = None,
         version: Optional[int] = None,
         recipient: Optional[str] = None,
-        window: int = 4,
+        window: int = 0,
         retries: int = 3,
         believe: bool = False,
         ssl: Optional[TLS] = None,

@@ -38,7 +38,7 @@ def download_tensors(
     progress_interval: float = 0.1,
     version: Optional[int] = None,
     recipient: Optional[str] = None,
-    window: int = 4,
+    window: int = 0,
     retries: int = 3,
     unverified: bool = False,
     believe: bool = False,
@@ -53,7 +53,7 @@ def download_tensors(
     "shm:path" or "shm:@name" is one that shares its memory, so that nothing is sent: one copy.
     "pipe:command" starts a command that talks over its standard input and output ("pipe:ssh host send model.safetensors --stdio"); no shell reads it.
     "udp://host:port", "serial:/dev/ttyUSB0?speed=115200" and "nats://host:port" (if libnats was there when this was built) carry datagrams: chunks are what fits one,
-    whatever `chunk_size` says, and `window` is raised to what the link carries.
+    whatever `chunk_size` says.
     "http://host/model.safetensors" and "https://..." name a file of any web server, or of an owner that answers HTTP; `ref_id` may be left out there. If it is a
     `Reference`, the file's digest has to be its version. `digest` says it, too: "sha256:" and 64 digits, or "xxh3:" and 16. Without any, the server has to state one, or the
     error is "not_verifiable". `bearer` is sent as authorisation to the URLs' own hosts; an owner wants the reference's digits there. `ssl` is for https, without `check_hostname`.
@@ -91,7 +91,7 @@ def download_tensors(
     How it is asked for:
       chunk_size  bytes asked for at a time: the recipient's choice. 0: everything in one frame ("does_not_fit" above 536,870,904 bytes).
                   Default: what the reference suggests, or 2 MiB.
-      window      requests in flight
+      window      requests in flight; 0: as many as are usual. Over datagrams their number follows the path, and this is the least
       version     only this version ("stale_version" otherwise, or "digest_mismatch" if somebody only says that it is this one); default: the reference's, which is the
                   last 16 of its 48 digits; 0, and the default of 32 digits: whatever is there, as whoever answers says
       recipient   this recipient's name, if the owner expects recipients by name

@@ -79,7 +79,7 @@ class Session(OfOneProcess):
         progress_interval: float = 0.1,
         version: Optional[int] = None,
         recipient: Optional[str] = None,
-        window: int = 4,
+        window: int = 0,
         retries: int = 3,
         unverified: bool = False,
         believe: bool = False,

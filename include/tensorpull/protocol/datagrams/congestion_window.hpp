@@ -38,6 +38,8 @@ class congestion_window {
 
   /// Requests that may be on their way.
   constexpr std::uint32_t size() const noexcept { return window_; }
+  /// The least that it falls to.
+  constexpr std::uint32_t least() const noexcept { return least_; }
   /// What was measured of the path: answers in a second at best; 0: nothing yet.
   constexpr std::uint32_t rate() const noexcept { return std::max(best_[0], best_[1]); }
 

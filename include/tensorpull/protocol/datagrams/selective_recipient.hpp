@@ -49,7 +49,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// request is asked for one at a time.
   selective_recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
       : base(request, chunking, first_id),
-        window_(request.window, std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
+        window_(request.window != 0 ? request.window : 4,
+                std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
         head_id_(first_id) {
     asked_.fill(nobody);
   }
@@ -76,7 +77,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// four windows later was answered, or if nothing came for half a second.
   void from_any_owner() noexcept {
     any_owner_ = true;
-    const auto window = std::min<std::uint32_t>(std::max(this->request_.window, 1u), slots / 8);
+    const auto window = std::min<std::uint32_t>(window_.least(), slots / 8);
     window_ = congestion_window(window, window);
   }
 

@@ -35,7 +35,8 @@ class http_exchange {
   http_exchange(const Dial& dial, const http_address& to, const pull_options& options, const stated_digest& stated,
                 bool needs_digest)
       : options_(options), needs_digest_(needs_digest), requests_(to, options.recipient),
-        over_(dial, to.proxy, options.stop, std::min(to.connections, options.window)),
+        over_(dial, to.proxy, options.stop,
+              options.window != 0 ? std::min(to.connections, options.window) : to.connections),
         described_(over_, requests_, to, stated), queue_(over_, requests_, described_, options.per_request_timeout) {}
 
   /// Errors: as parse_http_url; invalid_argument: an authorisation, a name or a proxy with characters that could end a
