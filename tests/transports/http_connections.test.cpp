@@ -369,4 +369,89 @@ TEST_F(HttpConnections, An_owner_of_this_library_is_told_that_the_digest_was_ano
   EXPECT_EQ(asked("POST"), before);
 }
 
+/// An owner of this library that is started again over the same content, at the same address.
+template <class Model>
+struct started_again {
+  using owning = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
+  using pulling = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::http>;
+  const std::unique_ptr<Model> source = random_model<Model>(5);
+  const std::unique_ptr<Model> mine = blank<Model>();
+  std::optional<typename owning::downloader> owner;
+  std::optional<serving> thread;
+  tp::reference ref{{7, 8}, 0, 0};
+  std::uint16_t port = 0;
+
+  started_again() { start(); }
+  void start() {
+    stop();
+    owner.reset();
+    const std::array named{tp::recipient_named("site-1")};
+    owner.emplace(std::move(*owning::downloader::open({.listen = local(port)})));
+    ref = *owner->add_tensors(*source, {.named = named, .id = ref.id});
+    port = owner->port();
+    thread.emplace(*owner);
+  }
+  void stop() {
+    if (thread) thread->stop();
+    thread.reset();
+  }
+  template <class Consumer>
+  tp::result<tp::receipt> pull(Consumer& to, tp::resume_cursor* cursor) {
+    const auto digits = to_digits(ref.id);
+    const std::string url = "http://" + local(port) + "/v1/model/" + hex(ref.version);
+    return pulling::pull(tp::http_address{.url = url, .bearer = {digits.data(), digits.size()}, .recipient = "site-1"},
+                         ref, to,
+                         {.per_request_timeout = 30s, .retry = {.retries = 3, .first_delay = 1ms}, .cursor = cursor});
+  }
+  void expect_completed(const tp::result<tp::receipt>& done) {
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(same(*mine, *source));
+    EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+    stop();
+    EXPECT_EQ(owner->status_of(ref)->completed, 1u);
+    EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
+  }
+};
+/// Starts the owner again when all has landed, before it hears of that.
+template <class Model>
+struct restarts_at_the_end : tp::land {
+  explicit restarts_at_the_end(started_again<Model>& of)
+      : land(tp::raw_tensors<Model>::destination(*of.mine)), with(of) {}
+  tp::result<void> finish(const tp::receipt&) noexcept {
+    with.start();
+    return {};
+  }
+  started_again<Model>& with;
+};
+struct stops_half_way : tp::land {
+  using land::land;
+  tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+    return ++chunks == 100 ? tp::result<void>(tp::failure(errc::disk_full)) : tp::result<void>{};
+  }
+  int chunks = 0;
+};
+
+TEST(HttpStartedAgain, An_owner_that_was_started_again_goes_on_where_the_one_before_stopped) {
+  started_again<large> with;
+  tp::resume_cursor cursor;
+  stops_half_way first(tp::raw_tensors<large>::destination(*with.mine));
+  ASSERT_FALSE(with.pull(first, &cursor));
+  ASSERT_GT(cursor.offset, 64_KiB);
+  const std::uint64_t left = file_of<tp::raw_tensors<large>>(*with.source).size() - cursor.offset;
+  with.start();
+  tp::land second(tp::raw_tensors<large>::destination(*with.mine));
+  with.expect_completed(with.pull(second, &cursor));
+  EXPECT_LE(with.owner->status_of(with.ref)->bytes_sent, left + 64_KiB) << "what has landed does not come again";
+}
+
+TEST(HttpStartedAgain, An_owner_that_was_started_again_when_everything_had_come_hears_of_it) {
+  started_again<large> with;
+  restarts_at_the_end<large> to(with);
+  with.expect_completed(with.pull(to, nullptr));
+  EXPECT_LE(with.owner->status_of(with.ref)->bytes_sent, 64_KiB + 1);
+  started_again<tiny> shorter;  // than what the first request asks for
+  restarts_at_the_end<tiny> all(shorter);
+  shorter.expect_completed(shorter.pull(all, nullptr));
+}
+
 }  // namespace http_connections_test

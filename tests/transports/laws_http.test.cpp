@@ -26,7 +26,7 @@ struct http_room : usual_room {
   }
   static constexpr auto stale = tp::errc::unknown_reference;  // its address is another one
   static constexpr std::uint64_t first_bytes = 64_KiB;  // with the file's header
-  static constexpr bool tells_why = false, confirms_elsewhere = false, names_differences = false, takes_names = false;
+  static constexpr bool tells_why = false, names_differences = false, takes_names = false;
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {

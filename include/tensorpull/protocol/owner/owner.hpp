@@ -541,6 +541,14 @@ class owner {
     recipient_record& to = book_.records.at(r.record);
     if (to.nonce == r.nonce && to.ref == r.ref) to.sent_to_the_end();
   }
+  /// The recipient behind a reply has been given the last byte, and not all before it as far as this owner knows: an
+  /// owner that was started before may have given it those. If it has a name, its confirmation with the right digest is
+  /// taken.
+  void served_last(const pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    recipient_record& to = book_.records.at(r.record);
+    if (to.nonce == r.nonce && to.ref == r.ref && !to.anonymous) to.at_end = true;
+  }
 
  protected:
   /// One publication, as long as the owner lives: the numbers that a pending_reply has of it. Generation 0: of none.
@@ -877,11 +885,12 @@ class owner {
   /// The first confirmation of a serve.
   void confirm(publication& slot, recipient_record& r, const frame& m, pending_reply& out) noexcept {
     const bool nothing_to_serve = r.subset && r.subset_end == 0;
-    if (r.state != recipient_state::provisional && !nothing_to_serve) {
+    const bool compares = comparable(slot, r, m), wrong = compares && differs(slot, r, m);
+    const bool has_all = r.at_end && compares && !wrong;  // an owner before this one may have sent it the rest
+    if (r.state != recipient_state::provisional && !nothing_to_serve && !has_all) {
       refuse(out, status::bad_request);
       return;
     }
-    const bool compares = comparable(slot, r, m), wrong = compares && differs(slot, r, m);
     out.status = wrong ? status::digest_mismatch : status::ok;
     if (!compares) book_.change(slot, r, recipient_state::completed_unverified);
     else book_.change(slot, r, wrong ? recipient_state::failed : recipient_state::completed);

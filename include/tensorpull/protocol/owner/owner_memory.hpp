@@ -100,7 +100,7 @@ struct recipient_record : serve_state {
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
   recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
   bool expected = false;  ///< by name
-  bool at_end = false;  ///< what is served under `nonce` was sent to its end
+  bool at_end = false;  ///< the last byte of what is served under `nonce` was sent
   bool anonymous = false;  ///< it has no ID of its own: another connection cannot continue it
 
   /// Its last byte was handed to a transport.

@@ -88,6 +88,7 @@ class owner_endpoint : public frameless_end {
         handler_.shared().counts.sent(n);
         if (handler_.shared().coverage.add(reply_.record, sent_to_, from, at_, image_bytes_))
           owner_->served_whole(reply_);
+        else if (at_ == image_bytes_) owner_->served_last(reply_);
       }
     }
     if (phase_ != phase::answering || output_ready()) return {};

@@ -76,6 +76,8 @@ class http_description {
     if (ok && !pull.ended()) file_ = found;
     return ok;
   }
+  /// What there is has to be asked again.
+  void forget() noexcept { file_ = {}; }
   /// Whether the origin may lead to where this answer is another one: it led here, and what it gave us has run out.
   bool may_lead_anew(unsigned status) const noexcept { return requests_.led_away() && may_have_expired(status); }
   /// Asks the origin again over the first connection, which may be another one then, and follows it. `ask` writes the

@@ -341,10 +341,20 @@ class http_exchange {
     if (how && !pull.ended()) {
       const unsigned s = l.head().status;
       if (s >= 200 && s < 300) t.on(frame_about(file(), frame_kind::confirmed, f.id, f.ref));
+      else if (s == 409) ask_anew(f, t);
       else how = refused_by(t, f, l.head(), requests_.url());
     }
     l.drop();  // it borrows the text
     return how;
+  }
+  /// The owner does not know that we have every byte: it was started again, or has forgotten us. It is asked again what
+  /// there is, and then for the last byte.
+  template <class Transfer>
+  void ask_anew(const frame& f, Transfer& t) {
+    frame m = frame_about(file(), frame_kind::refused, f.id, f.ref);
+    m.status = status::bad_request;
+    described_.forget();
+    t.on(m);
   }
 
   const pull_options& options_;
