@@ -192,6 +192,63 @@ TEST_F(HttpOwnerSettles, A_confirmation_that_is_said_again_counts_once_and_settl
   EXPECT_FALSE(owner->settled(ref));
 }
 
+TEST_F(HttpOwnerSettles, A_confirmation_that_is_said_again_gets_its_answer_although_another_version_was_published) {
+  const auto other = random_model<mlp>(2), later = random_model<mlp>(3);
+  const std::array named{tp::recipient_named("one")};
+  const auto both = *owner->open_transaction({.named = named});
+  ref = *owner->add_tensors(*source, {.transaction = both});
+  ASSERT_TRUE(owner->add_tensors(*other, {.transaction = both}));  // the transaction goes on with it
+  owner->seal(both);
+  thread.emplace(*owner);
+  const std::string mine = confirm("one", "digest=" + hex(ref.version));
+  const auto says = [&](const std::string& text) {
+    http_client c(owner->port());
+    c.say(text);
+    return c.hear();
+  };
+  const auto post = [&](const std::string& path) {
+    return http_client::request("POST", path, ref, "Content-Length: 0\r\nTensorpull-Recipient: one\r\n");
+  };
+  EXPECT_EQ(http_client(owner->port()).ask("GET", ref, "Tensorpull-Recipient: one\r\n").status, 200);
+  EXPECT_EQ(says(mine).body, "completed\n");
+  thread->stop();
+  const auto newer = *owner->add_tensors(*later, {.named = named, .id = ref.id});
+  thread.emplace(*owner);
+  EXPECT_EQ(says(mine).body, "completed\n");
+  EXPECT_EQ(says(post("/v1/model/latest/cancel")).status, 409) << "it has fetched nothing of what there is now";
+  EXPECT_EQ(says(post(path_of(newer) + "/confirm")).status, 409);
+  EXPECT_EQ(http_client(owner->port()).ask("GET", newer, "Tensorpull-Recipient: one\r\n").status, 200);
+  EXPECT_EQ(says(mine).body, "completed\n");
+  EXPECT_EQ(says(post("/v1/model/latest/confirm")).body, "completed_unverified\n");
+  EXPECT_EQ(says(mine).body, "completed\n");
+  thread->stop();
+  EXPECT_EQ(owner->settlement_of(newer)->verdict, tp::verdict::completed_unverified);
+}
+
+TEST_F(HttpOwnerSettles, A_connection_without_a_name_confirms_each_reference_that_it_was_sent) {
+  publish({.recipients = 1});
+  thread->stop();
+  const auto other = random_model<mlp>(2);
+  const auto second = *owner->add_tensors(*other, {.recipients = 1});
+  thread.emplace(*owner);
+  http_client c(owner->port()), stranger(owner->port());
+  const auto settle = [](http_client& over, const tp::reference& r, std::string_view how, const std::string& body) {
+    over.say(http_client::request("POST", path_of(r) + std::string(how), r,
+                                  "Content-Length: " + std::to_string(body.size()) + "\r\n") +
+             body);
+    return over.hear();
+  };
+  EXPECT_EQ(c.ask("GET", ref).status, 200);
+  EXPECT_EQ(c.ask("GET", second).status, 200);
+  EXPECT_EQ(settle(stranger, ref, "/confirm", "digest=" + hex(ref.version)).status, 409) << "it is another connection";
+  EXPECT_EQ(settle(c, ref, "/confirm", "digest=" + hex(ref.version)).body, "completed\n");
+  EXPECT_EQ(settle(c, second, "/cancel", "").status, 200);
+  EXPECT_EQ(settle(c, ref, "/confirm", "digest=" + hex(ref.version)).body, "completed\n");
+  thread->stop();
+  EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
+  EXPECT_EQ(owner->status_of(second)->cancelled, 1u);
+}
+
 TEST_F(HttpOwnerSettles, Who_comes_over_a_connection_that_another_has_confirmed_on_is_served_too) {
   publish({.recipients = 3});
   http_client proxy(owner->port());

@@ -523,6 +523,17 @@ class owner {
     out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
     return m.version != 0 && m.version != p->version ? status::stale : status::ok;
   }
+  /// The record of the recipient that a confirmation or a cancellation is from, if it has asked: for `m.version`, or if
+  /// that is 0 for any, the last one. Without a name it is the connection's own. unknown_reference: there is none.
+  result<recipient_record> recipient_of(const peer& from, const frame& m) noexcept {
+    const lock_guard hold(lock_);
+    const recipient_id who = m.recipient ? m.recipient : from.anonymous;
+    const recipient_record* r = who ? book_.records.find(m.ref, who) : nullptr;
+    const auto other = [&] { return r->nonce == 0 || (m.version != 0 && r->version != m.version); };
+    while (r != nullptr && other()) r = book_.records.before(*r);
+    if (r == nullptr) return failure(errc::unknown_reference);
+    return *r;
+  }
   /// Whether a program is asked what each peer may have.
   bool authorises() const noexcept { return bool(may_); }
   /// What there is in all. Cost: one pass over all records.

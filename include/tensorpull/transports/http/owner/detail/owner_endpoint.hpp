@@ -287,7 +287,6 @@ class owner_endpoint : public frameless_end {
       reply_ = r;
       reply_.kind = frame_kind::chunk;
       sent_to_ = sent_to::by(m, r.nonce);
-      if (!q.recipient) last_ = {q.key, facts.version, r.nonce, facts.verifiable};
     }
     text_writer text = begin(part ? 206 : 200);
     text << "Content-Type: application/octet-stream\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n"
@@ -316,21 +315,16 @@ class owner_endpoint : public frameless_end {
     m.status = status::cancelled;
     if (!(confirms ? parse_confirmation(body, m.digest, m.flag) : body.empty()))
       return say(400, "the body is digest= and 16 hexadecimal digits, or empty\n", false);
-    std::uint64_t version = last_.version;
-    if (!q.recipient) m.nonce = last_.ref == q.key ? last_.nonce : 0;
-    else if (const auto record = owner_->recipient_of(q.key, q.recipient)) {
-      m.nonce = record->nonce;
-      version = record->version;
-    }
-    if (q.version != 0 && q.version != version) m.nonce = 0;
-    m.version = version;
+    m.version = q.version;
+    if (const auto record = owner_->recipient_of(peer_, m)) m.nonce = record->nonce, m.version = record->version;
     if (!confirms) {  // nothing answers a cancellation, so what it cannot mean is told here
       frame asked = m;
       asked.version = q.version;
       publication_facts facts;
       if (const status found = owner_->look(peer_, asked, facts, who()); found != status::ok)
         return refuse_as(found, false);
-      if (m.nonce == 0) return say(409, "this recipient has fetched nothing of this version\n", false);
+      if (m.nonce == 0 || m.version != facts.version)
+        return say(409, "this recipient has fetched nothing of this version\n", false);
     }
     pending_reply r;
     const bool answered = owner_->handle(peer_, m, r, who());
@@ -341,11 +335,9 @@ class owner_endpoint : public frameless_end {
         handler_.shared().coverage.ended(r.record, sent_to::by(m, m.nonce));
       if (r.status == status::digest_mismatch) return say(409, "digest_mismatch\n", false);
       if (r.status != status::ok) return say(409, "this recipient has ended otherwise\n", false);
-      bool unverified = !m.flag || !last_.verifiable;
-      if (q.recipient)
-        if (const auto record = owner_->recipient_of(q.key, q.recipient))
-          unverified = record->state == recipient_state::completed_unverified;
-      return say(200, unverified ? "completed_unverified\n" : "completed\n", false);
+      const auto record = owner_->recipient_of(peer_, m);
+      const bool verified = record && record->state == recipient_state::completed;
+      return say(200, verified ? "completed\n" : "completed_unverified\n", false);
     }
     if (r.status == status::bad_request || r.status == status::stale) return say(409, not_every_byte, false);
     refuse_as(r.status, false);
@@ -371,12 +363,6 @@ class owner_endpoint : public frameless_end {
     out_.drop_page();
   }
 
-  struct served {
-    ref_id ref{};
-    std::uint64_t version = 0, nonce = 0;
-    bool verifiable = false;
-  };
-
   Owner* owner_;  // null once closed() was called
   pool_type& pool_;
   Handler& handler_;
@@ -384,7 +370,6 @@ class owner_endpoint : public frameless_end {
   http_request_reader reader_{};
   pending_reply reply_{};
   sent_to sent_to_{};  // what `reply_` gives
-  served last_{};  // of this connection, if its recipient has no name
   std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;  // of the image, what is still to be sent
   std::size_t thrown_ = 0;
   std::byte* page_ = nullptr;  // of the pool
