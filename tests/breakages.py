@@ -302,6 +302,7 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "m.recipient ? m.recipient : from.anonymous;", "m.recipient ? m.recipient : from.who;", "transports/http_owner_abuse", "*without_a_name_confirms*"),
     ("protocol/owner/owner.hpp", " || (m.version != 0 && r->version != m.version); };", "; };", "transports/http_owner_abuse", "*said_again_gets*"),
     ("transports/http/owner/detail/owner_endpoint.hpp", "m.nonce == 0 || m.version != facts.version", "m.nonce == 0", "transports/http_owner_abuse", "*said_again_gets*"),
+    ("transports/http/recipient/detail/http_exchange.hpp", "if (version_ != 0 && file().ours", "if (false && file().ours", "transports/http_pull", "*takes_no_other_version*"),
     ("transports/http/recipient/http_response.hpp", "if (head_.chunked && head_.has_length) return", "if (false) return", "transports/http_response", "*two_readers*"),
     ("transports/http/owner/detail/owner_endpoint.hpp", " || q.route == http_route::health;", ";", "transports/http_owner_abuse", "*after_the_health*"),
     ("transports/http/recipient/detail/http_connections.hpp", "if (l.still_there()) return &l;", "return &l;", "transports/http_hostile", "*behind*"),

@@ -124,6 +124,36 @@ TEST_F(HttpPull, A_policy_that_checks_nothing_needs_no_digest) {
   EXPECT_TRUE(same(*mine, *source));
 }
 
+TEST_F(HttpPull, A_policy_that_checks_nothing_takes_no_other_version_from_an_owner_of_this_library) {
+  using unchecked = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http, tp::unverified>;
+  const std::string url = server.url();
+  const auto pulls = [&](const tp::reference& ref, std::uint64_t version, std::string_view stated) {
+    options.version = version;
+    mine = blank<mlp>();
+    const auto done = unchecked::download_tensors(tp::http_address{.url = url, .digest = stated}, ref, *mine, options);
+    options.version = 0;
+    EXPECT_EQ(same(*mine, *source), done.has_value());
+    if (done) {
+      EXPECT_EQ(done->outcome == tp::outcome::completed, stated.starts_with("sha256"));  // which is always computed
+    }
+    return done ? errc{} : done.error().code;
+  };
+  const std::uint64_t has = xxh3_of(file);
+  const std::string right = "xxh3:" + hex_of(has), wrong = "xxh3:" + hex_of(has + 1);
+  for (const bool states : {true, false}) {  // another server's file is known by nothing that could be compared
+    server.fields = states ? "Repr-Digest: " + xxh3_value(has) + "\r\n" : "";
+    const errc other = states ? errc::stale_version : errc{};
+    EXPECT_EQ(pulls({}, 0, ""), errc{});
+    EXPECT_EQ(pulls({{}, has, 0}, 0, ""), errc{});
+    EXPECT_EQ(pulls({{}, has + 1, 0}, 0, ""), other);
+    EXPECT_EQ(pulls({{}, has + 1, 0}, has, ""), errc{});
+    EXPECT_EQ(pulls({{}, has, 0}, has + 1, ""), other);
+    EXPECT_EQ(pulls({{}, has + 1, 0}, 0, right), errc{}) << "the address counts more";
+    EXPECT_EQ(pulls({{}, has, 0}, 0, wrong), other);
+  }
+  EXPECT_EQ(pulls({{}, has + 1, 0}, 0, digest), errc{}) << "and so it does with another digest";
+}
+
 TEST_F(HttpPull, A_server_that_sends_no_ranges_sends_the_whole_or_is_refused_above_a_limit) {
   server.ranges = false;
   auto done = pull();

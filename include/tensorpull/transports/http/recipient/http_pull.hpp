@@ -42,14 +42,15 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
       return failure(errc::unsupported_request, 0, std::string_view("tensors by name"));
     auto stated = parse_stated_digest(to.digest);
     if (!stated) return failure(stated.error());
-    if (!stated->sha256 && stated->xxh3 == 0 && Parts::integrity::whole)
-      stated->xxh3 = options.version != 0 ? options.version : ref.version;
+    std::uint64_t wanted = stated->xxh3;
+    if (!stated->any()) wanted = options.version != 0 ? options.version : ref.version;
+    if (!stated->any() && Parts::integrity::whole) stated->xxh3 = wanted;
     reference asked_ref = ref;
     pull_options asked = options;
     asked_ref.version = asked.version = stated->xxh3;
     asked.unverified = true;  // whether a digest is known shows when the server has answered
     const auto exchange = std::make_unique<http_exchange<Dial, typename Parts::limits>>(
-        dial, to, asked, *stated, Parts::integrity::whole && !options.unverified);
+        dial, to, asked, *stated, Parts::integrity::whole ? 0 : wanted, Parts::integrity::whole && !options.unverified);
     if (const auto ok = exchange->prepare(); !ok) return failure(ok.error());
     if (!asked_ref.id) asked_ref.id = http_reference(exchange->origin());
     // what has the caller's digest is the same file under any URL: one that was signed anew, for example
@@ -109,7 +110,9 @@ struct http_policy {
 
 /// Policy for the transport slot: a recipient that pulls a safetensors file from any HTTP server. An address is an
 /// http_address, or its URL as text. The reference may be empty: its version, if it has one, is the digest that the
-/// bytes have to have. tests/transports/http_pull.test.cpp has an example of each case. Errors: bad_address;
+/// bytes have to have. With an integrity policy that computes none (`unverified`) an owner of this library has to
+/// state that one, or it is stale_version; another server states none, and what it has is taken (completed_unverified).
+/// tests/transports/http_pull.test.cpp has an example of each case. Errors: bad_address;
 /// not_verifiable: nobody has said which digest the file has; digest_mismatch; bad_file: no safetensors file, or its
 /// length is not what its header says; not_permitted (401, 403, a redirect from https to http, too many);
 /// unknown_reference (404); withdrawn (410); stale_version (412, 416, another ETag: the file was replaced); busy (429,

@@ -31,10 +31,11 @@ class http_exchange {
   using clock = std::chrono::steady_clock;
 
  public:
-  /// Borrows the address's texts and the options. Throws std::bad_alloc.
+  /// Borrows the address's texts and the options. `version`: which an owner of this library has to have, if nothing is
+  /// hashed that would show it; 0: any. Throws std::bad_alloc.
   http_exchange(const Dial& dial, const http_address& to, const pull_options& options, const stated_digest& stated,
-                bool needs_digest)
-      : options_(options), needs_digest_(needs_digest), requests_(to, options.recipient),
+                std::uint64_t version, bool needs_digest)
+      : options_(options), version_(version), needs_digest_(needs_digest), requests_(to, options.recipient),
         over_(dial, to.proxy, options.stop,
               options.window != 0 ? std::min(to.connections, options.window) : to.connections),
         described_(over_, requests_, to, stated), queue_(over_, requests_, described_, options.per_request_timeout) {}
@@ -119,6 +120,10 @@ class http_exchange {
       position_ = described_.prefix().size();
       if (needs_digest_ && !file().verifiable && !file().sha256) {
         t.fail({errc::not_verifiable, 0, 0, {}});
+        return {};
+      }
+      if (version_ != 0 && file().ours && file().stated_xxh3 != version_) {
+        t.fail({errc::stale_version, 0, 0, {}});
         return {};
       }
       if (file().sha256) checked.expect(*file().sha256);
@@ -358,6 +363,7 @@ class http_exchange {
   }
 
   const pull_options& options_;
+  std::uint64_t version_;
   bool needs_digest_;
   http_requests requests_;
   http_connections<Dial> over_;

@@ -33,6 +33,7 @@ struct http_file {
   std::uint64_t total = 0, data_start = 0, fingerprint = 0, tensors = 0, version = 0;
   optional<sha256_value> sha256{};  ///< that the bytes have to have
   bool verifiable = false;  ///< `version` is the digest that they have to have
+  std::uint64_t stated_xxh3 = 0;  ///< what it says that it has, if it is `ours`
   bool ours = false;  ///< an owner of this library has it, which wants to hear of the end
   bounded_text<256> if_range{};  ///< what makes sure that ranges are of one file; empty: nothing does
 
@@ -55,9 +56,10 @@ struct http_file {
     sha256 = stated.sha256;
     if (!stated.any() && h.digest.known) sha256 = h.digest.sha256;
     ours = h.digest.ours;
+    stated_xxh3 = std::max<std::uint64_t>(h.digest.xxh3, 1);
     verifiable = stated.xxh3 != 0 || (!stated.any() && ours);
     if (stated.any()) version = version_of(stated);
-    else if (verifiable) version = std::max<std::uint64_t>(h.digest.xxh3, 1);
+    else if (verifiable) version = stated_xxh3;
     else if (sha256) version = number_of(*sha256);
     else if (!if_range.empty()) version = number_of(std::as_bytes(std::span(if_range.view())));
     else version = system_entropy{}() | 1;
