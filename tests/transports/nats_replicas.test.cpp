@@ -18,12 +18,18 @@ constexpr nats_patience short_patience{.gone = 1s};
 /// An owner in a process of its own, that can be killed. The process ends with the test.
 class owner_process {
  public:
+  /// The process waits until begin(). Made before this one has threads: a child has their locks as they are, and
+  /// nobody to open them.
   owner_process(const nats_process& server, nats_part part, std::uint64_t seed) {
-    int ready[2];
-    EXPECT_EQ(::pipe(ready), 0);
+    int go[2], ready[2];
+    EXPECT_EQ(::pipe2(go, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(ready, O_CLOEXEC), 0);
     child_ = ::fork();
     if (child_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(go[1]);
+      char word = 0;
+      if (::read(go[0], &word, 1) != 1) ::_exit(0);
       const auto model = random_model<large>(seed);
       auto owner = nats_owner_at<large>(server, part);
       const char said = owner.add_tensors(*model, {.id = shared}) ? 'y' : 'n';
@@ -31,14 +37,21 @@ class owner_process {
       owner.run(stop_token());
       ::_exit(0);
     }
-    char said = 0;
-    ::close(ready[1]);
-    EXPECT_EQ(::read(ready[0], &said, 1), 1);
-    EXPECT_EQ(said, 'y');
-    ::close(ready[0]);
+    ::close(go[0]), ::close(ready[1]);
+    go_ = go[1], ready_ = ready[0];
   }
   owner_process(const owner_process&) = delete;
-  ~owner_process() { kill(); }
+  ~owner_process() {
+    kill();
+    ::close(go_), ::close(ready_);
+  }
+  /// It publishes and serves.
+  void begin() {
+    char said = 'g';
+    EXPECT_EQ(::write(go_, &said, 1), 1);
+    EXPECT_EQ(::read(ready_, &said, 1), 1);
+    EXPECT_EQ(said, 'y');
+  }
   void kill() {
     if (child_ <= 0) return;
     ::kill(child_, SIGKILL);
@@ -48,6 +61,7 @@ class owner_process {
 
  private:
   pid_t child_ = -1;
+  int go_ = -1, ready_ = -1;
 };
 
 /// Calls something once, when a share of the bytes is there, and looks whether they ever become fewer.
@@ -66,6 +80,7 @@ struct at_share {
 TEST_F(NatsReplicas, Share_the_work_and_one_that_is_killed_changes_nothing) {
   const nats_process server;
   owner_process first(server, nats_part::replica, 5), second(server, nats_part::replica, 5);
+  first.begin(), second.begin();
   auto owner = nats_owner_at<large>(server);
   const auto model = random_model<large>(5);
   const auto ref = owner.add_tensors(*model, {.recipients = 2, .id = shared});
@@ -91,6 +106,7 @@ TEST_F(NatsReplicas, Share_the_work_and_one_that_is_killed_changes_nothing) {
 TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
   const nats_process server;
   owner_process coordinator(server, nats_part::coordinator, 6);
+  coordinator.begin();
   const auto model = random_model<large>(6);
   auto replica = nats_owner_at<large>(server, nats_part::replica, short_patience);
   verdict how = verdict::open;
@@ -128,15 +144,18 @@ TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
 
 TEST_F(NatsReplicas, A_coordinator_that_comes_back_in_time_is_not_lost) {
   const nats_process server;
+  owner_process coordinator(server, nats_part::coordinator, 7), next(server, nats_part::coordinator, 7);
   const auto model = random_model<large>(7);
   auto replica = nats_owner_at<large>(server, nats_part::replica);
   const auto ref = replica.add_tensors(*model, {.id = shared});
   ASSERT_TRUE(ref);
   serving on(replica);
-  std::optional<owner_process> coordinator;
-  coordinator.emplace(server, nats_part::coordinator, 7);
+  coordinator.begin();
   auto mine = blank<large>();
-  at_share restart{sizeof(large) / 2, [&] { coordinator.emplace(server, nats_part::coordinator, 7); }};
+  at_share restart{sizeof(large) / 2, [&] {
+                     coordinator.kill();
+                     next.begin();
+                   }};
   const auto done = nats_net<large>::download_tensors(server.url(), *ref, *mine,
                                                       {.progress = restart, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);
