@@ -18,12 +18,20 @@ endif()
 
 set(package "${PROJECT_BINARY_DIR}/python-package")
 # COST: what takes long begins first, so that no processor is idle at the end. -O1 is compiled in two thirds of the time of -O3, which python.wheel has if
-# TENSORPULL_WHOLE_SCHEDULE is 1.
+# TENSORPULL_WHOLE_SCHEDULE is 1. The tools are those of this build, if it has them: python.wheel compiles them as the package does.
+set(tools_option)
+if(TARGET send AND TARGET recv AND TARGET inspect)
+  set(tools_option "--config-settings=cmake.define.TENSORPULL_PYTHON_TOOLS=OFF")
+endif()
 add_test(NAME python.install
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade
           --target "${package}" "--config-settings=build-dir=${package}-build" "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
-          "${PROJECT_SOURCE_DIR}/examples/python")
-set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 COST 1000 FIXTURES_SETUP python_package)
+          ${tools_option} "${PROJECT_SOURCE_DIR}/examples/python")
+set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 COST 1000 FIXTURES_SETUP "python_compiled;python_package")
+if(tools_option)
+  add_test(NAME python.tools COMMAND "${CMAKE_COMMAND}" "-DTOOLS=$<TARGET_FILE:send>;$<TARGET_FILE:recv>;$<TARGET_FILE:inspect>" "-DTO=${package}/tensorpull/_tools" -P "${CMAKE_CURRENT_SOURCE_DIR}/python/copy_tools.cmake")
+  set_tests_properties(python.tools PROPERTIES LABELS python COST 950 DEPENDS python.install FIXTURES_REQUIRED python_compiled FIXTURES_SETUP python_package)
+endif()
 add_test(NAME python.package
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "TENSORPULL_CPP_END=$<TARGET_FILE:tensorpull_cpp_end>" ${messages_end} TENSORPULL_NOTHING_IS_SKIPPED=1
           "${TENSORPULL_PACKAGE_PYTHON}" -m pytest -p no:cacheprovider "${PROJECT_SOURCE_DIR}/tests/python")

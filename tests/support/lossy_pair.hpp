@@ -109,7 +109,8 @@ struct lossy_pair {
   }
   template <class Party, class Transfer>
   void receive(Party& to, Transfer& t, lossy_line& line) {
-    while (!line.on_its_way.empty() && line.on_its_way.begin()->first <= now) {
+    // as a driver does: what was asked is answered before more is taken
+    while (!line.on_its_way.empty() && line.on_its_way.begin()->first <= now && !to.end->answers_wait()) {
       auto d = std::move(line.on_its_way.begin()->second);
       line.on_its_way.erase(line.on_its_way.begin());
       const auto ok = to.end->received(t, {reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);

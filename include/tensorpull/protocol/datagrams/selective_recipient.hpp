@@ -129,6 +129,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
       timed_at_ = now;
     }
     window_.left(trip_, now);
+    filling_ = may_ask() > 0;
     return true;
   }
   /// Pulls that the link did not take: as if they had not been asked for.
@@ -343,11 +344,13 @@ class selective_recipient : public recipient<Chunking, Limits> {
     const std::uint32_t room = std::min(window_.size() - in_flight_, slots - (this->next_id_ - head_id_));
     return std::min(room, again_count_ + new_chunks(room));
   }
-  /// Whether there are enough of them for a datagram, or too few on their way to wait for more.
+  /// Whether there are enough of them for a datagram, too few on their way to wait for more, or the rest of those that
+  /// have begun to leave, one after the other.
   bool worth_asking() const noexcept {
     const std::uint32_t room = may_ask();
     const std::uint32_t part = window_.shares() ? (window_.size() + 3) / 4 : (window_.size() + 1) / 2;
-    return room > 0 && (room >= std::min(batch_, part) || in_flight_ + part <= window_.size() || !more_after(room));
+    return room > 0 &&
+           (filling_ || room >= std::min(batch_, part) || in_flight_ + part <= window_.size() || !more_after(room));
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
@@ -451,6 +454,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   std::uint32_t head_id_, timed_id_ = 0;  // no request before head_id_ is on its way
   landing_place place_ = landing_place::next;
   bool any_order_ = false, any_owner_ = false, timing_ = false, anew_ = false;
+  bool filling_ = false;  // requests have begun to leave, and the window has room for more
 };
 
 }  // namespace tensorpull
