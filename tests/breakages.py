@@ -16,6 +16,7 @@ BREAKAGES = [
     ("system/address.hpp", "host.size() >= out.host.size()", "host.size() > out.host.size() + 1", "transports/address", "*"),
     ("system/files.hpp", "if (S_ISLNK(there.st_mode)) return ELOOP;", "", "consumers/safetensors_file", "*D3*"),
     ("system/files.hpp", "return same || ::fchmod(", "return true || ::fchmod(", "consumers/safetensors_file", "*permissions*"),
+    ("system/files.hpp", "touched_ = touched_ || left_.modified == -1 || stamp_of(file_.get()) != left_;", "touched_ = stamp_of(file_.get()) != left_;", "consumers/safetensors_file", "*writes_into*"),
     ("system/files.hpp", "if (n == 0) return failure(errc::io, offset, name_);", "if (n == 0) return {};", "tensors/positioned_file", "*S8*"),
     # image, chunking, integrity
     ("image/arrange.hpp", 'entry.name == "__metadata__"', 'entry.name == "__metadata"', "image/arrange:image/dynamic", "*"),
@@ -85,6 +86,7 @@ BREAKAGES = [
     ("consumers/any_schema/published_schema.hpp", "if (offset < described_.data_start)\n      return header_.prepare(", "if (true)\n      return header_.prepare(", "consumers/published_schema", "*counts_for_nobody"),
     ("consumers/any_schema/image_landing.hpp", "if (!mine && mine.error() == errc::cancelled) return failure(mine.error());", "", "consumers/image_landing", "*was_stopped*"),
     ("consumers/any_schema/safetensors_file.hpp", "if (total_ > options_.max_bytes)", "if (false)", "consumers/safetensors_file", "*"),
+    ("consumers/any_schema/safetensors_file.hpp", "if (done && file_.touched()) done = compare(r.digest);", "", "consumers/safetensors_file", "*writes_into*"),
     ("consumers/average/chunk_buffers.hpp", "if (chunk_bytes == 0 || count == 0)", "if (chunk_bytes == 0)", "consumers/weighted_average", "*"),
     ("consumers/average/detail/updates.hpp", "if (!r.counts()) {", "if (true) {", "consumers/counted_once", "*"),
     ("consumers/average/detail/updates.hpp", "    table.clear();\n", "", "consumers/counted_once", "*"),

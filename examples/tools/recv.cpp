@@ -255,7 +255,8 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
   switch (e.system) {
     case EEXIST: return name + " exists already: --resume says whether it is what is published, --force replaces it";
     case ESTALE:
-      return "another process has deleted, replaced or cut " + printable(part_of(c.output)) + ", so nothing was kept";
+      return "another process has deleted, replaced, cut or overwritten " + printable(part_of(c.output)) +
+             ", so nothing was kept";
     case EISDIR: return name + " is a directory: name a file in it";
     case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
     case EINVAL: return name + " is no regular file";

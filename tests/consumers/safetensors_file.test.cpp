@@ -255,6 +255,40 @@ TEST_F(SafetensorsFile, A_part_that_another_process_changes_is_noticed_and_its_f
   EXPECT_EQ(entries(), 0u);
 }
 
+TEST_F(SafetensorsFile, A_part_that_another_process_writes_into_is_compared_before_it_has_its_name) {
+  const model m = mixed_model().fill(3);
+  tp::resume_cursor cursor;
+  for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &cursor})
+    for (const std::uint64_t at : {std::uint64_t{600}, m.schema().image_bytes})  // in the middle, or once all is there
+      for (const bool other : {false, true}) {
+        auto file = safetensors_file::create(path, {.resume = resume, .buffer_bytes = 100});
+        ASSERT_TRUE(file);
+        feeder f(*file, m, 512);
+        f.stops_before_finish = true;
+        ASSERT_TRUE(f.run(at));
+        ::usleep(20'000);  // the times of files may be coarse
+        char held = 0;
+        std::fstream part(fs::directory_iterator(directory)->path(), std::ios::binary | std::ios::in | std::ios::out);
+        part.seekg(100).get(held);
+        part.seekp(100).put(static_cast<char>(held ^ (other ? 1 : 0)));
+        part.close();
+        if (f.at() < m.schema().image_bytes) {
+          ASSERT_TRUE(f.run());
+        }
+        const auto done = file->finish({.digest = version_of(m)});
+        EXPECT_EQ(done.has_value(), !other) << at;
+        EXPECT_EQ(fs::exists(path), !other) << at;
+        if (other) {
+          EXPECT_EQ(done.error().system, ESTALE);
+          file->abandon(done.error());
+        } else {
+          EXPECT_EQ(content(path), m.image_bytes());
+          fs::remove(path);
+        }
+        EXPECT_EQ(entries(), 0u);
+      }
+}
+
 TEST_F(SafetensorsFile, Takes_only_its_schema_and_its_length) {
   const model m = mixed_model().fill(4);
   model other;

@@ -792,6 +792,13 @@ def what_happens_to_the_names_meanwhile():
         err = meanwhile(lambda: os.truncate(PART, MIB))
         assert PART in err and "cut" in err and names() == ["model.safetensors"], (err, names())
 
+        def overwrite():
+            with open(PART, "r+b") as part:
+                part.seek(1000)
+                part.write(bytes(8))
+        err = meanwhile(overwrite)
+        assert PART in err and "overwritten" in err and names() == ["model.safetensors"], (err, names())
+
         def replace():
             write("other", b"another's")
             os.replace("other", PART)

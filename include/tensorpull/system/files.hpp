@@ -161,6 +161,22 @@ class positioned_file {
 
 namespace tensorpull::detail {
 
+/// What a file's system says of its last change. Changes within one tick of its clock (milliseconds; before Linux 6.13)
+/// may have the same one.
+struct file_stamp {
+  /// Seconds and nanoseconds; -1: they are not known.
+  std::int64_t modified = -1, modified_part = 0, changed = 0, changed_part = 0;
+  std::uint64_t bytes = 0;
+
+  friend bool operator==(const file_stamp&, const file_stamp&) noexcept = default;
+};
+inline file_stamp stamp_of(int fd) noexcept {
+  struct stat about{};
+  if (::fstat(fd, &about) != 0) return {};
+  return {about.st_mtim.tv_sec, about.st_mtim.tv_nsec, about.st_ctim.tv_sec, about.st_ctim.tv_nsec,
+          static_cast<std::uint64_t>(about.st_size)};
+}
+
 /// Two descriptors and two names; no heap. The directory is opened once: what happens to the path above it later does
 /// not matter. A process that is killed leaves at most `.NAME.PID.RANDOM.part` behind; or `.NAME.part`, which the next
 /// process continues, if it asks to.
@@ -173,6 +189,8 @@ class atomic_file {
     file_ = std::move(other.file_);
     name_ = other.name_;
     temporary_ = other.temporary_;
+    left_ = other.left_;
+    touched_ = other.touched_;
     overwrite_ = other.overwrite_;
     return *this;
   }
@@ -197,6 +215,7 @@ class atomic_file {
     if (const int system = made.refusal(); system != 0) return file_failure(system, name);
     const int system = resumable ? made.open_partial() : made.open_temporary();
     if (system != 0) return file_failure(system, name);
+    made.left_ = stamp_of(made.file_.get());
     return made;
   }
 
@@ -211,28 +230,39 @@ class atomic_file {
   /// Makes it `bytes` long if there is room for that now. Takes none: the blocks come with the bytes.
   result<void> extend(std::uint64_t bytes) noexcept {
     if (const int system = room_for(file_.get(), bytes); system != 0) return done(system, bytes);
-    return done(resize(file_.get(), bytes), bytes);
+    return change(bytes, [&] { return resize(file_.get(), bytes); });
   }
   result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept {
     return done(read_all(file_.get(), at, out), at);
   }
   result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
-    return done(write_all(file_.get(), at, bytes), at);
+    return change(at, [&] { return write_all(file_.get(), at, bytes); });
+  }
+  /// Whether the file was changed by anybody else since create(), as far as its times say; also by a change of its
+  /// permissions. A change in the very moment of one of our own is not seen. Once true, it stays so.
+  bool touched() noexcept {
+    touched_ = touched_ || left_.modified == -1 || stamp_of(file_.get()) != left_;
+    return touched_;
   }
 
-  /// Cuts the file, which has to be `length` bytes long, to `bytes`, gives it its name, and closes it. After an error
-  /// the name is what it was before, and the file stays open under its other one; or, if only the directory's own
-  /// synchronisation failed, the complete file has its name. ESTALE: another process has removed, replaced or cut the
-  /// file.
-  result<void> publish(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
-    int system = has_name(length) ? resize(file_.get(), bytes) : ESTALE;
-    if (system != 0) return done(system, bytes);
+  /// Cuts the file, which has to be `length` bytes long, to `bytes`, and writes it to the disk if `synchronise` says
+  /// so. ESTALE: another process has removed, replaced or cut the file.
+  result<void> complete(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
+    if (!has_name(length)) return done(ESTALE, bytes);
+    if (const auto ok = change(bytes, [&] { return resize(file_.get(), bytes); }); !ok) return ok;
+    int system = 0;
     if (synchronise) {
       if (uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
     } else if (file_descriptor second(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)); second) {
       system = second.close();  // some file systems say only at a close what they could not write
     }
-    if (system == 0) system = has_name(bytes) ? refusal() : ESTALE;
+    return done(system, bytes);
+  }
+  /// Gives the file, which has to be `bytes` long, its name, and closes it. After an error the name is what it was
+  /// before, and the file stays open under its other one; or, if only the directory's own synchronisation failed, the
+  /// complete file has its name. ESTALE as complete().
+  result<void> publish(std::uint64_t bytes, bool synchronise) noexcept {
+    int system = has_name(bytes) ? refusal() : ESTALE;
     if (system == 0) system = rename();
     if (system != 0) return done(system, bytes);
     temporary_[0] = '\0';
@@ -262,6 +292,14 @@ class atomic_file {
     std::copy(name.begin(), name.end(), name_.begin());
   }
 
+  /// Makes a change of ours, and keeps what the file's times say after it.
+  template <class Change>
+  result<void> change(std::uint64_t at, Change make) noexcept {
+    (void)touched();
+    const int system = make();
+    left_ = stamp_of(file_.get());
+    return done(system, at);
+  }
   result<void> done(int system, std::uint64_t at) const noexcept {
     return system == 0 ? result<void>{} : file_failure(system, name(), at);
   }
@@ -309,7 +347,7 @@ class atomic_file {
       std::snprintf(temporary_.data(), temporary_.size(), ".%.200s.%ld.%016llx.part", name_.data(),
                     static_cast<long>(::getpid()), static_cast<unsigned long long>(system_entropy{}()));
       file_ = file_descriptor(uninterrupted([&] {
-        return ::openat(directory_.get(), temporary_.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+        return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                         mode());
       }));
       if (file_) return copy_mode();
@@ -366,7 +404,8 @@ class atomic_file {
 
   file_descriptor directory_, file_;
   std::array<char, NAME_MAX + 1> name_{}, temporary_{};
-  bool overwrite_;
+  file_stamp left_{};  // after the last change of ours
+  bool overwrite_, touched_ = false;
 };
 
 }  // namespace tensorpull::detail

@@ -4,8 +4,10 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/system/files.hpp>
 
 #include <algorithm>
@@ -44,8 +46,12 @@ struct safetensors_file_options {
 /// remove that; with `resume` they keep it if a later transfer can continue from it: also one that is complete and
 /// could not have its name.
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io
-/// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced or
-/// cut what was written). No signal is raised.
+/// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced, cut
+/// or overwrote what was written). No signal is raised.
+/// The digest of a transfer is of the bytes that came. If the times of the file say that another process has changed
+/// it, finish() reads it again, and it gets its name only if it has that digest. Not seen are changes in the same
+/// moment as a write of our own (before Linux 6.13: within some milliseconds of one), and those of an image without a
+/// digest.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -136,11 +142,13 @@ class safetensors_file {
     return there_.view(size - std::min<std::uint64_t>(size, resume_cursor::encoded_bytes), {&read, &file_});
   }
 
-  result<void> finish(const receipt&) noexcept {
+  result<void> finish(const receipt& r) noexcept {
     if (!file_.open() || written_ + filled_ != total_)
       return failure(errc::invalid_argument, written_ + filled_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
-    const auto done = file_.publish(length(), total_, options_.fsync);
+    auto done = file_.complete(length(), total_, options_.fsync);
+    if (done && file_.touched()) done = compare(r.digest);
+    if (done) done = file_.publish(total_, options_.fsync);
     if (!done && done.error().system == ESTALE) file_.discard();
     return done;
   }
@@ -169,6 +177,16 @@ class safetensors_file {
 
   static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(offset, out);
+  }
+  /// Reads what was received back, and compares it with its digest; 0: there is none to compare with.
+  result<void> compare(std::uint64_t wanted) noexcept {
+    if (wanted == 0) return {};
+    xxh3_64 there;
+    const auto all = hash_range(there, there_.view(total_, {&read, &file_}), own_header_, total_ - own_header_,
+                                {buffer_.get(), options_.buffer_bytes});
+    if (!all) return failure(errc::io, total_, file_.name());
+    if (there.digest() != wanted) return failure(errc::io, total_, file_.name(), ESTALE);
+    return {};
   }
   /// Reads where an earlier transfer stopped; the cursor stays empty if there was none.
   void find_cursor() noexcept {
