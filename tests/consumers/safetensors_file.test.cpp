@@ -5,6 +5,7 @@
 #include "feed.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
+#include <tensorpull/tensorpull.hpp>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace safetensors_file_test {
@@ -31,6 +33,7 @@ struct fault {
   enum kind {
     none,
     write,
+    long_write,
     short_write,
     sync,
     name,
@@ -54,7 +57,7 @@ long failing() {
 }
 
 extern "C" ssize_t pwrite(int fd, const void* from, std::size_t n, off_t at) {
-  if (hit(fault::write)) return failing();
+  if (hit(fault::write) || (n > 48 && hit(fault::long_write))) return failing();
   if (hit(fault::short_write)) n = std::min<std::size_t>(n, 1);
   return ::syscall(SYS_pwrite64, fd, from, n, at);
 }
@@ -411,6 +414,41 @@ TEST_F(SafetensorsFile, D1_AFullDiskIsFoundBeforeDataMoves) {
   EXPECT_EQ(outcome.error().code, errc::disk_full);
   EXPECT_EQ(outcome.error().system, ENOSPC);
   EXPECT_TRUE(empty);
+}
+
+TEST_F(SafetensorsFile, D1_WhatHadArrivedWhenTheDiskGotFullStays) {
+  using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<(1 << 16)>, tp::loopback>;
+  model m;
+  m.add("w", tp::dtype::u8, {3 << 20}).ready().fill(6);
+  const fs::path part = directory / ".model.safetensors.part";
+  const auto owner = std::make_unique<net::downloader>();
+  const auto ref = owner->add_image(m.source());
+  ASSERT_TRUE(ref);
+  const auto pull = [&](tp::resume_cursor& where) -> tp::result<tp::receipt> {
+    auto file = safetensors_file::create(path, {.fsync = false, .resume = &where, .buffer_bytes = 100'000});
+    if (!file) return tp::failure(file.error());
+    if (where) where.ref = ref->id;
+    return net::pull(*owner, *ref, *file, {.cursor = &where});
+  };
+  for (const auto kind : {fault::long_write, fault::write})  // with room for where it stands, or without
+    for (int k = 1; k < 48; k += 5) {
+      tp::resume_cursor left, found;
+      injected = {kind, k, ENOSPC, false};
+      const auto full = pull(left);
+      injected = {};
+      ASSERT_FALSE(full) << k;
+      EXPECT_EQ(full.error().code, errc::disk_full);
+      EXPECT_EQ(full.error().system, ENOSPC);
+      const std::uint64_t lost = (1 << 16) + (kind == fault::long_write ? 0 : 1 << 20);
+      EXPECT_GE(left.offset + lost, full.error().at) << k;
+      EXPECT_EQ(fs::exists(part), left.offset != 0);
+      const auto rest = pull(found);
+      ASSERT_TRUE(rest) << k;
+      EXPECT_EQ(rest->chunks, (m.schema().image_bytes - left.offset + 0xffff) >> 16) << k;
+      EXPECT_EQ(content(path), m.image_bytes());
+      EXPECT_EQ(entries(), 1u);
+      fs::remove(path);
+    }
 }
 
 TEST_F(SafetensorsFile, D2_AKillAtAnyTimeLeavesTheOldFileOrTheNewOne) {

@@ -5,11 +5,13 @@ usage: scarcity.py FOLDER_OF_PROGRAMS [CASE]
 
 Each case is a table. What a row leaves to chance comes from its seed, which a failure prints.
 """
+import errno
 import json
 import os
 import random
 import resource
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -311,6 +313,22 @@ def a_disk_that_is_full_for_a_while():
             os.unlink("small/other")
             run("recv", *words, *(["--resume"] if os.path.exists("small/.copy.part") else []))
             assert Path("small/copy").read_bytes() == Path("model.safetensors").read_bytes()
+            os.unlink("small/copy")
+            # in the middle of it
+            path = tools.SlowPath(sender.port, 16 << 20)
+            path.hold_at(1 << 20)
+            recv = subprocess.Popen(command("recv", path.address, *words[1:], "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            path.wait_for_hold()
+            try:
+                write("small/other", bytes(3 << 20))
+            except OSError as full:
+                assert full.errno == errno.ENOSPC
+            path.go_on()
+            _, err = recv.communicate(timeout=60)
+            assert recv.returncode == 3 and "the disk is full" in err and os.path.exists("small/.copy.part"), err
+            os.unlink("small/other")
+            done = json.loads(run(*shlex.split(err.splitlines()[-1]), "--json")[0])
+            assert done["resumed_bytes"] > 1 << 19 and Path("small/copy").read_bytes() == Path("model.safetensors").read_bytes(), done
     finally:
         subprocess.run(["umount", "-l", "small"], check=True)
 

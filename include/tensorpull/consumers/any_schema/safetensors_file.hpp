@@ -44,7 +44,8 @@ struct safetensors_file_options {
 /// One file from one transfer. Holds two descriptors and a buffer, all taken by create(). Until finish() succeeds the
 /// bytes lie in `.NAME.PID.RANDOM.part` alongside it, or with `resume` in `.NAME.part`. abandon() and the destructor
 /// remove that; with `resume` they keep it if a later transfer can continue from it: also one that is complete and
-/// could not have its name.
+/// could not have its name, and what had arrived when the disk got full, less at most a chunk (if chunks are below
+/// 1 MiB: 1 MiB and a chunk).
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io
 /// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced, cut
 /// or overwrote what was written). No signal is raised.
@@ -102,9 +103,13 @@ class safetensors_file {
     if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
     written_ = filled_ = 0;
     placed_ = false;
-    saved_ = 0;
     if (length() < total_) return failure(errc::too_large, total_, file_.name());
+    const bool has_cursor = file_.size() == length();
+    saved_ = options_.resume != nullptr && has_cursor ? *options_.resume : resume_cursor{};
     if (const auto ok = file_.extend(length()); !ok) return ok;
+    // it has its room before the disk gets full
+    if (options_.resume != nullptr && !has_cursor)
+      if (const auto ok = file_.write(total_, encode(resume_cursor{})); !ok) return ok;
     if (subset)
       if (const auto ok = write_own_header(); !ok) return ok;
     own_header_ = written_ + filled_;
@@ -126,8 +131,8 @@ class safetensors_file {
     filled_ += bytes.size();
     // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor,
     // after all that it counts
-    const bool moved = options_.resume != nullptr && options_.resume->offset > saved_ &&
-                       options_.resume->offset - saved_ >= save_bytes_;
+    const std::uint64_t at = options_.resume != nullptr ? options_.resume->offset : 0;
+    const bool moved = at != 0 && (at < saved_.offset || at - saved_.offset >= save_bytes_);
     if (filled_ == options_.buffer_bytes || moved)
       if (const auto ok = flush(); !ok) return ok;
     return moved ? save_cursor() : result<void>{};
@@ -157,10 +162,13 @@ class safetensors_file {
     filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
     written_ = std::min(written_, at);
   }
-  /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else discards the
-  /// file.
+  /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else, or if
+  /// another process has cut the file, discards it.
   void abandon(const error&) noexcept {
-    if (options_.resume == nullptr || !flush()) file_.discard();
+    if (options_.resume == nullptr) return file_.discard();
+    const auto ok = flush();
+    if (!ok && ok.error().system == ESTALE) file_.discard();
+    else if (!ok && options_.resume->offset <= written_) (void)save_cursor();  // it may count the buffer soon
   }
 
  private:
@@ -197,14 +205,17 @@ class safetensors_file {
     if (const auto found = decode_cursor(bytes)) *options_.resume = *found;
   }
   result<void> save_cursor() noexcept {
-    const auto bytes = encode(*options_.resume);
-    saved_ = options_.resume->offset;
-    return file_.write(total_, bytes);
+    const auto done = file_.write(total_, encode(*options_.resume));
+    if (done) saved_ = *options_.resume;
+    return done;
   }
-  /// Keeps the part if a later transfer can continue from it: its cursor is not empty.
+  /// Keeps the part if a later transfer can continue from it: its cursor is not empty. If it counts what could not be
+  /// written, or cannot be written itself, the one before it holds, which is in the part.
   void leave() noexcept {
     if (options_.resume == nullptr || !file_.open()) return;
-    if (!*options_.resume || (total_ != 0 && !save_cursor())) return file_.discard();
+    resume_cursor& where = *options_.resume;
+    if (where && total_ != 0 && ((placed_ && where.offset > written_) || !save_cursor())) where = saved_;
+    if (!where) return file_.discard();
     file_.leave();
   }
 
@@ -233,7 +244,8 @@ class safetensors_file {
   std::unique_ptr<std::byte[]> buffer_;
   safetensors_file_options options_;
   std::uint64_t own_header_ = 0;  // of a subset: in front of what is received
-  std::uint64_t total_ = 0, written_ = 0, saved_ = 0;
+  std::uint64_t total_ = 0, written_ = 0;
+  resume_cursor saved_{};  // is in the part
   std::size_t filled_ = 0;
   bool placed_ = false;
   mutable detail::file_bytes there_;
