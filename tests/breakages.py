@@ -112,6 +112,8 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "if (m.length == 0) return refuse(out, status::bad_request);", "", "protocol/owner", "*"),
     ("protocol/owner/owner.hpp", "if (r.state != recipient_state::provisional && !nothing_to_serve && !has_all)", "if (false)", "protocol/owner", "*R10*"),
     ("protocol/owner/owner.hpp", "p->verdict != verdict::open && p->pins == 0", "p->verdict != verdict::open", "protocol/owner:protocol/transactions", "*"),
+    ("protocol/owner/detail/transaction_table.hpp", "return p.unreadable ? errc::unreadable : errc::withdrawn;", "return errc::withdrawn;", "protocol/transactions", "*why_a_recipient*"),
+    ("protocol/owner/detail/transaction_table.hpp", "t.by_hand && p.now == publication::state::withdrawn);", "false);", "protocol/transactions", "*why_a_recipient*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (t.outcome.counts.final() >= (", "if (t.outcome.counts.final() + 1 >= (", "protocol/transactions", "*"),
     ("protocol/recipient/recipient.hpp", "if (m.nonce != nonce_) {", "if (false) {", "protocol/hostile_owner", "*nonce*"),
     ("protocol/recipient/recipient.hpp", "if (m.nonce != nonce_) { // another serve", "if (m.nonce != nonce_) return failure(errc::wrong_payload, received_); if (false) { // another serve", "protocol/republish", "*goes_on*"),

@@ -485,9 +485,11 @@ class sender {
         case tp::progress_phase::aborted: say("send", name + " gave up " + file + " (" + bytes_text(sent) + of); break;
         default: {
           const char* what = " got other bytes than those of ";
-          if (e.code == errc::timed_out)
-            what = sent < files_[i].schema().image_bytes ? " has vanished, without all of "
-                                                         : " has not confirmed that it has ";
+          if (e.code != errc::digest_mismatch) {
+            what = " has not confirmed that it has ";
+            if (sent < files_[i].schema().image_bytes)
+              what = e.code == errc::timed_out ? " has vanished, without all of " : " could not get all of ";
+          }
           say("send", name + what + file + " (" + bytes_text(sent) + of);
         }
       }

@@ -849,8 +849,16 @@ def S8_the_published_file_shrinks():
         path.go_on()
         _, err = recv.communicate(timeout=20)
         assert recv.returncode == 1 and "cannot read" in err and not os.path.exists("copy.safetensors"), err
-        ended = sender.end(status=1)[-1]
-        assert ended["outcome"] == "withdrawn", ended
+        events = sender.end(status=1)
+        assert events[-1]["outcome"] == "withdrawn", events
+        assert [e["code"] for e in events if e["event"] == "failed"] == ["unreadable"], events
+    write("model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    to = sender.stdout.readline().split()
+    os.truncate("model.safetensors", MIB)
+    run("recv", *to, "-o", "other.safetensors", "--chunk", "64K", "--retries", 0, status=1)
+    _, err = sender.communicate(timeout=20)
+    assert sender.returncode == 1 and "could not get all of model.safetensors" in err and "vanished" not in err, err
 
 
 class Store(threading.Thread):

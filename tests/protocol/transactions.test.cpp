@@ -1,10 +1,14 @@
 // The recipients that are expected, what counts as an end, and the outcome of a transaction. The clock is a number.
 #include "transactions.hpp"
 
+#include <functional>
+#include <utility>
+
 namespace transactions_test {
 
 using namespace test;
 using namespace test::transactions;
+using tp::errc;
 
 TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
   const std::array who{ada, bob};
@@ -551,6 +555,45 @@ TEST_F(Transactions, Progress_events_come_in_order_and_are_not_masked_by_others)
   EXPECT_EQ(active, 5u) << "one each 100 ms";
   EXPECT_EQ(of_bob, (std::vector{tp::progress_phase::started, tp::progress_phase::aborted}));
   EXPECT_EQ(seen.back().phase, tp::progress_phase::aborted);
+}
+
+TEST_F(Transactions, Progress_says_why_a_recipient_has_failed) {
+  const std::array who{ada, bob};
+  const auto codes_after = [&](const std::function<void(owner::peer&)>& ends, std::uint32_t number = 0) {
+    std::vector<tp::progress_event> seen;
+    auto watch = [&](const tp::progress_event& e) { seen.push_back(e); };
+    auto t = number == 0 ? named(who) : counted(number);
+    t.progress = watch;
+    t.budgets.acquire = t.budgets.recipient_idle = std::chrono::milliseconds(1000);
+    publish(t);
+    owner::peer a;
+    describe(a, ada), pull(a, 0, 100);  // bob never asks
+    ends(a);
+    tp::progress_event e;
+    tp::callback<const tp::progress_event&> tell;
+    while (const tp::transaction_id of = o.next_event(e, tell)) tell(e), (void)o.returned(of);
+    deliver();
+    std::pair<errc, errc> codes{};
+    for (const auto& one : seen) (one.recipient == ada ? codes.first : codes.second) = one.code;
+    return codes;
+  };
+  using codes = std::pair<errc, errc>;
+  const auto unreadable = [&](owner::peer& a) {
+    const auto r = pull(a, 100, 100);
+    ASSERT_NE(o.pin(r), nullptr);
+    o.unreadable(r);
+    o.unpin(r, 0);
+  };
+  const auto other_ends = [&](owner::peer&) {
+    owner::peer b;
+    complete(b, bob);
+  };
+  EXPECT_EQ(codes_after([&](owner::peer&) { (void)o.withdraw(id); }), codes(errc::withdrawn, errc::withdrawn));
+  EXPECT_EQ(codes_after(unreadable), codes(errc::unreadable, errc::unreadable));
+  EXPECT_EQ(codes_after(other_ends, 1), codes(errc::withdrawn, errc{})) << "one was enough";
+  EXPECT_EQ(codes_after([&](owner::peer&) { at(2000); }), codes(errc::timed_out, errc::timed_out));
+  EXPECT_EQ(codes_after([&](owner::peer& a) { confirm(a, ada, take_all(a, ada), version + 1); }, 1),
+            codes(errc::digest_mismatch, errc{}));
 }
 
 TEST_F(Transactions, An_image_that_has_ended_is_not_read_for_progress_that_is_told_later) {

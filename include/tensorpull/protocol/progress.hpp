@@ -42,7 +42,9 @@ struct progress_event {
   std::uint64_t bytes_total = 0;  ///< of the image, or of the subset that a recipient pulls
   std::uint64_t tensors_done = 0;   ///< tensors of which all bytes are done
   std::uint64_t tensors_total = 0;  ///< tensors of the image, or those that are pulled by name
-  errc code{};  ///< failed, aborted: why; otherwise 0
+  /// failed, aborted: why; otherwise 0. An owner's: cancelled_by_peer, digest_mismatch, timed_out (a budget), withdrawn
+  /// or unreadable (what was published had ended before its recipient).
+  errc code{};
 };
 
 /// How many tensors of an image with this schema are done, if its first `bytes` bytes are.

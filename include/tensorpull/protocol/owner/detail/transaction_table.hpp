@@ -621,6 +621,16 @@ class transaction_table {
            (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
   }
 
+  /// Why a recipient of `p` has not completed and did not give up: its bytes, a budget, or that `p` had ended.
+  errc why_failed(const recipient_record& r, const publication& p) const noexcept {
+    if (r.state == recipient_state::failed) return errc::digest_mismatch;
+    const transaction& t = *find(p.transaction);
+    const auto idle = t.options.budgets.transaction_idle;
+    const bool over = r.state == recipient_state::unfinished ||
+                      (r.state == recipient_state::absent && t.by_hand && p.now == publication::state::withdrawn);
+    if (!over || (!t.by_hand && idle > none && now - t.moved_at > idle)) return errc::timed_out;
+    return p.unreadable ? errc::unreadable : errc::withdrawn;
+  }
   void fill(progress_event& out, recipient_record& r, const publication& p) noexcept {
     const bool first = r.announced == recipient_state::unseen && r.state != recipient_state::absent;
     out = {};
@@ -642,7 +652,7 @@ class transaction_table {
       out.code = errc::cancelled_by_peer;
     } else {
       out.phase = progress_phase::failed;
-      out.code = r.state == recipient_state::failed ? errc::digest_mismatch : errc::timed_out;
+      out.code = why_failed(r, p);
     }
     r.announced = first ? recipient_state::acquired : r.state;
     r.announced_bytes = r.bytes;
