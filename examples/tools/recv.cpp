@@ -79,7 +79,7 @@ Example:
   recv 127.0.0.1:40123 5d1f0c...e2 -o copy.safetensors
   recv 'pipe:ssh host send model.safetensors --stdio --ref 5d1f0c...e2' 5d1f0c...e2 -o copy.safetensors
 
-Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE cannot be written, 130 Ctrl-C, 143 SIGTERM.
+Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE or standard output cannot be written, 130 Ctrl-C, 143 SIGTERM.
 )";
 
 constexpr int complete = 0, failed = 1, unwritable = 3;
@@ -341,6 +341,7 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
   std::uint64_t kept = 0;  ///< bytes from which a resumed pull can continue
+  bool left_part = false;  ///< an earlier recv left a partial file, and nobody said what to do with that
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
   bool was_there = false;  ///< FILE was there already, and was compared with what is published
   bool not_asked = false;  ///< the reference says already that what is here is of another version
@@ -390,11 +391,20 @@ outcome pull(const choices& c, transfer_line& line) {
     done.not_asked = false;
   }
   tp::resume_cursor where;
+  const std::string part = part_of(c.output);
+  const bool found_part = !c.resume && !c.restart && !c.no_digest && length_of(part) != 0;
   {
     auto made = tp::safetensors_file::create(
         c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
     if (!made) {
       done.how = tp::failure(made.error());
+      return done;
+    }
+    done.left_part = found_part && length_of(part) != 0;  // no recv that was running has just ended
+    if (done.left_part) {
+      done.how = tp::failure(errc::io);
+      done.kept = where.offset;
+      if (!where) where.offset = 1;  // a part without a place stays, too
       return done;
     }
     observed_file file(std::move(*made), line, c.chunk == 0);
@@ -411,8 +421,7 @@ outcome pull(const choices& c, transfer_line& line) {
     where.ref = where ? c.ref.id : tp::ref_id{};
     const tp::resume_cursor found = where;
     if (where && !c.json)
-      say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part_of(c.output)) +
-                      ", once they are checked");
+      say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
     done.how = pull({.link = c.link, .ref = c.ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest},
@@ -421,9 +430,15 @@ outcome pull(const choices& c, transfer_line& line) {
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
   }
-  if (!done.how && !done.foreign_part && done.how.error().system != ESTALE && is_there(part_of(c.output)))
-    done.kept = where.offset;
+  if (!done.how && !done.foreign_part && done.how.error().system != ESTALE && is_there(part)) done.kept = where.offset;
   return done;
+}
+
+/// Whether what was printed has been written; says so if not.
+bool printed(const choices& c, const outcome& done) {
+  if (flushed("recv")) return true;
+  if (done.how) say("recv", printable(c.output) + " is complete");
+  return false;
 }
 
 int report(const choices& c, const outcome& done, const transfer_line& line) {
@@ -431,12 +446,15 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   // if FILE has the version of the reference, it is the owner that has another
   const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version &&
                           (done.not_asked || c.ref.version == 0);
-  const bool local = !done.how && (other_file || is_about_output(done.how.error()));
+  const bool local = !done.how && (other_file || done.left_part || is_about_output(done.how.error()));
   int status = local ? unwritable : failed;
   if (interrupted) status = interrupted_status();
   if (done.how) status = complete;
   std::string message;
   if (interrupted) message = "interrupted";
+  else if (done.left_part)
+    message = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew (" +
+              printable(part_of(c.output)) + ")";
   else if (other_file)
     message = printable(c.output) + " exists already, and is not " +
               (done.not_asked ? "of the version in " + c.ref_text : "what is published") + ": --force replaces it";
@@ -467,7 +485,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     out.add("resumable", done.kept != 0);
     out.add("seconds", line.seconds());
     out.print();
-    return flushed("recv") ? status : unwritable;
+    return printed(c, done) ? status : unwritable;
   }
   const double seconds = line.seconds();
   if (done.how) {
@@ -485,7 +503,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))
       say("recv", "the file is complete, but " + printable(c.link.text) +
                       " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
-    return flushed("recv") ? status : unwritable;
+    return printed(c, done) ? status : unwritable;
   }
   say("recv", message);
   const std::string part = printable(part_of(c.output));
@@ -509,16 +527,6 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
 
 int main(int count, char** arguments) {
   const choices c = read_choices(count, arguments);
-  const std::string part = part_of(c.output);
-  if (!c.resume && !c.restart && !c.no_digest && is_there(part) && !(is_there(c.output) && !c.force)) {
-    const char* const text = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew";
-    const json_object out{
-        {"file", c.output}, {"outcome", "failed"}, {"code", "io"}, {"message", text}, {"resumable", true}};
-    if (c.json) out.print();
-    else say("recv", text + std::string(" (") + printable(part) + ")");
-    (void)flushed("recv");
-    return unwritable;
-  }
   hear_signals();
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
   return report(c, pull(c, line), line);

@@ -675,6 +675,35 @@ def D3_outputs_that_cannot_be():
         assert first.wait(timeout=20) == 0 and Path("copy.safetensors").read_bytes() == CANONICAL
 
 
+def what_an_earlier_recv_left_is_said_in_full():
+    write("model.safetensors", CANONICAL)
+    fields = {"file", "outcome", "code", "message", "bytes", "total_bytes", "resumed_bytes", "received_bytes", "resumable", "seconds"}
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 16 * MIB)
+        path.hold_at(3 * MIB)
+        to = [sender.ref, "-o", "copy.safetensors"]
+        recv = subprocess.Popen(command("recv", path.address, *to, "--chunk", "64K"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path.wait_for_hold()
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and "another recv" in done["message"] and done["bytes"] == 0 and not done["resumable"], done
+        assert "another recv" in run("recv", sender.address, *to, status=3)[1] and recv.poll() is None
+        recv.kill()
+        recv.wait()
+        path.go_on()
+        before = Path(PART).read_bytes()
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and done["code"] == "io" and PART in done["message"] and done["bytes"] > MIB and done["resumable"], done
+        err = run("recv", sender.address, *to, status=3)[1]
+        assert "an earlier recv" in err and "--restart" in err and err.splitlines()[-1].endswith("--resume") and Path(PART).read_bytes() == before, err
+        write(PART, bytes(1000))  # without a place to go on from
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and done["bytes"] == 0 and not done["resumable"] and Path(PART).read_bytes() == bytes(1000), done
+        write(PART, before)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command("recv", sender.address, *to, "--resume", "--json"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 3 and "copy.safetensors is complete" in done.stderr and Path("copy.safetensors").read_bytes() == CANONICAL, done
+
+
 def D4_parts_that_do_not_fit():
     write("model.safetensors", CANONICAL)
     changed = CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1])
