@@ -90,6 +90,7 @@ BREAKAGES = [
     ("consumers/any_schema/safetensors_file.hpp", "if (!ok && ok.error().system == ESTALE) file_.discard();", "if (!ok) file_.discard();", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "else if (!ok && options_.resume->offset <= written_) (void)save_cursor();", "", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "(placed_ && where.offset > written_) || ", "", "consumers/safetensors_file", "*DiskGotFull*"),
+    ("consumers/any_schema/safetensors_file.hpp", "if (found && trailer(*found) == bytes)", "if (found)", "consumers/resumed_file", "*WhatIsNoPlace*"),
     ("consumers/average/chunk_buffers.hpp", "if (chunk_bytes == 0 || count == 0)", "if (chunk_bytes == 0)", "consumers/weighted_average", "*"),
     ("consumers/average/detail/updates.hpp", "if (!r.counts()) {", "if (true) {", "consumers/counted_once", "*"),
     ("consumers/average/detail/updates.hpp", "    table.clear();\n", "", "consumers/counted_once", "*"),

@@ -152,6 +152,23 @@ TEST_F(ResumedFile, D4_APartThatWasChangedIsFetchedAnew) {
   }
 }
 
+TEST_F(ResumedFile, D4_WhatIsNoPlaceIsNothingToGoOnFrom) {
+  const std::uint64_t image_bytes = source.schema().image_bytes;
+  half();
+  ASSERT_EQ(fs::file_size(part), image_bytes + 56);
+  fs::copy(part, directory / "kept");
+  for (std::uint64_t at = 0; at < 56; ++at) {
+    overwrite(image_bytes + at, '?');
+    tp::resume_cursor where;
+    ASSERT_TRUE(safetensors_file::create(path, {.resume = &where}));
+    EXPECT_EQ(where, tp::resume_cursor{}) << at;
+    fs::copy(directory / "kept", part, fs::copy_options::overwrite_existing);
+  }
+  tp::resume_cursor where;
+  ASSERT_TRUE(safetensors_file::create(path, {.resume = &where}));
+  EXPECT_TRUE(where);
+}
+
 TEST_F(ResumedFile, A_name_that_appears_meanwhile_leaves_the_part_to_go_on_with) {
   {
     const auto owner = std::make_unique<net::downloader>();

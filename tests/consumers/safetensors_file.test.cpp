@@ -57,7 +57,7 @@ long failing() {
 }
 
 extern "C" ssize_t pwrite(int fd, const void* from, std::size_t n, off_t at) {
-  if (hit(fault::write) || (n > 48 && hit(fault::long_write))) return failing();
+  if (hit(fault::write) || (n > 100 && hit(fault::long_write))) return failing();
   if (hit(fault::short_write)) n = std::min<std::size_t>(n, 1);
   return ::syscall(SYS_pwrite64, fd, from, n, at);
 }

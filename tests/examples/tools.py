@@ -727,6 +727,15 @@ def D4_parts_that_do_not_fit():
         done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
         assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == CANONICAL, done
         os.remove("copy.safetensors")
+        # what says how far it is was damaged: nothing to go on with, and not the part of another version
+        for at in range(0, 56, 8):
+            leave_a_part()
+            with open(PART, "r+b") as part:
+                part.seek(len(CANONICAL) + at)
+                part.write(noise(8))
+            done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+            assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == CANONICAL, (at, done)
+            os.remove("copy.safetensors")
         # another model under that reference: said, and the part stays
         leave_a_part()
         before = Path(PART).read_bytes()

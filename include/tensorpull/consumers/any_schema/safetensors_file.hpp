@@ -4,6 +4,7 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
@@ -109,7 +110,7 @@ class safetensors_file {
     if (const auto ok = file_.extend(length()); !ok) return ok;
     // it has its room before the disk gets full
     if (options_.resume != nullptr && !has_cursor)
-      if (const auto ok = file_.write(total_, encode(resume_cursor{})); !ok) return ok;
+      if (const auto ok = file_.write(total_, trailer(resume_cursor{})); !ok) return ok;
     if (subset)
       if (const auto ok = write_own_header(); !ok) return ok;
     own_header_ = written_ + filled_;
@@ -144,7 +145,7 @@ class safetensors_file {
   /// The part on the disk, without the cursor behind it, as an image of plain bytes. Without `resume`: of no bytes.
   source_view read_back() const noexcept {
     const std::uint64_t size = options_.resume != nullptr && file_.open() ? file_.size() : 0;
-    return there_.view(size - std::min<std::uint64_t>(size, resume_cursor::encoded_bytes), {&read, &file_});
+    return there_.view(size - std::min<std::uint64_t>(size, trailer_bytes_), {&read, &file_});
   }
 
   result<void> finish(const receipt& r) noexcept {
@@ -177,11 +178,21 @@ class safetensors_file {
       : file_(std::move(file)), buffer_(std::move(buffer)), options_(options) {}
 
   static constexpr std::uint64_t save_bytes_ = 1 << 20;
+  static constexpr std::size_t trailer_bytes_ = resume_cursor::encoded_bytes + sizeof(std::uint64_t);
+
+  /// The cursor as it lies behind the image, with its own digest: other bytes are none.
+  static std::array<std::byte, trailer_bytes_> trailer(const resume_cursor& where) noexcept {
+    std::array<std::byte, trailer_bytes_> out;
+    const auto bytes = encode(where);
+    xxh3_64 h;
+    h.update(bytes);
+    std::copy(bytes.begin(), bytes.end(), out.begin());
+    store_le64(&out[bytes.size()], h.digest());
+    return out;
+  }
 
   /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's if that overflows.
-  std::uint64_t length() const noexcept {
-    return total_ + (options_.resume != nullptr ? resume_cursor::encoded_bytes : 0);
-  }
+  std::uint64_t length() const noexcept { return total_ + (options_.resume != nullptr ? trailer_bytes_ : 0); }
 
   static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(offset, out);
@@ -200,12 +211,13 @@ class safetensors_file {
   void find_cursor() noexcept {
     if (options_.resume == nullptr) return;
     *options_.resume = {};
-    std::array<std::byte, resume_cursor::encoded_bytes> bytes;
+    std::array<std::byte, trailer_bytes_> bytes;
     if (const std::uint64_t size = file_.size(); size < bytes.size() || !file_.read(size - bytes.size(), bytes)) return;
-    if (const auto found = decode_cursor(bytes)) *options_.resume = *found;
+    const auto found = decode_cursor(std::span(bytes).first(resume_cursor::encoded_bytes));
+    if (found && trailer(*found) == bytes) *options_.resume = *found;
   }
   result<void> save_cursor() noexcept {
-    const auto done = file_.write(total_, encode(*options_.resume));
+    const auto done = file_.write(total_, trailer(*options_.resume));
     if (done) saved_ = *options_.resume;
     return done;
   }
