@@ -22,6 +22,14 @@ inline std::string reason_text(const error& e) {
   return e.system != 0 ? std::strerror(e.system) : std::string(to_string(e.code));
 }
 
+/// Whether a web server was reached, and answered that it has failed (500 and above).
+inline bool has_failed(const error& e) {
+  const std::string_view answer = e.name.view();
+  return e.code == errc::connection_failed && e.system == 0 && answer.starts_with('5') && answer.find(" from ") == 3;
+}
+/// Whether it leads from one redirect to the next, without end.
+inline bool leads_on(const error& e) { return e.code == errc::not_permitted && e.name.view() == "too many redirects"; }
+
 /// Whether a file could not be read, or was read and is not valid.
 inline bool is_unreadable(const error& e) {
   return e.code == errc::io || e.code == errc::out_of_memory || e.code == errc::invalid_argument;

@@ -275,6 +275,8 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
 /// What a web server did.
 std::string http_error(const choices& c, const error& e, std::uint64_t total) {
   const std::string at = printable(c.link.text), why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
+  if (has_failed(e)) return "the server of " + at + " has failed" + why;
+  if (leads_on(e)) return at + " leads from one redirect to the next" + why;
   switch (e.code) {
     case errc::connection_failed: return "nobody can be reached at " + at + why + ": " + reason_text(e);
     case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + why;

@@ -616,6 +616,8 @@ int put(const choices& c) {
                                                       : " has changed while it was sent") +
                           ", so the last bytes were not sent to " + at + ", which has no whole file",
                       e.code);
+    if (has_failed(e)) return complain("the server of " + at + " has failed" + why, e.code);
+    if (leads_on(e)) return complain(at + " leads from one redirect to the next" + why, e.code);
     return complain((e.code == errc::not_permitted ? at + " does not let us put it there"
                                                    : at + " has not taken it: " + reason_text(e)) +
                         why,

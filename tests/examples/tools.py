@@ -899,6 +899,29 @@ def S8_the_published_file_shrinks():
     assert sender.returncode == 1 and "could not get all of model.safetensors" in err and "vanished" not in err, err
 
 
+def what_a_web_server_answers_is_no_connection_that_fails():
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            while True:
+                try:
+                    peer = listener.accept()[0]
+                except OSError:
+                    return
+                with peer, peer.makefile("rb") as lines:
+                    path = b"".join(iter(lines.readline, b"\r\n")).split()[1]
+                    peer.sendall(b"HTTP/1.1 %s X\r\nLocation: /307\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % path[1:])
+        threading.Thread(target=answer, daemon=True).start()
+        at = "http://127.0.0.1:%d/" % listener.getsockname()[1]
+        for path, says in (("500", "has failed (500 from"), ("502", "has failed (502 from"), ("307", "from one redirect to the next"), ("403", "does not let us")):
+            for tool, *words in (("recv", at + path, "-o", "copy", "--retries", 0), ("send", "model.safetensors", "--put", at + path)):
+                err = run(tool, *words, status=1)[1]
+                assert says in err and at + path in err and "be reached" not in err and "could not be made" not in err, (tool, path, err)
+        listener.shutdown(socket.SHUT_RDWR)
+    _, err = run("recv", "http://127.0.0.1:1/500", "-o", "copy", "--retries", 0, status=1)
+    assert "nobody can be reached" in err, err
+
+
 class Store(threading.Thread):
     """Takes one PUT; `meanwhile(received)` is called as the body comes. What it stores: the body, if all of it came."""
 
