@@ -85,6 +85,37 @@ TEST(Publisher, A_reference_with_a_version_means_that_one_although_another_has_t
   EXPECT_TRUE(owner->settled(any));
 }
 
+TEST(Publisher, The_recipients_of_a_reference_with_a_version_are_those_of_that_version) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto one = random_model<mlp>(1), two = random_model<mlp>(2);
+  const auto mine = blank<mlp>();
+  const tp::recipient_id ada{7}, bob{8};
+  const auto in = *owner->open_transaction({.recipients = 2});  // goes on with its second reference
+  const auto first = *owner->add_tensors(*one, {.transaction = in});
+  const auto sibling = *owner->add_tensors(*two, {.transaction = in});
+  owner->seal(in);
+  ASSERT_TRUE(net::download_tensors(*owner, first, *mine, {.recipient = ada}));
+  ASSERT_TRUE(net::download_tensors(*owner, sibling, *mine, {.recipient = bob}));
+  const std::array named{ada};
+  const auto second = *owner->add_tensors(*two, {.named = named, .id = first.id});
+  const tp::reference any{first.id, 0, 0}, nothing{first.id, first.version ^ second.version, 0};
+
+  ASSERT_TRUE(owner->recipient_of(first, ada));
+  EXPECT_EQ(owner->recipient_of(first, ada)->version, first.version);
+  EXPECT_EQ(owner->recipient_of(first, ada)->state, tp::recipient_state::completed);
+  for (const auto& ref : {second, any}) {
+    EXPECT_EQ(owner->recipient_of(ref, ada)->version, second.version);
+    EXPECT_EQ(owner->recipient_of(ref, ada)->state, tp::recipient_state::unseen);
+  }
+  EXPECT_EQ(owner->recipient_of(nothing, ada).error(), tp::errc::unknown_reference) << "as status_of() says";
+  std::array<tp::recipient_record, 8> out;
+  for (const auto& ref : {first, second, any}) {
+    ASSERT_EQ(owner->recipients_of(ref, out), 1u) << "bob has asked for another reference of the transaction";
+    EXPECT_EQ(out[0].version, ref.version != 0 ? ref.version : second.version);
+  }
+  EXPECT_EQ(owner->recipients_of(nothing, out), 0u);
+}
+
 TEST(Publisher, T7_budgets_begin_with_publishing_and_not_with_the_clock) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);

@@ -250,13 +250,16 @@ class publisher {
   }
   /// How its transaction ended; `open` while it has not. Error: unknown_reference.
   result<settlement> settlement_of(const reference& ref) noexcept { return owner_.settlement_of(ref); }
-  /// How one recipient stands. unknown_reference: nothing is remembered of it.
+  /// How one recipient stands with the reference; without a version, with the last one that it has asked for.
+  /// unknown_reference: nothing is remembered of it, which may be so if its transaction is over and it has a record of
+  /// the next version.
   result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept {
-    return owner_.recipient_of(ref.id, who);
+    return owner_.recipient_of(ref, who);
   }
-  /// Copies the recipients of the reference's transaction into `out`, as many as fit; the number copied.
+  /// Copies the records of the reference's recipients into `out`, as many as fit; the number copied. Those of another
+  /// reference of its transaction are that one's.
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept {
-    return owner_.recipients_of(ref.id, out);
+    return owner_.recipients_of(ref, out);
   }
   /// How many callbacks (of transactions, or of authorise()) have thrown. What they threw is dropped.
   std::uint64_t callback_failures() const noexcept {

@@ -329,19 +329,21 @@ class owner {
     s.counts = p->counts;
     return s;
   }
-  /// The record of one recipient. unknown_reference: there is none.
-  result<recipient_record> recipient_of(ref_id id, recipient_id who) noexcept {
+  /// The record of one recipient: of the version that is named, or else of the last one that it has asked for.
+  /// unknown_reference: there is none.
+  result<recipient_record> recipient_of(publication_key which, recipient_id who) noexcept {
     const lock_guard hold(lock_);
-    if (const recipient_record* const r = book_.records.find(id, who)) return *r;
+    if (const recipient_record* const r = record_of(which, find(which), who)) return *r;
     return failure(errc::unknown_reference);
   }
-  /// Copies the records of a reference's recipients, as many as fit, and returns how many: of each, that of the last
-  /// version that it has asked for. Cost: one pass over all records.
-  std::size_t recipients_of(ref_id id, std::span<recipient_record> out) noexcept {
+  /// Copies the records of a reference's recipients, as many as fit, and returns how many: of each, that of the version
+  /// that is named, or else of the last one that it has asked for. Cost: one pass over all records.
+  std::size_t recipients_of(publication_key which, std::span<recipient_record> out) noexcept {
     const lock_guard hold(lock_);
+    const publication* const p = find(which);
     std::size_t n = 0;
     for (const recipient_record& r : book_.records.all())
-      if (r.who && r.ref == id && n < out.size() && book_.records.find(id, r.who) == &r) out[n++] = r;
+      if (r.who && r.ref == which.id && n < out.size() && record_of(which, p, r.who) == &r) out[n++] = r;
     return n;
   }
 
@@ -615,6 +617,11 @@ class owner {
       if (last == nullptr || p.order > last->order) last = &p;
     }
     return last;
+  }
+  /// What is remembered of a recipient of what `p` is: of that publication only if a version is named.
+  recipient_record* record_of(publication_key which, const publication* p, recipient_id who) noexcept {
+    if (which.version == 0) return book_.records.find(which.id, who);
+    return p != nullptr ? book_.record_of(*p, who) : nullptr;
   }
   /// Ends a publication, and waits until nobody reads it. Takes the lock.
   template <class Take>
