@@ -109,6 +109,7 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "if (!authorised(from, m, who)) return no_owner::locate(m, answer);", "(void)who;", "protocol/authorise", "*"),
     ("protocol/owner/owner.hpp", "if (which.version != 0 && which.version != p.version) continue;", "", "transports/publisher:transports/session_sequences", "*"),
     ("protocol/owner/owner.hpp", "if (which.version == 0) return book_.records.find(which.id, who);", "if (true) return book_.records.find(which.id, who);", "transports/publisher", "*recipients_of_a_reference*"),
+    ("protocol/owner/owner.hpp", "slots_[s.slot].counts.lost += asked;", "slots_[s.slot].counts.lost += !is_final(r->state);", "consumers/published_schema", "*only_looked*"),
     ("protocol/owner/owner.hpp", "if (m.offset > schema.image_bytes)", "if (m.offset >= schema.image_bytes)", "protocol/owner", "*R1_*"),
     ("protocol/owner/owner.hpp", "if (m.fingerprint != 0 && m.fingerprint != schema.fingerprint) return", "if (false) return", "protocol/owner:protocol/schema_comparison", "*"),
     ("protocol/owner/owner.hpp", "if (m.length == 0) return refuse(out, status::bad_request);", "", "protocol/owner", "*"),

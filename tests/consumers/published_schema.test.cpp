@@ -72,6 +72,22 @@ TEST(PublishedSchema, A_recipient_that_looks_first_and_then_pulls_counts_once) {
   EXPECT_EQ(owner->settlement_of(*ref)->counts.completed, 1u);
 }
 
+TEST(PublishedSchema, An_expected_recipient_that_has_only_looked_is_not_lost_when_its_connection_ends) {
+  const published from(7);
+  const auto owner = std::make_unique<net::downloader>();
+  const recipient_id ada{11}, names[] = {ada};
+  for (const publish_options& how : {publish_options{.named = names}, publish_options{.recipients = 1}}) {
+    const auto ref = owner->add_tensors(from.made, how);
+    ASSERT_TRUE(ref);
+    for (int i = 0; i < 3; ++i) {
+      published_schema seen({});
+      EXPECT_EQ(net::pull(*owner, *ref, seen, {.window = 1, .recipient = ada}, {64}).error(), errc::cancelled);
+    }
+    EXPECT_EQ(owner->status_of(*ref)->acquired, 0u);
+    EXPECT_EQ(owner->status_of(*ref)->lost, 0u);
+  }
+}
+
 TEST(PublishedSchema, Limits_are_those_of_a_new_model_without_its_tensors) {
   const published from(12);
   const auto owner = std::make_unique<net::downloader>();

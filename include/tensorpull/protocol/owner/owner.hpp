@@ -715,7 +715,9 @@ class owner {
   void leave(peer& from, serve& s) noexcept {
     if (recipient_record* const r = record_of(from, s)) {
       r->connection = 0;
-      if (!is_final(r->state)) ++slots_[s.slot].counts.lost;
+      // one that only looked has not asked
+      const bool asked = r->state == recipient_state::acquired || r->state == recipient_state::provisional;
+      slots_[s.slot].counts.lost += asked;
     }
     s = {};
   }
