@@ -146,6 +146,8 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "|| !subset_budget_.left(book_.now)) return false;", ") return false;", "protocol/digests", "*Subsets_that_nobody*"),
     ("protocol/owner/owner.hpp", "if (r->anonymous && r->connection != from.number) return", "if (false) return", "protocol/owner", "*R10*"),
     ("protocol/owner/transaction.hpp", "transaction_idle{600'000}", "transaction_idle{0}", "protocol/transaction_references", "*default_budgets*"),
+    ("protocol/owner/detail/transaction_table.hpp", "return ends_untold(r) ? recipient_table::counted_on : worth(r);", "return worth(r);", "protocol/transactions", "*told_before*"),
+    ("protocol/owner/detail/transaction_table.hpp", "else if (ends_untold(*old)) continue;", "", "protocol/transactions", "*told_before*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (open) return recipient_state::acquired;", "", "protocol/transaction_references", "*"),
     ("protocol/owner/detail/transaction_table.hpp", "|| is_final(r.state)) return false;\n    forget(r);", "|| true) return false;\n    forget(r);", "consumers/published_schema", "*counts_for_nobody"),
     ("protocol/owner/owner.hpp", "r->serving && r->at_end &&", "r->serving &&", "protocol/transactions", "*may_pull_again*"),

@@ -913,6 +913,64 @@ TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_t
   EXPECT_EQ(o.status_of(id)->completed, 1u);
 }
 
+TEST(TransactionsInASmallTable, How_a_recipient_has_ended_is_told_before_its_record_is_used_again) {
+  model m = mixed_model().fill(1);
+  tp::owner_storage<2, 2> storage;
+  generator random{5};
+  owner o{storage, [&random] { return random(); }};
+  const std::uint64_t version = version_of(m);
+  int completed = 0, failed = 0;
+  auto watch = [&](const tp::progress_event& e) {
+    completed += e.phase == tp::progress_phase::completed;
+    failed += e.phase == tp::progress_phase::failed;
+  };
+  const auto tell = [&] {
+    tp::progress_event e;
+    tp::callback<const tp::progress_event&> to;
+    while (const tp::transaction_id of = o.next_event(e, to)) to(e), (void)o.returned(of);
+  };
+  tp::transaction_options how;
+  how.progress = watch;
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, how));
+  const auto pull = [&](std::uint64_t who, bool well) {
+    owner::peer l{};
+    tp::frame q;
+    tp::pending_reply r;
+    q.kind = kind::describe;
+    q.ref = id;
+    q.recipient = {who};
+    o.handle(l, q, r);
+    if (r.kind != kind::description) return r.status;
+    q.kind = kind::pull;
+    q.length = 1u << 30;
+    o.handle(l, q, r);
+    q.kind = kind::confirm;
+    q.version = version;
+    q.digest = version ^ (well ? 0u : 1u);
+    q.nonce = r.nonce;
+    q.flag = true;
+    o.handle(l, q, r);
+    o.forget(l);
+    return r.status;
+  };
+  for (std::uint64_t who = 1; who <= 8; who += 2) {
+    EXPECT_EQ(pull(who, true), status::ok);
+    EXPECT_EQ(pull(who + 1, false), status::digest_mismatch);
+    EXPECT_EQ(pull(99, true), status::busy) << "it comes back when the others have been told of";
+    tell();
+  }
+  EXPECT_EQ(completed, 4);
+  EXPECT_EQ(failed, 4);
+  // so are those of a version that is over, although its recipient asks for the next one
+  EXPECT_EQ(pull(9, true), status::ok);
+  ASSERT_TRUE(o.publish(m.source(), version, true, id, how));
+  EXPECT_EQ(pull(9, true), status::ok);
+  EXPECT_EQ(pull(10, true), status::busy);
+  tell();
+  EXPECT_EQ(completed, 6);
+  EXPECT_EQ(pull(10, true), status::ok);
+}
+
 TEST_F(Transactions, The_records_of_a_connection_that_is_gone_make_room_however_many_references_it_pulled) {
   tp::owner_storage<8, 12> store;
   owner big(store, [this] { return random(); });

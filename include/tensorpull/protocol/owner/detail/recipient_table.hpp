@@ -14,7 +14,7 @@ class recipient_table {
   enum worth {
     gone,  ///< its transaction is over
     current,  ///< its transaction is under way
-    counted_on,  ///< it counts towards a number of recipients, and must not count twice
+    counted_on,  ///< it counts towards a number of recipients, and must not count twice, or its end is not told yet
   };
 
   /// `buckets`: one word for each record is a good number; zeroed here.

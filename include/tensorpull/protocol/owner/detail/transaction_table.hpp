@@ -155,7 +155,7 @@ class transaction_table {
   void attach(publication& p) noexcept {
     transaction& t = *find(p.transaction);
     for (const recipient_id who : t.options.named)
-      if (recipient_record* const r = fresh(p, who)) r->expected = true;
+      if (recipient_record* const r = fresh(p, who, true)) r->expected = true;
     if (++t.outcome.references > 1) count_again(t);  // a recipient that had everything has not
   }
 
@@ -358,6 +358,16 @@ class transaction_table {
     return false;
   }
 
+  /// Whether a recipient has ended, and no progress event has said so yet.
+  bool ends_untold(const recipient_record& r) noexcept {
+    const transaction* const t = is_final(r.state) ? transaction_of(r) : nullptr;
+    return t != nullptr && due(r, *t);
+  }
+  /// Why a record is kept now. One whose end is not told yet stays for that: the next event that is told makes room.
+  recipient_table::worth held(const recipient_record& r) noexcept {
+    return ends_untold(r) ? recipient_table::counted_on : worth(r);
+  }
+  /// Why it is kept once everything has been told.
   recipient_table::worth worth(const recipient_record& r) noexcept {
     const publication& p = slots_[r.slot];
     const transaction* const t = is_of(r, p, slots_) ? find(p.transaction) : nullptr;
@@ -397,18 +407,22 @@ class transaction_table {
     return {};
   }
 
-  /// A record of a recipient that has none of `p`. One of an earlier version makes way for it, unless its transaction
-  /// is under way and would forget that the recipient has asked, or how it has ended.
-  recipient_record* fresh(publication& p, recipient_id who) noexcept {
+  /// A record of a recipient that has none of `p`. One of an earlier version makes way for it, unless its end has not
+  /// been told yet, or its transaction is under way and would forget that the recipient has asked, or how it has ended.
+  /// `admitted`: has_room() has counted it, so it is made even in the place of one whose end has not been told.
+  recipient_record* fresh(publication& p, recipient_id who, bool admitted = false) noexcept {
     for (recipient_record *old = records.find(p.id, who), *next = nullptr; old != nullptr; old = next) {
       next = records.before(*old);
       transaction* const t = transaction_of(*old);
       if (t == nullptr) records.remove(*old);
+      else if (ends_untold(*old)) continue;
       else if (!under_way(*t) || (!has_asked(old->state) && !tells_an_end(*old, *t)))
         recount(*t, who, old->expected, [&] { records.remove(*old); });
     }
-    recipient_record* const r = records.add(
-        p.id, who, [this](const recipient_record& x) { return worth(x); }, [this](recipient_record& x) { forget(x); });
+    const auto forgotten = [this](recipient_record& x) { forget(x); };
+    recipient_record* r = records.add(p.id, who, [this](const recipient_record& x) { return held(x); }, forgotten);
+    if (r == nullptr && admitted)
+      r = records.add(p.id, who, [this](const recipient_record& x) { return worth(x); }, forgotten);
     if (r == nullptr) return nullptr;
     r->version = p.version;
     r->generation = p.generation;
