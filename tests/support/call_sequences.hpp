@@ -233,6 +233,7 @@ class sequence {
   using places = std::vector<place>;
   /// Puts a part in its place before the owner is asked to, since callbacks may come before that returns.
   void put(deal& d, std::unique_ptr<part> p, places& all) {
+    ++placing_;
     part* const old = there(p->id);
     all.push_back({p.get(), old, old != nullptr && old->of->by_hand});
     if (old != nullptr) old->there = false, old->of->by_hand = true;
@@ -243,6 +244,7 @@ class sequence {
   /// Whether the owner has done it.
   void is_done(deal& d, places& all, bool done) {
     for (const place& x : all) {
+      --placing_;
       if (!done) {
         if (x.old != nullptr) x.old->there = true, x.old->of->by_hand = x.by_hand;
         now_[x.now->id.high] = x.old;
@@ -374,7 +376,8 @@ class sequence {
     for (const auto& p : d.parts) known = known || (p->id == e.ref && p->bytes == e.bytes_total);
     check(known, "progress of another image");
     check(e.bytes_done <= e.bytes_total && e.tensors_total == 2 && e.tensors_done <= 2, "progress beyond the image");
-    call_back();
+    // a publication may have this told before it takes its place, and this model knows only what is so afterwards
+    if (placing_ == 0) call_back();
   }
   void told(deal& d, const tp::settlement& s) {
     say("told: %s, %d references, completed %d+%d of %d", to_string(s.verdict).data(), int(s.references),
@@ -700,7 +703,7 @@ class sequence {
   std::array<std::unique_ptr<line>, 5> lines_;
   std::chrono::milliseconds clock_{1000};
   std::uint64_t strangers_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, placing_ = 0;  // publications that have not returned
   bool over_ = false;
   Api api_;
 };

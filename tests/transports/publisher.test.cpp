@@ -4,6 +4,8 @@
 
 #include <tensorpull/transports/host_budget.hpp>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -368,6 +370,82 @@ TEST(Publisher, A_recipient_that_is_under_way_when_its_version_is_replaced_is_to
   ASSERT_TRUE(p->add_tensors(*source, {.recipients = 1, .id = ref.id}));
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[1], tp::progress_phase::failed);
+}
+
+/// Publishes twice under one ID, for two that are named or for any. Of the first version one recipient has completed
+/// and another is under way; what was told meanwhile, and then of the second version's recipients.
+template <std::size_t Recipients, std::size_t References>
+std::vector<std::string> told_of_what_is_replaced(bool by_name, bool together) {
+  using publisher = tp::publisher<net::parts, tp::no_lock, Recipients, References>;
+  const auto source = random_model<mlp>(1);
+  std::vector<std::string> seen;
+  auto tell = [&](const tp::progress_event& e) {
+    seen.push_back(std::to_string(e.recipient.value) + " " + std::string(to_string(e.phase)) + " of " +
+                   std::to_string(e.bytes_total != 0));
+  };
+  auto over = [&](const tp::settlement& s) { seen.push_back("settled as " + std::string(to_string(s.verdict))); };
+  const std::array names{tp::recipient_id{5}, tp::recipient_id{6}};
+  const auto p = std::make_unique<publisher>();
+  tp::publish_options how{.settled = over, .progress = tell};
+  if (by_name) how.named = names;
+  const auto ref = p->add_tensors(*source, how);
+  EXPECT_TRUE(ref);
+  if (!ref) return seen;
+  typename publisher::owner_type::peer link[2];
+  const auto say = [&](std::size_t who, tp::frame_kind kind, std::uint64_t nonce) {
+    tp::frame m;
+    m.kind = kind;
+    m.id = 1;
+    m.ref = ref->id;
+    m.recipient = names[who];
+    m.length = tp::all_in_one_chunk;
+    m.version = m.digest = ref->version;
+    m.flag = true;
+    m.nonce = nonce;
+    tp::pending_reply r;
+    p->machine().handle(link[who], m, r);
+    return r;
+  };
+  for (const std::size_t who : {0u, 1u}) say(who, tp::frame_kind::describe, 0);
+  p->tick();
+  const auto nonce = say(0, tp::frame_kind::pull, 0).nonce;
+  EXPECT_EQ(say(0, tp::frame_kind::confirm, nonce).kind, tp::frame_kind::confirmed);
+  how.id = ref->id;
+  if (together) {
+    std::array<tp::transaction_image, 1> one{{{tp::raw_tensors<mlp>::source(*source), *ref}}};
+    const auto t = p->add_images(one, how.alone());
+    EXPECT_TRUE(t);
+  } else {
+    EXPECT_TRUE(p->add_tensors(*source, how));
+  }
+  p->tick();
+  seen.push_back("then");
+  for (const std::size_t who : {0u, 1u}) say(who, tp::frame_kind::describe, 0);
+  p->tick();
+  std::vector<std::string> sorted = seen;  // of several recipients in any order; without what the publisher's end tells
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+TEST(Publisher, How_recipients_of_what_is_replaced_have_ended_is_told_even_if_every_slot_and_record_is_in_use) {
+  for (const bool by_name : {false, true}) {
+    const auto expected = told_of_what_is_replaced<16, 4>(by_name, false);
+    for (const std::string_view event : {"5 completed of 1", "6 failed of 1"})
+      EXPECT_EQ(std::count(expected.begin(), expected.end(), event), 1) << event;
+    EXPECT_EQ(std::count(expected.begin(), expected.end(), "5 started of 1"), 2) << "of each version";
+    EXPECT_EQ((told_of_what_is_replaced<16, 1>(by_name, false)), expected) << "one slot";
+    EXPECT_EQ((told_of_what_is_replaced<16, 4>(by_name, true)), expected) << "together";
+    if (!by_name) {
+      EXPECT_EQ((told_of_what_is_replaced<2, 4>(false, false)), expected) << "two records";
+      EXPECT_EQ((told_of_what_is_replaced<2, 1>(false, false)), expected) << "one slot and two records";
+      EXPECT_EQ((told_of_what_is_replaced<2, 4>(false, true)), expected) << "two records, together";
+    }
+  }
+  // names take every record at once: of one that had not ended before nothing is told
+  for (const auto& few : {told_of_what_is_replaced<2, 4>(true, false), told_of_what_is_replaced<2, 1>(true, false),
+                          told_of_what_is_replaced<2, 4>(true, true)}) {
+    EXPECT_EQ(std::count(few.begin(), few.end(), "5 completed of 1"), 1);
+    EXPECT_EQ(std::count(few.begin(), few.end(), "5 started of 1"), 2);
+  }
 }
 
 }  // namespace publisher_test

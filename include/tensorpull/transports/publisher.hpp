@@ -190,7 +190,8 @@ class publisher {
     if (!t) return t;
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish_all(images, Parts::integrity::whole, *t);
+                           : owner_.publish_all(images, Parts::integrity::whole, *t,
+                                                [this]() noexcept { return report(); });
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       owner_.cancel(*t);
@@ -296,13 +297,17 @@ class publisher {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     owner_.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
   }
-  void report() noexcept {
+  /// True: there was something to report.
+  bool report() noexcept {
     progress_event e;
     callback<const progress_event&> tell;
+    bool any = false;
     while (const transaction_id t = owner_.next_event(e, tell)) {
       contain(tell, e);
       returned(t);
+      any = true;
     }
+    return any;
   }
   /// `at_once`: this one is told even while other callbacks of it run.
   void deliver(transaction_id at_once) noexcept {
@@ -367,7 +372,8 @@ class publisher {
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish(image, version, Parts::integrity::whole, id, *t);
+                           : owner_.publish(image, version, Parts::integrity::whole, id, *t,
+                                            [this]() noexcept { return report(); });
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       if (!options.transaction) owner_.cancel(*t);

@@ -115,7 +115,7 @@ class congestion_window {
     const bool starts = mode_ == mode::startup && !fixed();
     if (starts || fixed() || shares())  // the window decides: it leaves within 0.8 or 0.5 of a round trip
       return fine(trip.smoothed()) * 4 / (std::int64_t{window_} * (starts ? 8 : 5));
-    const fine measured(256'000'000'000 / (std::int64_t{std::max(rate(), 1u)} * pace()));
+    const fine measured(256'000'000'000 / (std::int64_t{std::max(rate(), std::uint32_t{1})} * pace()));
     return std::min(measured, fine(shortest_) / least_);
   }
   /// What the path holds without a queue, in requests.

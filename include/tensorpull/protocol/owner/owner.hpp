@@ -45,6 +45,11 @@ inline element_list<schema_row> schema_rows(const image_schema& schema, std::uin
   return {&schema.tensors[first], 0, count, row};
 }
 
+/// Tells no progress events.
+struct tells_nobody {
+  bool operator()() const noexcept { return false; }
+};
+
 /// The answer for what was published and is not any more. `p`: where it was; nullptr: nobody knows. True, as refuse().
 inline bool refuse_over(pending_reply& out, const publication* p) noexcept {
   const bool known = p != nullptr && p->id == out.ref;
@@ -163,11 +168,15 @@ class owner {
   /// invalid_argument: `id` or `version` is 0, or the transaction is not open or has this reference already.
   /// table_full: no slot or record is free, or more recipients count than there are records for: each needs one for
   /// each reference. busy: called from within a callback while the old image is read. After an error what was published
-  /// before is as it was, unless another thread took the room while this one waited for the old image.
-  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
-                         transaction_id in) noexcept {
+  /// before is as it was, unless another thread took the room while this one waited for the old image. `tell()`: called
+  /// without the lock, before anything changes, if records are needed of recipients whose end has not been told. It
+  /// takes the progress events that are due, and returns whether there were any. Those that are due when the records
+  /// are taken are never told.
+  template <class Tell = detail::tells_nobody>
+  result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in,
+                         Tell tell = {}) noexcept {
     const lock_guard hold(lock_);
-    return place(image, version, verifiable, id, in);
+    return place(image, version, verifiable, id, in, tell);
   }
   /// The same, as a transaction of its own.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
@@ -175,7 +184,7 @@ class owner {
     const lock_guard hold(lock_);
     const auto t = book_.open(options);
     if (!t) return failure(t.error());
-    const auto done = place(image, version, verifiable, id, *t);
+    const auto done = place(image, version, verifiable, id, *t, detail::tells_nobody{});
     if (done) book_.seal(*t);
     else book_.cancel(*t);
     return done;
@@ -195,10 +204,13 @@ class owner {
   /// the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or
   /// has some; table_full: too few slots or records are free, or more recipients count than there are
   /// records for; busy with the index: called from within a callback while an image that is replaced is read.
-  template <class Images>
-  result<void> publish_all(const Images& images, bool verifiable, transaction_id in) noexcept {
+  /// `tell()`: as above.
+  template <class Images, class Tell = detail::tells_nobody>
+  result<void> publish_all(const Images& images, bool verifiable, transaction_id in, Tell tell = {}) noexcept {
     const lock_guard hold(lock_);
-    if (const auto ok = book_.admits_all(in, images); !ok) return ok;
+    do {
+      if (const auto ok = book_.admits_all(in, images); !ok) return ok;
+    } while (told(in, images.size(), tell));
     for (std::size_t i = 0; i < images.size(); ++i)
       if (const publication* const old = find(images[i].as.id); old != nullptr && pinned_here(*old))
         return failure(errc::busy, i);
@@ -646,8 +658,9 @@ class owner {
     }
     return candidate;
   }
-  result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
-                       transaction_id in) noexcept {
+  template <class Tell>
+  result<ref_id> place(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in,
+                       Tell tell) noexcept {
     if (!id || version == 0) return failure(errc::invalid_argument);
     for (;;) {
       publication* const old = find(id);
@@ -657,6 +670,7 @@ class owner {
       if (slot == nullptr && old != nullptr && !book_.shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots_.size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
+      if (told(in, 1, tell)) continue;
       if (old != nullptr && old->now == publication::state::published)
         book_.take(*old);  // nobody pins it anew while we wait
       if (slot == old && await_unpinned(*old)) continue;  // everything may have changed after a wait
@@ -665,6 +679,17 @@ class owner {
       if (old != nullptr) await_unpinned(*old);
       return id;
     }
+  }
+  /// Has it told how recipients have ended whose records are needed by so many references that join. True: there was
+  /// something to tell, so everything may have changed.
+  template <class Tell>
+  bool told(transaction_id in, std::size_t references, Tell& tell) noexcept {
+    const transaction* const t = book_.find(in);
+    if (t == nullptr || !book_.forgets_ends(std::uint64_t{references} * t->options.named.size())) return false;
+    lock_.unlock();
+    const bool any = tell();
+    lock_.lock();
+    return any;
   }
   void occupy(publication& slot, const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
               transaction_id in) noexcept {

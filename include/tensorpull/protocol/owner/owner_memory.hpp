@@ -95,10 +95,15 @@ struct recipient_record : serve_state {
   std::uint32_t connection = 0;  ///< the connection that serves it now; 0: none
   std::uint32_t reason = 0;  ///< of a cancellation: a number chosen by the application
   std::uint32_t next = 0;  ///< in the bucket's list: index + 1
+  // what progress says of its publication, which may have made room by then
+  transaction_id transaction{};  ///< which it is a part of
+  std::uint64_t image_bytes = 0;  ///< of the image
+  std::uint32_t tensors = 0;  ///< of the image
   std::uint32_t tensors_done = 0;  ///< that `bytes` hold whole; only kept if progress is told
   recipient_state state = recipient_state::unseen;  ///< how far it is
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
   recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
+  errc ended_by = errc::timed_out;  ///< absent, unfinished or vanished: why it has not completed
   bool expected = false;  ///< by name
   bool at_end = false;  ///< the last byte of what is served under `nonce` was sent
   bool anonymous = false;  ///< it has no ID of its own: another connection cannot continue it

@@ -150,6 +150,17 @@ class transaction_table {
     return room;
   }
 
+  /// Whether so many records can only be made by forgetting how recipients have ended before that has been told.
+  bool forgets_ends(std::uint64_t wanted) noexcept {
+    std::uint64_t room = 0;
+    bool untold = false;
+    for (const recipient_record& r : records.all()) {
+      untold = untold || ends_untold(r);
+      room += !r.who || held(r) == recipient_table::gone;
+    }
+    return untold && room < wanted;
+  }
+
   /// A publication that was admitted joins its transaction, whose named recipients get their records. What it replaces
   /// has to be taken before.
   void attach(publication& p) noexcept {
@@ -317,7 +328,7 @@ class transaction_table {
     for (recipient_record& r : records.all()) {
       transaction* const t = transaction_of(r);
       if (t == nullptr || !due(r, *t)) continue;
-      fill(out, r, slots_[r.slot]);
+      fill(out, r);
       tell = t->options.progress;
       ++t->callbacks;
       return t->outcome.id;
@@ -425,6 +436,9 @@ class transaction_table {
       r = records.add(p.id, who, [this](const recipient_record& x) { return worth(x); }, forgotten);
     if (r == nullptr) return nullptr;
     r->version = p.version;
+    r->transaction = p.transaction;
+    r->image_bytes = p.image_bytes;
+    r->tensors = p.tensors;
     r->generation = p.generation;
     r->slot = static_cast<std::uint32_t>(&p - slots_.data());
     r->marked_at = now;
@@ -564,9 +578,13 @@ class transaction_table {
 
   /// Nobody can take `p` any more.
   void end(publication& p, const transaction& t) noexcept {
+    const auto idle = t.options.budgets.transaction_idle;
+    const bool too_long = !t.by_hand && idle > none && now - t.moved_at > idle;
     for (recipient_record& r : records.all())
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
+        if (!too_long && (t.by_hand || r.state == recipient_state::unfinished))
+          r.ended_by = p.unreadable ? errc::unreadable : errc::withdrawn;
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
     p.now = publication::state::withdrawn;
@@ -619,11 +637,10 @@ class transaction_table {
       if (transaction_of(r) == &t && due(r, t)) return true;
     return false;
   }
-  /// The transaction that a record is, or was last, a part of. nullptr: another publication has taken the place.
-  transaction* transaction_of(const recipient_record& r) noexcept {
-    if (!r.who) return nullptr;
-    const publication& p = slots_[r.slot];
-    return is_of(r, p, slots_) ? find(p.transaction) : nullptr;
+  /// The transaction that a record is, or was last, a part of, although another publication may have taken the place of
+  /// its own. nullptr: it is not remembered any more.
+  transaction* transaction_of(const recipient_record& r) const noexcept {
+    return r.who ? find(r.transaction) : nullptr;
   }
 
   bool due(const recipient_record& r, const transaction& t) const noexcept {
@@ -635,25 +652,15 @@ class transaction_table {
            (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
   }
 
-  /// Why a recipient of `p` has not completed and did not give up: its bytes, a budget, or that `p` had ended.
-  errc why_failed(const recipient_record& r, const publication& p) const noexcept {
-    if (r.state == recipient_state::failed) return errc::digest_mismatch;
-    const transaction& t = *find(p.transaction);
-    const auto idle = t.options.budgets.transaction_idle;
-    const bool over = r.state == recipient_state::unfinished ||
-                      (r.state == recipient_state::absent && t.by_hand && p.now == publication::state::withdrawn);
-    if (!over || (!t.by_hand && idle > none && now - t.moved_at > idle)) return errc::timed_out;
-    return p.unreadable ? errc::unreadable : errc::withdrawn;
-  }
-  void fill(progress_event& out, recipient_record& r, const publication& p) noexcept {
+  void fill(progress_event& out, recipient_record& r) noexcept {
     const bool first = r.announced == recipient_state::unseen && r.state != recipient_state::absent;
     out = {};
     out.sequence = ++events_;
     out.ref = r.ref;
     out.recipient = r.anonymous ? recipient_id{} : r.who;
-    out.bytes_total = p.image_bytes;
-    out.bytes_done = std::min(r.bytes, p.image_bytes);
-    out.tensors_total = p.tensors;
+    out.bytes_total = r.image_bytes;
+    out.bytes_done = std::min(r.bytes, r.image_bytes);
+    out.tensors_total = r.tensors;
     out.tensors_done = r.tensors_done;
     if (first) {
       out.phase = progress_phase::started;
@@ -666,7 +673,7 @@ class transaction_table {
       out.code = errc::cancelled_by_peer;
     } else {
       out.phase = progress_phase::failed;
-      out.code = why_failed(r, p);
+      out.code = r.state == recipient_state::failed ? errc::digest_mismatch : r.ended_by;
     }
     r.announced = first ? recipient_state::acquired : r.state;
     r.announced_bytes = r.bytes;
