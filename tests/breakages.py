@@ -376,6 +376,8 @@ BREAKAGES = [
     # strangers, scarcity
     ("transports/host_budget.hpp", "if (ended_ == most || a.trusted || a.heard != 0 ||", "if (a.trusted || a.heard != 0 ||", "transports/publisher", "*room*"),
     ("transports/host_budget.hpp", "now - w.first() < courtesy)", "false)", "transports/publisher", "*room*"),
+    ("transports/replica/replica_owner.hpp", "if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());", ";", "transports/replica", "*whatever_it_has_published*"),
+    ("transports/replica/replica_owner.hpp", "return base::open_transaction(published_as(options));", "return base::open_transaction(options);", "transports/replica", "*whatever_it_has_published*"),
     ("transports/replica/replica_owner.hpp", "&& kept.keep();", ";", "transports/replica_strangers", "*more_recipients*"),
     ("transports/replica/replica_owner.hpp", "if (tick && std::exchange(s.crowded, false)) make_room(s, now);", "", "transports/replica_strangers", "*Silent_ones*"),
     ("transports/replica/replica_owner.hpp", "if (s.lines.size() < before && !s.lacks) s.accepts = true;", "", "transports/laws_tcp", "Replica/ThirdParties*"),

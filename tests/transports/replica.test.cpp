@@ -3,6 +3,7 @@
 
 #include <tensorpull/transports/replica/replica_owner.hpp>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <optional>
@@ -214,6 +215,34 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   replica.on.reset();
   EXPECT_TRUE(replica.owner.run(until_settled(replica.ref)));
   EXPECT_EQ(how, verdict::owner_lost);
+}
+
+TEST(Replica, Without_a_coordinator_whatever_it_has_published_is_owner_lost) {
+  using one = net<mlp>;
+  const auto model = random_model<mlp>(8);
+  std::optional<coordinator_at_work<one>> coordinator;
+  coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
+  auto replica = replica_at_work<one>::opened(local(coordinator->owner.port()), {.gone = 300ms});
+  std::vector<verdict> how;
+  std::vector<std::uint32_t> expected;
+  const auto settled = [&](const settlement& s) { how.push_back(s.verdict), expected.push_back(s.expected); };
+  const recipient_id names[] = {{5}, {6}};
+  const transaction_options options{.recipients = 2, .named = names, .settled = settled};
+  std::array images{transaction_image{raw_tensors<mlp>::source(*model), {shared, 0, 0}},
+                    transaction_image{raw_tensors<mlp>::source(*model), {}}};
+  ASSERT_TRUE(replica.add_images(images, options));
+  const auto in = replica.open_transaction(options);
+  ASSERT_TRUE(in);
+  const auto joined = replica.add_tensors(*model, {.transaction = *in});
+  ASSERT_TRUE(joined);
+  replica.seal(*in);
+  coordinator.reset();
+  const auto end = std::chrono::steady_clock::now() + 10s;
+  replica.run([&](const auto&) { return how.size() == 2 || std::chrono::steady_clock::now() > end; });
+  EXPECT_TRUE(replica.coordinator_lost());
+  for (const reference& ref : {images[0].as, images[1].as, *joined}) EXPECT_TRUE(replica.settled(ref));
+  EXPECT_EQ(how, std::vector(2, verdict::owner_lost));
+  EXPECT_EQ(expected, std::vector<std::uint32_t>(2, 0)) << "a replica waits for nobody";
 }
 
 TEST(Replica, A_coordinator_that_comes_back_in_time_goes_on) {

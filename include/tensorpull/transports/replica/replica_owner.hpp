@@ -81,6 +81,24 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     return noted(base::add_image(image, published_as(options), std::move(keep)));
   }
 
+  /// As publishing_owner::add_images.
+  template <class Images>
+  result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
+                                    const stop_token& stop = {}) noexcept {
+    const auto t = base::add_images(images, published_as(options), std::move(keep), stop);
+    if (!t) return t;
+    result<void> all;
+    for (std::size_t i = 0; i < images.size(); ++i)
+      if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());
+    if (all) return t;
+    for (std::size_t i = 0; i < images.size(); ++i) (void)this->withdraw(images[i].as);
+    return failure(all.error());
+  }
+  /// As publishing_owner::open_transaction.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept {
+    return base::open_transaction(published_as(options));
+  }
+
   /// The port that it listens on; 0: the transport has none.
   std::uint16_t port() const noexcept {
     if constexpr (requires { s_->listener.port(); }) return s_->listener.port();
@@ -155,7 +173,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   }
 
   /// A replica waits for nobody, and does not end because nobody asks.
-  static publish_options published_as(publish_options o) noexcept {
+  template <class Options>
+  static Options published_as(Options o) noexcept {
     o.recipients = o.least = 0;
     o.named = {};
     o.budgets.acquire = o.budgets.transaction_idle = {};
