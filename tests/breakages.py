@@ -217,6 +217,7 @@ BREAKAGES = [
     ("protocol/datagrams/selective_recipient.hpp", "if (m.window == 1) window_ = congestion_window(1, 1);", "", "protocol/datagram_transfer", "*one_at_a_time*"),
     ("protocol/datagrams/selective_recipient.hpp", "m.nonce != this->nonce_ && !any_owner_", "false", "protocol/datagram_recovery", "*R13*"),
     ("protocol/datagrams/datagram_transfer.hpp", "this->hash_landed(part);", "", "protocol/datagram_recovery", "*wants_order*"),
+    ("protocol/relay/relay_machine.hpp", "m.kind == frame_kind::refused && ends_a_serve(m.status)", "false", "transports/relay", "*Ends_well*"),
     ("protocol/relay/relay_machine.hpp", "if (!is_request(m.kind)) return", "if (false) return", "transports/relay", "*"),
     ("links/serial/cobs.hpp", "filled_ > 4)", "filled_ >= 4)", "transports/cobs", "*empty*"),
     ("links/serial/cobs.hpp", "if (bytes == 0) return false;", "", "transports/cobs", "*empty*"),

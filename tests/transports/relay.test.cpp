@@ -126,6 +126,39 @@ TEST(Relay, The_origin_hears_of_a_recipient_that_vanished) {
   EXPECT_EQ(status.cancelled + status.lost, 1u);
 }
 
+TEST(Relay, Ends_well_if_the_origin_has_ended_what_the_recipient_was_served) {
+  const auto other = random_model<mlp>(8);
+  for (const bool replaced : {false, true}) {
+    origin o;
+    middle m(o.owner->port(), o.ref, 1024);
+    struct calling : tp::land {
+      calling(const tp::destination_view& to, std::function<void()> f) : land(to), call(std::move(f)) {}
+      tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
+        if (++n == 5) call();
+        return {};
+      }
+      std::function<void()> call;
+      int n = 0;
+    };
+    const auto mine = blank<mlp>();
+    calling to(tp::raw_tensors<mlp>::destination(*mine), [&] {
+      o.run->stop();
+      EXPECT_TRUE(replaced ? o.owner->add_tensors(*other, {.id = o.ref.id}).has_value()
+                           : o.owner->withdraw(o.ref, 7).has_value());
+      o.run.emplace(*o.owner);
+    });
+    const auto done = net::pull(local(m.port()), o.ref, to, {.retry = {.retries = 0}});
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, replaced ? tp::errc::stale_version : tp::errc::withdrawn);
+    ASSERT_TRUE(m.served());
+    m.stop();
+    ASSERT_EQ(m.outcomes.size(), 1u);
+    ASSERT_TRUE(m.outcomes[0]) << to_string(m.outcomes[0].error().code) << ": nothing is left to tell the origin";
+    EXPECT_GT(m.outcomes[0]->bytes, 0u);
+    EXPECT_EQ(m.outcomes[0]->completed, 0u);
+  }
+}
+
 TEST(Relay, A_refusal_is_the_origins_and_another_reference_is_none) {
   origin o(0);
   middle m(o.owner->port(), o.ref);

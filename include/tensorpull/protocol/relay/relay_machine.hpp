@@ -184,6 +184,8 @@ class relay_machine {
     } else if (m.kind == frame_kind::confirmed) {
       nonce_ = 0;
       if (m.status == status::ok) ++(a->flag ? report_.completed : report_.completed_unverified);
+    } else if (m.kind == frame_kind::refused && ends_a_serve(m.status)) {
+      nonce_ = 0;
     }
     release(*a);
     answer(back);
@@ -269,6 +271,10 @@ class relay_machine {
     bool flag;
   };
 
+  /// Whether the origin has ended the serve that it refuses to go on with, so that there is nothing to tell it.
+  static constexpr bool ends_a_serve(status s) noexcept {
+    return s == status::withdrawn || s == status::unreadable || s == status::stale || s == status::already_final;
+  }
   static constexpr bool is_long(frame_kind k) noexcept { return k == frame_kind::schema || k == frame_kind::locate; }
   bool chunk_sent() const noexcept {
     return sent_ == (length_ == 0 ? 0 : static_cast<std::size_t>(prefix::frame_bytes(length_)));
