@@ -131,6 +131,7 @@ BREAKAGES = [
     ("protocol/owner/owner.hpp", "refuse(out, there->version == out.version ? status::bad_request : status::stale);", "refuse(out, status::stale);", "protocol/republish", "*Between*"),
     ("protocol/owner/owner.hpp", "while (r != nullptr && detail::served(entry_of(from, *r), *r, from.number).nonce != m.nonce) r = book_.records.before(*r);", "", "protocol/owner:protocol/replaced_references", "*"),
     ("protocol/owner/owner.hpp", "&& record_of(which, p, r.who) == &r", "", "protocol/replaced_references", "*comes_again*"),
+    ("transports/publisher.hpp", "if (k.source && k.transaction == id)", "if (k.source)", "transports/publisher", "*kept_for_one*"),
     ("transports/publisher.hpp", "if (std::is_same_v<Lock, no_lock> || !owner_.calls(*of, !inside)) return {};", "return {};", "transports/publisher_threads", "*Withdraw_returns*"),
     ("transports/publisher.hpp", "if (std::is_same_v<Lock, no_lock> || !owner_.calls(*of, !inside)) return {};", "if (!owner_.calls(*of, !inside)) return {};", "transports/publish_all", "*Withdrawing_from*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (t.outcome.expected > sum.final()) sum.absent", "if (!t.named && t.outcome.expected > sum.final()) sum.absent", "protocol/call_sequences", "*"),

@@ -44,6 +44,25 @@ TEST(Publisher, Keeps_each_new_version_that_takes_the_place_of_another_while_eve
   EXPECT_TRUE(before.expired());
 }
 
+TEST(Publisher, What_is_kept_for_one_of_several_references_stays_until_their_transaction_has_settled) {
+  const auto owner = std::make_unique<net::downloader>();
+  const auto in = *owner->open_transaction({.recipients = 1});
+  std::shared_ptr<mlp> one = random_model<mlp>(1), two = random_model<mlp>(2), alone = random_model<mlp>(3);
+  const std::weak_ptr<mlp> first = one, second = two, other = alone;
+  const auto a = *owner->add_tensors(std::move(one), {.transaction = in});
+  const auto b = *owner->add_tensors(std::move(two), {.transaction = in});
+  const auto c = *owner->add_tensors(std::move(alone));
+  owner->seal(in);
+  ASSERT_TRUE(owner->withdraw(a));
+  ASSERT_TRUE(owner->withdraw(c));
+  EXPECT_TRUE(other.expired()) << "one on its own settles by that";
+  EXPECT_FALSE(first.expired()) << "the callback that tells the end comes before";
+  EXPECT_FALSE(second.expired());
+  ASSERT_TRUE(owner->withdraw(b));
+  EXPECT_TRUE(first.expired());
+  EXPECT_TRUE(second.expired());
+}
+
 TEST(Publisher, Takes_a_version_that_is_known_and_recipients_notice_if_it_is_of_other_bytes) {
   const auto owner = std::make_unique<net::downloader>();
   const auto source = random_model<mlp>(1);

@@ -110,7 +110,7 @@ class tensors_of {
   /// To send: borrowed. The model must not change while what was published of it is neither settled nor withdrawn.
   tensors_of(const model_type& model) noexcept : model_(&model) {}
   tensors_of(const model_type&&) = delete;
-  /// To send: shared, and released when everything published of it is settled or withdrawn (and this member is gone).
+  /// To send: shared, and released when everything published of it has settled (and this member is gone).
   tensors_of(std::shared_ptr<const model_type> model) noexcept : model_(model.get()), kept_(std::move(model)) {}
 
   /// To receive eagerly: the message's tensors land in `model`, which is borrowed until the message was received.

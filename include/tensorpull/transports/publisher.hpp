@@ -115,8 +115,9 @@ class publisher {
   result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept {
     return publish(tensors::source(model), options, {});
   }
-  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when the
-  /// reference is settled or withdrawn. One more error: out_of_memory.
+  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when its
+  /// transaction has settled and that has been told. Withdrawing a reference on its own settles it; what is kept for
+  /// one of several stays until the others are over, too. One more error: out_of_memory.
   template <class Model>
     requires(std::is_same_v<Model, model_type>)
   result<reference> add_tensors(Model&& model, publish_options options = {}) {
@@ -155,7 +156,7 @@ class publisher {
   result<reference> add_image(const source_view& image, publish_options options = {}) noexcept {
     return publish(image, options, {});
   }
-  /// The same, and `keep` (its table, its model, or both) is released when the reference is settled or withdrawn.
+  /// The same, and `keep` (its table, its model, or both) is released when the transaction has settled, as above.
   result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept {
     return publish(image, options, std::move(keep));
   }

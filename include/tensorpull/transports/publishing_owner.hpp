@@ -18,13 +18,14 @@ template <class Self>
 class publishing {
  public:
   /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a
-  /// pointer that owns a model is kept, and released then. Cost and errors: as publisher::add_tensors.
+  /// pointer that owns a model is kept, and released when its transaction has settled. Cost and errors: as
+  /// publisher::add_tensors.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return published().add_tensors(std::forward<Model>(model), options);
   }
   /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the
-  /// reference is settled or withdrawn.
+  /// transaction has settled.
   result<reference> add_image(const source_view& image, const publish_options& options = {},
                               unique_any keep = {}) noexcept {
     return published().add_image(image, options, std::move(keep));
