@@ -275,4 +275,16 @@ TEST(Loopback, A_digest_of_a_programs_own_has_a_kind_of_its_own_and_an_owner_tha
             tp::errc::unsupported_request);
 }
 
+TEST(Loopback, Any_number_of_recipients_is_told_of_one_after_the_other) {
+  int completed = 0;
+  auto tell = [&](const tp::progress_event& e) { completed += e.phase == tp::progress_phase::completed; };
+  const auto owner = std::make_unique<net::downloader>();
+  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  const auto ref = *owner->add_tensors(*source, {.progress = tell});  // their number is not known
+  for (int i = 1; i <= 200; ++i) {  // more than it has records for
+    ASSERT_TRUE(net::download_tensors(*owner, ref, *mine)) << i;
+    ASSERT_EQ(completed, i);
+  }
+}
+
 }  // namespace loopback_test

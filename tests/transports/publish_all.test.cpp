@@ -142,6 +142,18 @@ TEST(PublishAll, What_was_replaced_may_be_freed_before_its_progress_is_told) {
   ASSERT_TRUE(owner->add_images(old, {.recipients = 1, .progress = watch}));
   const auto mine = blank<mlp>();
   ASSERT_TRUE(net::download_tensors(*owner, old[0].as, *mine, {.recipient = {9}}));
+  std::decay_t<decltype(owner->machine())>::peer link;  // another one has taken every byte, and is not told of yet
+  tp::frame asks;
+  asks.kind = tp::frame_kind::describe;
+  asks.ref = old[0].as.id;
+  asks.recipient = {10};
+  tp::pending_reply r;
+  ASSERT_TRUE(owner->machine().handle(link, asks, r));
+  asks.kind = tp::frame_kind::pull;
+  asks.length = tp::all_in_one_chunk;
+  ASSERT_TRUE(owner->machine().handle(link, asks, r));
+  ASSERT_NE(owner->machine().pin(r), nullptr);
+  owner->machine().unpin(r, bytes);
   auto next = m.images(1, 10);
   next[0].as.id = old[0].as.id;
   const std::size_t before = seen.size();
