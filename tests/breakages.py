@@ -381,6 +381,7 @@ BREAKAGES = [
     ("transports/host_budget.hpp", "now - w.first() < courtesy)", "false)", "transports/publisher", "*room*"),
     ("transports/replica/replica_owner.hpp", "if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());", ";", "transports/replica", "*whatever_it_has_published*"),
     ("transports/replica/replica_owner.hpp", "return base::open_transaction(published_as(options));", "return base::open_transaction(options);", "transports/replica", "*whatever_it_has_published*"),
+    ("transports/over/nats/nats_owner.hpp", "return base::open_transaction(published_as(options));", "return base::open_transaction(options);", "transports/nats_replicas", "*Wait_for_nobody*"),
     ("transports/replica/replica_owner.hpp", "&& kept.keep();", ";", "transports/replica_strangers", "*more_recipients*"),
     ("transports/replica/replica_owner.hpp", "if (tick && std::exchange(s.crowded, false)) make_room(s, now);", "", "transports/replica_strangers", "*Silent_ones*"),
     ("transports/replica/replica_owner.hpp", "if (s.lines.size() < before && !s.lacks) s.accepts = true;", "", "transports/laws_tcp", "Replica/ThirdParties*"),

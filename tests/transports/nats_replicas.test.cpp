@@ -142,6 +142,22 @@ TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
   EXPECT_EQ(owner.settlement_of(*ref)->verdict, verdict::completed);
 }
 
+TEST_F(NatsReplicas, Wait_for_nobody_in_a_transaction_of_their_own_either) {
+  const nats_process server;
+  const auto model = random_model<large>(6);
+  for (const bool coordinates : {false, true}) {
+    auto owner = nats_owner_at<large>(server, coordinates ? nats_part::coordinator : nats_part::replica);
+    const recipient_id names[] = {{5}, {6}};
+    const auto in = owner.open_transaction({.named = names});
+    ASSERT_TRUE(in);
+    const auto ref = owner.add_tensors(*model, {.id = shared, .transaction = *in});
+    ASSERT_TRUE(ref);
+    owner.seal(*in);
+    ASSERT_TRUE(owner.withdraw(*ref));
+    EXPECT_EQ(owner.settlement_of(*ref)->expected, coordinates ? 2u : 0u);
+  }
+}
+
 TEST_F(NatsReplicas, A_coordinator_that_comes_back_in_time_is_not_lost) {
   const nats_process server;
   owner_process coordinator(server, nats_part::coordinator, 7), next(server, nats_part::coordinator, 7);

@@ -73,6 +73,10 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
   template <class Images>
   result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
                                     const stop_token& stop = {}) = delete;
+  /// As publishing_owner::open_transaction.
+  result<transaction_id> open_transaction(const transaction_options& options) noexcept {
+    return base::open_transaction(published_as(options));
+  }
   /// As publisher::withdraw. A replica leaves its group first.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     if (is_replica())
@@ -104,7 +108,8 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
   bool is_replica() noexcept { return owner_.role().is_replica(); }
 
   /// A replica waits for nobody, and does not end because nobody asks.
-  publish_options published_as(publish_options o) noexcept {
+  template <class Options>
+  Options published_as(Options o) noexcept {
     if (!is_replica()) return o;
     o.recipients = o.least = 0;
     o.named = {};
