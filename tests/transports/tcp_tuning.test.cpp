@@ -28,6 +28,20 @@ bool no_delay(int fd) {
   return ::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size) == 0 && on != 0;
 }
 
+/// When the kernel asks a silent other end if it is there: nothing while no bytes are due.
+std::vector<int> asks(int fd) {
+  std::vector<int> all;
+  for (const auto& [level, option] : {std::pair{SOL_SOCKET, SO_KEEPALIVE},
+                                      {IPPROTO_TCP, TCP_KEEPIDLE},
+                                      {IPPROTO_TCP, TCP_KEEPINTVL},
+                                      {IPPROTO_TCP, TCP_KEEPCNT}}) {
+    all.push_back(-1);
+    socklen_t size = sizeof all.back();
+    EXPECT_EQ(::getsockopt(fd, level, option, &all.back(), &size), 0);
+  }
+  return all;
+}
+
 struct ends {
   tp::posix_stream connected, accepted;
 };
@@ -118,6 +132,69 @@ TEST(TcpTuning, A_host_tunes_what_it_accepts_and_what_it_connects) {
   const auto end = std::chrono::steady_clock::now() + 5s;
   while (!all_tuned() && std::chrono::steady_clock::now() < end) io.run_for(10ms);
   EXPECT_TRUE(all_tuned());
+}
+
+// Before this the pull waited for its time-out, 10 minutes, on a line that was gone.
+TEST(TcpTuning, The_line_is_asked_for_while_a_pull_waits_for_bytes_and_not_between_pulls) {
+  using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<1_KiB>, tp::tcp>;
+  auto owner = net::downloader::open({});
+  ASSERT_TRUE(owner);
+  const auto source = random_model<tiny>(1);
+  const auto ref = owner->add_tensors(*source);
+  ASSERT_TRUE(ref);
+  serving server(*owner);
+  const auto port = owner->port();
+  std::vector<int> seen;  // at the first event: the last one comes when the pull has ended
+  const auto see = [&](const tp::progress_event&) {
+    if (const int fd = socket_with(port, true); seen.empty() && fd >= 0) seen = asks(fd);
+  };
+  const auto mine = blank<tiny>();
+  ASSERT_TRUE(net::download_tensors(local(port), *ref, *mine, {.progress = see, .progress_interval = 0ms}));
+  EXPECT_EQ(seen, (std::vector{1, 5, 2, 3}));
+  auto session = net::session::connect(local(port));
+  ASSERT_TRUE(session);
+  for (int i = 0; i < 2; ++i) {
+    seen.clear();
+    ASSERT_TRUE(session->download_tensors(*ref, *mine, {.progress = see, .progress_interval = 0ms}));
+    EXPECT_EQ(seen, (std::vector{1, 5, 2, 3}));
+    EXPECT_EQ(asks(socket_with(port, true))[0], 0);
+  }
+}
+
+// One of the addresses is silent, as behind a firewall, and the other one refuses, as before an owner has started.
+TEST(TcpTuning, An_address_that_refuses_is_an_answer_although_another_one_is_silent) {
+  const raw_listener full(0);
+  std::vector<tp::posix_stream> waiting;
+  sockaddr_in silent{}, refuses{};
+  silent.sin_family = refuses.sin_family = AF_INET;
+  silent.sin_addr.s_addr = refuses.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  silent.sin_port = htons(full.port());
+  refuses.sin_port = htons(1);
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(waiting.back().native_handle(), reinterpret_cast<sockaddr*>(&silent), sizeof silent);
+  }
+  addrinfo second{}, first{};
+  first.ai_family = second.ai_family = AF_INET;
+  first.ai_socktype = second.ai_socktype = SOCK_STREAM;
+  first.ai_addrlen = second.ai_addrlen = sizeof silent;
+  first.ai_addr = reinterpret_cast<sockaddr*>(&silent);
+  second.ai_addr = reinterpret_cast<sockaddr*>(&refuses);
+  first.ai_next = &second;
+  // a share of the time was an hour
+  const auto s = tp::detail::connect_any(&first, "both", std::chrono::steady_clock::now() + 2h, {});
+  ASSERT_FALSE(s);
+  EXPECT_EQ(s.error().code, tp::errc::connection_failed);
+  EXPECT_EQ(s.error().system, ECONNREFUSED);
+}
+// The kernel asks again after 1, 3, 7, 15 and 31 s: a line that was gone for 16 s would wait for 15 more.
+TEST(TcpTuning, A_silent_address_is_connected_to_anew_at_least_every_five_seconds) {
+  std::vector<unsigned> asked;
+  for (unsigned round = 0, at = 0; at < 120;
+       at += static_cast<unsigned>(tp::detail::patience_in_round(round++).count()))
+    for (const unsigned after : {0u, 1u, 3u, 7u, 15u})
+      if (after < static_cast<unsigned>(tp::detail::patience_in_round(round).count())) asked.push_back(at + after);
+  for (std::size_t i = 1; i < asked.size(); ++i) EXPECT_LE(asked[i] - asked[i - 1], 5u);
 }
 
 TEST(TcpTuning, What_is_no_tcp_socket_is_left_alone) {

@@ -55,7 +55,10 @@ struct io_ready {
 ///  6. no call throws, allocates, or raises a signal;
 ///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it
 ///     takes, or the bytes alone if the system passes none now, and `s.take_descriptors()` gives those that came with
-///     the bytes that were read last.
+///     the bytes that were read last;
+///  8. optionally, `s.expect_bytes(on)`: from now on bytes of the other end are due, or not any more. While they are, a
+///     line that carries nothing, and an other end that is gone without a word, end the stream within seconds (closed);
+///     an other end that is there and silent does not.
 /// testing/conformance checks each of them. An event loop asks for a little more:
 /// links/posix/pollable_stream.hpp.
 template <class S>
@@ -68,6 +71,22 @@ concept byte_stream = std::movable<S> &&
                       };
 
 namespace detail {
+/// As long as it lives, bytes are due on a stream that can look after its line (8).
+template <class S>
+class bytes_are_due {
+ public:
+  explicit bytes_are_due(S& s) noexcept : stream_(s) { tell(true); }
+  bytes_are_due(const bytes_are_due&) = delete;
+  bytes_are_due& operator=(const bytes_are_due&) = delete;
+  ~bytes_are_due() { tell(false); }
+
+ private:
+  void tell(bool on) noexcept {
+    if constexpr (requires { stream_.expect_bytes(on); }) stream_.expect_bytes(on);
+  }
+  S& stream_;
+};
+
 /// The smallest model: it shows that the concept asks for no more than this.
 struct null_stream {
   io_result read_some(std::span<const std::span<std::byte>>) noexcept { return {io_status::closed, 0, 0}; }

@@ -16,7 +16,7 @@ template <class Endpoint, byte_stream Stream>
 class stream_pull_wire {
  public:
   stream_pull_wire(Endpoint& end, Stream& stream, std::span<std::byte> scratch = {}) noexcept
-      : end_(&end), stream_(&stream), scratch_(scratch) {}
+      : end_(&end), stream_(&stream), scratch_(scratch), due_(stream) {}
 
   Endpoint& end() noexcept { return *end_; }
   template <class Transfer>
@@ -39,6 +39,7 @@ class stream_pull_wire {
   Endpoint* end_;
   Stream* stream_;
   std::span<std::byte> scratch_;
+  bytes_are_due<Stream> due_;
   io_ready wants_{};
 };
 
@@ -53,6 +54,11 @@ struct borrowed_stream {
     requires requires(Stream& s) { s.take_descriptors(); }
   {
     return to->take_descriptors();
+  }
+  void expect_bytes(bool on) noexcept
+    requires requires(Stream& s) { s.expect_bytes(on); }
+  {
+    to->expect_bytes(on);
   }
 };
 

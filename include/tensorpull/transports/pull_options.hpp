@@ -16,7 +16,9 @@ namespace tensorpull {
 /// How one pull is done. What it points to must live until the pull has ended.
 struct pull_options {
   /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
-  /// that has landed. An owner that accepts the connection and does not answer costs this much for each try.
+  /// that has landed. An owner that accepts the connection and does not answer costs this much for each try. A line
+  /// that carries nothing any more costs less: over TCP it is lost after 11 s, and `retry` says what follows. To
+  /// connect may take as long, too; an address that is silent is tried anew every few seconds.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
   /// The version to pull; 0: that of the reference, or what is published now if it has none, as whoever answers says
   /// (receipt::believed).

@@ -122,6 +122,13 @@ class posix_stream {
         detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
   }
 
+  /// Whether the kernel asks a silent other end if it is still there: how often is one of the socket's options
+  /// (tcp_tuning.hpp). Without TCP it changes nothing.
+  void expect_bytes(bool on) noexcept {
+    const int asks = on;
+    (void)::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &asks, sizeof asks);
+  }
+
   /// How the connect stands; does not wait.
   establishment establish() noexcept {
     if (!connecting_) return {};

@@ -88,7 +88,6 @@ struct recipient_record : serve_state {
   std::uint64_t marked_bytes = 0;  ///< of `bytes`, when it was last fast enough
   std::chrono::milliseconds marked_at{};  ///< when that was
   std::chrono::milliseconds announced_at{};  ///< when its last progress event was told
-  std::uint64_t announced_bytes = 0;  ///< bytes in that event
   std::uint32_t slot = 0;  ///< of its publication
   /// of its publication; if that has another now, this is what is remembered of an earlier one
   std::uint32_t generation = 0;
@@ -105,6 +104,7 @@ struct recipient_record : serve_state {
   recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
   errc ended_by = errc::timed_out;  ///< absent, unfinished or vanished: why it has not completed
   bool expected = false;  ///< by name
+  bool moved = false;  ///< bytes have left since its last progress event
   bool at_end = false;  ///< the last byte of what is served under `nonce` was sent
   bool anonymous = false;  ///< it has no ID of its own: another connection cannot continue it
 

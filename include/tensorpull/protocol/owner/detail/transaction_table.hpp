@@ -230,6 +230,7 @@ class transaction_table {
   /// of it may come when the image is gone.
   void moved(publication& p, recipient_record& r, std::uint64_t bytes) noexcept {
     r.bytes += bytes;
+    r.moved = r.moved || bytes > 0;
     transaction* const t = find(p.transaction);
     if (t == nullptr) return;
     t->moved_at = now;
@@ -648,8 +649,7 @@ class transaction_table {
       return false;
     if (is_final(r.state)) return r.announced != r.state;
     if (r.state == recipient_state::unseen) return false;
-    return r.announced == recipient_state::unseen ||
-           (r.bytes > r.announced_bytes && now - r.announced_at >= t.options.progress_interval);
+    return r.announced == recipient_state::unseen || (r.moved && now - r.announced_at >= t.options.progress_interval);
   }
 
   void fill(progress_event& out, recipient_record& r) noexcept {
@@ -676,7 +676,7 @@ class transaction_table {
       out.code = r.state == recipient_state::failed ? errc::digest_mismatch : r.ended_by;
     }
     r.announced = first ? recipient_state::acquired : r.state;
-    r.announced_bytes = r.bytes;
+    r.moved = false;
     r.announced_at = now;
   }
 

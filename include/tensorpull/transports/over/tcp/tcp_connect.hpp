@@ -44,18 +44,28 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   return address_list(list);
 }
 
-/// Tries the addresses in turn, each for an equal share of the time that is left, so that one that does not answer
-/// leaves time for the others.
-inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address,
-                                        std::chrono::steady_clock::time_point deadline,
-                                        const stop_token& stop) noexcept {
+/// How long an address may be silent in each round of connect_any. The kernel asks again after 1, 3, 7 and 15 s, so
+/// that a line that comes back would wait as long as it was gone. A new connect asks at once. Each fourth is for a line
+/// whose round trip is longer than the others.
+constexpr std::chrono::seconds patience_in_round(unsigned round) noexcept {
+  return std::chrono::seconds(round % 4 == 3 ? 12 : 3);
+}
+
+/// Tries the addresses in turn, once. Each may be silent for `patience`, but not for more than an equal share of the
+/// time that is left, so that one that does not answer leaves time for the others. `silent`: whether one was, and none
+/// refused.
+inline result<posix_stream> connect_once(const addrinfo* first, std::string_view address,
+                                         std::chrono::steady_clock::time_point deadline, std::chrono::seconds patience,
+                                         const stop_token& stop, bool& silent) noexcept {
   int last = ECONNREFUSED;
   std::int64_t addresses = 0;
+  bool refused = false;
+  silent = false;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next) ++addresses;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next, --addresses) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return failure(errc::timed_out, 0, address);
-    const auto enough = now + (deadline - now) / addresses;
+    const auto enough = now + std::min<std::chrono::steady_clock::duration>(patience, (deadline - now) / addresses);
     posix_stream s(::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol));
     if (s.native_handle() < 0) {
       last = errno;
@@ -77,23 +87,37 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
                             wait_step, std::chrono::ceil<std::chrono::milliseconds>(enough - time)))
                      .write;
     }
-    last = ETIMEDOUT;
-    if (!answered) continue;
-    last = connect_outcome(s.native_handle());
+    last = answered ? connect_outcome(s.native_handle()) : ETIMEDOUT;
     if (last == 0) {
       tune_connected(s.native_handle());
       return s;
     }
+    // on a network that has lost the machine, the kernel says so after 3 s of silence
+    silent = silent || last == ETIMEDOUT ||
+             (last == EHOSTUNREACH && std::chrono::steady_clock::now() - now >= std::chrono::seconds(1));
+    refused = refused || last == ECONNREFUSED;
   }
+  silent = silent && !refused;
   if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
   return failure(errc::connection_failed, 0, address, last);
 }
 
+/// Tries the addresses in rounds until one answers, or all of those that answer refuse.
+inline result<posix_stream> connect_any(const addrinfo* first, std::string_view address,
+                                        std::chrono::steady_clock::time_point deadline,
+                                        const stop_token& stop) noexcept {
+  for (unsigned round = 0;; ++round) {
+    bool silent = false;
+    auto s = connect_once(first, address, deadline, patience_in_round(round), stop, silent);
+    if (s || !silent || s.error().code != errc::connection_failed) return s;
+  }
+}
+
 }  // namespace detail
 
-/// Connects to "host:port". Tries the host's addresses in turn until `deadline`, each for an equal share of the time
-/// that is left. Resolving the host cannot be interrupted. Errors: bad_address, connection_failed (with errno),
-/// timed_out, cancelled.
+/// Connects to "host:port". Tries the host's addresses in turn, in rounds until `deadline`; one that does not answer
+/// costs a round 3 s, and a longer one now and then. Resolving the host cannot be interrupted. Errors: bad_address,
+/// connection_failed (with errno), timed_out, cancelled.
 inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline,
                                         const stop_token& stop = {}) noexcept {
   const auto parsed = parse_address(address);

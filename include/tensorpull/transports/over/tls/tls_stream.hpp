@@ -142,6 +142,12 @@ class tls_stream {
     return io;
   }
 
+  void expect_bytes(bool on) noexcept
+    requires requires(Next& n) { n.expect_bytes(on); }
+  {
+    if (s_ != nullptr) s_->next.expect_bytes(on);
+  }
+
   /// Sends records: long spans go as they are, short ones are gathered.
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
     if (!s_->established) return {io_status::would_block, 0, 0};
