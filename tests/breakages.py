@@ -120,6 +120,7 @@ BREAKAGES = [
     ("protocol/owner/detail/transaction_table.hpp", "if (!too_long && (t.by_hand || r.state == recipient_state::unfinished))", "if (!too_long && r.state == recipient_state::unfinished)", "protocol/transactions", "*why_a_recipient*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (t.outcome.counts.final() >= (", "if (t.outcome.counts.final() + 1 >= (", "protocol/transactions", "*"),
     ("links/byte_stream.hpp", "~bytes_are_due() { tell(false); }", "~bytes_are_due() {}", "transports/tcp_tuning", "*between_pulls*"),
+    ("links/posix/posix_stream.hpp", "set(SOL_SOCKET, SO_KEEPALIVE, asks);", "", "transports/tcp_retry:transports/tcp_tuning", "*silent_for_longer*:*between_pulls*"),
     ("transports/over/tcp/tcp_connect.hpp", "silent = silent && !refused;", "", "transports/tcp_tuning", "*refuses*"),
     ("transports/over/tcp/tcp_connect.hpp", "round % 4 == 3 ? 12 : 3", "round % 4 == 3 ? 16 : 3", "transports/tcp_tuning", "*anew*"),
     ("protocol/owner/detail/transaction_table.hpp", "r.moved = r.moved || bytes > 0;", "", "protocol/transactions", "*rogress*"),

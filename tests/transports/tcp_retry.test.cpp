@@ -180,6 +180,17 @@ TEST(TcpRetry, Retries_exhausted_and_no_retries) {
   EXPECT_EQ(silent.connections_up_to(5), 5u);
 }
 
+// The line is there, and says so if the kernel asks.
+TEST(TcpRetry, An_owner_that_is_silent_for_longer_than_a_line_may_be_is_waited_for) {
+  running r;
+  middle silent(r.port, [](std::size_t) { return std::size_t{0}; });
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(net::download_tensors(local(silent.port()), r.ref, *mine,
+                                  {.per_request_timeout = tp::detail::longest_silence + 2s, .retry = {.retries = 0}})
+                .error(),
+            tp::errc::timed_out);
+}
+
 TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
   running r;
   middle m(r.port, [](std::size_t) { return uncut; });

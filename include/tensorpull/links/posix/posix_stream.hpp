@@ -6,6 +6,8 @@
 #include <tensorpull/std/algorithm.hpp>
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -66,6 +68,34 @@ inline int connect_outcome(int fd) noexcept {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
 }
 
+/// A TCP line carries nothing any more if nothing has come over it for so long, although this end has asked for a sign
+/// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions (`asks`).
+/// By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner there when the
+/// line is back.
+inline constexpr std::chrono::milliseconds longest_silence{11'000};
+
+/// Says whether the kernel asks a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It
+/// gives the connection up on its own only a long time after longest_silence.
+inline void ask_silent_end(int fd, bool asks) noexcept {
+  const auto set = [&](int level, int option, int to) noexcept {
+    (void)::setsockopt(fd, level, option, &to, sizeof to);
+  };
+  if (asks) {
+    set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  }
+  set(SOL_SOCKET, SO_KEEPALIVE, asks);
+}
+
+/// Whether the line of a TCP socket carries nothing any more. Not with TCP_USER_TIMEOUT: that also ends a connection
+/// whose other end is there and takes no bytes now.
+inline bool line_is_gone(int fd) noexcept {
+  tcp_info of{};
+  socklen_t size = sizeof of;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 &&
+         std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
+}
+
 }  // namespace detail
 
 /// Owns a connected socket. One thread at a time.
@@ -76,11 +106,12 @@ class posix_stream {
   /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
   posix_stream(posix_stream&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), wakes_at_(other.wakes_at_),
+      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), due_(other.due_), wakes_at_(other.wakes_at_),
         receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(connecting_, other.connecting_);
+    std::swap(due_, other.due_);
     std::swap(wakes_at_, other.wakes_at_);
     std::swap(receive_timeout_, other.receive_timeout_);
     return *this;
@@ -97,7 +128,10 @@ class posix_stream {
     return std::exchange(fd_, -1);
   }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return detail::receive_some(fd_, spans); }
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+    if (gone_) return {io_status::closed, ETIMEDOUT, 0};
+    return detail::receive_some(fd_, spans);
+  }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
     return detail::send_some(fd_, spans);
   }
@@ -118,15 +152,16 @@ class posix_stream {
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
     wake_at(asked >= worth_waking ? worth_waking : 1);
-    return detail::io_outcome(
+    const auto io = detail::io_outcome(
         detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
+    return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
   }
 
-  /// Whether the kernel asks a silent other end if it is still there: how often is one of the socket's options
-  /// (tcp_tuning.hpp). Without TCP it changes nothing.
+  /// While bytes are due, a TCP line that carries nothing for detail::longest_silence is at its end (closed, with
+  /// ETIMEDOUT). Other sockets have no line that can be lost.
   void expect_bytes(bool on) noexcept {
-    const int asks = on;
-    (void)::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &asks, sizeof asks);
+    due_ = on;
+    detail::ask_silent_end(fd_, on);
   }
 
   /// How the connect stands; does not wait.
@@ -141,7 +176,7 @@ class posix_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (read) wake_at(1);
     pollfd p = detail::polled(fd_, {read, write});  // a connection that is gone would end any wait at once
-    if (detail::poll_for(&p, 1, timeout) <= 0) return {};
+    if (detail::poll_for(&p, 1, timeout) <= 0) return {read && silent(), false};
     const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write reports it
     return {(p.revents & POLLIN) != 0 || (broken && read), (p.revents & POLLOUT) != 0 || (broken && write)};
   }
@@ -157,8 +192,15 @@ class posix_stream {
     (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
   }
 
+  /// Whether the line is gone; the next read says so. Asked if nothing has come while this end waited.
+  bool silent() noexcept {
+    gone_ = gone_ || (due_ && detail::line_is_gone(fd_));
+    return gone_;
+  }
+
   int fd_ = -1;
   bool connecting_ = false;
+  bool due_ = false, gone_ = false;
   int wakes_at_ = 1;
   std::chrono::milliseconds receive_timeout_{-1};
 };

@@ -20,14 +20,6 @@ inline constexpr int same_machine_send_buffer = 256 * 1024;
 /// this, the kernel's default stays. If not, one buffer a round trip is still 256 MiB/s or more.
 inline constexpr std::chrono::microseconds same_machine_handshake{1000};
 
-/// While bytes are due (posix_stream::expect_bytes), a line that is silent for so long is asked if it is still there,
-/// again after each of these times, and is given up if so many are not answered: after 11 s in all. By then the kernel
-/// of the other end tries to send again every 6 s and more, so a new connection is sooner there when the line is back.
-/// An owner that is there and silent is not given up: its kernel answers.
-inline constexpr int silent_line_seconds = 5;
-inline constexpr int between_questions_seconds = 2;
-inline constexpr int unanswered_questions = 3;
-
 /// A socket's address as IPv6, with IPv4 addresses mapped (RFC 4291, 2.5.5.2). The unspecified address if it is not an
 /// internet socket.
 inline in6_addr address_of(const sockaddr_storage& s) noexcept {
@@ -65,11 +57,8 @@ inline bool to_same_machine(int fd) noexcept {
 
 /// Called once for each connected socket. If the kernel refuses an option, only speed is lost, so errors are ignored.
 inline void tune_connected(int fd) noexcept {
-  const auto set = [&](int option, int to) noexcept { (void)::setsockopt(fd, IPPROTO_TCP, option, &to, sizeof to); };
-  set(TCP_NODELAY, 1);
-  set(TCP_KEEPIDLE, silent_line_seconds);
-  set(TCP_KEEPINTVL, between_questions_seconds);
-  set(TCP_KEEPCNT, unanswered_questions);
+  const int on = 1;
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (to_same_machine(fd))
     (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &same_machine_send_buffer, sizeof same_machine_send_buffer);
 }
