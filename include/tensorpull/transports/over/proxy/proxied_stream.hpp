@@ -38,6 +38,7 @@ class proxied_stream {
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     return socket_.read_or_wait(spans, timeout);
   }
+  /// As posix_stream::expect_bytes.
   void expect_bytes(bool on) noexcept { socket_.expect_bytes(on); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     return socket_.wait(read, write, timeout);

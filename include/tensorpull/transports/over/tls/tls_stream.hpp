@@ -142,6 +142,7 @@ class tls_stream {
     return io;
   }
 
+  /// As that of Next.
   void expect_bytes(bool on) noexcept
     requires requires(Next& n) { n.expect_bytes(on); }
   {
