@@ -129,7 +129,7 @@ TEST(DeviceTensors, A_damaged_chunk_is_written_again) {
   device_model to({place::device, place::memory}, 16, 2);
   pair p;
   publish(p, from);
-  // not every third: with sixteen requests on their way that is the same chunk each time
+  // not every third: with eight requests on their way that is the same chunk each time
   p.owner_lies = [seen = 0](std::vector<std::byte>& f) mutable {
     if (kind_of(f) == tp::frame_kind::chunk && ++seen % 5 == 0)
       f[tp::detail::payload_prefix::bytes + 5] ^= std::byte{0x40};

@@ -59,7 +59,7 @@ struct default_limits {
   /// Bytes of a tensor's name.
   static constexpr std::size_t name_bytes = 1024;
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests.
-  static constexpr std::size_t pipelined_requests = 16;
+  static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
   static constexpr std::uint64_t subset_bytes_per_second = 256ull << 20;

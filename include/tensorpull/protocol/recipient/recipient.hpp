@@ -37,7 +37,7 @@ struct serves_anew {
 }  // namespace detail
 
 /// Requests in flight if nobody says how many: what an owner usually allows (default_limits::pipelined_requests).
-/// Chunks of 2 MiB then fill a path that holds 30 MiB, and nothing is stored for a request.
+/// Chunks of 2 MiB then fill a path that holds 14 MiB, and nothing is stored for a request.
 inline constexpr std::uint32_t usual_window = default_limits::pipelined_requests;
 
 /// What a recipient asks for and expects.
