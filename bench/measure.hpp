@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,26 +48,28 @@ struct series {
   std::vector<double> seconds, cpu;
 };
 
-/// Runs every case once a round, so that a noisy machine hits all alike; the first round is not counted.
-/// A case returns the CPU seconds that the other process spent.
+/// Runs every case once a round, so that a noisy machine hits all alike; the first round, or the first `uncounted`
+/// ones, are not counted. A case returns the CPU seconds that the other process spent.
 inline std::vector<series> interleave(int rounds,
-                                      const std::vector<std::pair<std::string, std::function<double()>>>& cases) {
+                                      const std::vector<std::pair<std::string, std::function<double()>>>& cases,
+                                      int uncounted = 1) {
   std::vector<series> out;
   for (const auto& c : cases) out.push_back({c.first, {}, {}});
-  for (int r = 0; r <= rounds; ++r)
+  for (int r = 0; r < rounds + uncounted; ++r)
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const double cpu = cpu_seconds();
       const auto start = clock::now();
       const double other = cases[i].second();
       const double took = seconds_since(start);
-      if (r == 0) continue;
+      if (r < uncounted) continue;
       out[i].seconds.push_back(took);
       out[i].cpu.push_back(cpu_seconds() - cpu + other);
     }
   return out;
 }
 
-/// A child process that runs `serve(write_fd)` and is ended with this object. `port` is what it wrote to the pipe.
+/// A child process that runs `serve(write_fd)` and is ended with this object, or with the process that made it. `port`
+/// is what it wrote to the pipe.
 class child {
  public:
   template <class Serve>
@@ -75,6 +78,7 @@ class child {
     if (::pipe(ends) != 0) std::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::close(ends[0]);
       serve(ends[1]);
       std::_Exit(0);

@@ -12,8 +12,9 @@ plots (SVG), report.json, log.txt.
 
   --quick          smaller models and fewer rounds; under three minutes once it is built
   --smoke          everything is built and every suite runs once, in its smallest form, without NVIDIA FLARE and torch: does it still work? Its figures mean nothing
-  --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more
-  --only NAME      one of: transfers chunks recipients tls tensors latency local udp unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
+  --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more. With --only wan: every line, loss and model,
+                   which takes hours
+  --only NAME      one of: transfers chunks recipients tls tensors latency local udp wan unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
                    may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
@@ -58,7 +59,10 @@ items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg
 python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3
 ((!with_python)) || "$python" -c 'import venv, ensurepip' 2>/dev/null || items+=(python3-venv)
+# the suite wan needs root, and nobody else has to install for it
+((EUID != 0)) || items+=(curl:curl)
 install_packages "$build/apt.log" "${items[@]}"
+((EUID != 0)) || fetch_nginx "$build/nginx" "$build/apt.log" || say "nginx is not installed and cannot be fetched; the suite wan goes without it"
 if ((with_python)); then
   environment=$root/build/bench-python
   [[ -f $environment/packages.txt ]] || say "installing ${python_packages//|/ } in build/bench-python"

@@ -1,6 +1,7 @@
 // TLS beside a bare loop over OpenSSL with the same cipher, in both directions: an owner that is pulled from, and a
 // device that dials out and is pulled from. Arguments: MiB, rounds.
 #include "alternatives/sockets.hpp"
+#include "certificate.hpp"
 #include "image.hpp"
 #include "measure.hpp"
 
@@ -8,8 +9,6 @@
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
-
-#include <openssl/x509v3.h>
 
 #include <thread>
 
@@ -19,34 +18,6 @@ using bench::image;
 namespace {
 
 constexpr std::size_t chunk = 2_MiB, window = 4;
-
-std::string text_of(const std::function<int(BIO*)>& write) {
-  const detail::bio_ptr to(BIO_new(BIO_s_mem()));
-  if (write(to.get()) != 1) std::abort();
-  char* begin = nullptr;
-  const long size = BIO_get_mem_data(to.get(), &begin);
-  return {begin, static_cast<std::size_t>(size)};
-}
-/// A certificate for 127.0.0.1 that has signed itself, and its key.
-std::pair<std::string, std::string> own_certificate() {
-  const detail::key_ptr key(EVP_EC_gen("P-256"));
-  const detail::certificate_ptr x(X509_new());
-  X509_set_version(x.get(), 2);
-  ASN1_INTEGER_set(X509_get_serialNumber(x.get()), 1);
-  X509_gmtime_adj(X509_getm_notBefore(x.get()), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(x.get()), 86400);
-  X509_set_pubkey(x.get(), key.get());
-  X509_NAME_add_entry_by_txt(X509_get_subject_name(x.get()), "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("bench"), -1, -1, 0);
-  X509_set_issuer_name(x.get(), X509_get_subject_name(x.get()));
-  X509_EXTENSION* const name = X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, "IP:127.0.0.1");
-  X509_add_ext(x.get(), name, -1);
-  X509_EXTENSION_free(name);
-  X509_sign(x.get(), key.get(), EVP_sha256());
-  return {text_of([&](BIO* b) { return PEM_write_bio_X509(b, x.get()); }), text_of([&](BIO* b) {
-            return PEM_write_bio_PrivateKey(b, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-          })};
-}
 
 /// What a programmer writes with OpenSSL and without this library: blocking sockets, a call for each chunk. Nothing is
 /// checked beyond TLS.
@@ -176,7 +147,7 @@ void table(const char* title, std::size_t bytes, const std::vector<bench::series
 int main(int count, char** arguments) {
   const std::size_t bytes = static_cast<std::size_t>(count > 1 ? std::atoi(arguments[1]) : 512) << 20;
   const int rounds = count > 2 ? std::atoi(arguments[2]) : 7;
-  const auto id = own_certificate();
+  const auto id = bench::own_certificate("127.0.0.1");
   image from(bytes), to(bytes);
   for (std::size_t i = 0; i < bytes; ++i) from.memory[i] = static_cast<std::byte>(i * 31 >> 8);
   std::uint16_t port = 0;

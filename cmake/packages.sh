@@ -1,4 +1,4 @@
-# Sourced by examples/run.sh, examples/tools.sh and tests/run.sh: installs the Debian packages that are missing. Needs their functions say and fail.
+# Sourced by bench/run.sh, examples/run.sh, examples/tools.sh and tests/run.sh: installs the Debian packages that are missing. Needs their functions say and fail.
 #   install_packages LOG ITEM...: an item is PACKAGE, or PROGRAM:PACKAGE where any program of that name will do.
 
 missing_packages() {
@@ -33,4 +33,20 @@ install_packages() {
     grep -E '^(E|W|Err)' "$log" | cut -c 1-300 | tail -n 5 >&2 || tail -n 20 "$log" >&2
     fail "apt-get could not install what is missing (why is above; often the network, or /etc/apt/sources.list). By hand: $by_hand"
   }
+}
+
+# nginx out of Debian's package and without installing it: its installation starts a server, and fails where that cannot be. It is in PATH afterwards.
+# Status 1: it is not installed and cannot be fetched.
+#   fetch_nginx FOLDER LOG
+fetch_nginx() {
+  command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] && return
+  local folder=$1 log=$2 package
+  for package in nginx nginx-core nginx-light; do  # which of them has the program differs
+    [[ ! -x $folder/usr/sbin/nginx ]] || break
+    rm -rf -- "$folder"
+    mkdir -p -- "$folder"
+    { (cd -- "$folder" && timeout 120 apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=20 download "$package") && dpkg -x "$folder/$package"_*.deb "$folder"; } >>"$log" 2>&1 || true
+  done
+  "$folder/usr/sbin/nginx" -v >>"$log" 2>&1 || return 1
+  export PATH=$PATH:$folder/usr/sbin
 }

@@ -116,25 +116,6 @@ options() {
   esac
 }
 
-# nginx for the tests of HTTP, out of Debian's package and without installing it: its installation starts a server, and fails where that cannot be. Where
-# it cannot be had those tests are left out, and they say so.
-nginx=$build/nginx
-fetch_nginx() {
-  command -v nginx >/dev/null || [[ -x /usr/sbin/nginx ]] && return
-  local package
-  for package in nginx nginx-core nginx-light; do  # which of them has the program differs
-    [[ ! -x $nginx/usr/sbin/nginx ]] || break
-    rm -rf -- "$nginx"
-    mkdir -p -- "$nginx"
-    { (cd -- "$nginx" && timeout 120 apt-get -q -o Acquire::Retries=1 -o Acquire::http::Timeout=20 download "$package") && dpkg -x "$nginx/$package"_*.deb "$nginx"; } >>"$log" 2>&1 || true
-  done
-  if "$nginx/usr/sbin/nginx" -v >>"$log" 2>&1; then
-    export PATH=$PATH:$nginx/usr/sbin
-  else
-    say "dev: nginx is not installed and could not be fetched; the tests with it are left out"
-  fi
-}
-
 # The package's compiled half with the sanitizers, and the interpreter on the system's allocator, so that they see what Python frees. What a sanitizer finds
 # ends the run. Left out are the tests of commands, of other libraries and of the interpreter's end, and one of
 # resident memory: the sanitizer keeps what is freed for a while.
@@ -189,7 +170,7 @@ run_leg() {
   fi
   [[ $leg != dev ]] || step "$leg" "the installation of torch" install_torch || return
   [[ $leg != dev ]] || step "$leg" "the download of the digits" fetch_digits "$digits" || return
-  [[ $leg != dev ]] || fetch_nginx
+  [[ $leg != dev ]] || fetch_nginx "$build/nginx" "$log" || say "dev: nginx is not installed and could not be fetched; the tests with it are left out"
   local extra=()
   mapfile -t extra < <(options "$leg")
   local targets=(all)

@@ -1,4 +1,4 @@
-// What the bare loops share: TCP sockets of the loopback interface, and sending and receiving all of something.
+// What the bare loops share: TCP sockets, mostly of the loopback interface, and sending and receiving all of something.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,11 +12,12 @@
 
 namespace bench {
 
-inline int listen_on_loopback(std::uint16_t& port) {
+/// `address` is in the order of the host.
+inline int listen_on(std::uint32_t address, std::uint16_t& port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in a{};
   a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  a.sin_addr.s_addr = htonl(address);
   socklen_t size = sizeof a;
   if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&a), size) != 0 || ::listen(fd, 4096) != 0 ||
       ::getsockname(fd, reinterpret_cast<sockaddr*>(&a), &size) != 0)
@@ -24,18 +25,29 @@ inline int listen_on_loopback(std::uint16_t& port) {
   port = ntohs(a.sin_port);
   return fd;
 }
+inline int listen_on_loopback(std::uint16_t& port) { return listen_on(INADDR_LOOPBACK, port); }
 inline void no_delay(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
-inline int connect_to_loopback(std::uint16_t port) {
+/// -1: nobody listens there.
+inline int connect_to(std::uint32_t address, std::uint16_t port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in a{};
   a.sin_family = AF_INET;
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  a.sin_addr.s_addr = htonl(address);
   a.sin_port = htons(port);
-  if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0) std::abort();
+  if (fd < 0) std::abort();
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&a), sizeof a) != 0) {
+    ::close(fd);
+    return -1;
+  }
   no_delay(fd);
+  return fd;
+}
+inline int connect_to_loopback(std::uint16_t port) {
+  const int fd = connect_to(INADDR_LOOPBACK, port);
+  if (fd < 0) std::abort();
   return fd;
 }
 inline bool send_all(int fd, const std::byte* p, std::size_t n) {

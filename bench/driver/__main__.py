@@ -20,6 +20,7 @@ SUITES = {
     "latency": transfers.latency,
     "local": others.one_process,
     "udp": others.udp,
+    "wan": others.wan,
     "unix_socket": others.unix_socket,
     "nats": others.nats,
     "hostile": others.hostile,
@@ -45,7 +46,7 @@ def main():
     parser.add_argument("--only", action="append", choices=list(SUITES))
     parser.add_argument("--guide-bytes", type=int)
     parser.add_argument("--rounds", type=int, help="at most so many")
-    parser.add_argument("--all", action="store_true", help="also the rounds of NVIDIA FLARE in the suite flatness")
+    parser.add_argument("--all", action="store_true", help="also the rounds of NVIDIA FLARE in the suite flatness; of --only wan every row")
     options = parser.parse_args()
     if options.smoke:
         options.rounds = 1
@@ -69,6 +70,8 @@ def main():
         for k, name in enumerate(chosen):
             start = time.monotonic()
             more = {"size": options.guide_bytes} if name == "guide" else {}
+            if name == "wan":
+                more = {"everything": options.all and bool(options.only)}  # it takes hours, so only if it was asked for by name
             try:
                 section = SUITES[name](run, quick, options.report, say, **more)
             except Exception as why:  # one suite that cannot run leaves the others their figures

@@ -1,4 +1,4 @@
-"""Suites that are programs of their own: flatness, the guide's case, micro benchmarks, profiles, compile time, loopback and pinned latency."""
+"""Suites that are programs of their own: long lines, flatness, the guide's case, micro benchmarks, profiles, compile time, loopback and pinned latency."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import tempfile
 import time
 
 import svg
-from jobs import GIB, MIB, Case, Model
+from jobs import GIB, KIB, MIB, Case, Model
 from processes import Program, status
 from report import Section, Table, short, spread, three
 
@@ -257,6 +257,76 @@ def one_process(run, quick, folder, say):
     for program, rounds in (("bench_loopback", 3 if quick else 9), ("bench_latency", 1000 if quick else 5000)):
         say(f"local: {program}")
         section.text.append("```\n" + output_of([os.path.join(run.build, program), str(rounds)], run.log).rstrip() + "\n```")
+    return section
+
+
+WAN_WAYS = ["bare push", "tcp", "tls", "udp", "curl", "http", "bare push up", "tcp up", "tls up"]
+# ms of a round trip, Mbit/s, % of loss each way, bytes, rounds, and TCP's congestion control if it is not the system's
+WAN_ROWS = [(ms, 100, 0, 64 * KIB, 5) for ms in (5, 40, 100, 200)] + [
+    (100, 100, 1, 64 * KIB, 5),
+    (100, 20, 0, 16 * MIB, 1),
+    (40, 100, 0, 16 * MIB, 3),
+    (200, 100, 0, 16 * MIB, 3),
+    (100, 100, 1, 16 * MIB, 3),
+    (40, 100, 5, 16 * MIB, 3),
+    (5, 100, 1, 16 * MIB, 1, "reno"),
+    (5, 1000, 0, 16 * MIB, 3),
+    (40, 1000, 0, 256 * MIB, 3),
+    (200, 1000, 0, 256 * MIB, 1),
+]
+WAN_EVERY_ROW = [
+    (ms, mbit, loss, size, 3) for size in (64 * KIB, 16 * MIB, 256 * MIB) for mbit in (20, 100, 1000) for loss in (0, 0.1, 1, 5) for ms in (5, 40, 100, 200)
+]
+
+
+def wan(run, quick, folder, say, everything=False):
+    section = Section("wan", "Long lines: delay, a rate, a queue of one round trip, loss each way")
+    limit = 120 if everything else 60
+    section.text.append(
+        f"The line is a process of this machine. Seconds, or how many times as long as the bare push (http: as curl), each with a connection of its own; "
+        f"\"up\": the end that has dialled is pulled from. A run that takes more than {limit} s is ended."
+    )
+    rows, trips = [], []
+    chosen = [(5, 100, 0, 64 * KIB, 1)] if quick else WAN_EVERY_ROW if everything else WAN_ROWS
+    for ms, mbit, loss, size, rounds, *congestion in chosen:
+        rounds = min(rounds, run.most_rounds or rounds)
+        say(f"wan: {ms} ms, {mbit} Mbit/s, {loss} % lost, {svg.byte_count(size)}{''.join(', ' + c for c in congestion)}")
+        command = [os.path.join(run.build, "bench_wan"), *map(str, (ms, mbit, loss, size // KIB, rounds, limit)), *congestion]
+        printed = [json.loads(line) for line in output_of(command, run.log).splitlines()]
+        for sentence in (line[k] for line in printed for k in ("skipped", "without") if k in line):
+            if sentence not in section.text:
+                say(f"  {sentence}")
+                section.text.append(sentence)
+        if any("skipped" in line for line in printed):
+            break
+        found = {line["case"]: line for line in printed if "case" in line}
+        line = next(line for line in printed if "round_trip" in line)
+        section.raw.append({"row": [ms, mbit, loss, size, rounds, line["tcp"]], "line": line, "cases": found})
+        for case in found.values():
+            if case["ended"] == "failed":
+                section.raw[-1]["failure"] = f"{case['case']}: it failed, why is in log.txt"
+        seconds = {name: case["seconds"] for name, case in found.items() if case["ended"] == "done"}
+
+        def cell(name, value):
+            if name not in found:
+                return ""
+            ended = found[name]["ended"]
+            beside = found[name]["beside"]
+            if ended != "done":
+                return f"over {limit} s" if ended == "too late" else ended
+            return value(seconds[name], seconds.get(beside) if beside != name else None)
+
+        label = [ms, mbit, f"{loss:g}", svg.byte_count(size), line["tcp"], rounds]
+        shown = [cell(name, lambda own, beside: own / beside if beside else f"{short(own)} s") for name in WAN_WAYS]
+        rows.append(label + shown + [f"{line['late_ms']:.1f}"])
+        if size == 64 * KIB:
+            more = [cell(name, lambda own, beside: f"{(own - beside) / line['round_trip']:.1f}" if beside else "") for name in WAN_WAYS if "bare" not in name and name != "curl"]
+            trips.append(label + more)
+    header = ["ms", "Mbit/s", "% lost", "model", "TCP", "rounds"]
+    if rows:
+        section.tables.append(Table("wan", "Seconds, and times as long", header + WAN_WAYS + ["late, ms"], rows))
+    if trips:
+        section.tables.append(Table("wan_round_trips", "Round trips more than the bare push (http: than curl)", header + [n for n in WAN_WAYS if "bare" not in n and n != "curl"], trips))
     return section
 
 
