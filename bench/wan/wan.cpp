@@ -45,6 +45,10 @@ enum class ending {
   failed,
   too_late,
 };
+const char* text_of(ending e) {
+  if (e == ending::too_late) return "too late";
+  return e == ending::done ? "done" : "failed";
+}
 /// Runs `work` in a process of its own, so that a run that takes too long can be ended.
 template <class Work>
 ending run_within(double seconds, Work work) {
@@ -60,7 +64,8 @@ ending run_within(double seconds, Work work) {
   int status = 0;
   ::waitpid(runner, &status, 0);
   ::close(handle);
-  return !ended ? ending::too_late : status == 0 ? ending::done : ending::failed;
+  if (!ended) return ending::too_late;
+  return status == 0 ? ending::done : ending::failed;
 }
 /// Becomes another program.
 bool become(std::vector<std::string> words) {
@@ -340,9 +345,7 @@ int main(int count, char** arguments) {
   const auto results = bench::interleave(rounds, cases, 0);  // a round that is not counted would cost minutes
   for (std::size_t i = 0; i < ways.size(); ++i) {
     const auto s = bench::summarise(results[i].seconds);
-    const char* const how = ways[i].ended == ending::done     ? "done"
-                            : ways[i].ended == ending::failed ? "failed"
-                                                              : "too late";
+    const char* const how = text_of(ways[i].ended);
     std::printf(
         "{\"case\": \"%s\", \"beside\": \"%s\", \"ended\": \"%s\", \"seconds\": %.4f, \"least\": %.4f, \"most\": %.4f}\n",
         ways[i].name, ways[i].beside, how, s.median, s.minimum, s.maximum);
