@@ -119,7 +119,7 @@ class one_way {
       packet& p = under_way_.back();
       const ssize_t n = ::read(from_, p.bytes.data(), p.bytes.size());
       const bool came = n > 0, full = free_at_ - now > c_.round_trip;
-      if (!came || full || random.below(1'000'000) < c_.loss * 1e6) {
+      if (!came || full || static_cast<double>(random.below(1'000'000)) < c_.loss * 1e6) {
         under_way_.pop_back();
         if (!came) return;
         ++(full ? counts.queue_was_full : counts.lost);
