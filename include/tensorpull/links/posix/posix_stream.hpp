@@ -96,6 +96,22 @@ inline bool line_is_gone(int fd) noexcept {
          std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
 }
 
+/// What Linux tells of a TCP socket, which is more than <netinet/tcp.h> knows.
+struct tcp_facts : tcp_info {
+  std::uint64_t rates_and_bytes[4];
+  std::uint32_t segments[2], unsent_bytes;
+  std::uint32_t least_round_trip;  ///< in microseconds
+};
+
+/// Whether the other end of a socket is near, by the least round trip: on this machine, or in this house. Sockets that
+/// are not TCP's have both ends on one machine.
+inline bool is_near(int fd) noexcept {
+  tcp_facts of{};
+  socklen_t size = sizeof of;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) != 0) return true;
+  return (size == sizeof of ? of.least_round_trip : of.tcpi_rtt) <= 1000;
+}
+
 }  // namespace detail
 
 /// Owns a connected socket. One thread at a time.
@@ -106,11 +122,12 @@ class posix_stream {
   /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
   posix_stream(posix_stream&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), due_(other.due_), wakes_at_(other.wakes_at_),
-        receive_timeout_(other.receive_timeout_) {}
+      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), near_(other.near_), due_(other.due_),
+        wakes_at_(other.wakes_at_), receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(connecting_, other.connecting_);
+    std::swap(near_, other.near_);
     std::swap(due_, other.due_);
     std::swap(wakes_at_, other.wakes_at_);
     std::swap(receive_timeout_, other.receive_timeout_);
@@ -137,7 +154,9 @@ class posix_stream {
   }
 
   /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
-  /// up to 1 ms. A read of 128 KiB or more waits for that many bytes, and takes what has come when the time is over.
+  /// up to 1 ms. If the other end is near, a read of 128 KiB or more waits for that many bytes, and takes what has come
+  /// when the time is over. From afar such a wait would hold up the kernel, which makes the window larger as bytes are
+  /// read.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
     if (timeout != receive_timeout_) {
@@ -151,7 +170,9 @@ class posix_stream {
     }
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
-    wake_at(asked >= worth_waking ? worth_waking : 1);
+    if (asked >= worth_waking && near_ == nearness::unknown)
+      near_ = detail::is_near(fd_) ? nearness::near : nearness::far;
+    wake_at(asked >= worth_waking && near_ == nearness::near ? worth_waking : 1);
     const auto io = detail::io_outcome(
         detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
     return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
@@ -198,8 +219,15 @@ class posix_stream {
     return gone_;
   }
 
+  enum class nearness : std::uint8_t {
+    unknown,
+    near,
+    far
+  };
+
   int fd_ = -1;
   bool connecting_ = false;
+  nearness near_ = nearness::unknown;
   bool due_ = false, gone_ = false;
   int wakes_at_ = 1;
   std::chrono::milliseconds receive_timeout_{-1};
