@@ -393,7 +393,7 @@ def test_send_answers_http(web, tmp_path):
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "unix:{}/socket"])
 def test_recipients_without_names_count_and_the_port_is_as_public_as_the_link(tmp_path, listen):
-    safetensors.numpy.save_file({"w": np.arange(3 << 20, dtype="f4")}, tmp_path / "m.safetensors")  # several chunks, so several connections
+    safetensors.numpy.save_file({"w": np.arange(3 << 20, dtype="f4")}, tmp_path / "m.safetensors")  # several chunks
     sender = subprocess.Popen(
         [sys.executable, "-m", "tensorpull", "send", str(tmp_path / "m.safetensors"), "--listen", listen.format(tmp_path), "--http", "0", "--recipients", "2", "--json"], stdout=subprocess.PIPE, text=True
     )

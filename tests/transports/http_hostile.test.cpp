@@ -110,7 +110,7 @@ TEST_F(HttpHostile, A_range_in_the_middle_is_refused_if_it_is_another) {
     server.instead = [text = text](const http_asked& a, raw_peer& peer) {
       return a.field("range") == "bytes=65536-131071" && peer.say(text);
     };
-    const tp::error e = pull();
+    const tp::error e = pull({.connections = 4});
     EXPECT_EQ(e, code) << text << "\n" << describe(e).view();
   }
 }
@@ -134,13 +134,13 @@ TEST_F(HttpHostile, Who_says_nothing_or_next_to_nothing_costs_the_time_out_and_n
   options.per_request_timeout = 200ms;
   options.retry.retries = 0;
   server.instead = [](const http_asked&, raw_peer&) { return true; };
-  EXPECT_EQ(pull(), errc::timed_out);
+  EXPECT_EQ(pull({.connections = 4}), errc::timed_out);
   server.instead = [](const http_asked&, raw_peer& peer) {  // interim answers for ever
     for (int i = 0; i < 100; ++i)
       if (!peer.say("HTTP/1.1 100 Continue\r\n\r\n")) break;
     return true;
   };
-  EXPECT_EQ(pull(), errc::unexpected_frame);
+  EXPECT_EQ(pull({.connections = 4}), errc::unexpected_frame);
   server.instead = [&](const http_asked& a, raw_peer& peer) {  // a body that drips: bytes come, and no progress
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last) || first == 0) return false;
@@ -149,14 +149,14 @@ TEST_F(HttpHostile, Who_says_nothing_or_next_to_nothing_costs_the_time_out_and_n
     for (int i = 0; i < 100 && peer.say("x"); ++i) std::this_thread::sleep_for(20ms);
     return true;
   };
-  EXPECT_EQ(pull(), errc::timed_out);
+  EXPECT_EQ(pull({.connections = 4}), errc::timed_out);
   // a header of 16 MiB that drips
   server.instead = [](const http_asked&, raw_peer& peer) {
     peer.say("HTTP/1.1 200 OK\r\n\r\n" + std::string("\0\0\xf0\0\0\0\0\0{", 9));
     for (int i = 0; i < 100 && peer.say(" "); ++i) std::this_thread::sleep_for(20ms);
     return true;
   };
-  EXPECT_EQ(pull(), errc::timed_out);
+  EXPECT_EQ(pull({.connections = 4}), errc::timed_out);
 }
 
 TEST_F(HttpHostile, Interim_answers_in_front_of_each_answer_are_passed_over) {
@@ -224,7 +224,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
       close_now(peer);
       return true;
     };
-    EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
+    EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces;
     // a file that is a header alone
     server.instead = [&](const http_asked&, raw_peer& peer) {
       const std::string body = std::string("\x08\0\0\0\0\0\0\0{}      x", 17);
@@ -232,7 +232,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
       close_now(peer);
       return true;
     };
-    EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces;
+    EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces;
     // the first range, one in the middle, the last one
     for (const std::uint64_t longer :
          {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{file.size() / 65536 * 65536}}) {
@@ -245,7 +245,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
         close_now(peer);
         return true;
       };
-      EXPECT_EQ(pull(), errc::wrong_payload) << in_pieces << " " << longer;
+      EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces << " " << longer;
     }
   }
 }

@@ -19,12 +19,15 @@ struct http_asked {
   std::map<std::string, std::string> fields;  ///< names in lower case
   std::size_t number = 0;                     ///< of all requests, from 0
   std::size_t connection = 0;                 ///< from 0
+  std::uint64_t there = 0;                    ///< bytes of the file
   std::string body;
 
   std::string field(const std::string& name) const { return fields.count(name) != 0 ? fields.at(name) : ""; }
-  /// The first and the last byte of a range; false: there is none.
+  /// The first and the last byte of a range, which may be open to the end; false: there is none.
   bool range(std::uint64_t& first, std::uint64_t& last) const {
-    return std::sscanf(field("range").c_str(), "bytes=%lu-%lu", &first, &last) == 2;
+    const int read = std::sscanf(field("range").c_str(), "bytes=%lu-%lu", &first, &last);
+    if (read == 1) last = there - 1;
+    return read >= 1;
   }
 };
 
@@ -144,6 +147,10 @@ class http_server {
     while (!stop.stop_requested() && peer.stream().native_handle() >= 0) {
       http_asked a;
       a.connection = connection;
+      {
+        const std::lock_guard lock(changing);
+        a.there = content.size();
+      }
       while (!a.head.ends_with("\r\n\r\n")) {
         if (stop.stop_requested()) return;
         std::byte one{};

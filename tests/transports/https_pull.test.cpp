@@ -122,7 +122,7 @@ struct HttpsPull : testing::Test {
     return done;
   }
   tp::http_address proxied() const {
-    return {.bearer = "secret", .proxy = {.address = via, .user = "user", .password = "word"}};
+    return {.bearer = "secret", .proxy = {.address = via, .user = "user", .password = "word"}, .connections = 4};
   }
   /// Ranges are answered once this holds, so that further connections have their time on a slow machine, too.
   template <class Condition>
@@ -140,7 +140,7 @@ struct HttpsPull : testing::Test {
 
 TEST_F(HttpsPull, Several_connections_are_made_and_the_server_is_checked) {
   answer_ranges_once([this] { return server.connections() > 1; });
-  const auto done = pull({}, trusts);
+  const auto done = pull({.connections = 4}, trusts);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_GT(server.connections(), 1u);
   EXPECT_LE(server.connections(), 4u);

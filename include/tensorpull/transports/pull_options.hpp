@@ -41,7 +41,8 @@ struct pull_options {
   /// `believed`. Over other links it changes nothing.
   bool believe = false;
   /// Requests in flight; the owner may allow fewer. 0: over streams as many as an owner usually allows (8), and over
-  /// HTTP as many as there are connections. Over datagrams it is the least, since their number follows the path (0: 4).
+  /// HTTP one for all that is missing, unless the address names a number of connections. Over datagrams it is the
+  /// least, since their number follows the path (0: 4).
   std::uint32_t window = 0;
   /// Ends the transfer; noticed within 0.1 s wherever it waits, in back-off too. The system's resolver cannot be
   /// interrupted.

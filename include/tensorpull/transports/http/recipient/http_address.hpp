@@ -30,8 +30,12 @@ struct http_address {
   std::string_view recipient{};
   /// A proxy on the way. http goes through it as a request for the whole URL, https as a connection (CONNECT).
   http_proxy proxy{};
-  /// Connections at the same time, 1 to 8, each with one range on its way.
-  std::uint32_t connections = 4;
+  /// 0: one range over one connection, from the first missing byte to the end of the file. Its bytes land as they come,
+  /// so TCP's own window follows the path, and holds the server back if the consumer is slow. 1 to 8: connections at
+  /// the same time, each with one range on its way, which is a chunk. Several are for a server that holds each
+  /// connection down: a range that waits for its turn gets as far as the kernel's buffer for a connection that nobody
+  /// reads. If the pull's options have a `window`, 0 means as many connections, 4 at most.
+  std::uint32_t connections = 0;
   /// How many redirects are followed. None leads from https to http.
   std::uint32_t redirects = 5;
   /// The longest header of a safetensors file that is read: it is held in memory until it has landed.

@@ -49,8 +49,11 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
     pull_options asked = options;
     asked_ref.version = asked.version = stated->xxh3;
     asked.unverified = true;  // whether a digest is known shows when the server has answered
+    bool lands = true;
+    if constexpr (requires { consumer.looked(); }) lands = !consumer.looked();
     const auto exchange = std::make_unique<http_exchange<Dial, typename Parts::limits>>(
-        dial, to, asked, *stated, Parts::integrity::whole ? 0 : wanted, Parts::integrity::whole && !options.unverified);
+        dial, to, asked, *stated, Parts::integrity::whole ? 0 : wanted, Parts::integrity::whole && !options.unverified,
+        lands);
     if (const auto ok = exchange->prepare(); !ok) return failure(ok.error());
     if (!asked_ref.id) asked_ref.id = http_reference(exchange->origin());
     // what has the caller's digest is the same file under any URL: one that was signed anew, for example

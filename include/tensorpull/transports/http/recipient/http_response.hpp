@@ -29,6 +29,7 @@ struct http_head {
   bool multipart = false;                       ///< several ranges, which nobody has asked for
   bool has_range = false;                       ///< whether Content-Range was there and could be read
   detail::content_range range{};                ///< Content-Range
+  bool knows_ranges = false;                    ///< Accept-Ranges says that bytes can be asked for
   detail::bounded_text<256> etag{};  ///< a strong ETag with its quotes; empty: there is none
   /// Last-Modified, if it is strong (RFC 9110, 8.8.2.2): the answer's Date is a minute later; else empty
   detail::bounded_text<32> modified{};
@@ -108,6 +109,8 @@ class http_response_reader {
       const auto r = detail::parse_content_range(value);
       head_.has_range = r.has_value();
       head_.range = *r;
+    } else if (f.is("accept-ranges")) {
+      head_.knows_ranges = detail::same_but_for_case(value, "bytes");
     } else if (f.is("etag")) {
       take_etag(value);
     } else if (f.is("last-modified")) {

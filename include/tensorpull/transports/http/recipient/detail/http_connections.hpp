@@ -24,14 +24,22 @@ class http_connections {
   using line = http_line<typename Dial::stream>;
   static constexpr std::uint32_t most = 8;
 
-  /// Borrows the proxy's texts and the token. Throws std::bad_alloc.
+  /// `count` of 0: one_range(). Borrows the proxy's texts and the token. Throws std::bad_alloc.
   http_connections(Dial dial, const http_proxy& proxy, const stop_token& stop, std::uint32_t count)
       : dial_(std::move(dial)), proxy_(proxy), stop_(stop), count_(std::clamp<std::uint32_t>(count, 1, most)),
-        lines_(new line[count_]) {}
+        one_range_(count == 0), lines_(new line[count_]) {}
+
+  /// What is left of an answer: the bytes [from, until) of the file come next over this connection. Null: nothing is.
+  struct rest {
+    line* over = nullptr;
+    std::uint64_t from = 0, until = 0;
+  };
 
   std::span<line> lines() noexcept { return {lines_.get(), count_}; }
   line& first() noexcept { return lines_[0]; }
   std::uint32_t size() const noexcept { return count_; }
+  /// Whether one range over one connection brings all that is missing.
+  bool one_range() const noexcept { return one_range_; }
   void drop_all() noexcept {
     for (line& l : lines()) l.drop();
   }
@@ -99,6 +107,7 @@ class http_connections {
     if (!s) return failure(s.error());
     const auto place = reached_place::of(s->native_handle());
     place_ = place ? optional<reached_place>(*place) : optional<reached_place>();
+    expect_much(s->native_handle());
     l.connect(std::move(*s));
     return {};
   }
@@ -146,6 +155,7 @@ class http_connections {
       moved = true;
       if (there) {
         tune_connected(l.stream().native_handle());
+        expect_much(l.stream().native_handle());
         continue;
       }
       l.drop();
@@ -168,6 +178,7 @@ class http_connections {
   const stop_token& stop_;
   std::uint32_t count_;
   std::uint32_t allowed_ = most;  // at the same time, as far as the server has shown
+  bool one_range_;
   std::unique_ptr<line[]> lines_;
   optional<reached_place> place_{};
 };

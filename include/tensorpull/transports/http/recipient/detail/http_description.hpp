@@ -30,49 +30,58 @@ result<void> refused_by(Transfer& t, const frame& asked, const http_head& h, con
 }
 
 /// What there is, and the first bytes of it. The first request asks for a range, so that it shows whether the server
-/// knows them.
+/// knows them: for everything, if all of it is wanted over one connection. So a pull asks once, and no round trip more
+/// than a program that only copies the file.
 template <class Dial>
 class http_description {
   using connections = http_connections<Dial>;
   using line = typename connections::line;
+  using rest = typename connections::rest;
 
  public:
-  /// Bytes that the first request asks for: the header of most files is in them.
+  /// Bytes that the first request asks for if it does not ask for everything, and the fewest of a longer file that may
+  /// answer it: the header of most files is in them.
   static constexpr std::uint64_t first_bytes = 64 * 1024;
 
-  http_description(connections& over, http_requests& requests, const http_address& to,
-                   const stated_digest& stated) noexcept
+  /// `lands`: bytes are wanted, and not only what there is.
+  http_description(connections& over, http_requests& requests, const http_address& to, const stated_digest& stated,
+                   bool lands) noexcept
       : over_(over), requests_(requests), most_header_bytes_(to.most_header_bytes),
-        most_whole_bytes_(to.most_whole_bytes), most_redirects_(to.redirects), stated_(stated) {}
+        most_whole_bytes_(to.most_whole_bytes), most_redirects_(to.redirects), stated_(stated), lands_(lands) {}
 
   const http_file& file() const noexcept { return file_; }
   /// The first bytes of the file, which came with the first answers: at least its header.
   std::span<const std::byte> prefix() const noexcept { return prefix_; }
+  /// What the answer has behind prefix(), which is left to the caller.
+  rest take_rest() noexcept { return std::exchange(rest_, rest{}); }
   /// How long the first answer took to come.
   std::chrono::nanoseconds first_answer() const noexcept { return first_answer_; }
 
   /// Asks what there is. file() is known then, unless the pull has ended or the server is busy. If the file comes in
-  /// one answer, what is behind prefix() follows over the first connection.
+  /// one answer, what is behind prefix() follows over the first connection. If it comes in ranges, see take_rest().
   template <class Pull>
   result<void> ask(Pull& pull, const frame& asked, std::uint64_t most_tensors) {
     line& l = over_.first();
     http_file found;
     bool ranged = true;
+    rest_ = {};
+    const bool all = lands_ && over_.one_range() && pull.transfer().landed_bytes() == 0;
+    const std::uint64_t to = all ? line::to_the_end : first_bytes;
     while (!found.known()) {
       const auto ok = follow(pull, [&] {
-        if (ranged) l.ask(requests_.common(), 0, first_bytes, {});
+        if (ranged) l.ask(requests_.common(), 0, to, {});
         else l.ask(requests_.common());
       });
       if (!ok || pull.ended()) return ok;
       const http_head& h = l.head();
       if (h.status == 416 && ranged) return failure(errc::bad_file, 416, std::string_view("an empty file"));
       if (h.status != 200 && h.status != 206) return refused_by(pull.transfer(), asked, h, requests_.url());
-      if (const auto well = identify(found, h, ranged); !well) return well;
+      if (const auto well = identify(found, h, ranged ? to : 0); !well) return well;
       if (found.known()) break;
       l.drop();
       ranged = false;
     }
-    const auto ok = read_header(pull, l, found, most_tensors);
+    const auto ok = read_header(pull, l, found, most_tensors, all);
     if (ok && !pull.ended()) file_ = found;
     return ok;
   }
@@ -108,13 +117,14 @@ class http_description {
       requests_.go_to(std::move(*next));
     }
   }
-  /// What an answer with bytes says. It stays unknown if it is a range, and two ranges may be of two files: then the
-  /// whole is asked for at once.
-  result<void> identify(http_file& found, const http_head& h, bool ranged) const noexcept {
+  /// What an answer with bytes says, to a request for those before `to`; 0: for the whole. It stays unknown if it is a
+  /// range, and two ranges may be of two files: then the whole is asked for at once. A server may answer 200 if
+  /// everything was asked for, and know ranges all the same.
+  result<void> identify(http_file& found, const http_head& h, std::uint64_t to) const noexcept {
     if (const auto ok = http_file::check_body(h); !ok) return ok;
     if (h.status == 206) {
-      if (!ranged) return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
-      if (const auto ok = http_file::check_first(h, first_bytes); !ok) return ok;
+      if (to == 0) return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
+      if (const auto ok = http_file::check_first(h, first_bytes, to); !ok) return ok;
     }
     if (const auto ok = found.identify(h, stated_); !ok) return ok;
     if (h.status == 206) {
@@ -124,13 +134,15 @@ class http_description {
     }
     found.total = h.has_length ? h.length : http_file::no_length;
     found.comes = found.can_go_on() ? http_delivery::whole : http_delivery::once;
+    if (to == line::to_the_end && h.knows_ranges && h.has_length && found.can_go_on())
+      found.comes = http_delivery::ranges;
     return {};
   }
 
   template <class Pull>
-  result<void> read_header(Pull& pull, line& l, http_file& found, std::uint64_t most_tensors) {
+  result<void> read_header(Pull& pull, line& l, http_file& found, std::uint64_t most_tensors, bool all) {
     const bool ranges = found.comes == http_delivery::ranges;
-    const std::uint64_t in_answer = ranges ? l.head().range.to : found.total;
+    const std::uint64_t in_answer = l.head().status == 206 ? l.head().range.to : found.total;
     prefix_.clear();
     // once, so that how the bytes come does not decide how much is allocated
     prefix_.reserve(static_cast<std::size_t>(std::min(in_answer, first_bytes)));
@@ -140,7 +152,11 @@ class http_description {
     if (text > most_header_bytes_) return failure(errc::too_large, text, std::string_view("the file's header"));
     found.data_start = 8 + text;
     if (text < 2 || found.data_start > found.total) return bad_file("no safetensors file");
-    if (ranges) {
+    if (ranges && all && found.data_start < in_answer) {
+      if (const auto ok = more(pull, l, found.data_start); !ok || pull.ended()) return ok;
+      if (prefix_.size() < found.data_start) return failure(errc::connection_lost);
+      rest_ = {&l, found.data_start, in_answer};
+    } else if (ranges) {
       if (const auto ok = take_all(pull, l, in_answer); !ok || pull.ended()) return ok;
       if (const auto ok = take_rest(pull, l, found); !ok || pull.ended()) return ok;
     } else {
@@ -164,7 +180,7 @@ class http_description {
     if (from >= found.data_start) return {};
     const auto ask = [&] { l.ask(requests_.common(), from, found.data_start, found.if_range.view()); };
     if (const auto ok = over_.exchange(pull, l, requests_.url(), ask); !ok || pull.ended()) return ok;
-    if (const auto ok = found.check_range(l.head(), from, found.data_start); !ok) return ok;
+    if (const auto ok = found.check_range(l.head(), from, found.data_start, found.data_start); !ok) return ok;
     return take_all(pull, l, found.data_start);
   }
   /// Reads an answer up to this byte of the file, which is its last.
@@ -209,6 +225,8 @@ class http_description {
   std::uint64_t most_header_bytes_, most_whole_bytes_;
   std::uint32_t most_redirects_;
   stated_digest stated_;
+  bool lands_;
+  rest rest_{};
   http_file file_{};
   std::vector<std::byte> prefix_{};
   std::chrono::nanoseconds first_answer_{0};

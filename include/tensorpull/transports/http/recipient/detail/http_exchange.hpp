@@ -32,13 +32,14 @@ class http_exchange {
 
  public:
   /// Borrows the address's texts and the options. `version`: which an owner of this library has to have, if nothing is
-  /// hashed that would show it; 0: any. Throws std::bad_alloc.
+  /// hashed that would show it; 0: any. `lands`: the consumer wants bytes, and not only to know what there is. Throws
+  /// std::bad_alloc.
   http_exchange(const Dial& dial, const http_address& to, const pull_options& options, const stated_digest& stated,
-                std::uint64_t version, bool needs_digest)
+                std::uint64_t version, bool needs_digest, bool lands)
       : options_(options), version_(version), needs_digest_(needs_digest), requests_(to, options.recipient),
-        over_(dial, to.proxy, options.stop,
-              options.window != 0 ? std::min(to.connections, options.window) : to.connections),
-        described_(over_, requests_, to, stated), queue_(over_, requests_, described_, options.per_request_timeout) {}
+        over_(dial, to.proxy, options.stop, connections_of(to.connections, options.window)),
+        described_(over_, requests_, to, stated, lands),
+        queue_(over_, requests_, described_, options.per_request_timeout) {}
 
   /// Errors: as parse_http_url; invalid_argument: an authorisation, a name or a proxy with characters that could end a
   /// line.
@@ -72,6 +73,12 @@ class http_exchange {
   }
 
  private:
+  /// What the address and the options allow; 0: one, with one range.
+  static std::uint32_t connections_of(std::uint32_t asked, std::uint32_t window) noexcept {
+    constexpr std::uint32_t usual = 4;
+    if (window == 0) return asked;
+    return std::min(asked == 0 ? usual : asked, window);
+  }
   const http_file& file() const noexcept { return described_.file(); }
   line* wanted_line() noexcept {
     if (file().in_one_answer()) return &over_.first();
@@ -117,6 +124,7 @@ class http_exchange {
     if (!file().known()) {
       const auto ok = described_.ask(pull, f, Limits::tensors);
       if (!ok || !file().known() || t.ended()) return ok;
+      queue_.go_on_with(described_.take_rest());
       position_ = described_.prefix().size();
       if (needs_digest_ && !file().verifiable && !file().sha256) {
         t.fail({errc::not_verifiable, 0, 0, {}});
@@ -220,8 +228,7 @@ class http_exchange {
       if (t.ended()) return true;
     }
     if (i.landed < i.length) return moved;
-    if (i.over != nullptr) i.over->done();
-    queue_.pop();
+    queue_.pop_landed();
     return true;
   }
   using memory_type = std::array<std::span<std::byte>, 16>;
@@ -275,7 +282,7 @@ class http_exchange {
     if (io.status == io_status::would_block) return std::uint64_t{0};
     if (io.status != io_status::ok) return failure(error_of(io));
     position_ += io.bytes;
-    const bool last = whole ? from + io.bytes == file().total : from + io.bytes == i.end();
+    const bool last = from + io.bytes == (whole ? file().total : i.until);
     if (last) {  // before the last byte counts
       const auto ok = over_.until(pull, l, [&] { return l.at_end(); });
       if (!ok) return failure(ok.error());

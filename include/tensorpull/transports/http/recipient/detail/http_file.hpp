@@ -69,27 +69,31 @@ struct http_file {
   static std::uint64_t version_of(const stated_digest& stated) noexcept {
     return stated.xxh3 != 0 || !stated.sha256 ? stated.xxh3 : number_of(*stated.sha256);
   }
-  /// What the first answer's range has to be, if it has one: the first bytes, `most` of them if the file has so many.
-  static result<void> check_first(const http_head& h, std::uint64_t most) noexcept {
+  /// What the first answer's range has to be, if it has one: the first bytes, `least` of them if the file has so many,
+  /// and no more than `most`.
+  static result<void> check_first(const http_head& h, std::uint64_t least, std::uint64_t most) noexcept {
     if (!h.has_range || h.range.from != 0 || h.range.unsatisfied)
       return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
     if (h.range.total == no_length)
       return failure(errc::unsupported_request, 0, std::string_view("Content-Range without a length"));
-    if (h.range.to != std::min(most, h.range.total) || (h.has_length && h.length != h.range.to))
+    if (h.range.to < std::min(least, h.range.total) || h.range.to > std::min(most, h.range.total) ||
+        (h.has_length && h.length != h.range.to))
       return failure(errc::wrong_payload, h.range.to, std::string_view("Content-Range"));
     return {};
   }
-  /// Whether an answer is the bytes [from, to) of this file.
-  result<void> check_range(const http_head& h, std::uint64_t from, std::uint64_t to) const noexcept {
+  /// Whether an answer is the bytes [from, to) of this file. A server may send fewer than it was asked for (RFC 9110,
+  /// 15.3.7), but not fewer than those before `least`.
+  result<void> check_range(const http_head& h, std::uint64_t from, std::uint64_t to,
+                           std::uint64_t least) const noexcept {
     if (const auto ok = check_body(h); !ok) return ok;
     if (h.status == 200)
       return failure(is_same(h) ? errc::unsupported_request : errc::stale_version, from,
                      std::string_view("200 instead of a range"));
-    if (!h.has_range || h.range.unsatisfied || h.range.from != from || h.range.to != to)
+    if (!h.has_range || h.range.unsatisfied || h.range.from != from || h.range.to > to || h.range.to < least)
       return failure(errc::wrong_payload, from, std::string_view("Content-Range"));
     if (h.range.total != total || !is_same(h))
       return failure(errc::stale_version, from, std::string_view("another file"));
-    if (h.has_length && h.length != to - from)
+    if (h.has_length && h.length != h.range.to - from)
       return failure(errc::wrong_payload, from, std::string_view("Content-Length"));
     return {};
   }

@@ -89,10 +89,14 @@ class http_line {
     answers_ = 0;
   }
 
+  /// To the end of the file, wherever that is.
+  static constexpr std::uint64_t to_the_end = ~std::uint64_t{0};
   /// The line that asks for [from, to), under a condition if there is one.
   void ask(std::string_view common, std::uint64_t from, std::uint64_t to, std::string_view if_range) noexcept {
     text_writer own(own_);
-    own << "Range: bytes=" << from << "-" << to - 1 << "\r\n";
+    own << "Range: bytes=" << from << "-";
+    if (to != to_the_end) own << to - 1;
+    own << "\r\n";
     if (!if_range.empty()) own << "If-Range: " << if_range << "\r\n";
     start(common, own << "\r\n");
   }

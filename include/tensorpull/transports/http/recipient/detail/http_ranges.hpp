@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <utility>
 
 namespace tensorpull::detail {
 
@@ -23,6 +24,7 @@ inline frame frame_about(const http_file& file, frame_kind kind, std::uint32_t i
 template <class Dial>
 class http_ranges {
   using connections = http_connections<Dial>;
+  using rest = typename connections::rest;
   using clock = std::chrono::steady_clock;
 
  public:
@@ -37,6 +39,7 @@ class http_ranges {
     std::uint32_t id = 0;
     std::uint64_t offset = 0, length = 0, landed = 0;
     line* over = nullptr;      // which connection it has
+    std::uint64_t until = 0;   // where the answer ends that has it there, at its own end or behind it
     bool delivered = false;    // the transfer has taken it
     clock::time_point asked{};  // or when it began to wait for a connection, as the first
 
@@ -49,15 +52,27 @@ class http_ranges {
 
   bool empty() const noexcept { return queued_ == 0; }
   bool full() const noexcept { return queued_ == queue_.size(); }
-  void clear() noexcept { first_ = queued_ = 0; }
+  void clear() noexcept {
+    first_ = queued_ = 0;
+    rest_ = {};
+  }
   void push(std::uint32_t id, std::uint64_t offset, std::uint64_t length) noexcept {
-    at(queued_++) = {id, offset, length, 0, nullptr, false, {}};
+    at(queued_++) = {id, offset, length, 0, nullptr, 0, false, {}};
   }
   /// The one whose bytes are wanted now.
   item& front() noexcept { return at(0); }
   void pop() noexcept {
     first_ = (first_ + 1) % queue_.size();
     --queued_;
+  }
+  /// What is left of an answer is for the range that comes next.
+  void go_on_with(const rest& r) noexcept { rest_ = r; }
+  /// The front one has landed. What is left of its answer is for the range behind it.
+  void pop_landed() noexcept {
+    const item& i = front();
+    if (i.over != nullptr && i.until > i.end()) rest_ = {i.over, i.end(), i.until};
+    else if (i.over != nullptr) i.over->done();
+    pop();
   }
   /// Whether nothing of it has come: it has no connection, or its answer has not begun.
   bool waits(item& i) noexcept {
@@ -76,11 +91,14 @@ class http_ranges {
   }
   void over_one_connection() noexcept {
     over_.drop_all();
+    rest_ = {};
     for (std::size_t n = 0; n < queued_; ++n) at(n).take_back();
     over_.allow(1);
   }
   /// Sees to it that the requests which are queued are on their way, each on an idle connection, in their order.
   /// Further connections are made meanwhile: one that cannot be had, or whose other end is silent, holds nobody up.
+  /// Over a single connection one request asks for all that is missing: the bytes wait at the server until they are
+  /// taken, since the kernel's buffer is as long as the path needs and no longer.
   template <class Pull>
   result<bool> ask_ahead(Pull& pull) {
     bool moved = over_.go_on_opening();
@@ -89,6 +107,7 @@ class http_ranges {
       item& i = at(n);
       const std::uint64_t from = std::max<std::uint64_t>(i.offset, described_.prefix().size());
       if (from >= i.end()) continue;
+      if (n == 0 && i.over == nullptr) take_rest(i, from);
       if (i.over == nullptr) {
         if (expired_) {  // what is on its way may land before
           if (n > 0) return moved;
@@ -105,7 +124,7 @@ class http_ranges {
           over_.open_another(++waiting, requests_.url());
           continue;
         }
-        free->ask(requests_.common(), from, i.end(), described_.file().if_range.view());
+        ask(*free, i, from);
         i.over = free;
         i.asked = clock::now();
         moved = true;
@@ -124,6 +143,25 @@ class http_ranges {
     moved,  ///< it has, or the range waits for a connection again
     later,  ///< the server is busy, or takes fewer connections: the queue is looked at anew
   };
+  /// The range has what is left of the answer before it, if its missing bytes come next there. If not, nobody wants
+  /// that.
+  void take_rest(item& i, std::uint64_t from) noexcept {
+    const rest r = std::exchange(rest_, rest{});
+    if (r.over == nullptr) return;
+    if (r.from != from || r.until < i.end()) return r.over->drop();
+    i.over = r.over;
+    i.until = r.until;
+  }
+  void ask(line& l, item& i, std::uint64_t from) noexcept {
+    i.until = over_.one_range() ? described_.file().total : i.end();
+    l.ask(requests_.common(), from, i.until, described_.file().if_range.view());
+  }
+  /// The head of its answer has come. One that ends early has the range all the same.
+  result<void> begins(item& i, const http_head& h, std::uint64_t from) noexcept {
+    if (const auto ok = described_.file().check_range(h, from, i.until, i.end()); !ok) return ok;
+    i.until = h.range.to;
+    return {};
+  }
   /// Goes on with the request of the n-th range, whose bytes begin at `from`.
   template <class Pull>
   result<head_outcome> await_head(Pull& pull, item& i, std::size_t n, std::uint64_t from) {
@@ -142,7 +180,7 @@ class http_ranges {
     if (!*there) return head_outcome::none;
     const http_head& h = l.head();
     if (h.status == 200 || h.status == 206) {
-      if (const auto ok = described_.file().check_range(h, from, i.end()); !ok) return failure(ok.error());
+      if (const auto ok = begins(i, h, from); !ok) return failure(ok.error());
       return head_outcome::moved;
     }
     if ((n > 0 || !l.used()) && (h.status == 429 || h.status == 503) && is_crowded(i)) return head_outcome::later;
@@ -166,11 +204,10 @@ class http_ranges {
   result<void> lead_anew(Pull& pull, item& first, std::uint64_t from) {
     for (std::size_t n = 0; n < queued_; ++n) at(n).take_back();
     line& l = over_.first();
-    const auto ask = [&] { l.ask(requests_.common(), from, first.end(), described_.file().if_range.view()); };
-    if (const auto ok = described_.ask_origin(pull, ask); !ok || pull.ended()) return ok;
+    if (const auto ok = described_.ask_origin(pull, [&] { ask(l, first, from); }); !ok || pull.ended()) return ok;
     const http_head& h = l.head();
     if (h.status != 200 && h.status != 206) return refused(pull, first, h);
-    if (const auto ok = described_.file().check_range(h, from, first.end()); !ok) return ok;
+    if (const auto ok = begins(first, h, from); !ok) return ok;
     expired_ = false;
     first.over = &l;
     first.asked = clock::now();
@@ -209,6 +246,7 @@ class http_ranges {
   bool expired_ = false;  // the place to which the origin led gives nothing any more
   std::array<item, 16> queue_{};
   std::size_t first_ = 0, queued_ = 0;
+  rest rest_{};
 };
 
 }  // namespace tensorpull::detail

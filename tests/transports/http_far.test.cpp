@@ -1,0 +1,310 @@
+// How often a pull over HTTP waits for a server that is far away: what it asks for, over how many connections, and
+// where it goes on if one breaks.
+#include "http_server.hpp"
+
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
+#include <tensorpull/core/describe.hpp>
+#include <tensorpull/transports/http/recipient/http_pull.hpp>
+
+#include <algorithm>
+
+namespace http_far_test {
+
+using namespace test;
+using tp::errc;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http>;
+
+struct HttpFar : testing::Test {
+  std::unique_ptr<mlp> source = random_model<mlp>(19);
+  std::string file = file_of<tp::raw_tensors<mlp>>(*source);
+  std::string digest = "xxh3:" + hex(xxh3_of(file));
+  http_server server{file};
+  std::unique_ptr<mlp> mine = blank<mlp>();
+  tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0, .first_delay = 1ms}};
+
+  tp::result<tp::receipt> pull() {
+    const std::string url = server.url();
+    return net::download_tensors(tp::http_address{.url = url, .digest = digest}, tp::ref_id{}, *mine, options);
+  }
+  void expect_arrived() {
+    const auto done = pull();
+    ASSERT_TRUE(done) << describe(done.error());
+    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    EXPECT_TRUE(same(*mine, *source));
+  }
+  /// What was asked for, a line for each request.
+  std::string asked() {
+    std::string out;
+    for (const auto& a : server.asked()) out += a.field("range") + "\n";
+    return out;
+  }
+  std::string to_the_end(std::uint64_t from) const {
+    return "bytes=" + std::to_string(from) + "-" + std::to_string(file.size() - 1) + "\n";
+  }
+  std::string head(std::uint64_t first, std::uint64_t last) const {
+    return "HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" +
+           std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n";
+  }
+  /// Answers with at most so many bytes, whatever was asked for.
+  void give_at_most(std::uint64_t bytes, std::string_view fields = {}) {
+    server.instead = [=, this](const http_asked& a, raw_peer& peer) {
+      std::uint64_t first = 0, last = 0;
+      if (!a.range(first, last)) return false;
+      last = std::min({last, first + bytes - 1, std::uint64_t{file.size() - 1}});
+      const std::string length = "Content-Length: " + std::to_string(last - first + 1) + "\r\n";
+      return peer.say(head(first, last) + length + std::string(fields) + "\r\n" + file.substr(first, last - first + 1));
+    };
+  }
+};
+
+TEST_F(HttpFar, A_file_costs_one_request_over_one_connection) {
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\n");
+  EXPECT_EQ(server.connections(), 1u);
+  server.chunked = true;
+  expect_arrived();
+  server.chunked = false, server.persists = false;
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\nbytes=0-\nbytes=0-\n");
+}
+
+TEST_F(HttpFar, A_socket_to_another_machine_may_hold_more_from_its_beginning_and_is_ready_at_the_first_byte) {
+  const tp::posix_stream s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto option = [&](int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(::getsockopt(s.native_handle(), SOL_SOCKET, name, &value, &size), 0);
+    return value;
+  };
+  const int before = option(SO_RCVBUF);
+  tp::detail::expect_much(s.native_handle());
+  EXPECT_GT(option(SO_RCVBUF), before);
+  EXPECT_EQ(option(SO_RCVLOWAT), 1);
+}
+
+TEST_F(HttpFar, Who_sets_a_window_has_no_more_than_that_on_its_way) {
+  options.window = 1;
+  expect_arrived();
+  const auto all = server.asked();
+  EXPECT_EQ(all.size(), (file.size() + 65535) / 65536);
+  for (const auto& a : all) {
+    std::uint64_t first = 0, last = 0;
+    EXPECT_TRUE(a.range(first, last) && last - first < 64_KiB);
+  }
+}
+
+TEST_F(HttpFar, A_consumer_that_only_looks_asks_for_the_header_alone) {
+  using looking = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::http>;
+  tp::published_schema look({});
+  const std::string url = server.url();
+  (void)looking::pull(tp::http_address{.url = url, .digest = digest}, tp::ref_id{}, look, options);
+  EXPECT_EQ(asked(), "bytes=0-65535\n");
+}
+
+TEST_F(HttpFar, A_connection_that_breaks_costs_one_request_from_the_first_missing_byte_on) {
+  options.retry.retries = 3;
+  for (const std::uint64_t at :
+       {std::uint64_t{100}, std::uint64_t{70'000}, std::uint64_t{250'000}, std::uint64_t{file.size() - 1}}) {
+    const std::size_t before = server.asked().size();
+    server.instead = [&, at, before](const http_asked& a, raw_peer& peer) {
+      if (a.number != before) return false;
+      peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, at)), close_now(peer);
+      return true;
+    };
+    mine = blank<mlp>();
+    expect_arrived();
+    const auto all = server.asked();
+    ASSERT_EQ(all.size(), before + 2) << at;
+    const std::uint64_t header = tp::load_le64(reinterpret_cast<const std::byte*>(file.data())) + 8;
+    EXPECT_EQ(all.back().field("range") + "\n", at < header ? "bytes=0-\n" : to_the_end(at)) << at;
+  }
+}
+
+TEST_F(HttpFar, A_second_connection_that_breaks_too_is_gone_on_with_where_it_broke) {
+  options.retry.retries = 1;  // in a row without progress
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    std::uint64_t first = 0, last = 0;
+    if (!a.range(first, last)) return false;
+    peer.say(head(first, last) + "\r\n" + file.substr(first, std::min<std::uint64_t>(last - first + 1, 90'000)));
+    close_now(peer);
+    return true;
+  };
+  expect_arrived();
+  EXPECT_EQ(asked(),
+            "bytes=0-\n" + to_the_end(90'000) + to_the_end(180'000) + to_the_end(270'000) + to_the_end(360'000));
+}
+
+TEST_F(HttpFar, A_cursor_costs_a_request_for_the_header_and_one_for_what_is_missing) {
+  tp::resume_cursor cursor;
+  options.cursor = &cursor;
+  server.close_after = 250'000;
+  ASSERT_FALSE(pull());
+  ASSERT_TRUE(cursor);
+  const std::uint64_t at = cursor.offset;
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\nbytes=0-65535\n" + to_the_end(at));
+}
+
+TEST_F(HttpFar, A_signed_url_that_runs_out_before_the_rest_is_asked_for_is_had_again_from_the_origin) {
+  options.retry.retries = 1;
+  server.close_after = 150'000;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (!a.target.starts_with("/signed"))
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?" + std::to_string(a.number) +
+                      "\r\nContent-Length: 0\r\n\r\n");
+    return a.number > 1 && a.target == "/signed?0" && peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+  };
+  expect_arrived();
+  const std::string rest = to_the_end(150'000);
+  EXPECT_EQ(asked(), "bytes=0-\nbytes=0-\n" + rest + rest + rest);  // refused, led anew, and answered
+}
+
+TEST_F(HttpFar, A_server_that_answers_200_and_says_that_it_knows_ranges_is_gone_on_with_like_any_other) {
+  options.retry.retries = 1;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    if (a.number > 0) return false;
+    peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\nContent-Length: " +
+             std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, 150'000));
+    close_now(peer);
+    return true;
+  };
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\n" + to_the_end(150'000));
+}
+
+TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_ends_the_pull) {
+  options.retry.retries = 3;
+  server.close_after = 150'000;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    return a.number > 0 && peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " +
+                                    std::to_string(file.size()) + "\r\n\r\n" + file);
+  };
+  const auto done = pull();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::unsupported_request);
+  EXPECT_EQ(done.error().at, 150'000u);
+}
+
+TEST_F(HttpFar, A_file_that_is_replaced_before_a_broken_connection_is_gone_on_with_is_stale) {
+  options.retry.retries = 3;
+  server.close_after = 150'000;
+  server.instead = [&](const http_asked& a, raw_peer&) {
+    if (a.number > 0) {
+      const std::lock_guard lock(server.changing);
+      server.etag = "\"v2\"";
+    }
+    return false;
+  };
+  EXPECT_EQ(pull().error(), errc::stale_version);
+}
+
+TEST_F(HttpFar, A_server_may_answer_with_fewer_bytes_and_no_fewer_than_a_chunk) {
+  give_at_most(100'000);
+  expect_arrived();
+  const std::size_t asks = server.asked().size(), before = server.connections();
+  EXPECT_LE(asks, (file.size() + 65535) / 65536);
+  give_at_most(128_KiB);
+  expect_arrived();
+  EXPECT_EQ(server.asked().size(), asks + (file.size() + 131071) / 131072);
+  EXPECT_EQ(server.connections(), before + 1) << "each answer has whole chunks, so the connection is kept";
+  give_at_most(60'000);
+  EXPECT_EQ(pull().error(), errc::wrong_payload);
+  const std::size_t now = server.asked().size();
+  server.instead = [&](const http_asked& a, raw_peer& peer) {  // the first answer is right, the second one too short
+    if (a.number == now) return peer.say(head(0, 131'071) + "Content-Length: 131072\r\n\r\n" + file.substr(0, 131'072));
+    return peer.say(head(131'072, 140'000) + "Content-Length: 8929\r\n\r\n" + file.substr(131'072, 8929));
+  };
+  EXPECT_EQ(pull().error(), errc::wrong_payload);
+  EXPECT_EQ(server.asked().size(), now + 2);
+}
+
+TEST_F(HttpFar, An_answer_that_is_another_than_was_asked_for_is_refused) {
+  const std::string total = std::to_string(file.size());
+  const std::uint64_t last = file.size() - 1;
+  const std::string rest = std::to_string(last - 149'999), more = std::to_string(last + 1);
+  const std::pair<std::string, errc> cases[]{
+      {head(150'001, last), errc::wrong_payload},
+      {head(149'999, last), errc::wrong_payload},
+      {head(150'000, last) + "Content-Length: 1\r\n", errc::wrong_payload},
+      {head(150'000, last) + "Content-Length: " + more + "\r\n", errc::wrong_payload},
+      {"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 150000-" + more + "/" + more + "1\r\n",
+       errc::wrong_payload},
+      {"HTTP/1.1 206 Partial Content\r\nETag: \"v2\"\r\nContent-Range: bytes 150000-" + std::to_string(last) + "/" +
+           total + "\r\n",
+       errc::stale_version},
+      {head(150'000, last) + "Content-Encoding: br\r\n", errc::unsupported_layout},
+  };
+  options.retry.retries = 1;
+  for (const auto& [text, code] : cases) {
+    const std::size_t before = server.asked().size();
+    server.instead = [&, before, text = text](const http_asked& a, raw_peer& peer) {
+      if (a.number == before) {
+        peer.say(head(0, last) + "\r\n" + file.substr(0, 150'000)), close_now(peer);
+        return true;
+      }
+      return peer.say(text + "\r\n" + file);
+    };
+    EXPECT_EQ(pull().error(), code) << text;
+  }
+}
+
+TEST_F(HttpFar, Bytes_behind_the_last_one_are_refused) {
+  const auto pieces = [](std::string_view body) {
+    char length[32];
+    std::snprintf(length, sizeof length, "%zx\r\n", body.size());
+    return length + std::string(body) + "\r\n0\r\n\r\n";
+  };
+  for (const bool in_pieces : {false, true}) {
+    server.instead = [&](const http_asked&, raw_peer& peer) {
+      peer.say(head(0, file.size() - 1) + (in_pieces ? "Transfer-Encoding: chunked\r\n\r\n" + pieces(file + "x")
+                                                     : "Connection: close\r\n\r\n" + file + "x"));
+      close_now(peer);
+      return true;
+    };
+    EXPECT_EQ(pull().error(), errc::wrong_payload) << in_pieces;
+  }
+}
+
+TEST_F(HttpFar, A_server_that_stops_before_the_end_costs_the_time_out_and_is_asked_for_the_rest) {
+  options.per_request_timeout = 300ms;
+  options.retry.retries = 1;
+  const std::uint64_t at = file.size() * 99 / 100;
+  server.instead = [&, at](const http_asked& a, raw_peer& peer) {
+    if (a.number > 0) return false;
+    return peer.say(head(0, file.size() - 1) + "Content-Length: " + std::to_string(file.size()) + "\r\n\r\n" +
+                    file.substr(0, at));
+  };
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\n" + to_the_end(at));
+}
+
+TEST_F(HttpFar, A_stop_is_heard_in_the_middle_of_the_answer) {
+  std::stop_source stop;
+  options.stop = stop.get_token();
+  server.instead = [&](const http_asked&, raw_peer& peer) {
+    peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, 200'000));
+    stop.request_stop();
+    return true;
+  };
+  const auto done = pull();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::cancelled);
+}
+
+TEST_F(HttpFar, A_slow_server_is_waited_for_while_bytes_come_and_one_that_drips_is_not) {
+  options.per_request_timeout = 1s;
+  const auto drip = [&](std::size_t piece) {
+    server.instead = [&, piece](const http_asked&, raw_peer& peer) {
+      peer.say(head(0, file.size() - 1) + "Content-Length: " + std::to_string(file.size()) + "\r\n\r\n");
+      for (std::size_t at = 0; at < file.size() && peer.say(std::string_view(file).substr(at, piece)); at += piece)
+        std::this_thread::sleep_for(150ms);
+      return true;
+    };
+  };
+  drip(file.size() / 12 + 1);  // longer than the time-out in all
+  expect_arrived();
+  drip(100);
+  EXPECT_EQ(pull().error(), errc::timed_out);
+}
+
+}  // namespace http_far_test
