@@ -1,13 +1,12 @@
 // A connected stream socket as a byte_stream: plain system calls, no event library.
 #pragma once
 
+#include <tensorpull/links/posix/detail/tcp_line.hpp>
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -68,50 +67,6 @@ inline int connect_outcome(int fd) noexcept {
   return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) != 0 ? errno : failed;
 }
 
-/// A TCP line carries nothing any more if nothing has come over it for so long, although this end has asked for a sign
-/// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions (`asks`).
-/// By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner there when the
-/// line is back.
-inline constexpr std::chrono::milliseconds longest_silence{11'000};
-
-/// Says whether the kernel asks a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It
-/// gives the connection up on its own only a long time after longest_silence.
-inline void ask_silent_end(int fd, bool asks) noexcept {
-  const auto set = [&](int level, int option, int to) noexcept {
-    (void)::setsockopt(fd, level, option, &to, sizeof to);
-  };
-  if (asks) {
-    set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-    set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  }
-  set(SOL_SOCKET, SO_KEEPALIVE, asks);
-}
-
-/// Whether the line of a TCP socket carries nothing any more. Not with TCP_USER_TIMEOUT: that also ends a connection
-/// whose other end is there and takes no bytes now.
-inline bool line_is_gone(int fd) noexcept {
-  tcp_info of{};
-  socklen_t size = sizeof of;
-  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 &&
-         std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
-}
-
-/// What Linux tells of a TCP socket, which is more than <netinet/tcp.h> knows.
-struct tcp_facts : tcp_info {
-  std::uint64_t rates_and_bytes[4];
-  std::uint32_t segments[2], unsent_bytes;
-  std::uint32_t least_round_trip;  ///< in microseconds
-};
-
-/// Whether the other end of a socket is near, by the least round trip: on this machine, or in this house. Sockets that
-/// are not TCP's have both ends on one machine.
-inline bool is_near(int fd) noexcept {
-  tcp_facts of{};
-  socklen_t size = sizeof of;
-  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) != 0) return true;
-  return (size == sizeof of ? of.least_round_trip : of.tcpi_rtt) <= 1000;
-}
-
 }  // namespace detail
 
 /// Owns a connected socket. One thread at a time.
@@ -170,8 +125,11 @@ class posix_stream {
     }
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
-    if (asked >= worth_waking && near_ == nearness::unknown)
+    if (asked >= worth_waking && near_ == nearness::unknown) {
       near_ = detail::is_near(fd_) ? nearness::near : nearness::far;
+      detail::expect_much(fd_);
+      wakes_at_ = 1;
+    }
     wake_at(asked >= worth_waking && near_ == nearness::near ? worth_waking : 1);
     const auto io = detail::io_outcome(
         detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);

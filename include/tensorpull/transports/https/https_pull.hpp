@@ -33,6 +33,10 @@ class http_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept {
     return secure_ ? secure_->wait(read, write, t) : plain_.wait(read, write, t);
   }
+  void expect_bytes(bool on) noexcept {
+    if (secure_) secure_->expect_bytes(on);
+    else plain_.expect_bytes(on);
+  }
   int native_handle() const noexcept { return secure_ ? secure_->native_handle() : plain_.native_handle(); }
   establishment establish() noexcept { return secure_ ? secure_->establish() : plain_.establish(); }
   io_ready interest(io_ready wanted) const noexcept { return secure_ ? secure_->interest(wanted) : wanted; }

@@ -54,10 +54,12 @@ class http_connections {
   }
 
   /// Waits until one of them can go on, at most so long. `wanted`: the one whose body is wanted now; null: none is.
-  void wait(std::chrono::milliseconds time, const line* wanted) noexcept {
+  void wait(std::chrono::milliseconds time, line* wanted) noexcept {
     std::array<pollfd, most> fds{};
     for (std::uint32_t i = 0; i < count_; ++i) fds[i] = lines_[i].waits_for(&lines_[i] == wanted);
-    (void)::poll(fds.data(), count_, static_cast<int>(std::max<std::int64_t>(0, time.count())));
+    const int moved = ::poll(fds.data(), count_, static_cast<int>(std::max<std::int64_t>(0, time.count())));
+    if (moved == 0 && wanted != nullptr && wanted->connected())
+      (void)wanted->stream().wait(true, false, {});  // which notices that the line is gone
   }
   /// Calls `step() -> result<bool>` about this connection until it says true, or the pull has ended.
   template <class Pull, class Step>
@@ -107,8 +109,8 @@ class http_connections {
     if (!s) return failure(s.error());
     const auto place = reached_place::of(s->native_handle());
     place_ = place ? optional<reached_place>(*place) : optional<reached_place>();
-    expect_much(s->native_handle());
     l.connect(std::move(*s));
+    connected(l);
     return {};
   }
   /// One that can be asked; null: there is none.
@@ -155,7 +157,7 @@ class http_connections {
       moved = true;
       if (there) {
         tune_connected(l.stream().native_handle());
-        expect_much(l.stream().native_handle());
+        connected(l);
         continue;
       }
       l.drop();
@@ -168,6 +170,11 @@ class http_connections {
   void allow(std::uint32_t connections) noexcept { allowed_ = connections; }
 
  private:
+  /// Bytes are due over it from now on, and many.
+  static void connected(line& l) noexcept {
+    expect_much(l.stream().native_handle());
+    l.stream().expect_bytes(true);
+  }
   template <class Which>
   std::uint32_t count(Which which) const noexcept {
     return static_cast<std::uint32_t>(std::count_if(lines_.get(), lines_.get() + count_, which));

@@ -63,19 +63,4 @@ inline void tune_connected(int fd) noexcept {
     (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &same_machine_send_buffer, sizeof same_machine_send_buffer);
 }
 
-/// Bytes that a socket may hold from its beginning if much is about to come. The kernel begins with 64 KiB, and makes
-/// that more when it has seen how much is read in a round trip. Meanwhile the other end learns a rate that is too low.
-/// From here on it follows the path as usual, up to net.ipv4.tcp_rmem. (The kernel takes half of that, if it is less.)
-inline constexpr int far_receive_buffer = 4 << 20;
-
-/// Called once for a connected socket that much is about to be read from. SO_RCVBUF would end the kernel's own
-/// measurements, but a low-water mark makes the buffer as long as itself and leaves them on. Then the mark goes back.
-/// Errors are ignored, and so is every other kernel: only speed is lost.
-inline void expect_much(int fd) noexcept {
-  if (to_same_machine(fd)) return;
-  const int any = 1;
-  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &far_receive_buffer, sizeof far_receive_buffer);
-  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);
-}
-
 }  // namespace tensorpull::detail

@@ -1,0 +1,74 @@
+// What Linux tells of the line of a TCP socket, and what it is told: whether the line is there, how long it is, and
+// that much is about to come over it. Other sockets have no line.
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace tensorpull::detail {
+
+/// A TCP line carries nothing any more if nothing has come over it for so long, although this end has asked for a sign
+/// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions (`asks`).
+/// By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner there when the
+/// line is back.
+inline constexpr std::chrono::milliseconds longest_silence{11'000};
+
+/// Says whether the kernel asks a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It
+/// gives the connection up on its own only a long time after longest_silence.
+inline void ask_silent_end(int fd, bool asks) noexcept {
+  const auto set = [&](int level, int option, int to) noexcept {
+    (void)::setsockopt(fd, level, option, &to, sizeof to);
+  };
+  if (asks) {
+    set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  }
+  set(SOL_SOCKET, SO_KEEPALIVE, asks);
+}
+
+/// Whether the line of a TCP socket carries nothing any more. Not with TCP_USER_TIMEOUT: that also ends a connection
+/// whose other end is there and takes no bytes now.
+inline bool line_is_gone(int fd) noexcept {
+  tcp_info of{};
+  socklen_t size = sizeof of;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 &&
+         std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
+}
+
+/// What Linux tells of a TCP socket, which is more than <netinet/tcp.h> knows.
+struct tcp_facts : tcp_info {
+  std::uint64_t rates_and_bytes[4];
+  std::uint32_t segments[2], unsent_bytes;
+  std::uint32_t least_round_trip;  ///< in microseconds
+};
+
+/// Whether the other end of a socket is near, by the least round trip: on this machine, or in this house. Sockets that
+/// are not TCP's have both ends on one machine.
+inline bool is_near(int fd) noexcept {
+  tcp_facts of{};
+  socklen_t size = sizeof of;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) != 0) return true;
+  return (size == sizeof of ? of.least_round_trip : of.tcpi_rtt) <= 1000;
+}
+
+/// Bytes that a socket may hold from its beginning if much is about to come. The kernel begins with 64 KiB, and makes
+/// that more when it has seen how much is read in a round trip. Meanwhile the other end learns a rate that is too low.
+/// From here on it follows the path as usual, up to net.ipv4.tcp_rmem. (The kernel takes half of that, if it is less.)
+inline constexpr int far_receive_buffer = 4 << 20;
+
+/// Called once for a connected socket that much is about to be read from. SO_RCVBUF would end the kernel's own
+/// measurements, but a low-water mark makes the buffer as long as itself and leaves them on. Then the mark goes back.
+/// Errors are ignored, and so is every other kernel: only speed is lost.
+inline void expect_much(int fd) noexcept {
+  if (is_near(fd)) return;
+  const int any = 1;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &far_receive_buffer, sizeof far_receive_buffer);
+  (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);
+}
+
+}  // namespace tensorpull::detail
