@@ -277,6 +277,8 @@ WAN_ROWS = [(ms, 100, 0, 64 * KIB, 3) for ms in (5, 40, 100, 200)] + [
 WAN_EVERY_ROW = [
     (ms, mbit, loss, size, 3) for size in (64 * KIB, 16 * MIB, 256 * MIB) for mbit in (20, 100, 1000) for loss in (0, 0.1, 1, 5) for ms in (5, 40, 100, 200)
 ]
+# the same with the seconds for which the line carries nothing, from the first second on
+WAN_SILENT_ROW = (40, 20, 0, 4 * MIB, 1, "", 30)
 
 
 def wan(run, quick, folder, say, everything=False):
@@ -287,11 +289,11 @@ def wan(run, quick, folder, say, everything=False):
         f"\"up\": the end that has dialled is pulled from. A run that takes more than {limit} s is ended."
     )
     rows, trips = [], []
-    chosen = [(5, 100, 0, 64 * KIB, 1)] if quick else WAN_EVERY_ROW if everything else WAN_ROWS
-    for ms, mbit, loss, size, rounds, *congestion in chosen:
+    chosen = [(5, 100, 0, 64 * KIB, 1)] if quick else [*WAN_EVERY_ROW, WAN_SILENT_ROW] if everything else WAN_ROWS
+    for ms, mbit, loss, size, rounds, *more in chosen:
         rounds = min(rounds, run.most_rounds or rounds)
-        say(f"wan: {ms} ms, {mbit} Mbit/s, {loss} % lost, {svg.byte_count(size)}{''.join(', ' + c for c in congestion)}")
-        command = [os.path.join(run.build, "bench_wan"), *map(str, (ms, mbit, loss, size // KIB, rounds, limit)), *congestion]
+        say(f"wan: {ms} ms, {mbit} Mbit/s, {loss} % lost, {svg.byte_count(size)}{''.join(f', {m}' for m in more if m)}")
+        command = [os.path.join(run.build, "bench_wan"), *map(str, (ms, mbit, loss, size // KIB, rounds, limit, *more))]
         printed = [json.loads(line) for line in output_of(command, run.log).splitlines()]
         for sentence in (line[k] for line in printed for k in ("skipped", "without") if k in line):
             if sentence not in section.text:
@@ -318,10 +320,14 @@ def wan(run, quick, folder, say, everything=False):
 
         label = [ms, mbit, f"{loss:g}", svg.byte_count(size), line["tcp"], rounds]
         shown = [cell(name, lambda own, beside: own / beside if beside else f"{short(own)} s") for name in WAN_WAYS]
+        if len(more) == 2:
+            silent = [cell(name, lambda own, beside: f"{short(own)} s") for name in WAN_WAYS]
+            section.tables.append(Table("wan_silent", f"Seconds if the line carries nothing for {more[1]} s", ["ms", "Mbit/s", "% lost", "model", "TCP", "rounds"] + WAN_WAYS, [label + silent]))
+            continue
         rows.append(label + shown + [f"{line['late_ms']:.1f}"])
         if size == 64 * KIB:
-            more = [cell(name, lambda own, beside: f"{(own - beside) / line['round_trip']:.1f}" if beside else "") for name in WAN_WAYS if "bare" not in name and name != "curl"]
-            trips.append(label + more)
+            further = [cell(name, lambda own, beside: f"{(own - beside) / line['round_trip']:.1f}" if beside else "") for name in WAN_WAYS if "bare" not in name and name != "curl"]
+            trips.append(label + further)
     header = ["ms", "Mbit/s", "% lost", "model", "TCP", "rounds"]
     if rows:
         section.tables.append(Table("wan", "Seconds, and times as long", header + WAN_WAYS + ["late, ms"], rows))

@@ -20,11 +20,14 @@
 #include <arpa/inet.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <new>
 
 namespace bench {
 
@@ -35,10 +38,17 @@ struct line_conditions {
   std::string congestion{};  ///< of the TCP at both ends; empty: the system's
 };
 
-/// What the line did. In memory that both processes share.
+/// What the line did, and what it is told. In memory that both processes share.
 struct line_counts {
   std::uint64_t carried = 0, lost = 0, queue_was_full = 0;
   double late = 0;  ///< seconds that the packets left later than they should, all together
+  /// When the line carries nothing, in seconds of the system's monotonic clock.
+  std::atomic<double> gone_from = 0, gone_until = 0;
+
+  bool gone() const {
+    const double now = std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+    return now >= gone_from && now < gone_until;
+  }
 };
 
 /// A network namespace without a name: it is gone when the last process in it has ended and the last descriptor is
@@ -114,12 +124,13 @@ class one_way {
   int from() const { return from_; }
   bool idle() const { return under_way_.empty(); }
   void take(double now, tensorpull::testing::seeded_random& random, line_counts& counts) {
+    const bool gone = counts.gone();
     for (int i = 0; i < 256; ++i) {
       under_way_.emplace_back();
       packet& p = under_way_.back();
       const ssize_t n = ::read(from_, p.bytes.data(), p.bytes.size());
       const bool came = n > 0, full = free_at_ - now > c_.round_trip;
-      if (!came || full || static_cast<double>(random.below(1'000'000)) < c_.loss * 1e6) {
+      if (!came || full || gone || static_cast<double>(random.below(1'000'000)) < c_.loss * 1e6) {
         under_way_.pop_back();
         if (!came) return;
         ++(full ? counts.queue_was_full : counts.lost);
@@ -161,14 +172,20 @@ class line {
 
   explicit line(const line_conditions& c)
       : far_(far_address, c.congestion, failed_), near_(near_address, c.congestion, failed_),
-        counts_(static_cast<line_counts*>(
-            ::mmap(nullptr, sizeof(line_counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+        counts_(new(::mmap(nullptr, sizeof(line_counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+                    line_counts),
         relay_([&](int) { carry(c); }) {}
 
   /// Why there is no line, or null.
   const char* failed() const { return failed_; }
   const network_end& far() const { return far_; }
   const line_counts& counts() const { return *counts_; }
+  /// It carries nothing for so many seconds, from a second after now.
+  void go_for(double seconds) const {
+    const double now = std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+    counts_->gone_from = now + 1;
+    counts_->gone_until = now + 1 + seconds;
+  }
 
  private:
   void carry(const line_conditions& c) {

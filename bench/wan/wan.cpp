@@ -1,7 +1,7 @@
 // A model over a long line, in every way: one row of the suite `wan`. Arguments: ms of a round trip, Mbit/s, % of loss
-// each way, KiB, rounds, seconds that a run may take, TCP's congestion control (the system's if it is left out). Prints
-// a line of JSON for each case, and one for the line itself. Without the right to make network namespaces it says so,
-// and its status is 0.
+// each way, KiB, rounds, seconds that a run may take, TCP's congestion control (the system's if it is left out or
+// empty), for how many seconds the line carries nothing from the first second of each run on. Prints a line of JSON for
+// each case, and one for the line itself. Without the right to make network namespaces it says so, and its status is 0.
 #include "../alternatives/sockets.hpp"
 #include "../certificate.hpp"
 #include "../image.hpp"
@@ -289,7 +289,7 @@ int main(int count, char** arguments) {
                                           .congestion = count > 7 ? arguments[7] : ""};
   const auto bytes = static_cast<std::size_t>(argument(4, 64)) << 10;
   const int rounds = static_cast<int>(argument(5, 5));
-  const double limit = argument(6, 60);
+  const double limit = argument(6, 60), gone = argument(8, 0);
 
   const bench::line line(conditions);
   if (line.failed() != nullptr) {
@@ -338,7 +338,8 @@ int main(int count, char** arguments) {
   // a way that has failed, or has taken too long, is left out of the rounds that follow
   std::vector<std::pair<std::string, std::function<double()>>> cases;
   for (way& w : ways)
-    cases.emplace_back(w.name, [&w, limit] {
+    cases.emplace_back(w.name, [&] {
+      if (gone > 0) line.go_for(gone);
       if (w.ended == ending::done) w.ended = run_within(limit, w.run);
       return 0.0;
     });

@@ -274,6 +274,9 @@ TEST(DatagramRecovery, An_image_whose_owner_writes_another_header_lands_in_any_o
   EXPECT_TRUE(source.bytes_of("w") == target.bytes_of("w") && source.bytes_of("b") == target.bytes_of("b"));
 }
 
+struct shorter : tp::default_limits {
+  static constexpr std::size_t window = 1024;
+};
 struct small : tp::default_limits {
   static constexpr std::size_t window = 16;
 };
@@ -282,7 +285,9 @@ TEST(DatagramMemory, Is_as_stated) {
   using owner_end = tp::datagram_endpoint<tp::word_framing, tp::default_limits, owner, tp::ignore_messages>;
   static_assert(sizeof(no_owner_end) <= 512);
   static_assert(sizeof(owner_end) <= 1984, "an owner has no more for a peer over datagrams than over a stream");
-  static_assert(sizeof(pull<>) <= 10 * 1024, "a window of 1,024 chunks");
+  static_assert(sizeof(pull<>) <= 28 * 1024, "a window of 4,096 chunks");
+  static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::image_digest, shorter>) <= 10 * 1024,
+                "a window of 1,024 chunks");
   static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::unverified, small>) <= 2048,
                 "for a small machine");
   std::printf("endpoint %zu, of an owner %zu, transfer %zu\n", sizeof(no_owner_end), sizeof(owner_end), sizeof(pull<>));
