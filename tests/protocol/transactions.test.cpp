@@ -596,6 +596,61 @@ TEST_F(Transactions, Progress_says_why_a_recipient_has_failed) {
             codes(errc::digest_mismatch, errc{}));
 }
 
+namespace {
+/// What there is to be told, and the settlements.
+std::vector<tp::progress_event> told(owner& o) {
+  std::vector<tp::progress_event> all;
+  tp::progress_event e;
+  tp::callback<const tp::progress_event&> tell;
+  while (const tp::transaction_id of = o.next_event(e, tell)) {
+    all.push_back(e);
+    if (o.returned(of)) o.released(of);
+  }
+  return all;
+}
+}  // namespace
+
+TEST_F(Transactions, Progress_says_of_a_reference_why_its_own_recipients_have_failed) {
+  const auto nothing = [](const tp::progress_event&) {};
+  const std::array who{ada, bob};
+  auto how = named(who);
+  how.progress = nothing;
+  how.budgets.transaction_idle = std::chrono::milliseconds(1000);
+  how.budgets.recipient_idle = {};
+  at(1);
+  publish_both(how);
+  owner::peer a;
+  describe(a, ada);
+  describe(a, ada, other);
+  pull(a, 0, 8, other);
+  (void)told(o);
+  ASSERT_TRUE(o.withdraw(id));
+  for (const auto& e : told(o)) EXPECT_EQ(e.code, errc::withdrawn);
+  at(5000);  // nothing has moved
+  const auto later = told(o);
+  EXPECT_EQ(later.size(), 2u);
+  for (const auto& e : later) EXPECT_EQ(e.code, errc::timed_out) << "nobody has withdrawn this one";
+}
+
+TEST_F(Transactions, Progress_tells_each_time_that_a_recipient_cancels) {
+  const auto nothing = [](const tp::progress_event&) {};
+  auto how = counted(2);
+  how.progress = nothing;
+  how.progress_interval = std::chrono::seconds(30);
+  at(1);
+  publish(how);
+  for (int i = 0; i < 2; ++i) {
+    owner::peer a;
+    const auto nonce = describe(a, ada).nonce;
+    pull(a, 0, 8);
+    (void)told(o);
+    cancel(a, ada, nonce);
+    const auto events = told(o);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events[0].phase, tp::progress_phase::aborted);
+  }
+}
+
 TEST_F(Transactions, An_image_that_has_ended_is_not_read_for_progress_that_is_told_later) {
   const std::uint64_t total = m.schema().image_bytes;
   tp::progress_event expected;

@@ -1,12 +1,14 @@
 // How often a pull over HTTP waits for a server that is far away: what it asks for, over how many connections, and
 // where it goes on if one breaks.
 #include "http_server.hpp"
+#include "models.hpp"
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace http_far_test {
 
@@ -170,6 +172,59 @@ TEST_F(HttpFar, A_server_that_answers_200_and_says_that_it_knows_ranges_is_gone_
   };
   expect_arrived();
   EXPECT_EQ(asked(), "bytes=0-\n" + to_the_end(150'000));
+}
+
+TEST_F(HttpFar, A_server_that_says_so_and_sends_everything_again_is_gone_on_with_too) {
+  options.retry.retries = 3;
+  server.instead = [this](const http_asked& a, raw_peer& peer) {  // somebody on the way takes the range off
+    peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\nContent-Length: " +
+             std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, a.number == 0 ? 150'000 : file.size()));
+    if (a.number == 0) close_now(peer);
+    return true;
+  };
+  expect_arrived();
+}
+
+TEST_F(HttpFar, A_redirect_is_followed_in_the_middle_of_a_file) {
+  options.retry.retries = 3;
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
+    if (a.number == 0) {
+      peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, 150'000));
+      close_now(peer);
+      return true;
+    }
+    return a.target != "/other" && peer.say("HTTP/1.1 307 Over there\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n");
+  };
+  expect_arrived();
+}
+
+TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_as_many_answers_as_a_server_gives_and_after_it_was_busy) {
+  using any = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::http>;
+  model from, to;
+  for (int i = 0; i < 4000; ++i)
+    for (model* m : {&from, &to}) m->add("tensor_number_" + std::to_string(i), tp::dtype::u8, {100});
+  from.ready().fill(1);
+  to.ready();
+  const auto bytes = from.image_bytes();
+  const std::string file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  http_server server(file);
+  bool busy = false;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    std::uint64_t first = 0, last = 0;
+    if (!a.range(first, last)) return false;
+    if (first > 0 && !std::exchange(busy, true))
+      return peer.say("HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+    last = std::min({last, first + 99'999, std::uint64_t{file.size() - 1}});
+    return peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) +
+                    "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\nContent-Length: " +
+                    std::to_string(last - first + 1) + "\r\n\r\n" + file.substr(first, last - first + 1));
+  };
+  tp::land landing(to.destination());
+  const std::string url = server.url(), digest = "xxh3:" + hex(xxh3_of(file));
+  const auto done = any::pull(tp::http_address{.url = url, .digest = digest}, tp::ref_id{}, landing);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(to.image_bytes(), bytes);
+  EXPECT_TRUE(busy);
 }
 
 TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_ends_the_pull) {

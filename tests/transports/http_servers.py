@@ -134,7 +134,7 @@ class Store(Quiet, http.server.BaseHTTPRequestHandler):
         first, last = 0, len(data) - 1
         if "Range" in self.headers and self.headers.get("If-Range", tag) == tag:
             begin, _, end = self.headers["Range"].removeprefix("bytes=").partition("-")
-            first, last = int(begin), min(last, int(end))
+            first, last = int(begin), min(last, int(end)) if end else last
             self.send_response(206)
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
         else:
@@ -144,7 +144,10 @@ class Store(Quiet, http.server.BaseHTTPRequestHandler):
         if key.endswith("+told.safetensors"):
             self.send_header("Repr-Digest", "sha-256=:" + base64.b64encode(hashlib.sha256(data).digest()).decode() + ":")
         self.end_headers()
-        self.wfile.write(data[first:last + 1])
+        self.give(data[first:last + 1])
+
+    def give(self, body):
+        self.wfile.write(body)
 
     def do_PUT(self):
         if not self.signed():
@@ -208,12 +211,13 @@ def resumption(folder, data):
             return True
 
         def do_GET(self):
-            if Dying.left <= 0:
-                self.close_connection = True
-                return
-            if "Range" in self.headers:
-                Dying.left -= 65_536
-            super().do_GET()
+            if Dying.left > 0:
+                super().do_GET()
+            self.close_connection = self.close_connection or Dying.left <= 0
+
+        def give(self, body):
+            self.wfile.write(body[:Dying.left])
+            Dying.left -= len(body)
 
     Store.objects = {"/bucket/m.safetensors": data}
     out = folder / "out.safetensors"

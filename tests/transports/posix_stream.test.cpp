@@ -2,9 +2,11 @@
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 
 #include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tp = tensorpull;
@@ -83,6 +85,34 @@ TEST(PosixStream, What_it_waited_for_moves_and_leaves_with_the_descriptor) {
   socklen_t size = sizeof low;
   ASSERT_EQ(::getsockopt(adopted.native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low, &size), 0);
   EXPECT_EQ(low, 1);
+}
+
+// A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
+TEST(PosixStream, Silence_before_bytes_are_due_does_not_count) {
+  auto [left, right] = connected();
+  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  right.expect_bytes(true);
+  EXPECT_FALSE(right.wait(true, false, 20ms).read);
+  ASSERT_EQ(write(left, 10), 10u);
+  EXPECT_EQ(read_or_wait(right, 100, 10s), 10u);
+}
+
+TEST(PosixStream, A_program_that_asks_for_a_sign_of_life_itself_goes_on_to) {
+  auto [left, right] = connected();
+  const auto option = [&](int level, int name) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(::getsockopt(right.native_handle(), level, name, &value, &size), 0);
+    return value;
+  };
+  const int on = 1, idle = 60;
+  ASSERT_EQ(::setsockopt(right.native_handle(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on), 0);
+  ASSERT_EQ(::setsockopt(right.native_handle(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle), 0);
+  for (const bool due : {true, false}) {
+    right.expect_bytes(due);
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 60);
+  }
 }
 
 }  // namespace posix_stream_test

@@ -98,7 +98,8 @@ TEST(TcpHostPulls, A_stop_request_ends_a_pull_and_the_owner_is_told_the_reason) 
   const std::uint32_t reason = 7;
   puller p;
   p.ref = ref;
-  p.options = {.stop = stop.get_token(), .stop_reason = &reason, .recipient = who[0]};
+  // with more requests on their way the owner has sent all there is before anybody looks
+  p.options = {.window = 1, .stop = stop.get_token(), .stop_reason = &reason, .recipient = who[0]};
   p.may_land = p.close_after = false;
   p.start(owner.port());
   EXPECT_TRUE(p.turn_until([&] {

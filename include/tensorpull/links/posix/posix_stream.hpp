@@ -84,6 +84,8 @@ class posix_stream {
     std::swap(connecting_, other.connecting_);
     std::swap(near_, other.near_);
     std::swap(due_, other.due_);
+    std::swap(gone_, other.gone_);
+    std::swap(due_since_, other.due_since_);
     std::swap(wakes_at_, other.wakes_at_);
     std::swap(receive_timeout_, other.receive_timeout_);
     return *this;
@@ -137,10 +139,16 @@ class posix_stream {
   }
 
   /// While bytes are due, a TCP line that carries nothing for detail::longest_silence is at its end (closed, with
-  /// ETIMEDOUT). Other sockets have no line that can be lost.
+  /// ETIMEDOUT). The time begins with this call: before it nobody asked for a sign of life. Other sockets have no line
+  /// that can be lost.
   void expect_bytes(bool on) noexcept {
-    due_ = on;
-    detail::ask_silent_end(fd_, on);
+    if (on && due_ == due::no) {
+      due_ = detail::ask_silent_end(fd_) ? due::asked_for : due::yes;
+      due_since_ = now();
+    } else if (!on && due_ != due::no) {
+      if (due_ == due::asked_for) detail::ask_silent_end_no_more(fd_);
+      due_ = due::no;
+    }
   }
 
   /// How the connect stands; does not wait.
@@ -173,21 +181,36 @@ class posix_stream {
 
   /// Whether the line is gone; the next read says so. Asked if nothing has come while this end waited.
   bool silent() noexcept {
-    gone_ = gone_ || (due_ && detail::line_is_gone(fd_));
+    gone_ = gone_ || (due_ != due::no && std::chrono::milliseconds(now() - due_since_) > detail::longest_silence &&
+                      detail::line_is_gone(fd_));
     return gone_;
   }
 
   enum class nearness : std::uint8_t {
     unknown,
     near,
-    far
+    far,
   };
+  /// Whether bytes are due, and whether it was this object that made the kernel ask for a sign of life.
+  enum class due : std::uint8_t {
+    no,
+    yes,
+    asked_for,
+  };
+  /// Milliseconds of a clock that begins anew after 49 days.
+  static std::uint32_t now() noexcept {
+    return static_cast<std::uint32_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
+  }
 
   int fd_ = -1;
   bool connecting_ = false;
   nearness near_ = nearness::unknown;
-  bool due_ = false, gone_ = false;
+  due due_ = due::no;
+  bool gone_ = false;
   int wakes_at_ = 1;
+  std::uint32_t due_since_ = 0;
   std::chrono::milliseconds receive_timeout_{-1};
 };
 

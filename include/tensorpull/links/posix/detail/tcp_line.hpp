@@ -13,30 +13,37 @@
 namespace tensorpull::detail {
 
 /// A TCP line carries nothing any more if nothing has come over it for so long, although this end has asked for a sign
-/// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions (`asks`).
-/// By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner there when the
-/// line is back.
+/// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions
+/// (ask_silent_end). By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner
+/// there when the line is back.
 inline constexpr std::chrono::milliseconds longest_silence{11'000};
 
-/// Says whether the kernel asks a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It
-/// gives the connection up on its own only a long time after longest_silence.
-inline void ask_silent_end(int fd, bool asks) noexcept {
+/// Makes the kernel ask a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It gives the
+/// connection up on its own only a long time after longest_silence. False: it does so already, as the program has said.
+inline bool ask_silent_end(int fd) noexcept {
+  int asks = 0;
+  socklen_t size = sizeof asks;
+  if (::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &asks, &size) != 0 || asks != 0) return false;
   const auto set = [&](int level, int option, int to) noexcept {
     (void)::setsockopt(fd, level, option, &to, sizeof to);
   };
-  if (asks) {
-    set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-    set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  }
-  set(SOL_SOCKET, SO_KEEPALIVE, asks);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  return true;
+}
+inline void ask_silent_end_no_more(int fd) noexcept {
+  const int no = 0;
+  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
 }
 
-/// Whether the line of a TCP socket carries nothing any more. Not with TCP_USER_TIMEOUT: that also ends a connection
-/// whose other end is there and takes no bytes now.
+/// Whether the line of a TCP socket carries nothing any more: what is on its way is not acknowledged, or two questions
+/// in a row were not answered. An other end that takes no bytes now answers the questions, which then are seldom; so
+/// this is not TCP_USER_TIMEOUT, which ends such a connection.
 inline bool line_is_gone(int fd) noexcept {
   tcp_info of{};
   socklen_t size = sizeof of;
-  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 &&
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 && (of.tcpi_unacked > 0 || of.tcpi_probes >= 2) &&
          std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
 }
 

@@ -84,7 +84,7 @@ class transaction_table {
     for (transaction& t : table_)
       if (under_way(t)) {
         t.by_hand = true;
-        settle(t);
+        settle(t, end_of_transaction::by_hand);
       }
   }
   /// Gives up a transaction in which nothing was published.
@@ -202,8 +202,12 @@ class transaction_table {
     }
     if (!has_asked(r->state == recipient_state::vanished ? r->before : r->state)) ++p.counts.acquired;
     if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
-    if (r->state == recipient_state::unseen) r->state = recipient_state::acquired;
-    else if (is_final(r->state) && !has_completed(r->state)) set(p, *r, recipient_state::acquired);
+    if (r->state == recipient_state::unseen) {
+      r->state = recipient_state::acquired;
+    } else if (is_final(r->state) && !has_completed(r->state)) {
+      set(p, *r, recipient_state::acquired);
+      if (is_final(r->announced)) r->announced = recipient_state::acquired;  // its next end is told, too
+    }
     t->moved_at = r->marked_at = now;
     return r;
   }
@@ -242,8 +246,8 @@ class transaction_table {
   void take(publication& p) noexcept {
     transaction& t = *find(p.transaction);
     t.by_hand = true;
-    if (t.now == transaction::state::sealed && published_of(t) == 1) return settle(t);
-    end(p, t);
+    if (t.now == transaction::state::sealed && published_of(t) == 1) return settle(t, end_of_transaction::by_hand);
+    end(p, t, end_of_transaction::by_hand);
     count_again(t);
     check(t);
   }
@@ -287,7 +291,7 @@ class transaction_table {
     for (transaction& t : table_) {
       if (t.now != transaction::state::sealed) continue;
       const auto idle = t.options.budgets.transaction_idle;
-      if (idle > none && now - t.moved_at > idle) settle(t);
+      if (idle > none && now - t.moved_at > idle) settle(t, end_of_transaction::by_budget);
       else check(t);
     }
   }
@@ -577,14 +581,19 @@ class transaction_table {
       settle(t);
   }
 
+  /// Why nobody can take a publication any more.
+  enum class end_of_transaction : std::uint8_t {
+    by_itself,  ///< those that have asked have ended, or others were waited for long enough
+    by_hand,  ///< it was withdrawn, replaced, or could not be read any more
+    by_budget,  ///< nothing moved for too long
+  };
   /// Nobody can take `p` any more.
-  void end(publication& p, const transaction& t) noexcept {
-    const auto idle = t.options.budgets.transaction_idle;
-    const bool too_long = !t.by_hand && idle > none && now - t.moved_at > idle;
+  void end(publication& p, const transaction& t, end_of_transaction why) noexcept {
     for (recipient_record& r : records.all())
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
-        if (!too_long && (t.by_hand || r.state == recipient_state::unfinished))
+        const bool over = why == end_of_transaction::by_hand || r.state == recipient_state::unfinished;
+        if (over && why != end_of_transaction::by_budget)
           r.ended_by = p.unreadable ? errc::unreadable : errc::withdrawn;
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
@@ -592,14 +601,14 @@ class transaction_table {
     ++p.generation;
   }
 
-  void settle(transaction& t) noexcept {
+  void settle(transaction& t, end_of_transaction why = end_of_transaction::by_itself) noexcept {
     publication_status& sum = t.outcome.counts;
     each_recipient(t, [&](const recipient_record& r) {
       if (!is_final(standing(t, r.who))) ++sum.of(standing(t, r.who, true));
     });
     for (publication& p : slots_) {
       if (!belongs(p, t)) continue;
-      if (p.now == publication::state::published) end(p, t);
+      if (p.now == publication::state::published) end(p, t, why);
       sum.bytes_sent += p.counts.bytes_sent;
       sum.lost += p.counts.lost;
     }

@@ -98,6 +98,7 @@ inline result<posix_stream> connect_once(const addrinfo* first, std::string_view
     refused = refused || last == ECONNREFUSED;
   }
   silent = silent && !refused;
+  if (refused) return failure(errc::connection_failed, 0, address, ECONNREFUSED);
   if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
   return failure(errc::connection_failed, 0, address, last);
 }

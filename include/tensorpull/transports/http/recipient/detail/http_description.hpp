@@ -81,9 +81,18 @@ class http_description {
       l.drop();
       ranged = false;
     }
-    const auto ok = read_header(pull, l, found, most_tensors, all);
+    only_said_ = l.head().status == 200;
+    const auto ok = read_header(pull, l, asked, found, most_tensors, all);
     if (ok && !pull.ended()) file_ = found;
     return ok;
+  }
+  /// A server that said that it knows ranges, and was not seen to, has answered a request for one with everything:
+  /// somebody on the way takes the range off. Then all of it comes again, and what has landed is passed over. False: it
+  /// is another file, or too long for that.
+  bool goes_on_whole(const http_head& h) noexcept {
+    if (!only_said_ || h.status != 200 || file_.total > most_whole_bytes_ || !file_.check_whole(h)) return false;
+    file_.comes = http_delivery::whole;
+    return true;
   }
   /// What there is has to be asked again.
   void forget() noexcept { file_ = {}; }
@@ -140,7 +149,8 @@ class http_description {
   }
 
   template <class Pull>
-  result<void> read_header(Pull& pull, line& l, http_file& found, std::uint64_t most_tensors, bool all) {
+  result<void> read_header(Pull& pull, line& l, const frame& asked, http_file& found, std::uint64_t most_tensors,
+                           bool all) {
     const bool ranges = found.comes == http_delivery::ranges;
     const std::uint64_t in_answer = l.head().status == 206 ? l.head().range.to : found.total;
     prefix_.clear();
@@ -158,7 +168,7 @@ class http_description {
       rest_ = {&l, found.data_start, in_answer};
     } else if (ranges) {
       if (const auto ok = take_all(pull, l, in_answer); !ok || pull.ended()) return ok;
-      if (const auto ok = take_rest(pull, l, found); !ok || pull.ended()) return ok;
+      if (const auto ok = take_rest(pull, l, asked, found); !ok || pull.ended()) return ok;
     } else {
       if (const auto ok = more(pull, l, found.data_start); !ok || pull.ended()) return ok;
       if (prefix_.size() < found.data_start) return failure(errc::connection_lost);
@@ -173,15 +183,24 @@ class http_description {
     return {};
   }
   static result<void> bad_file(std::string_view what) noexcept { return failure(errc::bad_file, 0, what); }
-  /// Of a longer header: what is missing.
+  /// Of a longer header: what is missing, in as many answers as the server gives.
   template <class Pull>
-  result<void> take_rest(Pull& pull, line& l, const http_file& found) {
-    const std::uint64_t from = prefix_.size();
-    if (from >= found.data_start) return {};
-    const auto ask = [&] { l.ask(requests_.common(), from, found.data_start, found.if_range.view()); };
-    if (const auto ok = over_.exchange(pull, l, requests_.url(), ask); !ok || pull.ended()) return ok;
-    if (const auto ok = found.check_range(l.head(), from, found.data_start, found.data_start); !ok) return ok;
-    return take_all(pull, l, found.data_start);
+  result<void> take_rest(Pull& pull, line& l, const frame& asked, const http_file& found) {
+    while (prefix_.size() < found.data_start) {
+      const std::uint64_t from = prefix_.size();
+      const auto ask = [&] { l.ask(requests_.common(), from, found.data_start, found.if_range.view()); };
+      auto ok = over_.exchange(pull, l, requests_.url(), ask);
+      if (ok && !pull.ended() && may_lead_anew(l.head().status)) ok = ask_origin(pull, ask);
+      if (!ok || pull.ended()) return ok;
+      const http_head& h = l.head();
+      if (h.status != 200 && h.status != 206) {
+        const auto why = refused_by(pull.transfer(), asked, h, requests_.url());
+        return why ? failure(errc::busy) : why;
+      }
+      if (ok = found.check_range(h, from, found.data_start, from + 1); !ok) return ok;
+      if (ok = take_all(pull, l, h.range.to); !ok || pull.ended()) return ok;
+    }
+    return {};
   }
   /// Reads an answer up to this byte of the file, which is its last.
   template <class Pull>
@@ -225,7 +244,7 @@ class http_description {
   std::uint64_t most_header_bytes_, most_whole_bytes_;
   std::uint32_t most_redirects_;
   stated_digest stated_;
-  bool lands_;
+  bool lands_, only_said_ = false;
   rest rest_{};
   http_file file_{};
   std::vector<std::byte> prefix_{};

@@ -164,7 +164,7 @@ class http_exchange {
       const auto did = queue_.ask_ahead(pull);
       if (!did) return did;
       moved = *did;
-      if (t.ended() || t.pause().count() > 0) return true;
+      if (t.ended() || t.pause().count() > 0 || file().in_one_answer()) return true;
     }
     item& i = queue_.front();
     if (!i.delivered) {

@@ -179,12 +179,16 @@ class http_ranges {
     }
     if (!*there) return head_outcome::none;
     const http_head& h = l.head();
+    if (described_.goes_on_whole(h)) {
+      over_one_connection();
+      return head_outcome::later;
+    }
     if (h.status == 200 || h.status == 206) {
       if (const auto ok = begins(i, h, from); !ok) return failure(ok.error());
       return head_outcome::moved;
     }
     if ((n > 0 || !l.used()) && (h.status == 429 || h.status == 503) && is_crowded(i)) return head_outcome::later;
-    if (described_.may_lead_anew(h.status)) {
+    if (described_.may_lead_anew(h.status) || is_redirect(h.status)) {
       expired_ = true;
       l.drop();
       i.take_back();
