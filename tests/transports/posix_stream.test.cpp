@@ -99,10 +99,10 @@ TEST(PosixStream, Silence_before_bytes_are_due_does_not_count) {
 
 TEST(PosixStream, A_program_that_asks_for_a_sign_of_life_itself_goes_on_to) {
   auto [left, right] = connected();
-  const auto option = [&](int level, int name) {
+  const auto option = [fd = right.native_handle()](int level, int name) {
     int value = 0;
     socklen_t size = sizeof value;
-    EXPECT_EQ(::getsockopt(right.native_handle(), level, name, &value, &size), 0);
+    EXPECT_EQ(::getsockopt(fd, level, name, &value, &size), 0);
     return value;
   };
   const int on = 1, idle = 60;
