@@ -119,7 +119,7 @@ BREAKAGES = [
     ("protocol/owner/detail/transaction_table.hpp", "r.ended_by = p.unreadable ? errc::unreadable : errc::withdrawn;", "r.ended_by = errc::withdrawn;", "protocol/transactions", "*why_a_recipient*"),
     ("protocol/owner/detail/transaction_table.hpp", "why == end_of_transaction::by_hand || r.state == recipient_state::unfinished;", "r.state == recipient_state::unfinished;", "protocol/transactions", "*why_a_recipient*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (t.outcome.counts.final() >= (", "if (t.outcome.counts.final() + 1 >= (", "protocol/transactions", "*"),
-    ("links/byte_stream.hpp", "~bytes_are_due() { tell(false); }", "~bytes_are_due() {}", "transports/tcp_tuning", "*between_pulls*"),
+    ("pull/stream_wire.hpp", "~stream_pull_wire() { expect_bytes(false); }", "~stream_pull_wire() {}", "transports/tcp_tuning", "*between_pulls*"),
     ("links/posix/detail/tcp_line.hpp", "set(SOL_SOCKET, SO_KEEPALIVE, 1);", "", "transports/tcp_tuning", "*between_pulls*"),
     ("transports/over/tcp/tcp_connect.hpp", "silent = silent && !refused;", "", "transports/tcp_tuning", "*refuses*"),
     ("transports/over/tcp/tcp_connect.hpp", "round % 4 == 3 ? 12 : 3", "round % 4 == 3 ? 16 : 3", "transports/tcp_tuning", "*anew*"),

@@ -71,22 +71,6 @@ concept byte_stream = std::movable<S> &&
                       };
 
 namespace detail {
-/// As long as it lives, bytes are due on a stream that can look after its line (8).
-template <class S>
-class bytes_are_due {
- public:
-  explicit bytes_are_due(S& s) noexcept : stream_(s) { tell(true); }
-  bytes_are_due(const bytes_are_due&) = delete;
-  bytes_are_due& operator=(const bytes_are_due&) = delete;
-  ~bytes_are_due() { tell(false); }
-
- private:
-  void tell(bool on) noexcept {
-    if constexpr (requires { stream_.expect_bytes(on); }) stream_.expect_bytes(on);
-  }
-  S& stream_;
-};
-
 /// The smallest model: it shows that the concept asks for no more than this.
 struct null_stream {
   io_result read_some(std::span<const std::span<std::byte>>) noexcept { return {io_status::closed, 0, 0}; }

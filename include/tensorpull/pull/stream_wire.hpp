@@ -16,7 +16,12 @@ template <class Endpoint, byte_stream Stream>
 class stream_pull_wire {
  public:
   stream_pull_wire(Endpoint& end, Stream& stream, std::span<std::byte> scratch = {}) noexcept
-      : end_(&end), stream_(&stream), scratch_(scratch), due_(stream) {}
+      : end_(&end), stream_(&stream), scratch_(scratch) {
+    expect_bytes(true);
+  }
+  stream_pull_wire(const stream_pull_wire&) = delete;
+  stream_pull_wire& operator=(const stream_pull_wire&) = delete;
+  ~stream_pull_wire() { expect_bytes(false); }
 
   Endpoint& end() noexcept { return *end_; }
   template <class Transfer>
@@ -36,10 +41,14 @@ class stream_pull_wire {
   }
 
  private:
+  /// Bytes are due as long as this object is there, if the stream can look after its line (byte_stream, 8).
+  void expect_bytes(bool on) noexcept {
+    if constexpr (requires { stream_->expect_bytes(on); }) stream_->expect_bytes(on);
+  }
+
   Endpoint* end_;
   Stream* stream_;
   std::span<std::byte> scratch_;
-  bytes_are_due<Stream> due_;
   io_ready wants_{};
 };
 

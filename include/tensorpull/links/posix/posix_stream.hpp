@@ -78,14 +78,16 @@ class posix_stream {
   explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
   posix_stream(posix_stream&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), near_(other.near_), due_(other.due_),
-        wakes_at_(other.wakes_at_), receive_timeout_(other.receive_timeout_) {}
+        gone_(other.gone_), wakes_at_(other.wakes_at_), due_since_(other.due_since_),
+        receive_timeout_(other.receive_timeout_) {}
   posix_stream& operator=(posix_stream&& other) noexcept {
     std::swap(fd_, other.fd_);
     std::swap(connecting_, other.connecting_);
-    std::swap(near_, other.near_);
-    std::swap(due_, other.due_);
     std::swap(gone_, other.gone_);
-    std::swap(due_since_, other.due_since_);
+    // not std::swap, which costs a hundred instantiations for each further type
+    near_ = change(other.near_, near_);
+    due_ = change(other.due_, due_);
+    due_since_ = change(other.due_since_, due_since_);
     std::swap(wakes_at_, other.wakes_at_);
     std::swap(receive_timeout_, other.receive_timeout_);
     return *this;
@@ -181,8 +183,8 @@ class posix_stream {
 
   /// Whether the line is gone; the next read says so. Asked if nothing has come while this end waited.
   bool silent() noexcept {
-    gone_ = gone_ || (due_ != due::no && std::chrono::milliseconds(now() - due_since_) > detail::longest_silence &&
-                      detail::line_is_gone(fd_));
+    gone_ = gone_ ||
+            (due_ != due::no && now() - due_since_ > detail::longest_silence.count() && detail::line_is_gone(fd_));
     return gone_;
   }
 
@@ -197,11 +199,16 @@ class posix_stream {
     yes,
     asked_for,
   };
+  /// Gives what was there.
+  template <class T>
+  static T change(T& of, T to) noexcept {
+    const T was = of;
+    of = to;
+    return was;
+  }
   /// Milliseconds of a clock that begins anew after 49 days.
   static std::uint32_t now() noexcept {
-    return static_cast<std::uint32_t>(
-        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
-            .count());
+    return static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count() / 1'000'000);
   }
 
   int fd_ = -1;

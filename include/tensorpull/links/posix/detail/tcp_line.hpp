@@ -6,9 +6,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
+#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull::detail {
 
@@ -44,7 +43,7 @@ inline bool line_is_gone(int fd) noexcept {
   tcp_info of{};
   socklen_t size = sizeof of;
   return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 && (of.tcpi_unacked > 0 || of.tcpi_probes >= 2) &&
-         std::chrono::milliseconds(std::min(of.tcpi_last_ack_recv, of.tcpi_last_data_recv)) > longest_silence;
+         of.tcpi_last_ack_recv > longest_silence.count() && of.tcpi_last_data_recv > longest_silence.count();
 }
 
 /// What Linux tells of a TCP socket, which is more than <netinet/tcp.h> knows.
