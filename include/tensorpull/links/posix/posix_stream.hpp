@@ -75,41 +75,32 @@ class posix_stream {
   /// No socket.
   posix_stream() noexcept = default;
   /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
-  explicit posix_stream(int fd, bool connecting = false) noexcept : fd_(fd), connecting_(connecting) {}
-  posix_stream(posix_stream&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), connecting_(other.connecting_), near_(other.near_), due_(other.due_),
-        gone_(other.gone_), wakes_at_(other.wakes_at_), due_since_(other.due_since_),
-        receive_timeout_(other.receive_timeout_) {}
+  explicit posix_stream(int fd, bool connecting = false) noexcept : state_{fd, connecting} {}
+  posix_stream(posix_stream&& other) noexcept : state_(other.state_) { other.state_.fd = -1; }
   posix_stream& operator=(posix_stream&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(connecting_, other.connecting_);
-    std::swap(gone_, other.gone_);
-    // not std::swap, which costs a hundred instantiations for each further type
-    near_ = change(other.near_, near_);
-    due_ = change(other.due_, due_);
-    due_since_ = change(other.due_since_, due_since_);
-    std::swap(wakes_at_, other.wakes_at_);
-    std::swap(receive_timeout_, other.receive_timeout_);
+    const state was = state_;  // not std::swap, which costs a hundred instantiations
+    state_ = other.state_;
+    other.state_ = was;
     return *this;
   }
   ~posix_stream() {
-    if (fd_ >= 0) ::close(fd_);
+    if (state_.fd >= 0) ::close(state_.fd);
   }
 
   /// The descriptor; -1: none.
-  int native_handle() const noexcept { return fd_; }
+  int native_handle() const noexcept { return state_.fd; }
   /// Gives up the descriptor, which is the caller's then.
   int release() noexcept {
     wake_at(1);
-    return std::exchange(fd_, -1);
+    return std::exchange(state_.fd, -1);
   }
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    if (gone_) return {io_status::closed, ETIMEDOUT, 0};
-    return detail::receive_some(fd_, spans);
+    if (state_.gone) return {io_status::closed, ETIMEDOUT, 0};
+    return detail::receive_some(state_.fd, spans);
   }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    return detail::send_some(fd_, spans);
+    return detail::send_some(state_.fd, spans);
   }
 
   /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
@@ -118,25 +109,27 @@ class posix_stream {
   /// read.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
-    if (timeout != receive_timeout_) {
-      const int flags = ::fcntl(fd_, F_GETFL);
-      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(fd_, F_SETFL, flags & ~O_NONBLOCK) != 0))
+    if (timeout != state_.receive_timeout) {
+      const int flags = ::fcntl(state_.fd, F_GETFL);
+      if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(state_.fd, F_SETFL, flags & ~O_NONBLOCK) != 0))
         return read_some(spans);
       const auto us = std::chrono::duration_cast<std::chrono::microseconds>(timeout);
       const timeval t{static_cast<time_t>(us.count() / 1'000'000), static_cast<suseconds_t>(us.count() % 1'000'000)};
-      if (::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
-      receive_timeout_ = timeout;
+      if (::setsockopt(state_.fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) != 0) return read_some(spans);
+      state_.receive_timeout = timeout;
     }
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
-    if (asked >= worth_waking && near_ == nearness::unknown) {
-      near_ = detail::is_near(fd_) ? nearness::near : nearness::far;
-      detail::expect_much(fd_);
-      wakes_at_ = 1;
+    if (asked >= worth_waking && state_.near == nearness::unknown) {
+      state_.near = detail::is_near(state_.fd) ? nearness::near : nearness::far;
+      if (state_.near == nearness::far) {
+        detail::expect_much(state_.fd);
+        state_.wakes_at = 1;
+      }
     }
-    wake_at(asked >= worth_waking && near_ == nearness::near ? worth_waking : 1);
+    wake_at(asked >= worth_waking && state_.near == nearness::near ? worth_waking : 1);
     const auto io = detail::io_outcome(
-        detail::with_vector(spans, [fd = fd_](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
+        detail::with_vector(spans, [fd = state_.fd](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
     return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
   }
 
@@ -144,27 +137,27 @@ class posix_stream {
   /// ETIMEDOUT). The time begins with this call: before it nobody asked for a sign of life. Other sockets have no line
   /// that can be lost.
   void expect_bytes(bool on) noexcept {
-    if (on && due_ == due::no) {
-      due_ = detail::ask_silent_end(fd_) ? due::asked_for : due::yes;
-      due_since_ = now();
-    } else if (!on && due_ != due::no) {
-      if (due_ == due::asked_for) detail::ask_silent_end_no_more(fd_);
-      due_ = due::no;
+    if (on && state_.bytes_are == due::no) {
+      state_.bytes_are = detail::ask_silent_end(state_.fd) ? due::asked_for : due::yes;
+      state_.due_since = now();
+    } else if (!on && state_.bytes_are != due::no) {
+      if (state_.bytes_are == due::asked_for) detail::ask_silent_end_no_more(state_.fd);
+      state_.bytes_are = due::no;
     }
   }
 
   /// How the connect stands; does not wait.
   establishment establish() noexcept {
-    if (!connecting_) return {};
-    const int failed = detail::connect_outcome(fd_);
+    if (!state_.connecting) return {};
+    const int failed = detail::connect_outcome(state_.fd);
     if (failed == EINPROGRESS) return {io_status::would_block, 0, {false, true}};
-    connecting_ = false;
+    state_.connecting = false;
     return failed == 0 ? establishment{} : establishment{io_status::failed, failed, {}};
   }
 
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (read) wake_at(1);
-    pollfd p = detail::polled(fd_, {read, write});  // a connection that is gone would end any wait at once
+    pollfd p = detail::polled(state_.fd, {read, write});  // a connection that is gone would end any wait at once
     if (detail::poll_for(&p, 1, timeout) <= 0) return {read && silent(), false};
     const bool broken = (p.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;  // the next read or write reports it
     return {(p.revents & POLLIN) != 0 || (broken && read), (p.revents & POLLOUT) != 0 || (broken && write)};
@@ -176,16 +169,17 @@ class posix_stream {
   static constexpr int worth_waking = 128 * 1024;
   /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
   void wake_at(int bytes) noexcept {
-    if (wakes_at_ == bytes) return;
-    wakes_at_ = bytes;
-    (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+    if (state_.wakes_at == bytes) return;
+    state_.wakes_at = bytes;
+    (void)::setsockopt(state_.fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
   }
 
   /// Whether the line is gone; the next read says so. Asked if nothing has come while this end waited.
   bool silent() noexcept {
-    gone_ = gone_ ||
-            (due_ != due::no && now() - due_since_ > detail::longest_silence.count() && detail::line_is_gone(fd_));
-    return gone_;
+    state_.gone = state_.gone ||
+                  (state_.bytes_are != due::no && now() - state_.due_since > detail::longest_silence.count() &&
+                   detail::line_is_gone(state_.fd));
+    return state_.gone;
   }
 
   enum class nearness : std::uint8_t {
@@ -199,26 +193,23 @@ class posix_stream {
     yes,
     asked_for,
   };
-  /// Gives what was there.
-  template <class T>
-  static T change(T& of, T to) noexcept {
-    const T was = of;
-    of = to;
-    return was;
-  }
   /// Milliseconds of a clock that begins anew after 49 days.
   static std::uint32_t now() noexcept {
     return static_cast<std::uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count() / 1'000'000);
   }
 
-  int fd_ = -1;
-  bool connecting_ = false;
-  nearness near_ = nearness::unknown;
-  due due_ = due::no;
-  bool gone_ = false;
-  int wakes_at_ = 1;
-  std::uint32_t due_since_ = 0;
-  std::chrono::milliseconds receive_timeout_{-1};
+  /// All that there is, so that nothing stays behind when a stream is moved.
+  struct state {
+    int fd = -1;
+    bool connecting = false;
+    nearness near = nearness::unknown;
+    due bytes_are = due::no;
+    bool gone = false;
+    int wakes_at = 1;
+    std::uint32_t due_since = 0;
+    std::chrono::milliseconds receive_timeout{-1};
+  };
+  state state_{};
 };
 
 static_assert(pollable_stream<posix_stream>);

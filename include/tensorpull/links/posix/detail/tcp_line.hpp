@@ -67,11 +67,10 @@ inline bool is_near(int fd) noexcept {
 /// From here on it follows the path as usual, up to net.ipv4.tcp_rmem. (The kernel takes half of that, if it is less.)
 inline constexpr int far_receive_buffer = 4 << 20;
 
-/// Called once for a connected socket that much is about to be read from. SO_RCVBUF would end the kernel's own
-/// measurements, but a low-water mark makes the buffer as long as itself and leaves them on. Then the mark goes back.
-/// Errors are ignored, and so is every other kernel: only speed is lost.
+/// Called once for a connected socket that much is about to be read from, and whose other end is not near. SO_RCVBUF
+/// would end the kernel's own measurements, but a low-water mark makes the buffer as long as itself and leaves them on.
+/// Then the mark goes back. Errors are ignored, and so is every other kernel: only speed is lost.
 inline void expect_much(int fd) noexcept {
-  if (is_near(fd)) return;
   const int any = 1;
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &far_receive_buffer, sizeof far_receive_buffer);
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);

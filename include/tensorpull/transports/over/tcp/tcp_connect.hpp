@@ -52,15 +52,14 @@ constexpr std::chrono::seconds patience_in_round(unsigned round) noexcept {
 }
 
 /// Tries the addresses in turn, once. Each may be silent for `patience`, but not for more than an equal share of the
-/// time that is left, so that one that does not answer leaves time for the others. `silent`: whether one was, and none
-/// refused.
+/// time that is left, so that one that does not answer leaves time for the others. connection_failed: ECONNREFUSED if
+/// one has refused; else ETIMEDOUT if one was silent; else what the last one said.
 inline result<posix_stream> connect_once(const addrinfo* first, std::string_view address,
                                          std::chrono::steady_clock::time_point deadline, std::chrono::seconds patience,
-                                         const stop_token& stop, bool& silent) noexcept {
+                                         const stop_token& stop) noexcept {
   int last = ECONNREFUSED;
   std::int64_t addresses = 0;
-  bool refused = false;
-  silent = false;
+  bool refused = false, silent = false;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next) ++addresses;
   for (const addrinfo* a = first; a != nullptr; a = a->ai_next, --addresses) {
     const auto now = std::chrono::steady_clock::now();
@@ -77,6 +76,7 @@ inline result<posix_stream> connect_once(const addrinfo* first, std::string_view
     }
     if (errno != EINPROGRESS) {
       last = errno;
+      refused = refused || last == ECONNREFUSED;
       continue;
     }
     bool answered = false;
@@ -97,9 +97,9 @@ inline result<posix_stream> connect_once(const addrinfo* first, std::string_view
              (last == EHOSTUNREACH && std::chrono::steady_clock::now() - now >= std::chrono::seconds(1));
     refused = refused || last == ECONNREFUSED;
   }
-  silent = silent && !refused;
   if (refused) return failure(errc::connection_failed, 0, address, ECONNREFUSED);
   if (last == ETIMEDOUT && std::chrono::steady_clock::now() >= deadline) return failure(errc::timed_out, 0, address);
+  if (silent) last = ETIMEDOUT;
   return failure(errc::connection_failed, 0, address, last);
 }
 
@@ -108,9 +108,8 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
                                         std::chrono::steady_clock::time_point deadline,
                                         const stop_token& stop) noexcept {
   for (unsigned round = 0;; ++round) {
-    bool silent = false;
-    auto s = connect_once(first, address, deadline, patience_in_round(round), stop, silent);
-    if (s || !silent || s.error().code != errc::connection_failed) return s;
+    auto s = connect_once(first, address, deadline, patience_in_round(round), stop);
+    if (s || s.error().code != errc::connection_failed || s.error().system != ETIMEDOUT) return s;
   }
 }
 

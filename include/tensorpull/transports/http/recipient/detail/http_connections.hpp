@@ -172,7 +172,7 @@ class http_connections {
  private:
   /// Bytes are due over it from now on, and many.
   static void connected(line& l) noexcept {
-    expect_much(l.stream().native_handle());
+    if (const int fd = l.stream().native_handle(); !is_near(fd)) expect_much(fd);
     l.stream().expect_bytes(true);
   }
   template <class Which>

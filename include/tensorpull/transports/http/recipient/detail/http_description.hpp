@@ -98,6 +98,14 @@ class http_description {
   void forget() noexcept { file_ = {}; }
   /// Whether the origin may lead to where this answer is another one: it led here, and what it gave us has run out.
   bool may_lead_anew(unsigned status) const noexcept { return requests_.led_away() && may_have_expired(status); }
+  /// Asks over the first connection where the file is, and the origin again if that place gives nothing any more.
+  template <class Pull, class Ask>
+  result<void> ask_there(Pull& pull, Ask ask) {
+    line& l = over_.first();
+    auto ok = over_.exchange(pull, l, requests_.url(), ask);
+    if (ok && !pull.ended() && may_lead_anew(l.head().status)) ok = ask_origin(pull, ask);
+    return ok;
+  }
   /// Asks the origin again over the first connection, which may be another one then, and follows it. `ask` writes the
   /// request to requests_.url().
   template <class Pull, class Ask>
@@ -189,8 +197,7 @@ class http_description {
     while (prefix_.size() < found.data_start) {
       const std::uint64_t from = prefix_.size();
       const auto ask = [&] { l.ask(requests_.common(), from, found.data_start, found.if_range.view()); };
-      auto ok = over_.exchange(pull, l, requests_.url(), ask);
-      if (ok && !pull.ended() && may_lead_anew(l.head().status)) ok = ask_origin(pull, ask);
+      auto ok = ask_there(pull, ask);
       if (!ok || pull.ended()) return ok;
       const http_head& h = l.head();
       if (h.status != 200 && h.status != 206) {

@@ -199,9 +199,7 @@ class http_exchange {
   result<void> open_whole(Pull& pull) {
     line& l = over_.first();
     if (l.now() == line::phase::body) return {};
-    const auto ask = [&] { l.ask(requests_.common()); };
-    auto ok = over_.exchange(pull, l, requests_.url(), ask);
-    if (ok && !pull.ended() && described_.may_lead_anew(l.head().status)) ok = described_.ask_origin(pull, ask);
+    const auto ok = described_.ask_there(pull, [&] { l.ask(requests_.common()); });
     if (!ok || pull.ended()) return ok;
     if (l.head().status != 200) {
       const frame asked = frame_about(file(), frame_kind::pull, queue_.front().id, pull.transfer().request().ref);
