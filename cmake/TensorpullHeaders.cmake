@@ -2,7 +2,7 @@
 # of its folders, and no others. "." is the folder itself: the umbrella and the pipeline.
 
 set(tensorpull_folders_freestanding
-  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/relay
+  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/parallel protocol/relay
   links links/serial links/lwip pull embedded)
 set(tensorpull_folders_tensorpull
   . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average links/posix tensors tensors/structs tensors/numpy

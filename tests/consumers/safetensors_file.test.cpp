@@ -324,6 +324,7 @@ TEST_F(SafetensorsFile, Writes_the_header_of_a_subset) {
       ASSERT_TRUE(file->commit(at, out[0]));
       at += p.bytes;
     }
+    ASSERT_TRUE(file->chunk(0, d.image_bytes));
     ASSERT_TRUE(file->finish({}));
     EXPECT_EQ(content(path), image);
   }

@@ -126,9 +126,11 @@ struct consumer_requirements {
 ///     the transfer may still have ended well.
 /// 12. optionally `bool c.looked() const`: whether the owner is told to forget that it was asked, if the transfer ends
 ///     without being finished (published_schema).
-/// 13. optionally `static constexpr bool any_order = true`, if it has read_back() and prepare() always has memory: over
-///     datagrams both may be called for any range behind the header, also again for one that has landed; chunk() still
-///     comes in order. Without it bytes wait for those before them.
+/// 13. optionally `static constexpr bool any_order = true`, if prepare() always has memory, and what has landed behind
+///     the header can be looked at: by `source_view c.arrived() const`, or else by read_back(). prepare and commit may
+///     then be called for any range behind the header, also again for one that has landed; chunk() still comes in
+///     order. begin() may be called once more, if all is to come again. Without it a pull has one connection at a time,
+///     and over datagrams bytes wait for those before them.
 /// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>

@@ -48,6 +48,7 @@ template <tensor_allocator Allocator>
 class new_model {
  public:
   static constexpr bool irrevocable = false;
+  static constexpr bool any_order = true;
 
   /// Allocates nothing. Copies the limits.
   new_model(Allocator allocator, const new_model_limits& limits) noexcept
@@ -86,7 +87,8 @@ class new_model {
   /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its
   /// chunk is whole: a chunk that was damaged on its way comes again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    if (wrong_ || offset >= described_.data_start) return {};
+    if (wrong_) return {};
+    if (offset >= described_.data_start) return landing_ ? landing_->commit(offset, bytes) : result<void>{};
     if (const auto ok = take(offset, bytes); !ok) {
       wrong_ = ok.error();
       release();
@@ -105,7 +107,10 @@ class new_model {
     wrong_.reset();
     release();
   }
-  result<void> finish(const receipt&) noexcept { return {}; }
+  /// What has arrived behind the header.
+  source_view arrived() const noexcept { return landing_ ? landing_->read_back() : source_view{}; }
+  /// value_out_of_range: as land.
+  result<void> finish(const receipt& r) noexcept { return landing_ ? landing_->finish(r) : result<void>{}; }
   void abandon(const error&) noexcept { forget(header_type(0)); }
 
  private:

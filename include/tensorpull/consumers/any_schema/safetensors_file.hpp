@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -57,6 +58,7 @@ struct safetensors_file_options {
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
+  static constexpr bool any_order = true;
 
   /// Errors: io (ELOOP: the name is a symbolic link; EISDIR, EINVAL: no regular file; EACCES: it is read-only; EEXIST),
   /// disk_full, invalid_argument, out_of_memory.
@@ -80,6 +82,8 @@ class safetensors_file {
     own_header_ = other.own_header_;
     total_ = other.total_;
     written_ = other.written_;
+    header_ = other.header_;
+    complete_ = other.complete_;
     saved_ = other.saved_;
     filled_ = other.filled_;
     placed_ = other.placed_;
@@ -100,6 +104,7 @@ class safetensors_file {
     if (options_.schema != nullptr && (d.fingerprint != options_.schema->fingerprint ||
                                        d.image_bytes - d.data_start != options_.schema->data_bytes()))
       return failure(errc::schema_mismatch, 0, file_.name());
+    header_ = subset ? options_.schema->header_bytes : d.data_start;
     total_ = subset ? options_.schema->image_bytes : d.image_bytes;
     if (total_ > options_.max_bytes) return failure(errc::too_large, total_, file_.name());
     written_ = filled_ = 0;
@@ -113,7 +118,7 @@ class safetensors_file {
       if (const auto ok = file_.write(total_, trailer(resume_cursor{})); !ok) return ok;
     if (subset)
       if (const auto ok = write_own_header(); !ok) return ok;
-    own_header_ = written_ + filled_;
+    own_header_ = complete_ = written_ + filled_;
     return {};
   }
 
@@ -128,8 +133,9 @@ class safetensors_file {
     out[0] = {buffer_.get() + filled_, n};
     return {1, n};
   }
-  result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
-    filled_ += bytes.size();
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (const std::uint64_t at = own_header_ + offset; at == written_ + filled_) filled_ += bytes.size();
+    else if (const auto ok = go_on_at(at, bytes); !ok) return ok;
     // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor,
     // after all that it counts
     const std::uint64_t at = options_.resume != nullptr ? options_.resume->offset : 0;
@@ -139,8 +145,11 @@ class safetensors_file {
     return moved ? save_cursor() : result<void>{};
   }
   /// With `resume`, a chunk is in the file when the cursor moves behind it.
-  result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    return options_.resume == nullptr ? result<void>{} : flush();
+  result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
+    if (options_.resume != nullptr)
+      if (const auto ok = flush(); !ok) return ok;
+    complete_ = own_header_ + offset + length;
+    return {};
   }
   /// The part on the disk, without the cursor behind it, as an image of plain bytes. Without `resume`: of no bytes.
   source_view read_back() const noexcept {
@@ -148,9 +157,11 @@ class safetensors_file {
     return there_.view(size - std::min<std::uint64_t>(size, trailer_bytes_), {&read, &file_});
   }
 
+  /// What has arrived behind the header.
+  source_view arrived() const noexcept { return there_.view(total_, {&read, &file_}, header_); }
+
   result<void> finish(const receipt& r) noexcept {
-    if (!file_.open() || written_ + filled_ != total_)
-      return failure(errc::invalid_argument, written_ + filled_, file_.name());
+    if (!file_.open() || complete_ != total_) return failure(errc::invalid_argument, complete_, file_.name());
     if (const auto ok = flush(); !ok) return ok;
     auto done = file_.complete(length(), total_, options_.fsync);
     if (done && file_.touched()) done = compare(r.digest);
@@ -160,7 +171,7 @@ class safetensors_file {
   }
   void rewind(std::uint64_t offset) noexcept {
     const std::uint64_t at = own_header_ + offset;
-    filled_ = at < written_ ? 0 : static_cast<std::size_t>(at - written_);
+    filled_ = at < written_ ? 0 : std::min(filled_, static_cast<std::size_t>(at - written_));
     written_ = std::min(written_, at);
   }
   /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else, or if
@@ -169,7 +180,7 @@ class safetensors_file {
     if (options_.resume == nullptr) return file_.discard();
     const auto ok = flush();
     if (!ok && ok.error().system == ESTALE) file_.discard();
-    else if (!ok && options_.resume->offset <= written_) (void)save_cursor();  // it may count the buffer soon
+    else if (!ok && options_.resume->offset <= complete_) (void)save_cursor();  // it may count the buffer soon
   }
 
  private:
@@ -194,8 +205,9 @@ class safetensors_file {
   /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's if that overflows.
   std::uint64_t length() const noexcept { return total_ + (options_.resume != nullptr ? trailer_bytes_ : 0); }
 
-  static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
-    return static_cast<const detail::atomic_file*>(file)->read(offset, out);
+  static result<void> read(const void* file, std::uintptr_t header, std::uint64_t offset,
+                           std::span<std::byte> out) noexcept {
+    return static_cast<const detail::atomic_file*>(file)->read(header + offset, out);
   }
   /// Reads what was received back, and compares it with its digest; 0: there is none to compare with.
   result<void> compare(std::uint64_t wanted) noexcept {
@@ -226,7 +238,7 @@ class safetensors_file {
   void leave() noexcept {
     if (options_.resume == nullptr || !file_.open()) return;
     resume_cursor& where = *options_.resume;
-    if (where && total_ != 0 && ((placed_ && where.offset > written_) || !save_cursor())) where = saved_;
+    if (where && total_ != 0 && ((placed_ && where.offset > complete_) || !save_cursor())) where = saved_;
     if (!where) return file_.discard();
     file_.leave();
   }
@@ -240,6 +252,14 @@ class safetensors_file {
     return {};
   }
 
+  /// Bytes that do not follow those in the buffer, behind which they lie: others may follow them.
+  result<void> go_on_at(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+    if (const auto ok = flush(); !ok) return ok;
+    std::memmove(buffer_.get(), bytes.data(), bytes.size());
+    written_ = at;
+    filled_ = bytes.size();
+    return {};
+  }
   result<void> write_own_header() noexcept {
     for (std::uint64_t at = 0; at < options_.schema->header_bytes;) {
       const std::size_t n = write_header(*options_.schema, at,
@@ -256,7 +276,9 @@ class safetensors_file {
   std::unique_ptr<std::byte[]> buffer_;
   safetensors_file_options options_;
   std::uint64_t own_header_ = 0;  // of a subset: in front of what is received
-  std::uint64_t total_ = 0, written_ = 0;
+  std::uint64_t header_ = 0;  // of the file
+  std::uint64_t total_ = 0, written_ = 0;  // written_: where the buffer's first byte belongs
+  std::uint64_t complete_ = 0;  // behind the last chunk whose turn has come; more may lie behind it
   resume_cursor saved_{};  // is in the part
   std::size_t filled_ = 0;
   bool placed_ = false;

@@ -1,5 +1,4 @@
-// A file as the source of its own bytes: an image of one tensor without a header. It reads back a file whose schema is
-// not known.
+// A file as the source of its own bytes: an image of one tensor. It reads back a file whose schema is not known.
 #pragma once
 
 #include <tensorpull/image/view.hpp>
@@ -11,14 +10,17 @@ namespace tensorpull::detail {
 /// A view's schema, entry and reader, which must stay where they are while it is used.
 class file_bytes {
  public:
-  /// The first `bytes` bytes of what `read` reads at positions.
-  source_view view(std::uint64_t bytes, const source_reader& read) noexcept {
+  /// The first `bytes` bytes of what `read` reads at positions. The first `header` bytes of those are no tensor's, and
+  /// are not read; `read` is given their number, and positions behind them.
+  source_view view(std::uint64_t bytes, const source_reader& read, std::uint64_t header = 0) noexcept {
     entry_.indirect = true;
-    entry_.end = bytes;
+    entry_.end = bytes - header;
     schema_ = {};
     schema_.tensors = &entry_;
     schema_.tensor_count = 1;
+    schema_.header_bytes = header;
     schema_.image_bytes = bytes;
+    where_ = static_cast<std::uintptr_t>(header);
     reader_ = read;
     return {&schema_, nullptr, &where_, &reader_};
   }

@@ -146,7 +146,7 @@ class datagram_transfer
   /// Whether a chunk may land before those that come before it.
   bool lands_anywhere() const noexcept {
     if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk)
-      return !Integrity::whole || this->readable_;
+      return !Integrity::whole || this->arrived().schema != nullptr;
     else return false;
   }
 
@@ -155,7 +155,7 @@ class datagram_transfer
     stalled_ = false;
     while (!this->ended_ && this->chunk_left_ == 0) {
       if (const std::uint64_t n = this->machine_.first_early(); n > 0) {
-        if (!hash_back(n)) return this->fail({errc::io, 0, 0, {}});
+        if (!this->hash_back(n)) return this->fail({errc::io, 0, 0, {}});
         this->landed_ += n;
       } else if (const auto held = this->machine_.first_held(); !held.empty()) {
         if (!take(held)) return;
@@ -192,18 +192,6 @@ class datagram_transfer
     taken_ = 0;
     return true;
   }
-  /// Hashes the next bytes where they have landed. The header is never among them.
-  bool hash_back(std::uint64_t bytes) noexcept {
-    if constexpr (Integrity::whole && requires(const Consumer& c) { c.read_back(); }) {
-      const source_view there = this->to_.read_back();
-      const std::uint64_t from = there.schema->header_bytes + (this->landed_ - this->machine_.description().data_start);
-      return hash_range(this->whole_hash_, there, from, bytes).has_value() &&
-             (!this->machine_.in_parts() || hash_range(this->part_hash_, there, from, bytes).has_value());
-    } else {
-      return true;
-    }
-  }
-
   std::span<std::byte> hold_{};
   std::uint64_t chunk_bytes_ = 0;  // of the chunk that is landing; if it lands early, those that are missing
   std::size_t taken_ = 0;  // of the first chunk that is held

@@ -283,6 +283,17 @@ class transfer {
       if (machine_.in_parts()) part_hash_.update(bytes);
     }
   }
+  /// Hashes the next bytes where they have landed. The header is never among them.
+  bool hash_back(std::uint64_t bytes) noexcept {
+    if constexpr (Integrity::whole && can_look_back) {
+      const source_view there = arrived();
+      const std::uint64_t from = there.schema->header_bytes + (landed_ - machine_.description().data_start);
+      return hash_range(whole_hash_, there, from, bytes).has_value() &&
+             (!machine_.in_parts() || hash_range(part_hash_, there, from, bytes).has_value());
+    } else {
+      return true;
+    }
+  }
   /// Keeps the digests of what is before a chunk, so that rewind() can go back there.
   void keep_digest() noexcept {
     if constexpr (can_rewind && Integrity::whole) {
@@ -343,6 +354,13 @@ class transfer {
 
   /// A consumer whose memory can be read back has `read_back()` (consumers/concept.hpp).
   static constexpr bool can_read_back = Integrity::whole && requires(const Consumer& c) { c.read_back(); };
+  /// A consumer that takes bytes in any order shows them by `arrived()`, or else by `read_back()`.
+  static constexpr bool can_look_back = requires(const Consumer& c) { c.arrived(); } ||
+                                        requires(const Consumer& c) { c.read_back(); };
+  source_view arrived() const noexcept {
+    if constexpr (requires { to_.arrived(); }) return to_.arrived();
+    else return to_.read_back();
+  }
   static constexpr std::uint32_t most_damaged = 3;
   /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
