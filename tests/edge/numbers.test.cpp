@@ -2,11 +2,14 @@
 // machine does, at every moment.
 #include "edge_model.hpp"
 
+#include <tensorpull/consumers/any_schema/new_model.hpp>
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/consumers/average/detail/elements.hpp>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -53,10 +56,13 @@ description described() {
   const image_schema& s = policy::schema();
   description d;
   d.image_bytes = s.image_bytes, d.data_start = s.header_bytes, d.fingerprint = s.fingerprint;
+  d.tensors = s.tensor_count;
   return d;
 }
 /// Lands the image's bytes [at, at + length), at most `step` of them at a time.
-void put(land& to, const bytes& image, std::uint64_t at, std::uint64_t length, std::mt19937& random, std::size_t step) {
+template <class Consumer>
+void put(Consumer& to, const bytes& image, std::uint64_t at, std::uint64_t length, std::mt19937& random,
+         std::size_t step) {
   std::span<std::byte> out[3];
   for (const std::uint64_t end = at + length; at < end;) {
     const prepared room = to.prepare(at, end - at, out);
@@ -122,6 +128,44 @@ TEST(Numbers, Land_in_any_order_and_twice) {
   ASSERT_TRUE(to.finish({}));
   EXPECT_TRUE(edge::holds_the_values(*mine));
   EXPECT_EQ(image_of(*mine), image);
+}
+
+struct heap_tensors {
+  std::vector<bytes> memory;
+  result<std::byte*> allocate(const tensor_entry& t) { return memory.emplace_back(t.size_bytes()).data(); }
+  void clear() noexcept { memory.clear(); }
+};
+
+TEST(Numbers, Land_in_a_model_that_is_made_for_them) {
+  const auto m = filled();
+  const bytes image = image_of(*m);
+  const source_view theirs = policy::source(*m);
+  std::mt19937 random(3);
+  for (const std::size_t step : {1u, 9u, 3000u, 70'000u}) {
+    new_model<heap_tensors> to({}, {.max_bytes = image.size()});
+    ASSERT_TRUE(to.begin(described()));
+    put(to, image, 0, image.size(), random, step);
+    ASSERT_TRUE(to.chunk(0, image.size()));
+    ASSERT_TRUE(to.finish({}));
+    ASSERT_EQ(to.made().fingerprint, theirs.schema->fingerprint);
+    for (std::size_t i = 0; i < to.made().tensor_count; ++i) {
+      const bytes& made = to.allocator().memory[i];
+      EXPECT_TRUE(made.empty() || std::memcmp(made.data(), theirs.address(i), made.size()) == 0)
+          << to.made().tensors[i].name << step;
+    }
+  }
+}
+
+TEST(Numbers, Behind_a_header_that_is_looked_at_go_nowhere) {
+  const bytes image = image_of(*filled());
+  std::mt19937 random(4);
+  published_schema to({});
+  ASSERT_TRUE(to.begin(described()));
+  put(to, image, 0, image.size(), random, 3000);
+  EXPECT_EQ(to.chunk(0, image.size()).error(), errc::cancelled);
+  EXPECT_TRUE(to.complete());
+  EXPECT_EQ(to.schema_of_image().fingerprint, policy::schema().fingerprint);
+  EXPECT_EQ(to.described().image_bytes, image.size());
 }
 
 // An average reads updates as images have them, and writes its result as the machine has numbers.

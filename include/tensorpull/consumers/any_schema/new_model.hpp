@@ -87,8 +87,8 @@ class new_model {
   /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its
   /// chunk is whole: a chunk that was damaged on its way comes again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    if (wrong_) return {};
-    if (offset >= described_.data_start) return landing_ ? landing_->commit(offset, bytes) : result<void>{};
+    if (landing_ && offset >= described_.data_start) return landing_->commit(offset, bytes);
+    if (wrong_ || offset >= described_.data_start) return {};
     if (const auto ok = take(offset, bytes); !ok) {
       wrong_ = ok.error();
       release();
