@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 namespace result_test {
 
@@ -32,6 +33,19 @@ TEST(Result, Errors_pass_through_chains) {
   EXPECT_EQ(half(6).and_then(half).error().at, 3u);
   EXPECT_EQ(*half(6).transform([](int n) { return std::to_string(n); }), "3");
   EXPECT_EQ(half(5).transform([](int n) { return n; }).error(), errc::invalid_argument);
+}
+
+template <class From>
+constexpr bool becomes_bool = std::is_convertible_v<From, result<bool>> || std::is_constructible_v<result<bool>, From>;
+
+// `return send();` in a function that gives result<bool> would say "false", and forget why.
+TEST(Result, Of_a_bool_is_not_whether_another_one_has_a_value) {
+  static_assert(!becomes_bool<result<void>> && !becomes_bool<const result<int>&> && !becomes_bool<result<int>&>);
+  static_assert(becomes_bool<bool> && becomes_bool<const result<bool>&> && becomes_bool<unexpected>);
+  const result<bool> asked = half(4).has_value();
+  EXPECT_TRUE(asked && *asked);
+  const result<result<int>> within = half(4);
+  EXPECT_EQ(**within, 2);
 }
 
 TEST(Result, Moves_what_cannot_be_copied) {

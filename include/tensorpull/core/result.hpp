@@ -28,8 +28,16 @@ struct unexpected {
 /// Passes an error on.
 [[nodiscard]] constexpr unexpected failure(const error& reason) noexcept { return {reason}; }
 
+template <class T>
+class [[nodiscard]] result;
+
 namespace detail {
 [[noreturn]] inline void bad_result_access() noexcept { __builtin_trap(); }
+
+template <class U>
+inline constexpr bool is_result = false;
+template <class T>
+inline constexpr bool is_result<result<T>> = true;
 
 template <class T>
 using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>,
@@ -53,6 +61,8 @@ class [[nodiscard]] result {
   /// Holds the value.
   template <class U = T>
     requires(!std::is_same_v<std::remove_cvref_t<U>, unexpected> && !std::is_same_v<std::remove_cvref_t<U>, result> &&
+             // whether another result has a value is no value: its error would be lost
+             (!std::is_same_v<T, bool> || !detail::is_result<std::remove_cvref_t<U>>) &&
              std::is_constructible_v<T, U>)  // last: it costs most, and every `return failure(...)` gets here
   constexpr result(U&& value) : value_(static_cast<T>(static_cast<U&&>(value))) {}
   /// Holds the error.
