@@ -6,6 +6,8 @@
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace test {
@@ -57,14 +59,18 @@ inline void fill_values(model& m, std::uint64_t seed) {
   });
 }
 
-/// The parts of one element as doubles.
+/// The parts of one element as doubles. It lies in a model, in the machine's byte order.
 inline std::array<double, 2> read_element(tp::dtype type, const std::byte* at) {
   std::array<double, 2> v{};
   tp::detail::with_element(
       type,
       [&]<class E>(E) {
-        for (std::size_t part = 0; part < E::parts; ++part)
-          v[part] = static_cast<double>(E::read(at + part * E::bytes));
+        for (std::size_t part = 0; part < E::parts; ++part) {
+          std::array<std::byte, 8> as_in_image{};
+          std::copy_n(at + part * E::bytes, E::bytes, as_in_image.begin());
+          if (!tp::little_endian_machine) std::reverse(as_in_image.begin(), as_in_image.begin() + E::bytes);
+          v[part] = static_cast<double>(E::read(as_in_image.data()));
+        }
         return true;
       },
       false);
