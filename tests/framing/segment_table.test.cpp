@@ -14,8 +14,10 @@ std::vector<std::byte> table(std::uint32_t count_minus_one, const std::vector<st
   std::vector<std::uint32_t> halves{count_minus_one};
   halves.insert(halves.end(), sizes.begin(), sizes.end());
   if (halves.size() % 2 == 1) halves.push_back(0);
-  const auto bytes = std::as_bytes(std::span(halves));
-  return {bytes.begin(), bytes.end()};
+  std::vector<std::byte> bytes(4 * halves.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(halves[i / 4] >> (8 * (i % 4)) & 0xff);
+  return bytes;
 }
 tp::errc refused(const std::vector<std::byte>& head) {
   const allocation_watch watch;
