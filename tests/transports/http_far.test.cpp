@@ -8,6 +8,7 @@
 #include <tensorpull/transports/http/recipient/http_pull.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace http_far_test {
@@ -198,7 +199,70 @@ TEST_F(HttpFar, A_redirect_is_followed_in_the_middle_of_a_file) {
   expect_arrived();
 }
 
-TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_as_many_answers_as_a_server_gives_and_after_it_was_busy) {
+TEST_F(HttpFar, A_redirect_is_followed_when_a_server_without_ranges_is_asked_again) {
+  server.ranges = false;
+  server.close_after = 150'000;
+  options.retry.retries = 3;
+  server.instead = [](const http_asked& a, raw_peer& peer) {
+    return a.number > 0 && a.target != "/other" &&
+           peer.say("HTTP/1.1 307 Over there\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n");
+  };
+  expect_arrived();
+  EXPECT_EQ(server.asked().back().target, "/other");
+}
+
+TEST_F(HttpFar, A_place_that_the_origin_leads_to_anew_may_send_everything_again) {
+  options.retry.retries = 3;
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
+    if (!a.target.starts_with("/signed"))
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?" + std::to_string(a.number) +
+                      "\r\nContent-Length: 0\r\n\r\n");
+    if (a.number > 1 && a.target == "/signed?0") return peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+    peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\nContent-Length: " +
+             std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, a.number == 1 ? 150'000 : file.size()));
+    if (a.number == 1) close_now(peer);
+    return true;
+  };
+  expect_arrived();
+}
+
+TEST_F(HttpFar, The_origin_is_asked_again_if_what_it_led_to_breaks_before_the_header_has_come) {
+  options.retry.retries = 3;
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
+    if (!a.target.starts_with("/signed"))
+      return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?" + std::to_string(a.number) +
+                      "\r\nContent-Length: 0\r\n\r\n");
+    if (a.number > 1) return a.target == "/signed?0" && peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+    peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, 20)), close_now(peer);
+    return true;
+  };
+  expect_arrived();
+}
+
+TEST_F(HttpFar, The_origin_is_asked_again_if_nobody_is_where_it_led_to) {
+  options.retry.retries = 3;
+  for (const bool ranges : {true, false}) {
+    std::optional<tp::tcp_listener> mirror(std::move(*tp::tcp_listener::open("127.0.0.1:0")));
+    const std::string there = "http://" + local(mirror->port()) + "/model";
+    std::jthread answers_once([&] {
+      raw_peer peer(std::move(*mirror->accept(20s)));
+      mirror.reset();
+      peer.hear(1);
+      peer.say((ranges ? head(0, file.size() - 1)
+                       : "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size()) + "\r\n") +
+               "\r\n" + file.substr(0, 150'000));
+    });
+    server.ranges = ranges;
+    server.instead = [&, led = false](const http_asked&, raw_peer& peer) mutable {
+      return !std::exchange(led, true) &&
+             peer.say("HTTP/1.1 302 Found\r\nLocation: " + there + "\r\nContent-Length: 0\r\n\r\n");
+    };
+    mine = blank<mlp>();
+    expect_arrived();
+  }
+}
+
+TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhere_and_after_the_server_was_busy) {
   using any = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::http>;
   model from, to;
   for (int i = 0; i < 4000; ++i)
@@ -214,6 +278,8 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_as_many_answers_as_a_serv
     if (!a.range(first, last)) return false;
     if (first > 0 && !std::exchange(busy, true))
       return peer.say("HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
+    if (first > 0 && a.target != "/other")
+      return peer.say("HTTP/1.1 307 Over there\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n");
     last = std::min({last, first + 99'999, std::uint64_t{file.size() - 1}});
     return peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) +
                     "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\nContent-Length: " +

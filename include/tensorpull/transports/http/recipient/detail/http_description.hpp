@@ -61,6 +61,7 @@ class http_description {
   /// one answer, what is behind prefix() follows over the first connection. If it comes in ranges, see take_rest().
   template <class Pull>
   result<void> ask(Pull& pull, const frame& asked, std::uint64_t most_tensors) {
+    if (led_away()) start_at_origin();  // an earlier try was led away, perhaps to what gives nothing any more
     line& l = over_.first();
     http_file found;
     bool ranged = true;
@@ -96,26 +97,35 @@ class http_description {
   }
   /// What there is has to be asked again.
   void forget() noexcept { file_ = {}; }
-  /// Whether the origin may lead to where this answer is another one: it led here, and what it gave us has run out.
-  bool may_lead_anew(unsigned status) const noexcept { return requests_.led_away() && may_have_expired(status); }
-  /// Asks over the first connection where the file is, and the origin again if that place gives nothing any more.
+  /// Whether the origin has led to another place.
+  bool led_away() const noexcept { return requests_.led_away(); }
+  /// Whether the origin has to say anew where the file is: this place leads to another, or the origin led here and what
+  /// it gave us has run out.
+  bool may_lead_anew(unsigned status) const noexcept {
+    return is_redirect(status) || (led_away() && may_have_expired(status));
+  }
+  /// Asks over the first connection where the file is, and the origin again if the file is not there any more.
   template <class Pull, class Ask>
   result<void> ask_there(Pull& pull, Ask ask) {
     line& l = over_.first();
     auto ok = over_.exchange(pull, l, requests_.url(), ask);
-    if (ok && !pull.ended() && may_lead_anew(l.head().status)) ok = ask_origin(pull, ask);
+    const bool gone = !ok && led_away() && ok.error().code == errc::connection_failed;
+    if (gone || (ok && !pull.ended() && may_lead_anew(l.head().status))) ok = ask_origin(pull, ask);
     return ok;
   }
   /// Asks the origin again over the first connection, which may be another one then, and follows it. `ask` writes the
   /// request to requests_.url().
   template <class Pull, class Ask>
   result<void> ask_origin(Pull& pull, Ask ask) {
-    over_.drop_all();
-    requests_.go_to(requests_.origin());
+    start_at_origin();
     return follow(pull, ask);
   }
 
  private:
+  void start_at_origin() {
+    over_.drop_all();
+    requests_.go_to(requests_.origin());
+  }
   /// Asks over the first connection, and goes where redirects lead, until an answer is none.
   template <class Pull, class Ask>
   result<void> follow(Pull& pull, Ask ask) {

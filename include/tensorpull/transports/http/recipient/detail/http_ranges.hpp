@@ -118,7 +118,10 @@ class http_ranges {
         line* free = over_.idle();
         if (free == nullptr && (over_.ready() == 0 || (n == 0 && !over_.another_may_come()))) {
           free = &give_up_last();
-          if (const auto ok = over_.connect(*free, requests_.url(), pull.left()); !ok) return failure(ok.error());
+          if (const auto ok = over_.connect(*free, requests_.url(), pull.left()); !ok) {
+            expired_ = described_.led_away();  // for the next try: nobody is there any more
+            return failure(ok.error());
+          }
         }
         if (free == nullptr) {
           over_.open_another(++waiting, requests_.url());
@@ -188,7 +191,7 @@ class http_ranges {
       return head_outcome::moved;
     }
     if ((n > 0 || !l.used()) && (h.status == 429 || h.status == 503) && is_crowded(i)) return head_outcome::later;
-    if (described_.may_lead_anew(h.status) || is_redirect(h.status)) {
+    if (described_.may_lead_anew(h.status)) {
       expired_ = true;
       l.drop();
       i.take_back();
@@ -211,8 +214,12 @@ class http_ranges {
     if (const auto ok = described_.ask_origin(pull, [&] { ask(l, first, from); }); !ok || pull.ended()) return ok;
     const http_head& h = l.head();
     if (h.status != 200 && h.status != 206) return refused(pull, first, h);
-    if (const auto ok = begins(first, h, from); !ok) return ok;
     expired_ = false;
+    if (described_.goes_on_whole(h)) {
+      over_one_connection();
+      return {};
+    }
+    if (const auto ok = begins(first, h, from); !ok) return ok;
     first.over = &l;
     first.asked = clock::now();
     return {};
