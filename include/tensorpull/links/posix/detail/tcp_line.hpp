@@ -36,13 +36,14 @@ inline void ask_silent_end_no_more(int fd) noexcept {
   (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
 }
 
-/// Whether the line of a TCP socket carries nothing any more: what is on its way is not acknowledged, or two questions
-/// in a row were not answered. An other end that takes no bytes now answers the questions, which then are seldom; so
-/// this is not TCP_USER_TIMEOUT, which ends such a connection.
+/// Whether the line of a TCP socket carries nothing any more: what was sent again is not acknowledged, or two questions
+/// in a row were not answered. What was sent once may have left just now, after a silence that is the other end's own.
+/// An other end that takes no bytes now answers the questions, which then are seldom; so this is not TCP_USER_TIMEOUT,
+/// which ends such a connection.
 inline bool line_is_gone(int fd) noexcept {
   tcp_info of{};
   socklen_t size = sizeof of;
-  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 && (of.tcpi_unacked > 0 || of.tcpi_probes >= 2) &&
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &of, &size) == 0 && (of.tcpi_retransmits > 0 || of.tcpi_probes >= 2) &&
          of.tcpi_last_ack_recv > longest_silence.count() && of.tcpi_last_data_recv > longest_silence.count();
 }
 
