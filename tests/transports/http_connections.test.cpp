@@ -184,6 +184,17 @@ TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_o
   ASSERT_TRUE(done) << describe(done.error());
 }
 
+TEST_F(HttpConnections, Who_waits_without_end_gives_up_no_connection) {
+  options.per_request_timeout = std::chrono::milliseconds::max();
+  server.instead = [](const http_asked&, raw_peer&) {
+    std::this_thread::sleep_for(20ms);
+    return false;
+  };
+  const auto done = pull(4);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_LE(server.connections(), 4u);
+}
+
 TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_there_is_no_other) {
   // three connections at most; the second request on the first of them is closed without an answer, and all others are
   // busy with later ranges then

@@ -114,6 +114,19 @@ TEST_F(HttpPut, A_consent_that_comes_late_is_passed_over) {
   EXPECT_TRUE(was_kept());
 }
 
+TEST_F(HttpPut, A_consent_may_be_waited_for_without_end) {
+  options.consent = std::chrono::milliseconds::max();
+  std::size_t early = 1;
+  server.instead = [&](const http_asked& a, raw_peer& peer) {
+    early = peer.hear(1, 1s).size();
+    return keep(a, peer);
+  };
+  const auto done = put();
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(early, 0u);
+  EXPECT_TRUE(was_kept());
+}
+
 TEST_F(HttpPut, A_refusal_is_the_answer_whenever_it_comes) {
   for (const bool in_the_middle : {false, true}) {
     server.instead = [in_the_middle](const http_asked&, raw_peer& peer) {

@@ -1,4 +1,5 @@
 #include <tensorpull/transports/over/nats/nats_link.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include "support/sanitizers.hpp"
 #include "transports/nats_fixture.hpp"
@@ -215,6 +216,22 @@ TEST_F(Nats, Refusals_have_names) {
   const auto refused = own->settle(subject, 10s, {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, errc::not_permitted);
+}
+
+TEST_F(Nats, A_server_may_be_waited_for_without_end) {
+  const test::nats_process server;
+  const std::string answers = server.url();
+  nats_server there = at(answers);
+  there.timeout = std::chrono::milliseconds::max();
+  EXPECT_TRUE(nats_link::connect(there));
+  auto silent = tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(silent);
+  const std::string url = "nats://127.0.0.1:" + std::to_string(silent->port());
+  nats_server where = at(url);
+  where.timeout = std::chrono::milliseconds::max();
+  std::atomic<bool> stop{false};
+  std::jthread later([&] { std::this_thread::sleep_for(200ms), stop = true; });
+  EXPECT_EQ(nats_link::connect(where, flag{&stop}).error().code, errc::cancelled);
 }
 
 TEST_F(Nats, Settling_hears_a_stop_request_and_an_end) {

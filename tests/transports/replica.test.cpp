@@ -217,6 +217,19 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   EXPECT_EQ(how, verdict::owner_lost);
 }
 
+TEST(Replica, A_coordinator_may_be_waited_for_without_end) {
+  const auto model = random_model<mlp>(8);
+  replica_at_work<net<mlp>> replica(*model, 9, {.gone = std::chrono::milliseconds::max()});
+  auto mine = blank<mlp>();
+  const auto waits = net<mlp>::download_tensors(replica.address(), replica.ref, *mine,
+                                                {.per_request_timeout = 1500ms, .retry = {.retries = 0}});
+  ASSERT_FALSE(waits);
+  EXPECT_EQ(waits.error().code, errc::timed_out) << to_string(waits.error().code);
+  replica.on.reset();
+  EXPECT_FALSE(replica.owner.coordinator_lost());
+  EXPECT_FALSE(replica.owner.settled(replica.ref));
+}
+
 TEST(Replica, Without_a_coordinator_whatever_it_has_published_is_owner_lost) {
   using one = net<mlp>;
   const auto model = random_model<mlp>(8);

@@ -2,9 +2,11 @@
 // what the connection has done.
 #pragma once
 
+#include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/std/chrono.hpp>
+
 #include <cstddef>
 #include <cstdint>
-#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 
@@ -58,9 +60,9 @@ class budget_watch {
       mark_ = now;
       before_ = a;
     }
-    if (!a.trusted && a.heard == 0 && passed(now - first_, b.accept)) return true;
-    if (a.long_frame != 0 && passed(now - frame_mark_, b.frame)) return true;
-    return passed(now - mark_, limit);
+    if (!a.trusted && a.heard == 0 && has_passed(now - first_, b.accept)) return true;
+    if (a.long_frame != 0 && has_passed(now - frame_mark_, b.frame)) return true;
+    return has_passed(now - mark_, limit);
   }
   /// When over() was called for the first time; none yet: time_point{}.
   time_point first() const noexcept { return first_; }
@@ -72,11 +74,6 @@ class budget_watch {
     if (per_second != 0 && seconds >= ~std::uint64_t{0} / 2 / per_second) return ~std::uint64_t{0};
     return per_second * seconds + per_second * rest / 1000 + 1;
   }
-  /// Compares milliseconds: a limit that means "never" would wrap in nanoseconds.
-  static bool passed(time_point::duration spent, std::chrono::milliseconds limit) noexcept {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= limit;
-  }
-
   time_point mark_, first_{}, frame_mark_{};
   connection_activity before_{};  // at the last mark
 };

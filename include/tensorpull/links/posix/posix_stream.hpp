@@ -108,7 +108,9 @@ class posix_stream {
   /// when the time is over. From afar such a wait would hold up the kernel, which makes the window larger as bytes are
   /// read.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
-    timeout = std::max(timeout, std::chrono::milliseconds(1));  // 0 would mean no time-out
+    // 0 would mean no time-out, and the kernel knows no time that means "never"
+    timeout = std::min<std::chrono::milliseconds>(std::max(timeout, std::chrono::milliseconds(1)),
+                                                  std::chrono::hours(1));
     if (timeout != state_.receive_timeout) {
       const int flags = ::fcntl(state_.fd, F_GETFL);
       if (flags < 0 || ((flags & O_NONBLOCK) != 0 && ::fcntl(state_.fd, F_SETFL, flags & ~O_NONBLOCK) != 0))

@@ -12,12 +12,17 @@
 
 namespace tensorpull::detail {
 
-/// The moment when this time will be over; the last moment of the clock, if it is longer than the clock goes.
+/// The moment when this time, which may be less than none, will be over; the last moment of the clock, if it is longer
+/// than the clock goes.
 inline std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds time) noexcept {
   const auto now = std::chrono::steady_clock::now();
   const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() -
                                                                           now);
-  return time < most ? now + time : std::chrono::steady_clock::time_point::max();
+  return time < most ? now + std::max(time, {}) : std::chrono::steady_clock::time_point::max();
+}
+/// Whether so much time has passed. It compares milliseconds: a time that means "never" would wrap in nanoseconds.
+constexpr bool has_passed(std::chrono::steady_clock::duration spent, std::chrono::milliseconds time) noexcept {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= time;
 }
 
 /// What poll() needs to wait for directions of a descriptor. poll() reports a hang-up even if no event is asked for, so

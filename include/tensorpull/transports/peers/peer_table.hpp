@@ -1,6 +1,7 @@
 // The peers of an end that serves many over one link. Nobody says goodbye on such a link, so peers age.
 #pragma once
 
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <bit>
@@ -175,9 +176,8 @@ class peer_table {
     if (is_silent(newcomers_.first, now, budgets_.accept_if_full)) return newcomers_.first;
     return is_silent(known_.first, now, budgets_.idle_if_full) ? known_.first : nullptr;
   }
-  /// Compares milliseconds: a budget that means "never" would wrap in nanoseconds.
   static bool is_silent(const entry* e, time_point now, std::chrono::milliseconds budget) noexcept {
-    return e != nullptr && std::chrono::duration_cast<std::chrono::milliseconds>(now - e->progress_) >= budget;
+    return e != nullptr && detail::has_passed(now - e->progress_, budget);
   }
 
   peer_budgets budgets_;

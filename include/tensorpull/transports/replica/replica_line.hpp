@@ -6,6 +6,7 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/links/posix/pollable_stream.hpp>
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/system/detail/kept_descriptor.hpp>
@@ -474,7 +475,7 @@ class replica_line {
   /// Shows the coordinator that the recipient takes chunks: takes a few bytes from it and throws them away.
   void sign(time_point now, const replica_options& options) noexcept {
     if (!served_own_ || !reached_ || up_ended_ || signing_ || unanswered_ > 0 || up_left_ > 0 ||
-        now - signed_ < options.sign_of_life)
+        !detail::has_passed(now - signed_, options.sign_of_life))
       return;
     served_own_ = false;
     signed_ = now;

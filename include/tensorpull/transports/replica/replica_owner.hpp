@@ -127,7 +127,9 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
       scratch = std::make_unique<std::byte[]>(scratch_bytes);
       (void)kept.keep();
     }
-    bool is_lost(clock::time_point now) const noexcept { return away && now - away_since >= options.gone; }
+    bool is_lost(clock::time_point now) const noexcept {
+      return away && detail::has_passed(now - away_since, options.gone);
+    }
     void here(clock::time_point now) noexcept {
       away = false;
       heard = now;
@@ -270,7 +272,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (!was && l.reached()) {
       if constexpr (requires(stream_type& c) { transport::connected(c); }) transport::connected(l.coordinator());
       s.here(now);
-    } else if (called && !l.reached() && (!l.calling() || now - l.called() >= s.options.budgets.accept)) {
+    } else if (called && !l.reached() &&
+               (!l.calling() || detail::has_passed(now - l.called(), s.options.budgets.accept))) {
       l.hang_up();
       s.gone(now);
     }
@@ -316,7 +319,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     establishment e{};
     if constexpr (requires { s.watch->establish(); }) e = s.watch->establish();
     if (e.status == io_status::ok) s.here(now);
-    else if (is_end(e.status) || now - s.watched >= s.options.budgets.accept) s.gone(now);
+    else if (is_end(e.status) || detail::has_passed(now - s.watched, s.options.budgets.accept)) s.gone(now);
     else return void(s.watch_waits = e.waits_for);
     s.watch.reset();
     (void)s.kept.keep();

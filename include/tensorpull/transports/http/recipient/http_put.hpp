@@ -105,7 +105,7 @@ class http_upload {
       if (!there) return failure(there.error());
       if (*there) return sent;
       const bool may = line_->now() == line::phase::head &&
-                       (!expects || line_->interim() > 0 || clock::now() - asked >= options_.consent);
+                       (!expects || line_->interim() > 0 || has_passed(clock::now() - asked, options_.consent));
       if (may && sent < total) {
         std::array<std::span<const std::byte>, 16> pieces;
         const bool last = sent + 1 == total;

@@ -299,7 +299,8 @@ class basic_nats_link {
     if (detail::asks_for_tls(url)) also(natsOptions_SetSecure, true);
     if (*s_->credentials.c_str() != '\0')
       also(natsOptions_SetUserCredentialsFromFiles, s_->credentials.c_str(), nullptr);
-    also(natsOptions_SetTimeout, std::max<std::int64_t>(s_->timeout.count(), 1));
+    // what is longer than an int has milliseconds would be cut to anything by libnats
+    also(natsOptions_SetTimeout, std::min(std::max<std::int64_t>(s_->timeout.count(), 1), std::int64_t{1} << 30));
     also(natsOptions_SetSendAsap, true);  // otherwise it has a thread that flushes
     // it would have a thread for that, and in version 3.4 take the next server's bytes for the rest of a message
     also(natsOptions_SetAllowReconnect, false);

@@ -66,10 +66,8 @@ class nats_watch {
   bool nobody() const noexcept { return gone_; }
   /// Whether it has been gone for longer than that.
   bool lost(const nats_patience& patience, time_point now) const noexcept {
-    const auto longer = [&](time_point since, std::chrono::milliseconds than) {
-      return std::chrono::duration_cast<std::chrono::milliseconds>(now - since) >= than;
-    };
-    return (gone_ && longer(gone_since_, patience.gone)) || longer(heard_, patience.silent);
+    return (gone_ && detail::has_passed(now - gone_since_, patience.gone)) ||
+           detail::has_passed(now - heard_, patience.silent);
   }
 
  private:

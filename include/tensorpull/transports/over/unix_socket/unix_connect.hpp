@@ -74,7 +74,8 @@ inline result<unix_stream> unix_connect(std::string_view address, std::chrono::m
     const int e = detail::try_to_connect(s, *to, access);
     if (e == 0) return s;
     if (e != EAGAIN && e != EINTR) return failure(errc::connection_failed, 0, address, e);
-    if (std::chrono::steady_clock::now() - start >= timeout) return failure(errc::timed_out, 0, address);
+    if (detail::has_passed(std::chrono::steady_clock::now() - start, timeout))
+      return failure(errc::timed_out, 0, address);
   }
 }
 

@@ -86,8 +86,8 @@ class http_ranges {
   /// others end.
   bool is_neglected(const item& i) const noexcept {
     if (i.over != nullptr && (i.over->used() || i.over->heard() || over_.ready() < 2)) return false;
-    return clock::now() - i.asked >
-           std::min<std::chrono::nanoseconds>(patience_ / 4, std::chrono::seconds(5) + 4 * described_.first_answer());
+    const auto usual = std::chrono::duration_cast<std::chrono::milliseconds>(4 * described_.first_answer());
+    return has_passed(clock::now() - i.asked, std::min(patience_ / 4, std::chrono::seconds(5) + usual));
   }
   void over_one_connection() noexcept {
     over_.drop_all();

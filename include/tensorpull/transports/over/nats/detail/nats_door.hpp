@@ -79,7 +79,7 @@ class nats_door {
       return nullptr;
     }
     if (!probe_.wait(true, false, std::min(most, wait_step)).read) {
-      if (now - began_ >= timeout_) give_up(errc::timed_out, 0);
+      if (has_passed(now - began_, timeout_)) give_up(errc::timed_out, 0);
       return nullptr;
     }
     std::byte greeting[1];
