@@ -427,6 +427,7 @@ BREAKAGES = [
     ("transports/replica/replica_owner.hpp", "(void)kept.keep();", "", "transports/replica_strangers", "*is_missed*"),
     ("transports/replica/replica_line.hpp", "unanswered_ > 0 && !refused_", "unanswered_ > 0", "transports/replica_line", "*refusal*"),
     ("transports/over/shared_memory/shared_stream.hpp", "if (passed_ == most_unread) return write_some(spans);", "", "transports/shm_strangers", "*Two_recipients*"),
+    ("transports/over/shared_memory/shared_view.hpp", "    made_ = nullptr;\n", "", "transports/shm_view", "*second_view*"),
     ("transports/over/shared_memory/shared_stream.hpp", "if (io.status == io_status::failed && io.system == ETOOMANYREFS) return write_some(spans);", "", "transports/shm_strangers", "*As_many*"),
     ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_, list->ai_family);", "", "transports/udp_link", "*every_local*"),
     ("transports/over/tls/tls.hpp", "if (now.status == io_status::would_block) continue;", "if (now.status == io_status::would_block) break;", "transports/tls_strangers", "*nobody_out*"),

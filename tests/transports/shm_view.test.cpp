@@ -136,6 +136,25 @@ TEST(SharedView, A_source_that_was_changed_after_its_digest_fails_the_view) {
   EXPECT_EQ(o.owner.status_of(ref)->failed, 1u);
 }
 
+TEST(SharedView, A_second_view_through_the_same_object_is_of_what_is_seen_then) {
+  const auto first = shared_random(4), second = shared_random(5);
+  shared_owner<net> o;
+  const auto one = o.add(first, {.recipients = 3}), two = o.add(second, {.recipients = 3});
+  o.serve();
+  tp::viewed_tensors seen(nullptr);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(tp::shared_memory::view<net::parts>(o.address, one, seen, {}));
+    EXPECT_TRUE(same(seen.tensors(), *first));
+    ASSERT_TRUE(tp::shared_memory::view<net::parts>(o.address, two, seen, {}));
+    EXPECT_TRUE(same(seen.tensors(), *second));
+  }
+  first->step += 1;  // after its digest
+  EXPECT_EQ(tp::shared_memory::view<net::parts>(o.address, one, seen, {}).error(), tp::errc::digest_mismatch);
+  ASSERT_TRUE(tp::shared_memory::view<net::parts>(o.address, two, seen, {.unverified = true}));
+  EXPECT_TRUE(same(seen.tensors(), *second));
+  o.stop();
+}
+
 TEST(SharedView, An_owner_that_passes_no_memory_is_refused_by_name) {
   using none = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
                             tp::basic_shared_memory<tp::unix_access::same_user, 0, false>>;

@@ -25,8 +25,9 @@ struct view_limits {
   std::uint64_t max_tensors = 1'000'000;  ///< tensors in it
 };
 
-/// The tensors of a published image in mapped memory. A consumer of one transfer that reads the memory itself. Movable
-/// only when it is complete. It stays readable when the owner has withdrawn the reference, has ended or was killed.
+/// The tensors of a published image in mapped memory. A consumer that reads the memory itself; what it has of one
+/// transfer is gone when the next one begins. Movable only when it is complete. It stays readable when the owner has
+/// withdrawn the reference, has ended or was killed.
 class viewed_tensors {
  public:
   static constexpr bool irrevocable = false;
@@ -38,7 +39,7 @@ class viewed_tensors {
   viewed_tensors(viewed_tensors&&) noexcept = default;
   viewed_tensors& operator=(viewed_tensors&&) noexcept = default;
 
-  /// The tensors, in image order. Valid while this object lives, and where it is moved to. Their numbers are in the
+  /// The tensors, in image order. Valid while this object has them, and where it is moved to. Their numbers are in the
   /// image's byte order, little-endian: on a big-endian machine gather() gives them as an image has them, and each
   /// entry says in `swap_bytes` that memory has them in the other order.
   source_view tensors() const noexcept { return {&made_->schema, nullptr, made_->where.data(), nullptr}; }
@@ -52,6 +53,10 @@ class viewed_tensors {
 
   result<void> begin(const description& d) noexcept {
     described_ = d;
+    made_ = nullptr;
+    memory_ = {};
+    header_ = {};
+    pages_ = {};
     return {};
   }
   /// The memory that came. Errors: bad_frame, schema_mismatch: its header is none, or not the one described;
