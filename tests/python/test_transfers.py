@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -523,6 +524,71 @@ def test_C7_memory_is_flat_over_45_rounds(owner):
     assert resident() - before < 2 << 20 and threads_at_rest() == running
     assert sys.getallocatedblocks() - blocks < 500
     assert eventually(lambda: descriptors() <= files)  # connections end a moment after their recipients
+
+
+class Job:
+    """Has what it has given its callback to, in one of the ways in which a program comes to that."""
+
+    def __init__(self, kind: str, owner, listener) -> None:
+        self.model = {"x": np.zeros(3)}
+        getattr(self, kind)(owner, listener)
+
+    def hear(self, _=None) -> bool:
+        return False
+
+    def failed(self, call, *arguments, **options):
+        with pytest.raises(Error) as e:
+            call(*arguments, **options)
+        self.error = e.value  # whose traceback has the frames of the call
+
+    def an_owner(self, *_):
+        self.owner = tensorpull.Downloader()
+        self.owner.add_tensors(self.model, settled=self.hear)
+
+    def an_owner_of_transactions(self, *_):
+        self.owner = tensorpull.Downloader()
+        self.owner.add_transaction([self.model, self.model], progress=self.hear)
+
+    def a_session(self, _, listener):
+        self.session = tensorpull.Session(listener.address)
+        self.session.add_tensors(self.model, settled=self.hear)
+
+    def a_download_that_failed(self, *_):
+        self.failed(tensorpull.download_tensors, "127.0.0.1:1", "ab" * 16, out=self.model, progress=self.hear, abort=self.hear, retries=0)
+
+    def an_update_that_failed(self, *_):
+        self.average = tensorpull.WeightedAverage(self.model)
+        self.failed(self.average.pull, "127.0.0.1:1", "ab" * 16, 1, peer="a", round=1, progress=self.hear, retries=0)
+
+    def a_publication_that_failed(self, owner, _):
+        self.failed(owner.add_tensors, self.model, ref_id="0" * 32, settled=self.hear)
+
+
+@pytest.mark.parametrize("kind", [name for name in vars(Job) if name.startswith("a")])
+def test_what_refers_to_itself_through_a_callback_is_collected(kind):
+    with tensorpull.Downloader() as owner, tensorpull.Listener() as listener:
+        gc.collect()
+        files = descriptors()
+        job = Job(kind, owner, listener)
+        known = weakref.ref(job)
+        del job
+        gc.collect()
+        assert known() is None and descriptors() == files
+
+
+def test_an_owner_that_is_collected_says_how_it_ended():
+    class Server:
+        def __init__(self):
+            self.owner, self.heard = tensorpull.Downloader(), heard
+            self.owner.add_tensors({"x": np.zeros(3)}, settled=self.hear)
+
+        def hear(self, how):
+            self.heard.append((how.verdict, self.owner.port != 0))
+
+    heard: list = []
+    Server()
+    gc.collect()
+    assert heard == [("withdrawn", True)]
 
 
 def test_a_reference_that_nobody_knows_has_settled():

@@ -1,6 +1,7 @@
 // An owner over any transport, and what Python publishes through it.
 #pragma once
 
+#include "cycles.hpp"
 #include "network.hpp"
 #include "slices.hpp"
 #include "tensor_table.hpp"
@@ -9,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,20 +34,32 @@ struct publish_settings {
   std::uint64_t acquire_ms = 0, recipient_idle_ms = 600'000, transaction_idle_ms = 600'000,
                 progress_interval_ms = 30'000;
   py::object settled = py::none(), progress = py::none();
+
+  void each_object(const auto& f) const noexcept { f(settled), f(progress); }
+  void let_go_of_objects() { settled = progress = py::none(); }
 };
+
+struct published;
+/// What an owner or a session has published and not let go of. Used with the interpreter's lock.
+using publications = std::shared_ptr<std::unordered_set<const published*>>;
 
 /// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks.
 /// Destroyed on the thread that delivers the settlement, which need not hold the interpreter's lock.
 struct published {
   published(const tensor_table& table, const std::vector<std::pair<std::string, std::string>>& metadata,
-            py::object tensors, const publish_settings& s)
-      : image(devices.image_of(table, metadata)), keep(std::move(tensors)), settled(s.settled), progress(s.progress) {}
+            py::object tensors, const publish_settings& s, publications among)
+      : image(devices.image_of(table, metadata)), keep(std::move(tensors)), settled(s.settled), progress(s.progress),
+        all(std::move(among)) {
+    all->insert(this);
+  }
   published(const published&) = delete;
   published& operator=(const published&) = delete;
   ~published() {
     const interpreter_lock lock;
+    all->erase(this);
     or_rest([this] { keep = settled = progress = py::object(); });
   }
+  void each_object(const auto& f) const noexcept { f(keep), f(settled), f(progress); }
 
   /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can
   /// catch.
@@ -66,6 +80,7 @@ struct published {
   device_reader devices;
   dynamic_image image;
   py::object keep, settled, progress;
+  publications all;
   teller tell_settled{settled}, tell_progress{progress};
 };
 
@@ -90,14 +105,14 @@ inline py::tuple to_python(const reference& ref, std::uint64_t image_bytes) {
   return py::make_tuple(std::string(digits.data(), digits.size()), ref.version, ref.fingerprint, image_bytes);
 }
 
-/// Publishes the tensors that are described through `add(image, options, keeper)`. Returns the reference's digits, the
-/// version, the fingerprint and the image's length in bytes.
+/// Publishes the tensors that are described through `add(image, options, keeper)`, as one of `all`. Returns the
+/// reference's digits, the version, the fingerprint and the image's length in bytes.
 template <class Add>
 py::tuple publish(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
-                  py::object keep, const publish_settings& s, Add add) {
+                  py::object keep, const publish_settings& s, const publications& all, Add add) {
   std::vector<recipient_id> named;
   publish_options options = options_of(s, named);
-  auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s);
+  auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s, all);
   const auto copies = kept->devices.copies();
   interruption thrown{py::none()};
   if (options.version == 0) options.version = version_of(kept->image.source(), *copies);
@@ -128,7 +143,8 @@ struct published_together : published {
 /// Publishes several dicts through `add(images, options, keeper, stop)`, all or none. Each part is (described,
 /// metadata, digits of its ID or ""). Returns what publish() returns, for each.
 template <class Add>
-py::list publish_all(const py::sequence& parts, py::object keep, const publish_settings& s, Add add) {
+py::list publish_all(const py::sequence& parts, py::object keep, const publish_settings& s, const publications& among,
+                     Add add) {
   using pairs = std::vector<std::pair<std::string, std::string>>;
   std::vector<recipient_id> named;
   const publish_options options = options_of(s, named);
@@ -139,7 +155,7 @@ py::list publish_all(const py::sequence& parts, py::object keep, const publish_s
     const tensor_table table(part[0]);
     const auto metadata = part[1].cast<pairs>();
     const auto digits = part[2].cast<std::string>();
-    if (!kept) kept = std::make_unique<published_together>(table, metadata, std::move(keep), s);
+    if (!kept) kept = std::make_unique<published_together>(table, metadata, std::move(keep), s, among);
     else kept->others.push_back(kept->devices.image_of(table, metadata));
     const dynamic_image& made = kept->others.empty() ? kept->image : kept->others.back();
     images.push_back({made.source(), {digits.empty() ? ref_id{} : id_or_raise(digits), 0, 0}});

@@ -1,6 +1,7 @@
 // The compiled half of the Python package, which moves bytes without the interpreter's lock. What users call is in
 // src/tensorpull.
 #include "average.hpp"
+#include "cycles.hpp"
 #include "download.hpp"
 #include "file.hpp"
 #include "listing.hpp"
@@ -43,7 +44,7 @@ PYBIND11_MODULE(_native, m) {
     return std::string(type ? tensorpull::numpy_name(*type) : std::string_view());
   });
 
-  py::class_<tp::pull_settings>(m, "PullSettings")
+  py::class_<tp::pull_settings>(m, "PullSettings", tp::in_cycles<tp::pull_settings>())
       .def(py::init<>())
       .def_readwrite("per_request_timeout_ms", &tp::pull_settings::per_request_timeout_ms)
       .def_readwrite("chunk_bytes", &tp::pull_settings::chunk_bytes)
@@ -58,7 +59,7 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("progress", &tp::pull_settings::progress)
       .def_readwrite("abort", &tp::pull_settings::abort)
       .def_readwrite("cursor", &tp::pull_settings::cursor);
-  py::class_<tp::publish_settings>(m, "PublishSettings")
+  py::class_<tp::publish_settings>(m, "PublishSettings", tp::in_cycles<tp::publish_settings>())
       .def(py::init<>())
       .def_readwrite("id", &tp::publish_settings::id)
       .def_readwrite("recipients", &tp::publish_settings::recipients)
@@ -135,7 +136,7 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_images(m);
   tp::bind_messages(m);
 
-  py::class_<tp::owner>(m, "Owner")
+  py::class_<tp::owner>(m, "Owner", tp::in_cycles<tp::owner>())
       .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
                     std::uint64_t, const tp::tls_settings*, std::size_t, std::size_t>())
       .def_property_readonly("port", &tp::owner::port)
@@ -151,7 +152,7 @@ PYBIND11_MODULE(_native, m) {
       .def("recipient_state", &tp::owner::recipient_state)
       .def("serve", &tp::owner::serve)
       .def("close", &tp::owner::close);
-  py::class_<tp::session>(m, "Session")
+  py::class_<tp::session>(m, "Session", tp::in_cycles<tp::session>())
       .def_static("connect", &tp::session::connect)
       .def_property_readonly("closed", &tp::session::closed)
       .def("download_into", &tp::session::download_into)

@@ -44,6 +44,9 @@ struct pull_settings {
   py::object progress = py::none();
   py::object abort = py::none();
   py::object cursor = py::none();  ///< a Cursor, if a pull goes on that another one began
+
+  void each_object(const auto& f) const noexcept { f(progress), f(abort), f(cursor); }
+  void let_go_of_objects() { progress = abort = cursor = py::none(); }
 };
 
 inline py::tuple to_python(const progress_event& e) {

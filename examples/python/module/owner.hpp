@@ -102,14 +102,14 @@ class owner {
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
                 py::object keep, const publish_settings& s) {
     const auto d = open();
-    return publish(described, metadata, std::move(keep), s,
+    return publish(described, metadata, std::move(keep), s, published_,
                    [&](const source_view& image, const publish_options& o, unique_any k) {
                      return d->add_image(image, o, std::move(k));
                    });
   }
   py::list add_all(const py::sequence& parts, py::object keep, const publish_settings& s) {
     const auto d = open();
-    return publish_all(parts, std::move(keep), s,
+    return publish_all(parts, std::move(keep), s, published_,
                        [&](std::vector<transaction_image>& images, const transaction_options& o, unique_any k,
                            const stop_token& stop) { return d->add_images(images, o, std::move(k), stop); });
   }
@@ -166,8 +166,14 @@ class owner {
   }
   bool closed() const noexcept { return !owner_; }
 
+  void each_object(const auto& f) const noexcept {
+    for (const published* const one : *published_) one->each_object(f);
+  }
+  void let_go_of_objects() { close(); }
+
  private:
   pid_t made_by_ = ::getpid();
+  publications published_ = std::make_shared<publications::element_type>();
   std::shared_ptr<any_owner> owner_;
   std::shared_ptr<any_door> door_;  ///< the owner keeps it, too
   std::uint16_t port_ = 0;

@@ -76,7 +76,7 @@ inline std::shared_ptr<any_listener> listen_at(const place& at) {
 class session {
  public:
   explicit session(std::shared_ptr<any_session> s) noexcept : session_(std::move(s)) {}
-  ~session() { let_go(std::exchange(session_, nullptr), made_by_); }
+  ~session() { let_go_of_objects(); }
 
   static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries,
                                           const py::object& abort, const tls_settings* tls) {
@@ -121,7 +121,7 @@ class session {
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
                 py::object keep, const publish_settings& s) {
     const use mine(*this, false);
-    return publish(described, metadata, std::move(keep), s,
+    return publish(described, metadata, std::move(keep), s, published_,
                    [&](const source_view& image, const publish_options& o, unique_any k) {
                      return mine->add_image(image, o, std::move(k));
                    });
@@ -206,6 +206,11 @@ class session {
   }
   bool closed() const noexcept { return !session_; }
 
+  void each_object(const auto& f) const noexcept {
+    for (const published* const one : *published_) one->each_object(f);
+  }
+  void let_go_of_objects() { let_go(std::exchange(session_, nullptr), made_by_); }
+
  private:
   /// The session while a call uses it. `moves`: the call moves bytes.
   class use {
@@ -233,6 +238,7 @@ class session {
   };
 
   pid_t made_by_ = ::getpid();
+  publications published_ = std::make_shared<publications::element_type>();
   std::shared_ptr<any_session> session_;
   std::atomic<std::thread::id> user_{};
 };
