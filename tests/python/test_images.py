@@ -17,7 +17,8 @@ from generated import arrays, assert_same, bits
 from safetensors.numpy import load
 
 import tensorpull
-from tensorpull import Error, Landing, PublishedImage, read_header
+from tensorpull import Error, Landing, PublishedImage, _images, read_header
+from tensorpull._tensors import numpy_maker
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/python/examples"
 
@@ -311,3 +312,26 @@ def test_too_many_gaps_are_refused_and_change_nothing():
     landing.write(at - 1, whole[at - 1 :])
     assert landing.written == image.nbytes and before < image.nbytes
     assert np.array_equal(landing.finish(image.version)["a"], np.arange(80_000, dtype="u4").astype("u2"))
+
+
+def test_a_handler_of_a_signal_asks_how_far_a_landing_is(monkeypatch):
+    image, heard = PublishedImage({"a": np.ones(100)}), []
+
+    def handler():
+        heard.append((landing.written, landing.first_missing, landing.header_left))
+        with pytest.raises(RuntimeError, match="within a call of the landing"):
+            landing.write(landing.written, b"x")
+        with pytest.raises(RuntimeError, match="within a call of the landing"):
+            landing.finish(image.version)
+
+    def maker(made):  # a handler runs within Python's code of a call
+        make = numpy_maker(made)
+        return lambda *described: (handler(), make(*described))[1]
+
+    monkeypatch.setattr(_images, "numpy_maker", maker)
+    landing = Landing(image.nbytes)
+    within = threading.Thread(target=landing.write, args=(0, image.read()), daemon=True)
+    within.start()
+    within.join(20)
+    assert not within.is_alive() and heard == [(image.header_bytes, image.header_bytes, 0)]
+    assert landing.finish(image.version)["a"].all()

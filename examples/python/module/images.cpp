@@ -13,6 +13,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -144,18 +145,29 @@ class range_allocator {
 /// An image that is written.
 class range_landing {
   /// One thread at a time, without the interpreter's lock: making tensors takes that. Raises what Python's code has
-  /// raised in this call, and no other.
+  /// raised in this call, and no other. That code may be a signal's handler, which may look and no more.
   template <class F>
   auto alone(F f) {
     interruption thrown{py::none()};
     const auto done = [&] {
       const interpreter_unlock unlocked;
       const std::lock_guard mine(mutex_);
+      if (changes_) throw std::runtime_error("this thread is within a call of the landing, which has to end first");
+      changes_ = true;
       to_.allocator().tell(&thrown);
-      return f(interruption_token{&thrown});
+      auto made = f(interruption_token{&thrown});
+      changes_ = false;
+      return made;
     }();
     thrown.rethrow();
     return done;
+  }
+  /// What the landing says, to one thread at a time.
+  template <class F>
+  auto said(F f) const {
+    const interpreter_unlock unlocked;
+    const std::lock_guard mine(mutex_);
+    return f();
   }
 
  public:
@@ -175,17 +187,17 @@ class range_landing {
     told(mine);
     return *mine;
   }
-  std::uint64_t written() {
-    return alone([&](const interruption_token&) { return to_.written(); });
+  std::uint64_t written() const {
+    return said([&] { return to_.written(); });
   }
-  std::uint64_t first_missing() {
-    return alone([&](const interruption_token&) { return to_.first_missing(); });
+  std::uint64_t first_missing() const {
+    return said([&] { return to_.first_missing(); });
   }
-  std::uint64_t header_left() {
-    return alone([&](const interruption_token&) { return to_.header_left(); });
+  std::uint64_t header_left() const {
+    return said([&] { return to_.header_left(); });
   }
-  bool over() {
-    return alone([&](const interruption_token&) { return to_.over(); });
+  bool over() const {
+    return said([&] { return to_.over(); });
   }
   py::dict metadata() {
     py::dict out;
@@ -212,7 +224,8 @@ class range_landing {
     raise(why);
   }
 
-  std::mutex mutex_;
+  mutable std::recursive_mutex mutex_;
+  bool changes_ = false;  ///< a call that changes it is under way
   image_landing<range_allocator> to_;
 };
 

@@ -81,7 +81,8 @@ class Landing:
       framework  "numpy" (the default) or "torch": new tensors, within `max_bytes`, `max_header_bytes` and `max_tensors`, as for `download_tensors`
       out        a dict of tensors that exist, contiguous and in the CPU's memory: the header has to describe these and no others ("schema_mismatch"), those that are
                  one memory as tied. They are unspecified after an error.
-    Safe from several threads; bytes are copied without the interpreter's lock.
+    Safe from several threads; bytes are copied without the interpreter's lock. A handler of a signal may ask how far it is, also while `write` or `finish` goes on in its thread;
+    there these two are a RuntimeError.
     """
 
     def __init__(
