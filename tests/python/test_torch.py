@@ -147,6 +147,27 @@ def test_what_cannot_travel_is_refused_by_name(owner, bad, code):
     assert (e.value.code, e.value.name) == (code, "the.bad.one")
 
 
+@pytest.mark.parametrize("bytes_left", [0, 16])
+def test_a_tensor_beyond_its_storage_is_neither_read_nor_written(owner, bytes_left):
+    short = torch.zeros(2, 500)
+    views = {"itself": short, "turned": short.T, "a part": short[1:, ::2]}
+    ref = owner.add_tensors({name: np.ones(view.shape, "f4") for name, view in views.items()})
+    short.untyped_storage().resize_(bytes_left)
+    for name, view in views.items():
+        for call in (
+            lambda: owner.add_tensors({name: view}),
+            lambda: tensorpull.PublishedImage({name: view}),
+            lambda: tensorpull.download_tensors(owner.address, ref, out={name: view}, subset=True),
+        ):
+            with pytest.raises(Error) as e:
+                call()
+            assert (e.value.code, e.value.name) == ("unsupported_layout", name)
+    still = torch.zeros(1000)
+    part = still[500:800]
+    still.untyped_storage().resize_(3200)
+    assert owner.add_tensors({"w": part}).nbytes > 1200  # its storage has all of it
+
+
 def test_what_a_module_gets_as_new_memory_does_not_free_what_is_published(owner):
     layer = torch.nn.Linear(300, 300)
     before = layer.weight.detach().clone()

@@ -83,6 +83,9 @@ def _describe_torch(torch: Any, name: str, tensor: Any, blocks: Blocks, spaces: 
     address = tensor.data_ptr() if copier is None else 0
     if address == 0 and tensor.numel() != 0:
         raise _refuse("unsupported_layout", name, f"{type(tensor).__name__} has no memory of its own")
+    last = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
+    if tensor.numel() != 0 and size * (last + 1) > tensor.untyped_storage().nbytes():
+        raise _refuse("unsupported_layout", name, "its storage has been made shorter than the tensor")
     return name, ours, shape, strides, address, 0
 
 
