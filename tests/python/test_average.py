@@ -16,6 +16,41 @@ import tensorpull
 from tensorpull import Downloader, Error, WeightedAverage, weighted_average
 
 
+def test_others_run_while_the_sums_are_made():
+    model, turns, done = {"w": np.empty(48 << 20, "f4")}, [0], threading.Event()
+
+    def count():
+        while not done.wait(0.001):
+            turns[0] += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    try:
+        before = turns[0]
+        WeightedAverage(out=model)  # 192 MiB are cleared
+        assert turns[0] - before > 5
+    finally:
+        done.set()
+        other.join()
+
+
+def test_updates_have_the_whole_names_of_their_peers(owner):
+    model, sites = {"w": np.ones(3, "f4")}, ["site " * 20 + "\u00e9" + str(i) for i in range(2)]
+    average = WeightedAverage(model, max_peers=2)
+    for i in range(9):  # such a peer has no update, and is not remembered
+        with pytest.raises(Error):
+            average.pull(owner.address, "ab" * 16, 1, peer=f"absent {i}", round=1, retries=0)
+    for i, site in enumerate(sites):
+        average.pull(owner.address, owner.add_tensors({"w": np.full(3, i, "f4")}), 1, peer=site, round=1)
+        assert [u.peer for u in average.updates] == sites[: i + 1]
+    with pytest.raises(Error) as e:
+        average.pull(owner.address, owner.add_tensors(model), 1, peer="one more", round=1)
+    assert e.value.code == "table_full" and [u.peer for u in average.updates] == sites
+    average.reset()
+    average.pull(owner.address, owner.add_tensors(model), 1, peer=sites[1], round=2)
+    assert [u.peer for u in average.updates] == sites[1:]
+
+
 def clients(n, elements=300_000):
     rng = np.random.default_rng(n)
     return [{"w": rng.normal(size=elements).astype("f4"), "b": rng.normal(size=(7, 3)), "n": rng.integers(0, 100, 5)} for _ in range(n)]

@@ -18,7 +18,8 @@ class average {
   average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes, std::size_t max_peers)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()),
         buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
-        average_(value_or_raise(average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}))) {}
+        average_(value_or_raise(
+            unlocked([&] { return average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}); }))) {}
 
   py::tuple pull(const route& from, std::string_view ref, double weight, std::string_view peer, std::uint64_t round,
                  const pull_settings& s) {
@@ -31,19 +32,18 @@ class average {
                                   ref, s, stop));
   }
   void finish() {
-    const auto done = [&] {
-      const interpreter_unlock unlocked;
-      return average_.finish();
-    }();
+    const auto done = unlocked([&] { return average_.finish(); });
     if (!done) raise(done.error());
   }
-  void reset() noexcept { average_.reset(); }
+  void reset() {
+    unlocked([&] { average_.reset(); });
+  }
   std::uint64_t round() const noexcept { return average_.round(); }
   py::list updates() const {
     py::list all;
     for (const update_record& u : average_.updates())
-      all.append(py::make_tuple(to_text(u.peer.name().view()), std::string(to_string(u.state)), u.weight, u.added_bytes,
-                                u.version));
+      all.append(
+          py::make_tuple(u.peer.id().value, std::string(to_string(u.state)), u.weight, u.added_bytes, u.version));
     return all;
   }
   std::size_t whole_updates() const noexcept { return average_.whole_updates(); }
@@ -51,6 +51,13 @@ class average {
   double whole_weight() const noexcept { return average_.whole_weight(); }
 
  private:
+  /// Calls f without the interpreter's lock: the sums of a large model are gigabytes that are cleared.
+  template <class F>
+  static auto unlocked(F f) {
+    const interpreter_unlock others;
+    return f();
+  }
+
   py::object keep_;
   dynamic_image image_;
   chunk_buffers buffers_;

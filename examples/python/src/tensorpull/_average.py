@@ -61,7 +61,9 @@ class WeightedAverage(OfOneProcess):
         self._to = dict(out)  # the caller's own may have other tensors later
         self._lock = threading.RLock()  # a progress callback may ask how far the average is
         self._pulling = False
-        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size, whole(max_peers, "max_peers", 2**32 - 1, least=1))
+        self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
+        self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
+        self._native = _KINDS[partial](tensors.described, tensors.keep, self._chunk_size, self._most_peers)
 
     def pull(
         self,
@@ -104,6 +106,9 @@ class WeightedAverage(OfOneProcess):
             if self._pulling:
                 raise RuntimeError("a callback of a pull of this average cannot pull into it: that pull has to end first")
             self._pulling = True
+            if len(self._peers) >= self._most_peers:
+                self._forget_peers()
+            self._peers[_native.recipient_named(peer)] = peer
             try:
                 receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
             finally:
@@ -121,6 +126,11 @@ class WeightedAverage(OfOneProcess):
         """Begins the next round, which forgets the peers of this one. In a callback of a pull: that ends as "cancelled"."""
         with self._lock:
             self._native.reset()
+            self._forget_peers()
+
+    def _forget_peers(self) -> None:
+        """All that have no update in this round."""
+        self._peers = {who: self._peers[who] for who, *_ in self._native.updates}
 
     @property
     def round(self) -> int:
@@ -131,7 +141,7 @@ class WeightedAverage(OfOneProcess):
     def updates(self) -> List[Update]:
         """What has become of this round's updates: one `Update` for each peer that has come, in their order. Waits while another thread pulls."""
         with self._lock:
-            return [Update._make(u) for u in self._native.updates]
+            return [Update(self._peers[who], *rest) for who, *rest in self._native.updates]
 
     @property
     def whole_updates(self) -> int:
