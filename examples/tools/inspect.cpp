@@ -25,8 +25,9 @@ using namespace tools;
 constexpr const char* help = R"(usage: inspect [--json] FILE...
        inspect [--json] LINK REF [options]
 
-Lists the tensors of safetensors, npy and npz files, or says why a file is rejected. Tensors are read only for --json, through a
-buffer of 1 MiB; files may be larger than memory.
+Lists the tensors of safetensors, npy and npz files, or says why a file is rejected. Tensors are read only for --json, and an npz
+file's for its checksums, through a buffer of 1 MiB. Files may be larger than memory, except what savez_compressed has packed, which is
+unpacked into memory.
 
   --json       a JSON object on a line for each file:
                  {"file", "verdict": "accept", "format", "bytes", "metadata", "tensors": [{"name", "dtype", "shape", "offsets", "sha256"}]}

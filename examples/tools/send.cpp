@@ -39,8 +39,8 @@ constexpr const char* help = R"(usage: send FILE... [options]
 Publishes safetensors, npy and npz files, 256 at most, each under a reference of its own, and prints a line for each on standard
 output: the address and the reference, as 'recv' takes them. The reference has 48 digits: 32 by which the file is found, and 16 that
 say which bytes it has, so that a recipient takes no others. Serves until Ctrl-C, or until everybody has them. Files are read while
-they are sent, so they may be larger than memory; they must not change meanwhile. Anyone who can connect and knows the first 32
-digits can pull.
+they are sent, so they may be larger than memory, except what savez_compressed has packed, which is unpacked into memory at the start.
+They must not change meanwhile. Anyone who can connect and knows the first 32 digits can pull.
 
       --listen LINK       where to listen (127.0.0.1:0)
                             HOST:PORT     TCP; port 0: any that is free; 127.0.0.1:0: this machine only; 0.0.0.0:8002: every network

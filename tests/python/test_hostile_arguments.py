@@ -43,6 +43,17 @@ def test_text_that_is_no_unicode_is_named(owner, call):
         call(owner)
 
 
+@pytest.mark.parametrize("wrong", [[""], ["a", ""], ["a", "b", "a"], iter(["a", "a"])])
+def test_each_recipient_has_a_name_of_its_own(owner, wrong):
+    with pytest.raises(ValueError, match="a name, and one of its own"):
+        owner.add_tensors({"w": np.zeros(1)}, recipients=wrong)
+
+
+def test_an_empty_reference_is_none(owner):
+    with pytest.raises(ValueError, match="ref_id is empty"):
+        owner.add_tensors({"w": np.zeros(1)}, ref_id="")
+
+
 def test_names_with_any_characters_travel_and_half_ones_are_refused(owner):
     sent = {"": np.zeros(1), "a\0b": np.ones(1), "a\nb\"\\": np.ones(2), "\U0001f600": np.ones(3), "\x7f\x1f": np.ones(4)}
     got = tensorpull.download_tensors(owner.address, owner.add_tensors(sent))

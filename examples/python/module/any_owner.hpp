@@ -73,7 +73,7 @@ struct published {
       if (returned != nullptr) return Py_DECREF(returned);
       py::error_already_set thrown;
       if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // so that serve() raises it
-      else thrown.discard_as_unraisable("a callback of tensorpull.Downloader");
+      else thrown.discard_as_unraisable("a callback of tensorpull");
     }
   };
 

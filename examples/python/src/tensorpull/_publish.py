@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import _native
 from ._options import milliseconds, reference_id, text, whole
@@ -50,6 +50,8 @@ def publish(
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
     how = _native.PublishSettings()
+    if ref_id == "":
+        raise ValueError("ref_id is empty; None is an ID of the owner's choice")
     how.id = reference_id(ref_id) if ref_id is not None else ""
     how.recipients, how.named = _expected(recipients)
     how.least = whole(least, "least", 2**32 - 1)
@@ -77,4 +79,10 @@ def _expected(recipients: Any) -> Tuple[int, List[int]]:
         pass
     if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
         raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
-    return 0, [_native.recipient_named(text(name, "each of recipients", "a name")) for name in recipients]
+    names = [text(name, "each of recipients", "a name") for name in recipients]
+    seen: Set[str] = set()
+    for name in names:
+        if not name or name in seen:
+            raise ValueError(f"each of recipients has a name, and one of its own; not {name!r}")
+        seen.add(name)
+    return 0, [_native.recipient_named(name) for name in names]

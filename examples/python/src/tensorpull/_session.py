@@ -205,8 +205,8 @@ class Listener(OfOneProcess):
         return with_port(self._listen, self.port)
 
     def accept(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Session]:
-        """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS a client has 10
-        seconds for its handshake, in which this call hears nobody else; one that fails is dropped. Over udp://, serial: and nats:// the one
+        """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS
+        up to 64 clients shake hands at a time, each within 10 seconds; one that fails is dropped, and one that is not done yet goes on in the next call. Over udp://, serial: and nats:// the one
         session is given at once, and "unsupported_request" says that it was."""
         session = self._listener.accept(milliseconds(timeout, "timeout"), as_abort(abort))
         return None if session is None else Session._of(session)
