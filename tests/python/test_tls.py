@@ -6,6 +6,9 @@ import errno
 import os
 import socket
 import subprocess
+import sys
+import tempfile
+import textwrap
 import threading
 import time
 
@@ -44,6 +47,24 @@ def server(certificates):
 @pytest.fixture
 def client(certificates):
     return TLS(ca_file=certificates / "ca.pem")
+
+
+def test_others_run_while_a_file_is_read(certificates):
+    program = """
+        import os, sys, tensorpull, threading
+        os.mkfifo("pipe")
+        made = []
+        reader = threading.Thread(target=lambda: made.append(tensorpull.TLS(cert_file=sys.argv[1], key_file="pipe")))
+        reader.start()
+        with open("pipe", "wb") as pipe:  # waits for the reader, which waits for what is written
+            pipe.write(open(sys.argv[2], "rb").read())
+        reader.join()
+        assert made
+    """
+    folder = tempfile.mkdtemp(dir=certificates)
+    arguments = [str(certificates / name) for name in ("server.pem", "server.key")]
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program), *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_owner_and_a_download(server, client):

@@ -18,8 +18,9 @@ class average {
   average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes, std::size_t max_peers)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()),
         buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
-        average_(value_or_raise(
-            unlocked([&] { return average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}); }))) {}
+        // it clears the sums: gigabytes for a large model
+        average_(value_or_raise(without_lock(
+            [&] { return average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}); }))) {}
 
   py::tuple pull(const route& from, std::string_view ref, double weight, std::string_view peer, std::uint64_t round,
                  const pull_settings& s) {
@@ -32,11 +33,11 @@ class average {
                                   ref, s, stop));
   }
   void finish() {
-    const auto done = unlocked([&] { return average_.finish(); });
+    const auto done = without_lock([&] { return average_.finish(); });
     if (!done) raise(done.error());
   }
   void reset() {
-    unlocked([&] { average_.reset(); });
+    without_lock([&] { average_.reset(); });
   }
   std::uint64_t round() const noexcept { return average_.round(); }
   py::list updates() const {
@@ -51,13 +52,6 @@ class average {
   double whole_weight() const noexcept { return average_.whole_weight(); }
 
  private:
-  /// Calls f without the interpreter's lock: the sums of a large model are gigabytes that are cleared.
-  template <class F>
-  static auto unlocked(F f) {
-    const interpreter_unlock others;
-    return f();
-  }
-
   py::object keep_;
   dynamic_image image_;
   chunk_buffers buffers_;

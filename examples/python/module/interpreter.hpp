@@ -112,5 +112,11 @@ class interpreter_unlock {
  private:
   PyThreadState* thread_;
 };
+/// Calls f without the interpreter's lock, which the caller holds.
+template <class F>
+auto without_lock(F f) {
+  const interpreter_unlock others;
+  return f();
+}
 
 }  // namespace tensorpull::python

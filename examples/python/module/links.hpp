@@ -3,6 +3,7 @@
 #pragma once
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 
 #include <tensorpull/system/link_url.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
@@ -43,13 +44,16 @@ struct tls_arguments {
     return o;
   }
 };
-/// A configuration of TLS. Connections and owners share it; reload() is for those that come later.
+/// A configuration of TLS. Connections and owners share it; reload() is for those that come later. Files are read
+/// without the interpreter's lock: one may be a pipe that another thread writes.
 class tls_settings {
  public:
   explicit tls_settings(const tls_arguments& a)
-      : given_(a), context_(value_or_raise(tls_context::make(given_.options()))) {}
+      : given_(a), context_(value_or_raise(without_lock([this] { return tls_context::make(given_.options()); }))) {}
   /// Reads the files again.
-  void reload() { value_or_raise(context_.reload(given_.options())); }
+  void reload() {
+    value_or_raise(without_lock([this] { return context_.reload(given_.options()); }));
+  }
   tls_address at(std::string_view address) const noexcept {
     return {address, context_, given_.check_hostname, {given_.proxy, given_.proxy_user, given_.proxy_password}};
   }
