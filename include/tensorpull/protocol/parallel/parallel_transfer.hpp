@@ -26,7 +26,9 @@ class given_parts {
     shift_ = shift;
   }
   void note(std::uint64_t begin, std::uint64_t end, std::uint8_t sources) noexcept {
-    for (std::uint64_t i = begin >> shift_; begin < end && i <= (end - 1) >> shift_; ++i) by_[i] |= sources;
+    if (begin >= end) return;
+    const auto last = static_cast<std::size_t>((end - 1) >> shift_);
+    for (auto i = static_cast<std::size_t>(begin >> shift_); i <= last; ++i) by_[i] |= sources;
   }
   /// All sources that have given anything.
   std::uint8_t all() const noexcept {
