@@ -157,8 +157,8 @@ class safetensors_file {
     return there_.view(size - std::min<std::uint64_t>(size, trailer_bytes_), {&read, &file_});
   }
 
-  /// What has arrived behind the header.
-  source_view arrived() const noexcept { return there_.view(total_, {&read, &file_}, header_); }
+  /// What has arrived behind the header, also what waits in the buffer.
+  source_view arrived() const noexcept { return there_.view(total_, {&read_arrived, this}, header_); }
 
   result<void> finish(const receipt& r) noexcept {
     if (!file_.open() || complete_ != total_) return failure(errc::invalid_argument, complete_, file_.name());
@@ -208,6 +208,18 @@ class safetensors_file {
   static result<void> read(const void* file, std::uintptr_t header, std::uint64_t offset,
                            std::span<std::byte> out) noexcept {
     return static_cast<const detail::atomic_file*>(file)->read(header + offset, out);
+  }
+  static result<void> read_arrived(const void* self, std::uintptr_t header, std::uint64_t offset,
+                                   std::span<std::byte> out) noexcept {
+    const auto& file = *static_cast<const safetensors_file*>(self);
+    const std::uint64_t at = header + offset, end = at + out.size();
+    if (const auto ok = file.file_.read(at, out); !ok) return ok;
+    const std::uint64_t from = std::max(at, file.written_), to = std::min(end, file.written_ + file.filled_);
+    if (from < to) {
+      const auto n = static_cast<std::size_t>(to - from);
+      std::memcpy(out.data() + (from - at), file.buffer_.get() + (from - file.written_), n);
+    }
+    return {};
   }
   /// Reads what was received back, and compares it with its digest; 0: there is none to compare with.
   result<void> compare(std::uint64_t wanted) noexcept {
