@@ -49,6 +49,14 @@ def test_each_recipient_has_a_name_of_its_own(owner, wrong):
         owner.add_tensors({"w": np.zeros(1)}, recipients=wrong)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "a?b", "a#b", "a b", "\u00e9", "..", "x" * 65, "a\n"])
+def test_a_name_that_makes_no_url_is_refused(name):
+    with tensorpull.Downloader(http="127.0.0.1:0") as owner:
+        with pytest.raises(ValueError, match="letters, digits"):
+            owner.url(NOBODY, name)
+        assert owner.url(NOBODY, "x" * 60 + ".st").endswith(".st/latest")
+
+
 def test_an_empty_reference_is_none(owner):
     with pytest.raises(ValueError, match="ref_id is empty"):
         owner.add_tensors({"w": np.zeros(1)}, ref_id="")

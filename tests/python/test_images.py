@@ -314,6 +314,16 @@ def test_too_many_gaps_are_refused_and_change_nothing():
     assert np.array_equal(landing.finish(image.version)["a"], np.arange(80_000, dtype="u4").astype("u2"))
 
 
+@pytest.mark.parametrize("kind", ["O", [("a", "O"), ("b", "i4")]])
+def test_memory_of_objects_is_neither_read_nor_written(kind):
+    image, objects = PublishedImage({"a": np.ones(100)}), np.empty(10, kind)
+    for call in (lambda: image.readinto(0, objects), lambda: Landing(image.nbytes).write(0, objects)):
+        with pytest.raises(TypeError, match="no objects"):
+            call()
+    whole = np.zeros(image.nbytes // 8, "f8")
+    assert image.readinto(0, whole) == image.nbytes and whole.tobytes() == image.read()
+
+
 def test_a_handler_of_a_signal_asks_how_far_a_landing_is(monkeypatch):
     image, heard = PublishedImage({"a": np.ones(100)}), []
 

@@ -97,6 +97,8 @@ class image_reader {
 
   static py::buffer_info contiguous(const py::buffer& b, bool writable) {
     py::buffer_info about = b.request(writable);
+    if (about.format.find('O') != about.format.npos)
+      throw py::type_error("the buffer has bytes, and no objects of Python's");
     py::ssize_t expected = about.itemsize;
     for (auto i = about.ndim; i-- > 0;) {
       const auto k = static_cast<std::size_t>(i);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import threading
 import time
 import weakref
@@ -116,9 +117,11 @@ class Downloader(OfOneProcess):
         return self._http
 
     def url(self, ref: Reference, name: str = "model") -> str:
-        """The URL of what is published there. A request for it has to show the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: letters, digits, "-", "." and "_"."""
+        """The URL of what is published there. A request for it has to show the reference's digits: `download_tensors(url, ref, bearer=ref)`. `name` is for people: 1 to 64 letters, digits, "-", "." and "_"."""
         if not self._http:
             raise ValueError("this owner does not answer HTTP: Downloader(http=...)")
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or not name.strip("."):
+            raise ValueError(f"name is 1 to 64 letters, digits, '-', '.' and '_', and not dots alone; not {name!r}")
         version = reference_id(ref)[32:].lower() or "latest"
         return f"{self._http}/v1/{name}/{version}"
 
