@@ -26,7 +26,7 @@ struct default_limits {
   /// for the names that are asked for.
   static constexpr std::size_t control_frame_bytes = 4096;
   /// Bytes of a frame with a page of a schema, and of the buffer that a recipient has for it: small, since devices hold
-  /// it besides their model.
+  /// it besides their model. At least a word; below 152 no tensors can be asked for by name.
   static constexpr std::size_t page_bytes = 1088;
   /// Segments of a control frame: without a limit a segment table may claim 2^32 entries.
   static constexpr std::size_t control_frame_segments = 16;
@@ -123,10 +123,11 @@ struct limits_requirements : Instead {
 
   static constexpr bool met_3 = met_2 && requires {
     requires L::control_frame_bytes >= least_control_frame_bytes&& L::control_frame_bytes <= most_control_frame_bytes;
+    requires L::page_bytes >= 8;  // a buffer that is free holds where the next one is
   };
   static_assert(
       Silent || met_3 == met_2,
-      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536");
+      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536, and page_bytes at least 8");
 };
 }  // namespace detail
 
@@ -135,7 +136,7 @@ struct limits_requirements : Instead {
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
 ///     all. They are whole numbers above 0, except that application_body_bytes, application_references,
 ///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0;
-///  3. `L::control_frame_bytes` is 152 (a description) to 65,536.
+///  3. `L::control_frame_bytes` is 152 (a description) to 65,536, and `L::page_bytes` at least 8.
 template <class L>
 concept limits_policy = detail::limits_requirements<L>::met_3;
 static_assert(limits_policy<default_limits>);
