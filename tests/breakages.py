@@ -245,7 +245,7 @@ BREAKAGES = [
     ("protocol/datagrams/selective_recipient.hpp", "if (m.window == 1) window_ = congestion_window(1, 1);", "", "protocol/datagram_transfer", "*one_at_a_time*"),
     ("protocol/datagrams/selective_recipient.hpp", "m.nonce != this->nonce_ && !any_owner_", "false", "protocol/datagram_recovery", "*R13*"),
     ("protocol/datagrams/datagram_transfer.hpp", "this->hash_landed(part);", "", "protocol/datagram_recovery", "*wants_order*"),
-    ("protocol/parallel/parallel_transfer.hpp", "first_ != nobody && first_ != number && lines_[first_].up", "first_ != nobody && lines_[first_].up", "transports/parallel_pull", "*The_last_line*"),
+    ("protocol/parallel/parallel_transfer.hpp", "first_ != nobody && first_ != number && lines_[first_].works()", "first_ != nobody && lines_[first_].works()", "transports/parallel_pull", "*The_last_line*"),
     ("protocol/parallel/parallel_transfer.hpp", "if (is_wrong() && again_alone()) return;", "", "transports/parallel_pull", "*Whoever_gives_wrong*"),
     ("protocol/parallel/parallel_transfer.hpp", "if (this->finished_) confirm_over_idle_line();", "", "transports/parallel_pull", "*confirmed_over_a_fast_one*"),
     ("protocol/parallel/parallel_transfer.hpp", "return c.writer == n || (c.end == missing_.end() && n != first_);", "return c.end == missing_.end();", "transports/parallel_pull", "*Several_connections*"),

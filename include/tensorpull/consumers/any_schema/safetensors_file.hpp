@@ -205,9 +205,8 @@ class safetensors_file {
   /// Bytes of the part: the image's, and with `resume` the cursor behind them. Less than the image's if that overflows.
   std::uint64_t length() const noexcept { return total_ + (options_.resume != nullptr ? trailer_bytes_ : 0); }
 
-  static result<void> read(const void* file, std::uintptr_t header, std::uint64_t offset,
-                           std::span<std::byte> out) noexcept {
-    return static_cast<const detail::atomic_file*>(file)->read(header + offset, out);
+  static result<void> read(const void* file, std::uintptr_t, std::uint64_t offset, std::span<std::byte> out) noexcept {
+    return static_cast<const detail::atomic_file*>(file)->read(offset, out);
   }
   static result<void> read_arrived(const void* self, std::uintptr_t header, std::uint64_t offset,
                                    std::span<std::byte> out) noexcept {

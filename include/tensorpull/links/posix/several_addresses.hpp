@@ -17,6 +17,15 @@
 
 namespace tensorpull {
 
+namespace detail {
+/// Connects to an address that is text, or an object that makes the connection itself.
+template <class Transport, class Address>
+auto connect_to(const Address& a, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  if constexpr (requires { a.connect(timeout, stop); }) return a.connect(timeout, stop);
+  else return Transport::connect(a, timeout, stop);
+}
+}  // namespace detail
+
 /// One attempt to have a connection.
 struct address_attempt {
   std::size_t index = 0;    ///< which of the addresses
@@ -43,13 +52,13 @@ class several_addresses {
   /// Makes a connection, as the transport does. Tries each address once. Error: that of the last one after which
   /// another try may succeed, or else of the last one; cancelled at once; bad_address if there are no addresses.
   auto connect(std::chrono::milliseconds timeout, const stop_token& stop) const noexcept {
-    using connection = decltype(connect_to(addresses_[0], timeout, stop));
+    using connection = decltype(detail::connect_to<Transport>(addresses_[0], timeout, stop));
     const auto time = addresses_.size() > 1 ? std::min(timeout, each_) : timeout;
     const std::size_t first = made_ == 0 ? current_ : current_ + 1;
     error why{errc::bad_address, 0, 0, {}};
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       current_ = (first + i) % addresses_.size();
-      connection made = connect_to(addresses_[current_], time, stop);
+      connection made = detail::connect_to<Transport>(addresses_[current_], time, stop);
       if (tell_) tell_({current_, made_, made ? errc{} : made.error().code, made ? 0 : made.error().system});
       if (made) {
         ++made_;
@@ -65,11 +74,6 @@ class several_addresses {
   std::size_t current() const noexcept { return current_; }
 
  private:
-  static auto connect_to(const Address& a, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
-    if constexpr (requires { a.connect(timeout, stop); }) return a.connect(timeout, stop);
-    else return Transport::connect(a, timeout, stop);
-  }
-
   std::span<const Address> addresses_;
   std::chrono::milliseconds each_;
   callback<const address_attempt&> tell_;

@@ -112,13 +112,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
       ++last_;
     }
     out = {};
-    out.kind = frame_kind::pull;
     out.ref = this->request_.ref;
     out.version = this->version_;
-    out.fingerprint = this->request_.by_name() ? 0 : this->request_.fingerprint;
-    out.chunk_digest = this->confirms_ ? digest_kind::none : this->request_.chunk_digest;
-    out.offset = this->wanted_.at(begin_of(k)).offset;
-    out.length = static_cast<std::uint32_t>(length_of(k));
+    this->ask_for(out, this->wanted_.at(begin_of(k)).offset, length_of(k));
     out.id = this->next_id_++;
     last = begin_of(k) + out.length == this->wanted_.total();
     asked_[out.id % slots] = static_cast<std::uint16_t>(k % slots);

@@ -9,17 +9,18 @@
 
 namespace tensorpull::detail {
 
-/// An image is cut into parts of equal length, a power of two, at most 64 of them. A line takes a part for itself and
-/// cuts chunks from it, so that most parts come from one source. What is not in the list of chunks, in the rest of a
-/// line's part, or in the parts that nobody has taken, has landed. `Lines`: numbered from 0. `Most`: chunks that are
-/// remembered at a time. Positions count as a transfer's do.
+/// Parts that an image has at most, of which most come from one source each.
+inline constexpr std::size_t most_parts = 64;
+
+/// An image is cut into parts of equal length, a power of two, at most most_parts of them. A line takes a part for
+/// itself and cuts chunks from it, so that most parts come from one source. What is not in the list of chunks, in the
+/// rest of a line's part, or in the parts that nobody has taken, has landed. `Lines`: numbered from 0. `Most`: chunks
+/// that are remembered at a time. Positions count as a transfer's do.
 template <std::size_t Lines, std::size_t Most>
 class chunk_ledger {
   static_assert(Most < 256);
 
  public:
-  /// Parts that an image has at most.
-  static constexpr std::uint64_t most_parts = 64;
   /// No line lands a chunk.
   static constexpr std::uint8_t nobody = 0xff;
 
@@ -137,13 +138,13 @@ class chunk_ledger {
       if (r.bytes() > 0) least = std::min(least, r.begin);
     return least;
   }
-  /// Bytes that have landed behind first_missing().
-  std::uint64_t early() const noexcept {
+  /// Bytes that have not landed.
+  std::uint64_t missing() const noexcept {
     std::uint64_t missing = end_ - next_;
     for (const chunk& c : chunks_)
       if (c.missing) missing += c.length() - c.landed;
     for (const rest& r : rests_) missing += r.bytes();
-    return end() - first_missing() - missing;
+    return missing;
   }
 
  private:

@@ -71,13 +71,9 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   /// The request for a chunk.
   void ask(frame& out, const asked_chunk& c) noexcept {
     out = {};
-    out.kind = frame_kind::pull;
     out.ref = this->request_.ref;
     out.version = this->version_;
-    out.fingerprint = this->request_.by_name() ? 0 : this->request_.fingerprint;
-    out.chunk_digest = this->request_.chunk_digest;
-    out.offset = c.offset;
-    out.length = c.length;
+    this->ask_for(out, c.offset, c.length);
     out.id = this->next_id_++;
     if (this->in_flight_++ == 0) this->expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
@@ -132,8 +128,6 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   }
   /// The version that is pulled, once it is known.
   std::uint64_t version() const noexcept { return this->version_; }
-  /// Bytes of the whole image.
-  std::uint64_t image_bytes() const noexcept { return this->context_.image_bytes; }
 
  private:
   std::array<asked_chunk, most_asked> asked_{};

@@ -19,8 +19,6 @@ namespace detail {
 /// bit.
 class given_parts {
  public:
-  static constexpr std::size_t parts = 64;
-
   void begin(std::uint8_t shift) noexcept {
     by_ = {};
     shift_ = shift;
@@ -44,7 +42,7 @@ class given_parts {
   static std::uint8_t bit(std::uint8_t source) noexcept { return static_cast<std::uint8_t>(1u << (source % 8)); }
 
  private:
-  std::array<std::uint8_t, parts> by_{};
+  std::array<std::uint8_t, most_parts> by_{};
   std::uint8_t shift_ = 0;
 };
 }  // namespace detail
@@ -84,7 +82,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     /// The next request over this line.
     bool next(frame& out) noexcept { return all_->next(number_, out); }
     /// Whether it may be long.
-    bool next_is_long() const noexcept { return all_->is_first(number_) && all_->next_is_long(); }
+    bool next_is_long() const noexcept { return number_ == all_->first_ && all_->next_is_long(); }
     /// An answer other than a chunk.
     void on(const frame& m) noexcept { all_->on(number_, m); }
     /// A chunk's prefix.
@@ -115,7 +113,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
 
   /// A line has a connection. `source`: which of the owners is at its other end, below 8. `next_id`: the endpoint's.
   void up(std::uint8_t number, std::uint8_t source, std::uint32_t next_id) noexcept {
-    const bool has_first = first_ != nobody && first_ != number && lines_[first_].up && !lines_[first_].why;
+    const bool has_first = first_ != nobody && first_ != number && lines_[first_].works();
     state& l = lines_[number];
     l = {};
     l.up = true;
@@ -171,10 +169,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// image it cannot be told.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
-  /// The next request that is for no chunk. See line.
-  bool next_is_long() const noexcept { return base::next_is_long(); }
   /// Bytes that have landed and count, those behind the first missing one among them.
-  std::uint64_t landed_bytes() const noexcept { return this->landed_ + (sharing_ ? missing_.early() + late() : 0); }
+  std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
   /// The first line's, if no other one can take its place.
   std::chrono::milliseconds pause() const noexcept { return others() ? std::chrono::milliseconds(0) : base::pause(); }
 
@@ -227,16 +223,16 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     std::chrono::milliseconds pause{};
     std::uint8_t source = 0, damaged = 0;
     bool up = false, coming = false;
+    bool works() const noexcept { return up && !why; }
   };
 
-  bool is_first(std::uint8_t number) const noexcept { return number == first_; }
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? this->machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept {
     return n == first_ ? this->machine_ : lines_[n].machine;
   }
   bool usable(std::uint8_t n) const noexcept {
     const state& l = lines_[n];
-    return l.up && !l.why && l.pause.count() == 0 && (alone_ == nobody || l.source == alone_);
+    return l.works() && l.pause.count() == 0 && (alone_ == nobody || l.source == alone_);
   }
   /// Whether another line can take the first one's place.
   bool others() const noexcept {
@@ -249,12 +245,9 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     for (const state& l : lines_) n += l.up;
     return n;
   }
-  /// Bytes before the first missing one that are not hashed yet.
-  std::uint64_t late() const noexcept { return missing_.first_missing() - this->landed_; }
-
   bool is_up(std::uint8_t source) const noexcept {
     for (const state& l : lines_)
-      if (l.up && !l.why && l.source == source) return true;
+      if (l.works() && l.source == source) return true;
     return false;
   }
 
@@ -263,7 +256,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const std::uint8_t from = first_;
     const std::uint32_t used = lines_[to].machine.next_id(), was = this->machine_.next_id();
     begin_with(to, used);
-    if (from < most_lines && lines_[from].up && !lines_[from].why) begin_other(from, was);
+    if (from < most_lines && lines_[from].works()) begin_other(from, was);
   }
   /// The transfer's own machine goes on over this line.
   void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
@@ -461,9 +454,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
         ++this->damaged_;
         c->landed = 0;
         missing_.give_back(*c, n, false);
-        if (++l.damaged < base::most_damaged) return;
-        const error why{errc::chunk_digest_mismatch, 0, 0, {}};
-        return end_line(n, why);
+        if (++l.damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
+        return;
       }
     note_given(n, c->begin, c->end);
     missing_.done(*c);
@@ -473,7 +465,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// Takes into account what is there up to the first missing byte.
   void drain() noexcept {
     if (this->ended_ || !sharing_) return;
-    const std::uint64_t n = late();
+    const std::uint64_t n = missing_.first_missing() - this->landed_;  // not hashed yet
     if (n == 0) return;
     if (!this->hash_back(n)) return this->fail({errc::io, 0, 0, {}});
     this->landed_ += n;
@@ -509,7 +501,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if constexpr (Integrity::whole) {
       if (alone_ == nobody) {
         if (std::popcount(given_.all()) < 2) return false;
-        for (std::size_t i = 0; i < given_.parts; ++i) before_[i] = digest_of(i);
+        for (std::size_t i = 0; i < detail::most_parts; ++i) before_[i] = digest_of(i);
       } else {
         wrong_ |= detail::given_parts::bit(alone_);
       }
@@ -521,7 +513,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if constexpr (Integrity::whole) {
       for (std::uint8_t i = 0; i < most_lines; ++i) {
         const state& l = lines_[i];
-        if (!l.up || l.why || (wrong_ & detail::given_parts::bit(l.source)) != 0) continue;
+        if (!l.works() || (wrong_ & detail::given_parts::bit(l.source)) != 0) continue;
         alone_ = l.source;
         for (std::uint8_t k = 0; k < most_lines; ++k) give_back_quietly(k);
         sharing_ = false;
@@ -543,7 +535,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// The whole is right, from one source alone: what was different before came from others.
   void compare() noexcept {
     if constexpr (Integrity::whole)
-      for (std::size_t i = 0; i < given_.parts; ++i) {
+      for (std::size_t i = 0; i < detail::most_parts; ++i) {
         const std::uint8_t gave = given_.of(i);
         if (std::popcount(gave) == 1 && digest_of(i) != before_[i]) wrong_ |= gave;
       }
@@ -562,7 +554,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   std::array<state, machine_type::most_lines> lines_{};
   ledger_type missing_{};
   detail::given_parts given_{};
-  std::array<std::uint64_t, detail::given_parts::parts> before_{};  // digests of the parts that several have given
+  std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
   std::uint64_t kept_ = 0;  // bytes that were there before it began, from whomever
   std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
   bool sharing_ = false;

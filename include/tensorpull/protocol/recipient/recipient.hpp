@@ -340,12 +340,16 @@ class recipient {
     return h.digest();
   }
 
-  void fill_pull(frame& out, std::uint64_t length) noexcept {
+  /// What a request for a chunk says besides whose bytes they are.
+  void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
-    out.offset = ask_.offset;
+    out.offset = offset;
     out.length = static_cast<std::uint32_t>(std::min(length, max_payload_bytes));
     out.fingerprint = request_.by_name() ? 0 : request_.fingerprint;
     out.chunk_digest = confirms_ ? digest_kind::none : request_.chunk_digest;  // a byte that is thrown away needs none
+  }
+  void fill_pull(frame& out, std::uint64_t length) noexcept {
+    ask_for(out, ask_.offset, length);
     if (in_flight_++ == 0) expected_id_ = next_id_;
     if (!describing()) wanted_.advance(ask_, out.length);
     if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;

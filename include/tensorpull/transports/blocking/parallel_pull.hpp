@@ -41,10 +41,6 @@ class only_place {
  private:
   std::optional<Stream> stream_;
 };
-template <class Places>
-struct places_value {
-  using type = typename Places::value_type;
-};
 
 /// The connections of one pull: a pull_wire whose link is all of them.
 template <class Parts, class Transport, class Address, class Transfer, class Options>
@@ -166,13 +162,8 @@ class parallel_wire {
     line& l = lines_[i];
     l.at = clock::now();
     if constexpr (waits_to_connect) {
-      auto s = [&] {
-        if constexpr (requires { addresses_[0].connect(each_, options_.stop); })
-          return addresses_[l.address].connect(std::min(each_, options_.per_request_timeout), options_.stop);
-        else
-          return Transport::connect(addresses_[l.address], std::min(each_, options_.per_request_timeout),
-                                    options_.stop);
-      }();
+      auto s = connect_to<Transport>(addresses_[l.address], std::min(each_, options_.per_request_timeout),
+                                     options_.stop);
       if (!s) return failed(i, s.error());
       l.left.emplace(std::move(*s));
     } else {
