@@ -128,6 +128,37 @@ TEST_F(ResumedFile, Fetches_only_what_is_missing) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(ResumedFile, A_pull_that_ends_within_a_chunk_goes_on_within_it) {
+  using one_chunk = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1 << 20>, tp::loopback>;
+  struct tired : safetensors_file {
+    tired(safetensors_file f, std::uint64_t bytes) noexcept : safetensors_file(std::move(f)), last(bytes) {}
+    tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+      if (offset + bytes.size() > last) return tp::failure(errc::cancelled);
+      return safetensors_file::commit(offset, bytes);
+    }
+    std::uint64_t last;
+  };
+  const std::uint64_t all = source.schema().image_bytes;
+  std::uint64_t stood = 0;
+  for (std::uint64_t end = 5'000;; end = std::min(end + 77'777, all)) {
+    const auto owner = std::make_unique<one_chunk::downloader>();
+    ASSERT_TRUE(owner->add_image(source.source(), {.id = name}));
+    tp::resume_cursor where;
+    auto file = safetensors_file::create(path, {.fsync = false, .resume = &where, .buffer_bytes = 1000});
+    ASSERT_TRUE(file);
+    ASSERT_EQ(where.offset, stood);
+    tired file_of_it(std::move(*file), end);
+    const auto how = one_chunk::pull(*owner, tp::reference{name, 0, 0}, file_of_it, {.cursor = &where});
+    stood = where.offset;
+    ASSERT_GT(stood + 1001, end);
+    if (end < all) continue;
+    ASSERT_TRUE(how);
+    break;
+  }
+  EXPECT_EQ(content(), source.image_bytes());
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(ResumedFile, D4_APartThatWasChangedIsFetchedAnew) {
   const std::uint64_t image_bytes = source.schema().image_bytes;
   const std::function<void(std::uint64_t)> changes[] = {

@@ -128,6 +128,8 @@ class safetensors_file {
     if (!std::exchange(placed_, true) && offset != 0) {
       written_ = own_header_ + offset;
       filled_ = 0;
+      const std::uint64_t there = options_.resume != nullptr ? options_.resume->offset : 0;
+      if (offset == there || offset + 1 == there) complete_ = written_;  // the last byte is always fetched
     }
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
     out[0] = {buffer_.get() + filled_, n};
@@ -136,6 +138,8 @@ class safetensors_file {
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (const std::uint64_t at = own_header_ + offset; at == written_ + filled_) filled_ += bytes.size();
     else if (const auto ok = go_on_at(at, bytes); !ok) return ok;
+    if (const std::uint64_t begin = own_header_ + offset; begin <= complete_)
+      complete_ = std::max(complete_, begin + bytes.size());
     // the pull moves the cursor behind a chunk once that is complete, so the first bytes after it save the cursor,
     // after all that it counts
     const std::uint64_t at = options_.resume != nullptr ? options_.resume->offset : 0;
@@ -148,7 +152,7 @@ class safetensors_file {
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
     if (options_.resume != nullptr)
       if (const auto ok = flush(); !ok) return ok;
-    complete_ = own_header_ + offset + length;
+    complete_ = std::max(complete_, own_header_ + offset + length);
     return {};
   }
   /// The part on the disk, without the cursor behind it, as an image of plain bytes. Without `resume`: of no bytes.
@@ -173,6 +177,7 @@ class safetensors_file {
     const std::uint64_t at = own_header_ + offset;
     filled_ = at < written_ ? 0 : std::min(filled_, static_cast<std::size_t>(at - written_));
     written_ = std::min(written_, at);
+    complete_ = std::min(complete_, at);
   }
   /// With `resume`, writes what the buffer holds, so that all that the cursor counts is in the file; else, or if
   /// another process has cut the file, discards it.
@@ -180,7 +185,7 @@ class safetensors_file {
     if (options_.resume == nullptr) return file_.discard();
     const auto ok = flush();
     if (!ok && ok.error().system == ESTALE) file_.discard();
-    else if (!ok && options_.resume->offset <= complete_) (void)save_cursor();  // it may count the buffer soon
+    else if (!ok && options_.resume->offset <= in_file()) (void)save_cursor();  // it may count the buffer soon
   }
 
  private:
@@ -249,7 +254,7 @@ class safetensors_file {
   void leave() noexcept {
     if (options_.resume == nullptr || !file_.open()) return;
     resume_cursor& where = *options_.resume;
-    if (where && total_ != 0 && ((placed_ && where.offset > complete_) || !save_cursor())) where = saved_;
+    if (where && total_ != 0 && ((placed_ && where.offset > in_file()) || !save_cursor())) where = saved_;
     if (!where) return file_.discard();
     file_.leave();
   }
@@ -263,6 +268,8 @@ class safetensors_file {
     return {};
   }
 
+  /// How much of the file's beginning is on the disk.
+  std::uint64_t in_file() const noexcept { return filled_ == 0 ? complete_ : std::min(complete_, written_); }
   /// Bytes that do not follow those in the buffer, behind which they lie: others may follow them.
   result<void> go_on_at(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
     if (const auto ok = flush(); !ok) return ok;
@@ -289,7 +296,7 @@ class safetensors_file {
   std::uint64_t own_header_ = 0;  // of a subset: in front of what is received
   std::uint64_t header_ = 0;  // of the file
   std::uint64_t total_ = 0, written_ = 0;  // written_: where the buffer's first byte belongs
-  std::uint64_t complete_ = 0;  // behind the last chunk whose turn has come; more may lie behind it
+  std::uint64_t complete_ = 0;  // up to here nothing is missing; more may lie behind it
   resume_cursor saved_{};  // is in the part
   std::size_t filled_ = 0;
   bool placed_ = false;
