@@ -260,7 +260,7 @@ def one_process(run, quick, folder, say):
     return section
 
 
-WAN_WAYS = ["bare push", "tcp", "tls", "udp", "curl", "http", "bare push up", "tcp up", "tls up"]
+WAN_WAYS = ["bare push", "tcp", "tls", "udp", "curl", "http", "bare push up", "tcp up", "tls up", "tcp, 2", "tcp, 4", "tcp, 8"]
 # ms of a round trip, Mbit/s, % of loss each way, bytes, rounds, and TCP's congestion control if it is not the system's
 WAN_ROWS = [(ms, 100, 0, 64 * KIB, 3) for ms in (5, 40, 100, 200)] + [
     (100, 100, 1, 64 * KIB, 5),
@@ -270,6 +270,7 @@ WAN_ROWS = [(ms, 100, 0, 64 * KIB, 3) for ms in (5, 40, 100, 200)] + [
     (100, 100, 1, 16 * MIB, 3),
     (40, 100, 5, 16 * MIB, 3),
     (5, 100, 1, 16 * MIB, 1, "reno"),
+    (100, 100, 1, 4 * MIB, 3, "reno"),
     (5, 1000, 0, 16 * MIB, 3),
     (40, 1000, 0, 256 * MIB, 3),
     (200, 1000, 0, 256 * MIB, 1),
@@ -285,7 +286,7 @@ def wan(run, quick, folder, say, everything=False):
     section = Section("wan", "Long lines: delay, a rate, a queue of one round trip, loss each way")
     limit = 120 if everything else 60
     section.text.append(
-        f"The line is a process of this machine. Seconds, or how many times as long as the bare push (http: as curl), each with a connection of its own; "
+        f"The line is a process of this machine. Seconds, or how many times as long as the bare push (http: as curl; tcp over 2, 4 and 8 connections at a time: as tcp), each with connections of its own; "
         f"\"up\": the end that has dialled is pulled from. A run that takes more than {limit} s is ended."
     )
     rows, trips = [], []

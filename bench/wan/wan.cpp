@@ -10,6 +10,7 @@
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/blocking/parallel_pull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/http/recipient/http_pull.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
@@ -179,6 +180,12 @@ struct owner_afar {
     land in(to.table.destination());
     return good(net::pull(places.dialling(address), ref, in, {}));
   }
+  /// The same over several connections at a time.
+  bool pull(image& to, std::size_t connections) const {
+    land in(to.table.destination());
+    const std::string_view all[]{address};
+    return good(net::pull(parallel_addresses<Transport>(all, connections), ref, in, {}));
+  }
   const Places& places;
   bench::child process;
   std::string address;
@@ -311,7 +318,7 @@ int main(int count, char** arguments) {
   const server_afar<tls, tls_places> up_tls(line, from, secure);
 
   struct way {
-    const char *name, *beside;
+    std::string name, beside;
     std::function<bool()> run;
     ending ended = ending::done;
   };
@@ -322,6 +329,10 @@ int main(int count, char** arguments) {
                         {"bare push up", "bare push up", [&] { return loop.give(from); }},
                         {"tcp up", "bare push up", [&] { return up_tcp.give(from); }},
                         {"tls up", "bare push up", [&] { return up_tls.give(from); }}};
+  if (conditions.loss > 0)  // what holds one connection down
+    for (const std::size_t connections : {2, 4, 8})
+      ways.push_back(
+          {"tcp, " + std::to_string(connections), "tcp", [&, connections] { return by_tcp.pull(to, connections); }});
   std::unique_ptr<web_server> web;
   if (!there_is("nginx") || !there_is("curl")) {
     std::printf("{\"without\": \"http and curl are left out: nginx or curl is not installed.\"}\n");
@@ -349,7 +360,7 @@ int main(int count, char** arguments) {
     const char* const how = text_of(ways[i].ended);
     std::printf(
         "{\"case\": \"%s\", \"beside\": \"%s\", \"ended\": \"%s\", \"seconds\": %.4f, \"least\": %.4f, \"most\": %.4f}\n",
-        ways[i].name, ways[i].beside, how, s.median, s.minimum, s.maximum);
+        ways[i].name.c_str(), ways[i].beside.c_str(), how, s.median, s.minimum, s.maximum);
   }
   const bench::line_counts& c = line.counts();
   std::string congestion;

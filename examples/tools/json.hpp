@@ -60,6 +60,10 @@ struct json_value {
     for (const std::uint64_t n : list) text += (text.size() > 1 ? "," : "") + std::to_string(n);
     text += ']';
   }
+  json_value(std::span<const std::string> list) : text("[") {
+    for (const std::string& s : list) text += (text.size() > 1 ? "," : "") + json_string(s);
+    text += ']';
+  }
   json_value(const json_object& o);
 };
 

@@ -6,9 +6,11 @@
 
 #include <tensorpull/system/link_url.hpp>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tools {
 
@@ -46,11 +48,19 @@ struct link_choice {
   http_door_choice door{};  ///< of send
   std::string proxy{}, proxy_user{}, proxy_password{};  ///< of TCP, TLS and URLs
   http_choice http{};
+  /// Of recv: other senders of the same, over the same kind of link, as they were written and as the transport takes
+  /// them.
+  std::vector<std::string> also_text{}, also{};
+  std::uint32_t connections = 0;  ///< of recv, at a time; 0: one to each sender
   std::string coordinator{};  ///< of a replica: the address of the owner that coordinates
 
   bool has_port() const { return tensorpull::link_url{scheme, {}}.has_port(); }
   bool is_stream() const {
     return scheme != link_scheme::udp_url && scheme != link_scheme::serial_url && scheme != link_scheme::nats_url;
+  }
+  /// Whether a pull may have several connections at a time.
+  bool is_parallel() const {
+    return scheme == link_scheme::tcp_url || scheme == link_scheme::tls_url || scheme == link_scheme::unix_url;
   }
   bool is_path() const {
     return (scheme == link_scheme::unix_url || scheme == link_scheme::shm_url) && address.front() != '@';

@@ -4,8 +4,13 @@
 #include "pulls.hpp"
 
 #include <tensorpull/tensorpull.hpp>
+#include <tensorpull/transports/blocking/parallel_pull.hpp>
 
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <variant>
+#include <vector>
 
 namespace tools {
 
@@ -28,6 +33,19 @@ tp::result<tp::receipt> pull_over(const Where& where, const pull_call& call, pul
   const cut chunks{call.chunk == 0 ? longest_chunk : call.chunk};
   if (call.digest) return pull_by<tp::pipeline<tp::tensor_list, cut, Transport>>(where, call, to, call.options, chunks);
   return pull_by<tp::pipeline<tp::tensor_list, cut, Transport, tp::unverified>>(where, call, to, call.options, chunks);
+}
+/// The same from all senders of the call's link at once, or over several connections to one. `at(address)`: what the
+/// transport takes for an address.
+template <class Transport, class At>
+tp::result<tp::receipt> pull_over_all(const pull_call& call, pull_target to, At at) {
+  const link_choice& link = call.link;
+  std::vector<std::remove_cvref_t<std::invoke_result_t<At&, std::string_view>>> all{at(link.address)};
+  if (link.also.empty() && link.connections <= 1) return pull_over<Transport>(all.front(), call, to);
+  for (const std::string& other : link.also) all.push_back(at(other));
+  const tp::parallel_addresses<Transport, typename decltype(all)::value_type> where(all, link.connections);
+  const auto how = pull_over<Transport>(where, call, to);
+  if (call.wrong != nullptr) *call.wrong = where.wrong();
+  return how;
 }
 /// Over datagrams: in chunks that fit one. The digest is always checked.
 template <class Transport>

@@ -10,6 +10,7 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
+#include <cstdint>
 #include <variant>
 
 namespace tools {
@@ -21,6 +22,8 @@ struct pull_call {
   const tp::pull_options& options;
   /// bytes that are asked for at a time; 0: all at once. Datagrams have a length of their own
   std::uint64_t chunk = tp::default_chunk_bytes;
+  std::uint8_t* wrong = nullptr;  ///< which of the link's senders gave wrong bytes: one bit each, the first is the
+                                  ///< lowest
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
 /// A look at what is there is always over the pipeline with a digest, which it has no use for.

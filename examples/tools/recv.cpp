@@ -52,6 +52,9 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --restart        fetch all of it anew, in place of what an earlier recv left
       --force          replace FILE if it exists
       --max-bytes SIZE refuse what is longer (what the disk has room for); no room is taken before bytes arrive
+      --also LINK      another sender of the same version, over the same kind of link (TCP, unix: or tls://); up to 7 of them. All
+                       send at a time, each as fast as it is, and the transfer goes on as long as one of them does
+      --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
       --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
       --timeout SECS   how long a request may take without progress, and a connection to be made (60)
       --retries N      tries to connect again without progress in between, with growing pauses (8, about a minute)
@@ -67,9 +70,10 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
-                          "total_bytes", "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds"}
+                          "total_bytes", "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds", "wrong_senders"}
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
                        "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
+                       "wrong_senders": the links of those whose bytes were others than what was published; what they gave was fetched anew.
                        "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
                        is complete in either case. The "bytes" of a failure are those in .FILE.part to go on with, or else of FILE
   -h, --help           this text
@@ -121,6 +125,8 @@ void check_url(const std::vector<std::string>& words, choices& c) {
   if (words.size() > 1)
     throw option_error("'" + printable(words[1]) +
                        "' is one word too many: a URL names the file, and has no reference");
+  if (!c.link.also_text.empty() || c.link.connections != 0)
+    throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a URL");
   c.link.http.used = true;
   c.link.http.secure = words[0].starts_with("https");
   c.link.address = words[0];
@@ -145,14 +151,40 @@ void check_url(const std::vector<std::string>& words, choices& c) {
     throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
 }
 
+void parse_sender(const std::string& text, link_choice& to) {
+  parse_link(text, "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", to);
+  if (const auto parsed = tp::parse_address(to.address);
+      to.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
+    throw option_error("'" + printable(text) +
+                       "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
+}
+/// The senders besides the first, and how many connections there are to all of them.
+void check_senders(const std::string& first, choices& c) {
+  link_choice& link = c.link;
+  if (link.also_text.empty() && link.connections == 0) return;
+  if (!link.is_parallel())
+    throw option_error("--also and --connections are for TCP, unix: and tls://, and not for '" + printable(first) +
+                       "'");
+  if (c.chunk == 0) throw option_error("--chunk 0 asks for all of it at once: it excludes --also and --connections");
+  if (link.also_text.size() > 7) throw option_error("--also can be given 7 times: eight senders are the most");
+  for (const std::string& text : link.also_text) {
+    link_choice other;
+    parse_sender(text, other);
+    if (other.scheme != link.scheme)
+      throw option_error("--also wants the same kind of link as '" + printable(first) + "', not '" + printable(text) +
+                         "'");
+    link.also.push_back(other.address);
+  }
+}
+
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},   {"force", false},
-                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},    {"retries", true},
-                            {"name", true},        {"unverified", false}, {"no-digest", false}, {"json", false},
-                            {"believe", false},    {"tls-name", true},    {"proxy", true},      {"digest", true},
-                            {"bearer-file", true}, link_forms[0],         link_forms[1],        link_forms[2],
-                            link_forms[3]};
+  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},    {"force", false},
+                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
+                            {"name", true},        {"unverified", false}, {"no-digest", false},  {"json", false},
+                            {"believe", false},    {"tls-name", true},    {"proxy", true},       {"digest", true},
+                            {"bearer-file", true}, {"also", true},        {"connections", true}, link_forms[0],
+                            link_forms[1],         link_forms[2],         link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -169,6 +201,8 @@ choices read_choices(int count, char** arguments) {
     else if (name == "tls-name") c.link.tls.name = value;
     else if (name == "digest") c.link.http.digest = value;
     else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
+    else if (name == "also") c.link.also_text.emplace_back(value);
+    else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);
     else if (name == "proxy") set_proxy(value, c.link);
     else if (set_link_option(name, value, c.link)) return;
     else c.json = true;
@@ -181,12 +215,9 @@ choices read_choices(int count, char** arguments) {
     if (words.size() > 2)
       throw option_error("'" + printable(words[2]) +
                          "' is one word too many: after the address and the reference comes -o FILE");
-    parse_link(words[0], "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", c.link);
+    parse_sender(words[0], c.link);
     check_link_options(c.link);
-    if (const auto parsed = tp::parse_address(c.link.address);
-        c.link.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
-      throw option_error("'" + printable(words[0]) +
-                         "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
+    check_senders(words[0], c);
     c.ref_text = words[1];
     const auto ref = tp::parse_reference(c.ref_text);
     if (!ref || !ref->id)
@@ -235,6 +266,8 @@ std::string again(const choices& c, const char* how) {
   if (c.unverified) text += " --unverified";
   if (c.believe) text += " --believe";
   if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
+  for (const std::string& other : c.link.also_text) text += " --also " + shell_word(other);
+  if (c.link.connections != 0) text += " --connections " + std::to_string(c.link.connections);
   if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
   if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
   if (c.retries != 8) text += " --retries " + std::to_string(c.retries);
@@ -301,10 +334,12 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
 }
 
 std::string transfer_error(const choices& c, const error& e, std::uint64_t total) {
-  const std::string at = printable(c.link.text);
+  const std::size_t others = c.link.also.size();
+  const std::string at = printable(c.link.text),
+                    everywhere = at + (others == 0 ? "" : " and " + count_text(others, "other sender"));
   if (c.link.http.used) return http_error(c, e, total);
   switch (e.code) {
-    case errc::connection_failed: return "nobody can be reached at " + at + ": " + reason_text(e);
+    case errc::connection_failed: return "nobody can be reached at " + everywhere + ": " + reason_text(e);
     case errc::bad_address:
       if (c.link.scheme == link_scheme::pipe_url) return at + " cannot be run: " + std::string(describe(e).view());
       return c.link.has_port() ? "the host of " + at + " is not known" : std::string(describe(e).view());
@@ -321,7 +356,7 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::does_not_fit: return "the model is too long for one chunk: without --chunk 0 it comes in several";
     case errc::connection_lost: {
       const std::string status = e.system < 0 ? "; the command ended with status " + std::to_string(-e.system) : "";
-      return "the connection to " + at + " was lost, and could not be made again (tried " +
+      return "the connection to " + everywhere + " was lost, and could not be made again (tried " +
              count_text(c.retries, "time") + ")" + status;
     }
     case errc::unknown_reference:
@@ -330,7 +365,7 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::unreadable: return at + " cannot read " + c.ref_text + " any more: its file changed or is gone";
     case errc::stale_version: return at + " now has another version under " + c.ref_text;
     case errc::digest_mismatch:
-      return "what came from " + at + " is not what was published (its digest differs); nothing of it was kept";
+      return "what came from " + everywhere + " is not what was published (its digest differs); nothing of it was kept";
     case errc::too_large:
       if (!e.name.empty()) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
       [[fallthrough]];
@@ -346,6 +381,7 @@ struct outcome {
   bool left_part = false;  ///< an earlier recv left a partial file, and nobody said what to do with that
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
   bool was_there = false;  ///< FILE was there already, and was compared with what is published
+  std::uint8_t wrong = 0;  ///< which senders gave wrong bytes
   bool not_asked = false;  ///< the reference says already that what is here is of another version
 };
 
@@ -426,7 +462,12 @@ outcome pull(const choices& c, transfer_line& line) {
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
-    done.how = pull({.link = c.link, .ref = c.ref, .options = options, .chunk = c.chunk, .digest = !c.no_digest},
+    done.how = pull({.link = c.link,
+                     .ref = c.ref,
+                     .options = options,
+                     .chunk = c.chunk,
+                     .wrong = &done.wrong,
+                     .digest = !c.no_digest},
                     &file);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
@@ -465,6 +506,9 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     message = local ? output_error(c, done.how.error(), line.total())
                     : transfer_error(c, done.how.error(), line.total());
 
+  std::vector<std::string> wrong;
+  for (std::size_t i = 0; i <= c.link.also_text.size(); ++i)
+    if ((done.wrong >> i & 1) != 0) wrong.push_back(i == 0 ? c.link.text : c.link.also_text[i - 1]);
   if (c.json) {
     std::string_view how = interrupted ? "interrupted" : "failed";
     if (done.how) how = to_string(done.how->outcome);
@@ -486,9 +530,11 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (done.how) out.add("chunks", done.how->chunks);
     out.add("resumable", done.kept != 0);
     out.add("seconds", line.seconds());
+    out.add("wrong_senders", std::span<const std::string>(wrong));
     out.print();
     return printed(c, done) ? status : unwritable;
   }
+  for (const std::string& sender : wrong) say("recv", printable(sender) + " gave other bytes than what was published");
   const double seconds = line.seconds();
   if (done.how) {
     std::printf("%s: %s ", printable(c.output).c_str(), bytes_text(done.how->bytes).c_str());

@@ -58,8 +58,9 @@ class transfer_line {
  private:
   std::string figures() const {
     const double silent = std::chrono::duration<double>(clock::now() - moved_).count();
-    const double percent = 100.0 * static_cast<double>(bytes_) / static_cast<double>(total_);
-    std::string text = formatted("%3.0f %%  ", percent) + bytes_text(bytes_) + " of " + bytes_text(total_);
+    const std::uint64_t there = std::min(bytes_, total_);  // some may have come twice
+    const double percent = 100.0 * static_cast<double>(there) / static_cast<double>(total_);
+    std::string text = formatted("%3.0f %%  ", percent) + bytes_text(there) + " of " + bytes_text(total_);
     if (silent >= 2 && bytes_ < total_) return text + "  nothing new for " + clock_text(silent);
     if (rate_ > 0) text += "  " + bytes_text(rate_) + "/s";
     if (bytes_ < total_ && rate_ >= 1)

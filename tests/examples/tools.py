@@ -206,7 +206,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -473,6 +473,62 @@ def other_bytes_than_those_of_the_reference():
         path = MutatingPath(liar.port, lambda _, frame: frame.replace(wrong, right), lambda said: said.replace(right, wrong))
         done = json.loads(run("recv", path.address, ref, "-o", "copy", "--json", "--retries", 0, status=1)[0])
         assert done["code"] == "digest_mismatch" and names() == ["changed.safetensors", "model.safetensors"], (done, names())
+
+
+def several_connections_and_several_senders():
+    """One file from all who publish it; it goes on if one is gone, says who gave wrong bytes, and is gone on with like any other."""
+    model = safetensors([("w", "U8", [12 * MIB], noise(12 * MIB))])
+    write("model.safetensors", model)
+    with Sender("model.safetensors") as one, Sender("model.safetensors", "--ref", one.ref) as two, Sender("model.safetensors", "--ref", one.ref) as three:
+
+        def get(*words, of=one, status=0):
+            done = json.loads(run("recv", of.address, one.ref, "-o", "copy", "--chunk", "64K", "--json", *words, status=status)[0])
+            if status == 0:
+                assert Path("copy").read_bytes() == model and done["outcome"] == "completed" and done["confirmed"], done
+                os.remove("copy")
+            return done
+
+        assert get("--connections", 4)["wrong_senders"] == []
+        assert get("--also", two.address, "--also", three.address)["wrong_senders"] == []
+        assert get("--also", two.address, "--connections", 8)["wrong_senders"] == []
+        # one that is slow, and is interrupted: what came from others stays, too
+        path = SlowPath(one.port, 64 * MIB)
+        path.hold_at(MIB)
+        words = [path.address, one.ref, "-o", "copy", "--chunk", "64K", "--connections", 2]
+        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=10)
+        assert recv.returncode == 130 and names() == [".copy.part", "model.safetensors"], (recv.returncode, err, names())
+        path.go_on()
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and "--connections" in again and again[-1] == "--resume", again
+        done = json.loads(run(*again, "--also", two.address, "--json")[0])
+        assert Path("copy").read_bytes() == model and done["resumed_bytes"] > 0, done
+        assert "were there, complete" in run(*again)[0]
+        os.remove("copy")
+        # one that lies, and one that is gone
+        flipped = False
+
+        def lie(i, frame):
+            nonlocal flipped
+            if len(frame) > 60000:
+                flipped, frame[50000] = True, frame[50000] ^ 1
+            return frame
+
+        liar = MutatingPath(three.port, lie)
+        done = get("--also", liar.address)
+        assert done["wrong_senders"] == [liar.address] and flipped, done
+        two.process.kill()
+        two.process.wait()
+        assert get("--also", two.address, of=three)["wrong_senders"] == []
+        assert get("--also", three.address, of=two)["wrong_senders"] == []
+    done = get("--also", three.address, "--retries", 0, status=1)
+    assert done["code"] == "connection_failed" and "1 other sender" in done["message"], done
+    for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"), (("shm:/x", NO_REF, "--also", "shm:/y"), "are for TCP"),
+                       (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
+                       (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
+        assert why in run("recv", *words, "-o", "x", status=2)[1], words
 
 
 def a_confirmation_that_is_lost():

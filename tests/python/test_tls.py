@@ -79,6 +79,17 @@ def test_an_owner_and_a_download(server, client):
         assert np.array_equal(mean["w"], MODEL["w"])
 
 
+def test_several_connections(server, client, certificates):
+    with Downloader("tls://127.0.0.1:0", ssl=server) as a, Downloader("tls://127.0.0.1:0", ssl=server) as b:
+        ref = a.start().add_tensors(MODEL, recipients=1)
+        b.start().add_tensors(MODEL, ref_id=ref.id)
+        got = tensorpull.download_tensors([a.address, b.address], ref, ssl=client, connections=4, chunk_size=4096)
+        assert np.array_equal(got["w"], MODEL["w"]) and got.receipt.confirmed
+        with pytest.raises(Error) as e:  # each owner has to be one that this end trusts
+            tensorpull.download_tensors([a.address, b.address], ref, ssl=TLS(ca_file=certificates / "other.pem"), connections=4, retries=0)
+        assert e.value.code == "not_authenticated"
+
+
 def test_a_key_that_does_not_fit_its_certificate_is_named(certificates, tmp_path):
     key = str(certificates / "client.key")
     with pytest.raises(Error, match="the key is not that of the certificate") as e:

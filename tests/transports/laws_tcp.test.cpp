@@ -12,6 +12,7 @@ namespace laws_tcp_test {
 using namespace test;
 
 struct tcp_room : usual_room {
+  static constexpr bool several_connections = true;
   using transport = tp::tcp;
   template <class Model>
   using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::tcp>;

@@ -12,6 +12,7 @@ namespace laws_tls_test {
 using namespace test;
 
 struct tls_room : usual_room {
+  static constexpr bool several_connections = true;
   using transport = tp::tls;
   template <class Model>
   using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, transport>;

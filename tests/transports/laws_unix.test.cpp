@@ -27,6 +27,7 @@ bool ends(std::string_view path, std::string_view said) {
 }
 
 struct unix_room : usual_room {
+  static constexpr bool several_connections = true;
   using transport = tp::unix_socket;
   template <class Model>
   using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, transport>;

@@ -7,7 +7,7 @@
 
 namespace tensorpull::python {
 
-/// A call of a virtual function for each piece of a chunk. Bytes come in order.
+/// A call of a virtual function for each piece of a chunk. Bytes come in order (in any: any_order_consumer).
 class any_consumer {
  public:
   static constexpr bool irrevocable = false;
@@ -61,6 +61,11 @@ class consumer_for final : public As {
   void abandon(const error& why) noexcept override { to_.abandon(why); }
   void rewind(std::uint64_t offset) noexcept override {
     if constexpr (requires { to_.rewind(offset); }) to_.rewind(offset);
+  }
+  /// Of an any_order_consumer.
+  source_view arrived() const noexcept {
+    if constexpr (requires { to_.arrived(); }) return to_.arrived();
+    else return read_back();
   }
   source_view read_back() const noexcept override {
     if constexpr (requires { to_.read_back(); }) return to_.read_back();

@@ -15,9 +15,11 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace tensorpull::python {
 
@@ -123,6 +125,17 @@ auto over(const place& p, F f) {
 #endif
   return p.url.scheme == link_scheme::unix_url ? f(std::type_identity<unix_socket_on_threads>{}, p.url.address)
                                                : f(std::type_identity<tcp_on_threads>{}, p.url.address);
+}
+
+/// Places of one of these transports, as it takes addresses: as `over` gives the first of them.
+template <class Address>
+std::vector<Address> addresses_over(const Address&, std::span<const place> places) {
+  std::vector<Address> all;
+  for (const place& p : places)
+    over(p, [&](auto, const auto& address) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(address)>, Address>) all.push_back(address);
+    });
+  return all;
 }
 
 }  // namespace tensorpull::python

@@ -113,6 +113,8 @@ PYBIND11_MODULE(_native, m) {
       .def(py::init<std::vector<std::string>, const tp::tls_settings*, py::object, tp::http_settings>(),
            py::keep_alive<1, 3>())
       .def("reference_of", &tp::route::reference_of)
+      .def("use_connections", &tp::route::use_connections)
+      .def_property_readonly("wrong", &tp::route::wrong)
       .def_property_readonly("current", &tp::route::current);
   m.def("one_route", &tp::route::is_one, "Whether one pull can go on from one of these addresses to the other.");
   m.def("download_into", [](const tp::route& from, std::string_view ref, const py::sequence& described, bool subset,

@@ -1,9 +1,11 @@
-// Pulls over connections of their own, whatever link the address names; over streams, from several addresses in turn.
+// Pulls over connections of their own, whatever link the address names; over streams, from several addresses in turn,
+// or from all of them at once.
 #pragma once
 
 #include "http.hpp"
 #include "links.hpp"
 #include "other_links.hpp"
+#include "parallel.hpp"
 
 #include <tensorpull/links/posix/several_addresses.hpp>
 
@@ -55,6 +57,15 @@ class route {
   /// Which address was tried last.
   std::size_t current() const noexcept { return current_; }
 
+  /// Connections at a time, if what they land in takes bytes in any order. Raises invalid_argument for more than one
+  /// over links that have but one.
+  void use_connections(std::size_t most) {
+    if (most > 1 && (is_web() || !is_one({texts_.front(), texts_.front()}))) raise(errc::invalid_argument);
+    connections_ = most;
+  }
+  /// Those whose bytes were other ones than what was published, in the last pull.
+  const std::vector<std::size_t>& wrong() const noexcept { return wrong_; }
+
   /// What download_into and the others call. `As`: any_update for what cannot be undone, which no web server has.
   template <class As = any_consumer>
   auto puller() const noexcept {
@@ -65,11 +76,23 @@ class route {
  private:
   template <class As, class Consumer>
   result<receipt> pull(const reference& from, Consumer& to, const pull_options& o, chunks c) const {
-    if constexpr (std::is_same_v<Consumer, landing>) return pull_into(from, &to, o, c);
-    else {
+    wrong_.clear();
+    if constexpr (std::is_same_v<Consumer, landing>) {
+      return connections_ > 1 ? pull_over_all(from, &to, o, c) : pull_into(from, &to, o, c);
+    } else {
+      if constexpr (requires { requires Consumer::any_order; } && std::is_same_v<As, any_consumer>) {
+        if (connections_ > 1) {
+          consumer_for<Consumer, any_order_consumer> as(to);
+          return pull_over_all(from, static_cast<any_order_consumer*>(&as), o, c);
+        }
+      }
       consumer_for<Consumer, As> as(to);
       return pull_into(from, static_cast<As*>(&as), o, c);
     }
+  }
+  result<receipt> pull_over_all(const reference& from, parallel_target to, const pull_options& o, chunks c) const {
+    const auto told = [this](const address_attempt& a) { tell(a); };
+    return pull_in_parallel({places_, connections_, told, wrong_}, from, to, o, c);
   }
   result<receipt> pull_into(const reference& from, pull_target to, const pull_options& o, chunks c) const {
     if (is_web()) return pull_web(texts_.front(), web_, tls_, from, to, o, c);
@@ -85,16 +108,10 @@ class route {
       default: break;
     }
     return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& first) {
-      using address = std::remove_cvref_t<decltype(first)>;
-      std::vector<address> all;
-      for (const place& p : places_) {
-        if constexpr (std::is_same_v<address, std::string_view>) all.push_back(p.url.address);
-#if TENSORPULL_PYTHON_TLS
-        else all.push_back(p.tls != nullptr ? p.tls->at(p.url.address) : address{p.url.address});
-#endif
-      }
+      const auto all = addresses_over(first, places_);
       const auto told = [this](const address_attempt& a) { tell(a); };
-      const several_addresses<Transport, address> where(all, std::chrono::seconds(10), told);
+      const several_addresses<Transport, std::remove_cvref_t<decltype(first)>> where(all, std::chrono::seconds(10),
+                                                                                     told);
       return std::visit(
           [&](auto* target) {
             return net_into<Transport, std::remove_pointer_t<decltype(target)>>::pull(where, from, *target, o, c);
@@ -121,6 +138,8 @@ class route {
   py::object tell_;
   http_settings web_;
   const tls_settings* tls_;
+  std::size_t connections_ = 1;
+  mutable std::vector<std::size_t> wrong_;
   mutable std::atomic<std::size_t> current_{0};
 };
 

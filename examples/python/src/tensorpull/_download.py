@@ -12,7 +12,7 @@ from ._images import TensorRange
 from ._listing import chosen, difference, look, looking
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, kept, over_addresses, throughout, web_settings
+from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import arrive, as_flat, own
@@ -45,6 +45,7 @@ def download_tensors(
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
+    connections: int = 1,
 ) -> TensorDict:
     """Pulls what is published under `ref_id` at `address` and returns it as a dict of tensors.
 
@@ -91,6 +92,9 @@ def download_tensors(
     How it is asked for:
       chunk_size  bytes asked for at a time: the recipient's choice. 0: everything in one frame ("does_not_fit" above 536,870,904 bytes).
                   Default: what the reference suggests, or 2 MiB.
+      connections over host:port, tls:// and unix:, at a time, at most 8. Where packets are lost on a long way, several carry more than one. With a list of
+                  addresses of one kind these are to all of them: each owner sends a part, each as fast as it is, and the download goes on as long as one does.
+                  An owner whose bytes were other ones than what was published is named in the log, and they are fetched anew. One outcome, and no thread
       window      requests in flight; 0: as many as are usual. Over datagrams their number follows the path, and this is the least
       version     only this version ("stale_version" otherwise, or "digest_mismatch" if somebody only says that it is this one); default: the reference's, which is the
                   last 16 of its 48 digits; 0, and the default of 32 digits: whatever is there, as whoever answers says
@@ -106,10 +110,11 @@ def download_tensors(
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     told = throughout(progress, address)
+    at_a_time = connections_to(address, connections, chunk_size)
     got, source = over_addresses(address, ssl, lambda route: pull(
         _native, (route,), ref_id, per_request_timeout, chunk_size, told, abort, framework, out, subset, names, matching, max_bytes,
         max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe,
-    ), web, told)  # fmt: skip
+    ), web, told, at_a_time)  # fmt: skip
     assert got.receipt is not None
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
     return got

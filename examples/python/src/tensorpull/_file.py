@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 from . import _native
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, kept, over_addresses, throughout, web_settings
+from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Receipt
 
@@ -35,6 +35,7 @@ def download_file(
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
+    connections: int = 1,
 ) -> Receipt:
     """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, after its digest was compared, or to what was there before.
 
@@ -55,13 +56,14 @@ def download_file(
     """
     address = kept(address)
     told = throughout(progress, address)
+    at_a_time = connections_to(address, connections, chunk_size)
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     got, source = over_addresses(address, ssl, lambda route: _native.download_file(
         route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
-    ), web, told)  # fmt: skip
+    ), web, told, at_a_time)  # fmt: skip
     receipt = Receipt._make(got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt

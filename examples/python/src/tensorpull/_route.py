@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple
 from . import _native
 from ._errors import Error
 from ._log import attempts, logger, place
-from ._options import Throughout, text
+from ._options import Throughout, text, whole
 from ._tls import TLS, native
 from ._types import Reference
 
@@ -87,17 +87,32 @@ def throughout(progress: Any, address: Addresses) -> Any:
     return progress if progress is None or isinstance(address, str) else Throughout(progress)
 
 
-def over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None, progress: Any = None) -> Tuple[Result, str]:
+def connections_to(address: Addresses, connections: Any, chunk_size: Optional[int]) -> int:
+    """How many connections a download has at a time. ValueError for links that have one alone."""
+    wanted = whole(connections, "connections", 8, 1)
+    if wanted == 1:
+        return wanted
+    if chunk_size == 0:
+        raise ValueError("connections is for downloads in several chunks, and chunk_size=0 asks for all of it at once")
+    for each in addresses_of(address):
+        if is_url(each) or not _native.one_route([each, each]):
+            raise ValueError(f"connections is for host:port, tls:// and unix:, and {place(each)} is none of these")
+    return wanted
+
+
+def over_addresses(
+    address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any = None, progress: Any = None, connections: int = 1
+) -> Tuple[Result, str]:
     """Calls `call(route)` until one succeeds. Returns its result, and the address that it came from. `progress`: what `throughout` gave, which hears of the end."""
     try:
-        return _over_addresses(address, ssl, call, web)
+        return _over_addresses(address, ssl, call, web, connections)
     except BaseException:
         if isinstance(progress, Throughout):
             progress.fail()
         raise
 
 
-def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any) -> Tuple[Result, str]:
+def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any, connections: int) -> Tuple[Result, str]:
     listed = addresses_of(address)
     tls = native(ssl)
     web = _native.HttpSettings() if web is None else web
@@ -109,8 +124,9 @@ def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any]
                 tried: Set[int] = set()
                 # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
                 route = _native.Route(members, tls if not secure or members[0] in secure else None, _noting(tried, attempts(members)), web)
+                route.use_connections(connections)
                 try:
-                    return call(route), members[route.current]
+                    return _judged(route, members, call), members[route.current]
                 except Error as refused:
                     e = _in_words(refused, members[route.current], web)
                     if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
@@ -123,6 +139,15 @@ def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any]
         raise e
     finally:
         e = None  # its traceback has this frame, and so all that the caller gave
+
+
+def _judged(route: Any, members: List[str], call: Callable[[Any], Result]) -> Result:
+    """Calls, and says in the log which of several owners gave wrong bytes."""
+    try:
+        return call(route)
+    finally:
+        for i in route.wrong:
+            logger.warning("%s gave other bytes than what was published; they were fetched anew", place(members[i]))
 
 
 def _noting(tried: Set[int], tell: Callable[[int, int, str, int], None]) -> Callable[[int, int, str, int], None]:
