@@ -60,7 +60,7 @@ python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3
 ((!with_python)) || "$python" -c 'import venv, ensurepip' 2>/dev/null || items+=(python3-venv)
 # the suite wan needs root, and nobody else has to install for it
-((EUID != 0)) || items+=(curl:curl)
+((EUID != 0)) || items+=(curl:curl gtlsclient:ngtcp2-client gtlsserver:ngtcp2-server)
 install_packages "$build/apt.log" "${items[@]}"
 ((EUID != 0)) || fetch_nginx "$build/nginx" "$build/apt.log" || say "nginx is not installed and cannot be fetched; the suite wan goes without it"
 if ((with_python)); then

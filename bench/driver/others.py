@@ -260,7 +260,7 @@ def one_process(run, quick, folder, say):
     return section
 
 
-WAN_WAYS = ["bare push", "tcp", "tls", "udp", "curl", "http", "bare push up", "tcp up", "tls up", "tcp, 2", "tcp, 4", "tcp, 8"]
+WAN_WAYS = ["bare push", "tcp", "tls", "udp", "quic", "curl", "http", "bare push up", "tcp up", "tls up", "tcp, 2", "tcp, 4", "tcp, 8"]
 # ms of a round trip, Mbit/s, % of loss each way, bytes, rounds, and TCP's congestion control if it is not the system's
 WAN_ROWS = [(ms, 100, 0, 64 * KIB, 3) for ms in (5, 40, 100, 200)] + [
     (100, 100, 1, 64 * KIB, 5),

@@ -16,6 +16,8 @@
 #include <tensorpull/transports/over/tls/tls.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
 
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -28,7 +30,7 @@ namespace {
 
 const std::string far_address = bench::line::far_address;
 constexpr std::uint32_t far_number = 0x0A4D0001;  // the same address
-constexpr std::uint16_t nginx_port = 8080;
+constexpr std::uint16_t nginx_port = 8080, quic_port = 8443;
 
 template <class T>
 auto must(T&& value) {
@@ -219,14 +221,30 @@ struct server_afar {
   std::string address;
 };
 
-/// A web server at the far end that has the image as a file. The file and the settings are memory, so they are gone
-/// with the process.
+/// A file that is memory, so it is gone with its processes.
+int file_in_memory(std::initializer_list<std::span<const std::byte>> parts) {
+  const int fd = ::memfd_create("wan", 0);
+  for (auto p : parts)
+    for (; !p.empty();) {
+      const ssize_t n = ::write(fd, p.data(), p.size());
+      if (n <= 0) std::abort();
+      p = p.subspan(static_cast<std::size_t>(n));
+    }
+  return fd;
+}
+std::string path_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
+/// The image as a safetensors file.
+int file_of(const image& from) {
+  std::vector<std::byte> header(from.table.schema().header_bytes);
+  write_header(from.table.schema(), 0, header);
+  return file_in_memory({std::span<const std::byte>(header), std::span<const std::byte>(from.memory)});
+}
+
+/// A web server at the far end that has the image as a file.
 class web_server {
  public:
   web_server(const bench::line& line, const image& from, std::uint64_t version) {
-    std::vector<std::byte> header(from.table.schema().header_bytes);
-    write_header(from.table.schema(), 0, header);
-    const int model = memory({std::span<const std::byte>(header), std::span<const std::byte>(from.memory)});
+    const int model = file_of(from);
     const std::string settings =
         "daemon off; master_process off; user root; pid /dev/null; error_log stderr;\n"
         "events {}\n"
@@ -235,12 +253,11 @@ class web_server {
         "  client_body_temp_path /dev/shm; proxy_temp_path /dev/shm; fastcgi_temp_path /dev/shm;"
         "  uwsgi_temp_path /dev/shm; scgi_temp_path /dev/shm;\n"
         "  server { listen " +
-        far_address + ":" + std::to_string(nginx_port) + "; location /model { alias /proc/self/fd/" +
-        std::to_string(model) + "; } }\n}\n";
-    const int file = memory({std::as_bytes(std::span(settings))});
+        far_address + ":" + std::to_string(nginx_port) + "; location /model { alias " + path_of(model) + "; } }\n}\n";
+    const int file = file_in_memory({std::as_bytes(std::span(settings))});
     process_ = std::make_unique<bench::child>([&](int) {
       line.far().enter();
-      become({"nginx", "-e", "stderr", "-c", "/proc/self/fd/" + std::to_string(file)});
+      become({"nginx", "-e", "stderr", "-c", path_of(file)});
     });
     ::close(model);
     ::close(file);
@@ -264,18 +281,53 @@ class web_server {
   bool curl() const { return become({"curl", "-sSf", "-o", "/dev/null", url_}); }
 
  private:
-  static int memory(std::initializer_list<std::span<const std::byte>> parts) {
-    const int fd = ::memfd_create("wan", 0);
-    for (auto p : parts)
-      for (; !p.empty();) {
-        const ssize_t n = ::write(fd, p.data(), p.size());
-        if (n <= 0) std::abort();
-        p = p.subspan(static_cast<std::size_t>(n));
-      }
-    return fd;
-  }
   std::unique_ptr<bench::child> process_;
   std::string url_ = "http://" + far_address + ":" + std::to_string(nginx_port) + "/model", digest_;
+};
+
+/// As many bytes over HTTP/3, from the server of ngtcp2, which makes them up, to its client, with the congestion
+/// control that TCP has.
+class quic_server {
+ public:
+  quic_server(const bench::line& line, const image& from, const std::pair<std::string, std::string>& id)
+      : bytes_(from.table.schema().image_bytes), name_(std::to_string(bytes_)) {
+    std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> congestion_;
+    if (congestion_ != "bbr" && congestion_ != "reno") congestion_ = "cubic";
+    const int certificate = file_in_memory({std::as_bytes(std::span(id.first))}),
+              key = file_in_memory({std::as_bytes(std::span(id.second))});
+    process_ = std::make_unique<bench::child>([&](int) {
+      line.far().enter();
+      become({"gtlsserver", "-q", "--cc=" + congestion_, "--max-dyn-length=1G", far_address, std::to_string(quic_port),
+              path_of(key), path_of(certificate)});
+    });
+    ::close(certificate);
+    ::close(key);
+  }
+  /// The client writes a file, into memory that only this process and it see.
+  bool pull() const {
+    const char* const folder = "/dev/shm";
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", folder, "tmpfs", 0, nullptr) != 0)
+      return false;
+    if (const pid_t client = ::fork(); client == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      become({"gtlsclient", "-q", "--exit-on-all-streams-close", "--max-window=64M", "--max-stream-window=64M",
+              "--timeout=60s", std::string("--download=") + folder, far_address, std::to_string(quic_port),
+              "https://" + far_address + ":" + std::to_string(quic_port) + "/" + name_});
+      std::_Exit(1);
+    } else {
+      int status = 0;
+      ::waitpid(client, &status, 0);
+    }
+    struct stat got{};
+    return ::stat((std::string(folder) + "/" + name_).c_str(), &got) == 0 &&
+           static_cast<std::uint64_t>(got.st_size) == bytes_;
+  }
+
+ private:
+  std::uint64_t bytes_;
+  std::string name_, congestion_;
+  std::unique_ptr<bench::child> process_;
 };
 
 bool there_is(const char* program) {
@@ -342,6 +394,14 @@ int main(int count, char** arguments) {
       ways.push_back({"curl", "curl", [&] { return web->curl(); }});
       ways.push_back({"http", "curl", [&] { return web->pull(to); }});
     } else std::printf("{\"without\": \"http and curl are left out: nginx does not start.\"}\n");
+  }
+
+  std::unique_ptr<quic_server> quic;
+  if (!there_is("gtlsserver") || !there_is("gtlsclient")) {
+    std::printf("{\"without\": \"quic is left out: ngtcp2's server or client is not installed.\"}\n");
+  } else {
+    quic = std::make_unique<quic_server>(line, from, secure.id);
+    ways.push_back({"quic", "bare push", [&] { return quic->pull(); }});
   }
 
   std::vector<double> trips;
