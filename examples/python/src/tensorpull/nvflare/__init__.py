@@ -2,6 +2,18 @@
 
     recipe.add_decomposers(["tensorpull.nvflare.decomposers.tensor.TensorDecomposer"])
 
-It needs NVIDIA FLARE 2.9 at those sites that use it; others go on with FLARE's own chunks. Nothing is imported here, so that a process without FLARE or without torch may
-look around.
+It needs NVIDIA FLARE 2.9 at those sites that use it; others go on with FLARE's own chunks. Nothing is imported here before it is used, so that a process without FLARE or
+without torch may look around.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Memory":
+        from .memory import Memory
+
+        return Memory
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
