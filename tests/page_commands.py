@@ -36,6 +36,7 @@ COMMANDS = {
     "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
         LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
     "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
+    "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
     "bash bench/run.sh --only transfers": (LONG, "bash bench/run.sh --only transfers --quick --rounds 1 --no-python"),
     "bash bench/run.sh --only wan": (LONG, "bash bench/run.sh --only wan --smoke"),

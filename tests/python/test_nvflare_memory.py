@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -100,6 +102,16 @@ def test_nothing_is_collected_on_request_or_by_other_events():
         print(where() is not None, gc.get_freeze_count())
     """)
     assert said.split() == ["True", "0"]
+
+
+def test_the_report_shows_what_it_says():
+    program = pathlib.Path(__file__).parents[2] / "examples/jobs/nvflare/upstream.py"
+    done = subprocess.run([sys.executable, program, "--rounds", "3"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    alive = [int(n) for n in re.findall(r"(\d+) models alive", done.stdout)]
+    assert alive == [1, 2, 3, 1, 1, 1], "FLARE frees a task that is done; say so in upstream.md"
+    resident = [int(n) for n in re.findall(r"(\d+) MiB resident when", done.stdout)]
+    assert min(resident[:3]) > max(resident[3:]) + 20, resident
 
 
 def test_what_passes_is_not_changed():
