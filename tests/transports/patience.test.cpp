@@ -133,6 +133,16 @@ class recipient_end {
   world* w_;
 };
 static_assert(tp::byte_stream<recipient_end>);
+/// The same, which waits within a read.
+struct patient_end : recipient_end {
+  using recipient_end::recipient_end;
+  tp::io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds t) noexcept {
+    const auto now = read_some(spans);
+    if (now.status != tp::io_status::would_block) return now;
+    (void)wait(true, false, t);
+    return read_some(spans);
+  }
+};
 
 /// Counts how it ended.
 struct counted : tp::land {
@@ -149,12 +159,12 @@ struct counted : tp::land {
   void abandon(const tp::error& e) noexcept { ++abandoned, tp::land::abandon(e); }
 };
 
-template <class Consumer>
+template <class End = recipient_end, class Consumer>
 tp::result<tp::receipt> pull(world& w, Consumer& to, tp::pull_options options) {
   options.stop = w.stop.get_token();
-  const auto connect = [&]() noexcept -> tp::result<recipient_end> {
+  const auto connect = [&]() noexcept -> tp::result<End> {
     w.connect();
-    return recipient_end(w);
+    return End(w);
   };
   return tp::pull_with<net::parts>(
       connect, [&](std::chrono::milliseconds t) noexcept { w.pass(t); }, {{1, 2}, 0, 0}, to, options);
@@ -274,6 +284,17 @@ TEST(Patience, T7_no_budget_overflows_and_none_is_waited_for_in_a_busy_loop) {
   EXPECT_GE(w.waited, w.waits * 49ms) << "short waits";
   world patient;
   EXPECT_TRUE(pull(patient, {.per_request_timeout = most}));
+}
+
+TEST(Patience, A_pull_that_ends_as_it_asks_waits_for_no_bytes) {
+  world w;
+  model part;  // its name is longer than a request, which is found out when the owner has described what it has
+  part.add(std::string(5000, 'x'), tp::dtype::u8, {4}).ready();
+  tp::land to(part.destination());
+  const auto done = pull<patient_end>(w, to, {.part = true, .retry = {.retries = 0}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), tp::errc::does_not_fit);
+  EXPECT_EQ(w.waits, 0u);
 }
 
 using tcp_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;

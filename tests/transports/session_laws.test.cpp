@@ -2,6 +2,7 @@
 // what the other end says.
 #include "sample_models.hpp"
 #include "support/frames.hpp"
+#include "support/pair.hpp"
 
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
@@ -27,6 +28,8 @@ struct script {
   std::vector<std::vector<std::byte>> told{};
   std::size_t at = 0;
   std::size_t pieces = 0;  ///< pieces that were read
+  std::stop_source waited{};  ///< requested by the first wait that only this end could end
+  std::size_t told_before = 0;  ///< what it was told until then
 
   /// The next piece, or nothing.
   const std::vector<std::byte>* next() noexcept {
@@ -44,11 +47,19 @@ struct script {
     if (then != mood::talks_without_pause) told.push_back(all);
     return {tp::io_status::ok, 0, all.size()};
   }
+  void waited_for(bool write, std::chrono::milliseconds time) {
+    if (!write && time > 0ms && waited.request_stop()) told_before = told.size();
+  }
 };
 
 tp::frame describe_of_nothing(std::uint32_t id) {
   tp::frame m;
   m.kind = tp::frame_kind::describe, m.id = id, m.ref = {1, 2}, m.recipient = {77};
+  return m;
+}
+tp::frame locate_one(std::uint32_t id, tp::ref_id ref, std::span<const std::string_view> names) {
+  tp::frame m;
+  m.kind = tp::frame_kind::locate, m.id = id, m.ref = ref, m.names = names;
   return m;
 }
 std::vector<std::byte> bytes_of(const test::frame& f) { return {f.bytes().begin(), f.bytes().end()}; }
@@ -70,7 +81,10 @@ struct stream_of_script {
     return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
   }
   tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return of->hear(spans); }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
+    of->waited_for(write, time);
+    return {read, write};
+  }
 };
 struct link_of_script {
   using address = tp::only_peer;
@@ -87,7 +101,10 @@ struct link_of_script {
   tp::io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
     return of->hear(spans);
   }
-  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept { return {read, write}; }
+  tp::io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
+    of->waited_for(write, time);
+    return {read, write};
+  }
 };
 
 struct over_stream {
@@ -216,6 +233,44 @@ TYPED_TEST(SessionLaws, Authorise_is_asked_before_anything_is_said) {
   session.authorise([&](const tp::access_request& r) { return ++asked > 0 && r.recipient.value != 77; });
   (void)session.serve([&](const auto&) { return !peer.told.empty(); }, 30s);
   EXPECT_EQ(asked, 1);
+}
+
+/// Whether the answer to its question is among the first `n` pieces that the other end was told.
+bool located(const script& s, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::span<const std::byte> left = s.told[i]; left.size() >= 24;) {
+      if (kind_of(left) == tp::frame_kind::located) return true;
+      const auto size = tp::detail::measure_frame(left, left.size(), 16);
+      if (!size || !*size) break;
+      left = left.subspan(**size);
+    }
+  return false;
+}
+/// Tensors whose digests take 1 to 12 slices: a digest is ready in a write, or in a read in which nothing comes.
+model several_slices() {
+  model m;
+  for (std::uint64_t i = 0; i < 12; ++i) m.add(std::to_string(i), tp::dtype::u8, {(i + 1) * 64 * 1024});
+  return std::move(m.ready().fill(1));
+}
+
+TYPED_TEST(SessionLaws, An_answer_leaves_as_soon_as_its_digest_is_ready_whatever_comes_meanwhile) {
+  const model source = several_slices();
+  for (std::size_t i = 0; i < source.size(); ++i)
+    for (const bool pulls : {false, true}) {
+      script peer{};
+      auto session = TestFixture::with(peer);
+      const auto ref = session.add_image(source.source());
+      ASSERT_TRUE(ref);
+      const std::string_view name = source.schema().tensors[i].name;
+      peer.says = {bytes_of(encode(locate_one(7, ref->id, {&name, 1})))};
+      if (pulls) {
+        const auto mine = blank<mlp>();
+        (void)session.download_tensors(tp::ref_id{3, 4}, *mine, {.believe = true, .stop = peer.waited.get_token()});
+      } else {
+        (void)session.serve([](const auto&) { return false; }, 60s, peer.waited.get_token());
+      }
+      EXPECT_TRUE(located(peer, peer.told_before)) << name << (pulls ? ": while it pulls" : "");
+    }
 }
 
 }  // namespace session_laws_test

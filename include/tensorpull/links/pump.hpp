@@ -58,6 +58,14 @@ bool works(const Endpoint& end, const Transfer& t) noexcept {
   else return end.works();
 }
 
+/// Says what this end has to do, whatever comes.
+template <class Endpoint, class Transfer>
+void note_left(const Endpoint& end, const Transfer& t, pumped& did) noexcept {
+  did.works = works(end, t);
+  // part of a plan, or answers that it had no room for
+  did.wants_write = end.output_ready() && !did.write_ended;
+}
+
 // Both are functions of their own, so that their lists of spans are not on the stack at the same time.
 
 /// Lets all be written.
@@ -101,9 +109,7 @@ template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_
     // answers that arrived before may still be read, and the read says what happened
     did.write_ended = is_end(io.status);
   }
-  did.works = works(end, t);
-  // part of the plan, or answers that the plan had no room for
-  did.wants_write = end.output_ready() && !did.write_ended;
+  note_left(end, t, did);
   return {};
 }
 
@@ -164,12 +170,12 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
                          std::chrono::milliseconds patience = {}, std::size_t most = write_piece_bytes) noexcept {
   pumped did;
+  const bool over = t.ended();
   if (const auto ok = detail::pump_write(end, t, stream, scratch, did, most); !ok) return failure(ok.error());
-  if (const auto ok = detail::pump_read(
-          end, t, stream, did, did.wants_write || detail::works(end, t) ? std::chrono::milliseconds(0) : patience);
-      !ok)
-    return failure(ok.error());
-  did.works = detail::works(end, t);
+  // a transfer that has ended in the write (it failed, or had the last bytes from memory) waits for nothing
+  if (did.wants_write || did.works || t.ended() != over) patience = {};
+  if (const auto ok = detail::pump_read(end, t, stream, did, patience); !ok) return failure(ok.error());
+  detail::note_left(end, t, did);  // an answer's digest may have become ready in the read, although nothing came
   return did;
 }
 

@@ -173,7 +173,7 @@ class simulated_network {
   void after(std::uint32_t id, std::size_t side, const pumped& did, bool closed) {
     simulated_wire& wire = *connections_[id].wire;
     const std::size_t other = 1 - side;
-    if (did.received + did.sent > 0 || did.works) {
+    if (did.received + did.sent > 0 || did.works || (did.wants_write && !did.write_blocked)) {
       note(side == 0 ? "owner moves" : "recipient moves", id, did.received, did.sent);
       wake_at(id, side, clock_.now() + 1 + random_.below(40));
     } else if (const auto at = wire.to(side).next_arrival(); at && !closed) {
