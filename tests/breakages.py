@@ -433,6 +433,7 @@ BREAKAGES = [
     ("transports/over/shared_memory/shared_view.hpp", "    made_ = nullptr;\n", "", "transports/shm_view", "*second_view*"),
     ("transports/over/shared_memory/shared_stream.hpp", "if (io.status == io_status::failed && io.system == ETOOMANYREFS) return write_some(spans);", "", "transports/shm_strangers", "*As_many*"),
     ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_, list->ai_family);", "", "transports/udp_link", "*every_local*"),
+    ("transports/over/tls/tls_stream.hpp", "s_->patience = {};  // OpenSSL", "// OpenSSL", "transports/tls_conformance", "*waits_for_no_other*"),
     ("transports/over/tls/tls.hpp", "if (now.status == io_status::would_block) continue;", "if (now.status == io_status::would_block) break;", "transports/tls_strangers", "*nobody_out*"),
     ("transports/over/tls/tls.hpp", "else if (std::exchange(made_room, true) || !make_room(now)) return true;", "else return true;", "transports/tls_strangers", "*make_room*"),
     ("transports/over/tls/tls.hpp", "all.count == most_at_once && !detail::others_wait(listener_.native_handle())", "false", "transports/tls_strangers", "*nobody_else_waits*"),

@@ -66,4 +66,40 @@ TEST(TlsConformance, Bytes_that_came_with_the_last_of_the_handshake_are_announce
   EXPECT_TRUE(server->wait(true, false, std::chrono::seconds(5)).read);
 }
 
+/// Counts the reads that may wait.
+struct counting : tp::posix_stream {
+  explicit counting(int fd) noexcept : tp::posix_stream(fd) {}
+  tp::io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds t) noexcept {
+    ++waits;
+    return tp::posix_stream::read_or_wait(spans, t);
+  }
+  int waits = 0;
+};
+
+TEST(TlsConformance, A_read_that_has_bytes_of_a_record_that_came_before_waits_for_no_other) {
+  const pki p;
+  int fd[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
+  auto client = stream::client(tp::posix_stream(fd[0]), context_of(nullptr, p.authority), "127.0.0.1");
+  auto server = tp::tls_stream<counting>::server(counting(fd[1]), context_of(&p.server, p.authority));
+  ASSERT_TRUE(client && server);
+  while (client->establish().status == tp::io_status::would_block) (void)server->establish();
+  ASSERT_EQ(server->establish().status, tp::io_status::ok);
+  const std::array<std::byte, 100> some{};
+  const std::array<std::span<const std::byte>, 1> out{some};
+  ASSERT_EQ(client->write_some(out).bytes, some.size());
+  std::array<std::byte, 100> memory;
+  const auto read = [&](std::size_t room) {
+    const std::array<std::span<std::byte>, 1> in{std::span(memory).first(room)};
+    return server->read_or_wait(in, std::chrono::milliseconds(100)).bytes;
+  };
+  ASSERT_EQ(read(40), 40u);
+  const int before = server->next().waits;
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(read(100), 60u);
+  EXPECT_EQ(server->next().waits, before);
+  EXPECT_EQ(read(100), 0u);
+  EXPECT_EQ(server->next().waits, before + 1);
+}
+
 }  // namespace tls_conformance_test

@@ -127,6 +127,7 @@ class tls_stream {
           return got > 0 ? io_result{io_status::ok, 0, got} : why;
         }
         s_->drained = s_->read_wants_write = false;
+        s_->patience = {};  // OpenSSL may have had these bytes already
         at += n;
         got += n;
       }
