@@ -144,6 +144,7 @@ BREAKAGES = [
     ("transports/http/recipient/http_put.hpp", "has_passed(clock::now() - asked, options_.consent)", "clock::now() - asked >= options_.consent", "transports/http_put", "*without_end*"),
     ("links/posix/detail/tcp_line.hpp", "of.tcpi_retransmits > 0", "of.tcpi_unacked > 0", "transports/posix_stream", "*A_line_is_gone*"),
     ("links/posix/detail/tcp_line.hpp", "of.tcpi_probes >= 2", "of.tcpi_probes >= 1", "transports/posix_stream", "*A_line_is_gone*"),
+    ("links/posix/posix_stream.hpp", "asked >= 2 * worth_waking ? worth_waking", "asked > 0 ? worth_waking", "transports/posix_stream", "*ends_with_the_rest*"),
     ("links/posix/posix_stream.hpp", "state_.gone = state_.gone ||", "state_.gone = false &&", "transports/posix_stream", "*A_line_is_gone*"),
     ("links/posix/detail/tcp_line.hpp", "|| asks != 0) return false;", ") return false;", "transports/posix_stream", "*sign_of_life*"),
     ("protocol/recipient/recipient.hpp", "if (m.nonce != nonce_) {", "if (false) {", "protocol/hostile_owner", "*nonce*"),

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 
 #include <chrono>
@@ -66,6 +67,34 @@ TEST(PosixStream, A_read_of_many_bytes_waits_for_more_than_the_packets_that_come
   ASSERT_EQ(write(left, 1000), 1000u);
   ASSERT_EQ(write(left, 200'000), 200'000u);
   EXPECT_GE(read_or_wait(right, 256 * 1024, 10s), 128u * 1024);
+}
+
+// A read that had taken a part of what was to come waited for 128 KiB more, so the last bytes of a chunk lay there
+// until its time was over. Only time shows that: here each read has 2 s, and all that is asked for is sent in
+// milliseconds.
+TEST(PosixStream, A_read_that_has_taken_a_part_ends_with_the_rest) {
+  constexpr auto time = 2s;
+  for (const std::size_t all : {129u * 1024, 140u * 1024, 190u * 1024, 255u * 1024, 256u * 1024})
+    for (const std::size_t part : {1000u, 63u * 1024, 100u * 1024, 127u * 1024}) {
+      auto [left, right] = connected();
+      const auto start = std::chrono::steady_clock::now();
+      std::jthread reads([&] {
+        for (std::size_t n = 0; n < all;) {
+          const std::size_t now = read_or_wait(right, all - n, time);
+          ASSERT_GT(now, 0u);
+          n += now;
+        }
+      });
+      ASSERT_EQ(write(left, part), part);
+      int unread = 1;  // until the other thread has taken it
+      for (int i = 0; i < 1000 && unread > 0; ++i) {
+        ASSERT_EQ(::ioctl(right.native_handle(), FIONREAD, &unread), 0);
+        std::this_thread::sleep_for(100us);
+      }
+      ASSERT_EQ(write(left, all - part), all - part);
+      reads.join();
+      EXPECT_LT(std::chrono::steady_clock::now() - start, time / 2) << part << " of " << all;
+    }
 }
 
 TEST(PosixStream, A_wait_after_a_read_of_many_bytes_hears_a_single_one) {

@@ -104,9 +104,9 @@ class posix_stream {
   }
 
   /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
-  /// up to 1 ms. If the other end is near, a read of 128 KiB or more waits for that many bytes, and takes what has come
-  /// when the time is over. From afar such a wait would hold up the kernel, which makes the window larger as bytes are
-  /// read.
+  /// up to 1 ms. If the other end is near, a read of 128 KiB or more waits for half as many bytes, at most 128 KiB, and
+  /// takes what has come when the time is over. From afar such a wait would hold up the kernel, which makes the window
+  /// larger as bytes are read.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     // 0 would mean no time-out, and the kernel knows no time that means "never"
     timeout = std::min<std::chrono::milliseconds>(std::max(timeout, std::chrono::milliseconds(1)),
@@ -129,7 +129,8 @@ class posix_stream {
         state_.wakes_at = 1;
       }
     }
-    wake_at(asked >= worth_waking && state_.near == nearness::near ? worth_waking : 1);
+    const int most = asked >= 2 * worth_waking ? worth_waking : worth_waking / 2;
+    wake_at(asked >= worth_waking && state_.near == nearness::near ? most : 1);
     const auto io = detail::io_outcome(
         detail::with_vector(spans, [fd = state_.fd](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
     return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
@@ -166,8 +167,9 @@ class posix_stream {
   }
 
  private:
-  /// Bytes that have to be there before a read of more than these ends its wait: an end that is woken for each packet
-  /// spends its time waking up.
+  /// Bytes that have to be there before a read of twice as many ends its wait: an end that is woken for each packet
+  /// spends its time waking up. Never more than half of what is asked for: a read that has taken less goes on to wait,
+  /// and Linux wakes it only when as many bytes have come besides.
   static constexpr int worth_waking = 128 * 1024;
   /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
   void wake_at(int bytes) noexcept {
