@@ -414,6 +414,23 @@ def test_a_time_out_of_nothing_is_a_short_one(owner):
             assert owner.wait(owner.add_tensors({"a": np.zeros(3)}, recipients=1, **{what: seconds}), timeout=60)
 
 
+def test_a_wait_hears_what_is_told_between_its_looks(owner, monkeypatch):
+    ref, real, looks, waits = owner.add_tensors({"a": np.zeros(3)}), owner._owner, iter([False] * 12 + [True]), []
+
+    class Slow:
+        """Says so two looks after it has been told: a wait that is woken too early, and one that begins too late."""
+
+        def settled(self, of):
+            if len(waits) == 10:
+                real.withdraw(of)
+            return next(looks)
+
+    monkeypatch.setattr(owner, "_owner", Slow())
+    monkeypatch.setattr(owner._changed, "wait", waits.append)
+    assert owner.wait(ref)
+    assert waits[9] == 0.1 and sum(waits[10:]) < 0.01
+
+
 def test_a_keyboard_interrupt_of_a_callback_is_ctrl_c():
     done = run(
         """

@@ -100,6 +100,7 @@ class Downloader(OfOneProcess):
         self._starting = threading.RLock()  # of the three above; not held while a thread is waited for, whose callbacks may stop it
         self._process = os.getpid()
         self._changed = threading.Condition()
+        self._changes = 0  # how many publications have been told to have settled
 
     @property
     def port(self) -> int:
@@ -279,13 +280,16 @@ class Downloader(OfOneProcess):
         """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds."""
         wanted = [reference_id(ref) for ref in ([refs] if refs is None or isinstance(refs, str) else refs)]
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
+        seen, soon = -1, 0.1
         while not all(self._owner.settled(ref) for ref in wanted):  # without the lock, which a callback may be waiting for
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 return False
             with self._changed:
-                # settled() is told before the owner says so: look again soon
-                self._changed.wait(0.1 if left is None else min(left, 0.1))
+                # What has been told since the last look may be what is waited for. It is told before the owner says so: look again soon.
+                soon = 0.001 if seen != self._changes else min(2 * soon, 0.1)
+                seen = self._changes
+                self._changed.wait(soon if left is None else min(left, soon))
         return True
 
     def withdraw(self, ref_id: str) -> None:
@@ -359,6 +363,7 @@ def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]]
             alive = known()
             if alive is not None:
                 with alive._changed:
+                    alive._changes += 1
                     alive._changed.notify_all()
 
     return tell
