@@ -292,6 +292,68 @@ TEST(GuestLink, Sends_its_first_datagram_again_with_the_word_that_is_proved_and_
   EXPECT_EQ(hear(answer_of(6, 7)), datagrams{}) << "the first has arrived long ago";
 }
 
+/// The same for many peers, which gives what came where it lies, and collects.
+struct scripted_in_batches {
+  struct address {
+    std::uint64_t who = 0;
+    std::uint64_t hash() const noexcept { return who; }
+    friend bool operator==(const address&, const address&) = default;
+  };
+  static constexpr std::size_t max_datagram_bytes = 128;
+  static constexpr bool checked = true, addresses_are_proved = false;
+
+  std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+  io_result receive(std::span<std::byte> memory, address& from) noexcept {
+    std::span<const std::byte> datagram;
+    const io_result io = receive_in_place(datagram, from);
+    std::ranges::copy(datagram, memory.begin());
+    return io;
+  }
+  io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept {
+    only_peer one;
+    came.resize(max_datagram_bytes);
+    const io_result io = scripted{}.receive(came, one);
+    datagram = std::span(came).first(io.bytes);
+    from = {7};
+    return io;
+  }
+  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    return to.who == 7 ? scripted{}.send(spans, {}) : io_result{};
+  }
+  io_result collect(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    ++collected;
+    return send(spans, to);
+  }
+  io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
+
+  static inline std::vector<std::byte> came;
+  static inline int collected = 0;
+};
+TEST(CalledLink, Datagrams_leave_together_and_come_without_a_copy_if_the_link_below_can_do_that) {
+  using called_below = called_link<scripted_in_batches>;
+  EXPECT_TRUE(detail::collects<called_below>);
+  EXPECT_TRUE(detail::receives_in_place<called_below>);
+  scripted::comes.clear();
+  scripted::went.clear();
+  called_below called(scripted_in_batches{});
+  const std::vector<std::byte> frame(32, std::byte{1});
+  const std::array spans{std::span<const std::byte>(frame)};
+  std::span<const std::byte> datagram;
+  only_peer peer;
+  EXPECT_EQ(called.collect(spans, peer).bytes, 0u) << "nobody has called";
+  scripted::comes.push_back(datagram_of(5, frame.size()));
+  EXPECT_EQ(called.receive_in_place(datagram, peer).status, io_status::would_block) << "a stranger is told its word";
+  ASSERT_EQ(scripted::went.size(), 1u);
+  const std::uint64_t word = cookie_in(scripted::went[0]);
+  scripted::comes.push_back(datagram_of(word, frame.size()));
+  ASSERT_EQ(called.receive_in_place(datagram, peer).bytes, frame.size());
+  EXPECT_EQ(datagram.data(), scripted_in_batches::came.data() + cookie_bytes);
+  EXPECT_EQ(called.collect(spans, peer).bytes, frame.size());
+  EXPECT_EQ(scripted_in_batches::collected, 1);
+  EXPECT_EQ(cookie_in(scripted::went.back()), word);
+  EXPECT_EQ(scripted::went.back().size(), cookie_bytes + frame.size());
+}
+
 TEST(CalledLink, A_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<called_link<flooded>>(); }
 TEST(GuestLink, A_flood_of_strangers_does_not_keep_the_caller) { expect_it_returns<guest_link<flooded>>(); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/links/datagram_link.hpp>
+#include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/system/entropy.hpp>
 #include <tensorpull/transports/peers/cookie.hpp>
@@ -33,37 +34,25 @@ class called_link {
 
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address&) noexcept {
-    door_.pass_time(system_entropy{}, clock::now());
-    for (int tries = 0; tries < most_dropped; ++tries) {
-      // strangers that send without end must not keep the caller here
-      alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
-      typename Link::address from;
-      const io_result io = link_.receive(whole, from);
-      if (io.status != io_status::ok) return io;
-      const auto worth = io.bytes < cookie_bytes ? cookie_verdict::wrong : door_.check(from, cookie_in(whole));
-      if (worth != cookie_verdict::right) {
-        const cookie_answer answer = door_.answer(from, std::span(whole).first(io.bytes));
-        const std::array alone{answer.bytes()};
-        if (!alone[0].empty()) (void)link_.send(alone, from);
-      }
-      const std::size_t n = io.bytes - std::min(io.bytes, cookie_bytes);
-      if (worth == cookie_verdict::wrong || n == 0 || n > memory.size() || (word_ != 0 && from != peer_)) continue;
-      peer_ = from;
-      word_ = cookie_in(whole);
-      std::memcpy(memory.data(), whole.data() + cookie_bytes, n);
-      return {io_status::ok, 0, n};
-    }
-    return {io_status::would_block, 0, 0};
+    return next(memory.size(), [&](std::span<const std::byte> frames) noexcept {
+      std::memcpy(memory.data(), frames.data(), frames.size());
+    });
+  }
+  /// The same without a copy, if the link below can do that.
+  io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept
+    requires detail::receives_in_place<Link>
+  {
+    return next(max_datagram_bytes, [&](std::span<const std::byte> frames) noexcept { datagram = frames; });
   }
   /// As datagram_link asks. Before anybody has called, it is dropped.
   io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
-    std::array<std::span<const std::byte>, most_spans + 1> all;
-    if (word_ == 0 || spans.size() > most_spans) return {};
-    all[0] = std::as_bytes(std::span(&word_, 1));
-    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
-    io_result io = link_.send({all.data(), spans.size() + 1}, peer_);
-    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
-    return io;
+    return put(spans, [this](auto all) noexcept { return link_.send(all, peer_); });
+  }
+  /// The same, but the datagram may leave later, with others, if the link below can do that.
+  io_result collect(std::span<const std::span<const std::byte>> spans, const address&) noexcept
+    requires detail::collects<Link>
+  {
+    return put(spans, [this](auto all) noexcept { return link_.collect(all, peer_); });
   }
   /// As datagram_link asks.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
@@ -74,6 +63,43 @@ class called_link {
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t most_spans = 64;
   static constexpr int most_dropped = 64;
+
+  /// Gives `take` the frames of the peer's next datagram, at most `most` bytes.
+  template <class Take>
+  io_result next(std::size_t most, Take take) noexcept {
+    door_.pass_time(system_entropy{}, clock::now());
+    detail::datagram_memory<Link> memory;
+    for (int tries = 0; tries < most_dropped; ++tries) {
+      // strangers that send without end must not keep the caller here
+      std::span<const std::byte> whole;
+      typename Link::address from;
+      const io_result io = detail::take_datagram(link_, memory, whole, from);
+      if (io.status != io_status::ok) return io;
+      const auto worth = whole.size() < cookie_bytes ? cookie_verdict::wrong : door_.check(from, cookie_in(whole));
+      if (worth != cookie_verdict::right) {
+        const cookie_answer answer = door_.answer(from, whole);
+        const std::array alone{answer.bytes()};
+        if (!alone[0].empty()) (void)link_.send(alone, from);
+      }
+      const std::size_t n = whole.size() - std::min(whole.size(), cookie_bytes);
+      if (worth == cookie_verdict::wrong || n == 0 || n > most || (word_ != 0 && from != peer_)) continue;
+      peer_ = from;
+      word_ = cookie_in(whole);
+      take(whole.subspan(cookie_bytes));
+      return {io_status::ok, 0, n};
+    }
+    return {io_status::would_block, 0, 0};
+  }
+  template <class Send>
+  io_result put(std::span<const std::span<const std::byte>> spans, Send send) noexcept {
+    std::array<std::span<const std::byte>, most_spans + 1> all;
+    if (word_ == 0 || spans.size() > most_spans) return {};
+    all[0] = std::as_bytes(std::span(&word_, 1));
+    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
+    io_result io = send(std::span<const std::span<const std::byte>>(all.data(), spans.size() + 1));
+    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
+    return io;
+  }
 
   Link link_;
   cookie_door door_;
