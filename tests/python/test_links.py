@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -217,6 +218,17 @@ def test_an_owner_over_udp_is_asked_while_it_serves(datagrams):
     for thread in threads:
         thread.join()
     assert not failed and len(set(refs)) == 12
+
+
+def test_calls_of_an_owner_over_udp_do_not_wait_for_the_thread_that_serves():
+    """Only time shows it: each waited 0.05 s, as long as the thread that serves waits for a datagram. It may take half of that, and takes a tenth."""
+    with tensorpull.Downloader("udp://127.0.0.1:0") as owner:
+        owner.start()
+        begun = time.monotonic()
+        for _ in range(100):
+            time.sleep(0.002)  # the other thread begins to wait
+            owner.withdraw(owner.add_tensors({"a": np.zeros(3)}))
+        assert time.monotonic() - begun < 100 * 0.025
 
 
 def test_a_callback_of_an_owner_over_udp_may_publish(datagrams):

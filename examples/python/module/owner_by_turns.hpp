@@ -6,17 +6,75 @@
 
 #include <tensorpull/transports/peers/owner.hpp>
 
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace tensorpull::python {
+
+/// What ends a wait of another thread.
+class bell {
+ public:
+  bell() noexcept : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  bell(bell&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  bell& operator=(bell&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~bell() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  /// Ends the wait that is under way, or the next one. Any thread may call it.
+  void ring() const noexcept {
+    const std::uint64_t once = 1;
+    (void)!::write(fd_, &once, sizeof once);
+  }
+  /// Waits until it rings, or until poll() reports something of `other`.
+  void wait(const pollfd& other, std::chrono::milliseconds time) const noexcept {
+    pollfd both[] = {other, {fd_, POLLIN, 0}};
+    std::uint64_t rung = 0;
+    if (::poll(both, 2, static_cast<int>(time.count())) > 0 && both[1].revents != 0)
+      (void)!::read(fd_, &rung, sizeof rung);
+  }
+
+ private:
+  int fd_;
+};
+
+/// A link of one descriptor whose wait another thread can end.
+template <class Link>
+class link_with_bell : public Link {
+ public:
+  explicit link_with_bell(Link&& link) noexcept : Link(std::move(link)) {}
+  /// As that of the bell.
+  void ring() const noexcept { bell_.ring(); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
+    const io_ready now = Link::wait(read, write, {});
+    if (now.read || now.write || time.count() <= 0) return now;
+    const bool full = !Link::wait(false, true, {}).write;  // what was collected waits for room
+    const int events = (read ? POLLIN : 0) | (write || full ? POLLOUT : 0);
+    bell_.wait({this->native_handle(), static_cast<short>(events), 0}, std::min(time, std::chrono::milliseconds(50)));
+    return Link::wait(read, write, {});
+  }
+
+ private:
+  bell bell_;
+};
 
 /// A lock that its holder may take again, since callbacks publish and ask. A thread that serves waits for all others.
 class turns {
  public:
+  /// Makes the thread that serves end its wait; none: it ends by its time.
+  std::function<void()> hurry;
+
   class turn {
    public:
     explicit turn(turns& of, bool serves = false) : of_(of) { of_.take(serves); }
@@ -33,6 +91,7 @@ class turns {
     std::unique_lock lock(mutex_);
     if (depth_ == 0 || holder_ != std::this_thread::get_id()) {
       waiting_ += !serves;
+      if (!serves && depth_ > 0 && hurry) hurry();
       changed_.wait(lock, [&] { return depth_ == 0 && (!serves || waiting_ == 0); });
       waiting_ -= !serves;
       holder_ = std::this_thread::get_id();
@@ -50,7 +109,8 @@ class turns {
   std::size_t depth_ = 0, waiting_ = 0;
 };
 
-/// A call waits while another thread serves: 0.05 s at most. `Borrowed`: what the downloader borrows.
+/// A call waits while another thread serves: until it is told to hurry, or 0.05 s at most. `Borrowed`: what the
+/// downloader borrows.
 template <class Downloader, class Borrowed = int>
 struct owner_by_turns final : any_owner {
   explicit owner_by_turns(Borrowed b) : borrowed(std::move(b)) {}
