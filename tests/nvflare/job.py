@@ -20,7 +20,7 @@ def recipe_of(a, name):
     more = {"enable_tensor_disk_offload": True} if a.disk else {}
     recipe = FedAvgRecipe(
         name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
-        server_expected_format="pytorch", launch_external_process=a.external, **more,
+        server_expected_format=a.format, launch_external_process=a.external, **more,
     )  # fmt: skip
     if a.server == a.site != "none":
         recipe.add_decomposers([a.server])
@@ -58,6 +58,8 @@ def main():
     p.add_argument("--settings", default="{}")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--large", action="store_true")
+    p.add_argument("--format", default="pytorch", help="what the server gets: FLARE's own default is numpy")
+    p.add_argument("--recipe", default="", help="one of recipes.py, in the simulator")
     p.add_argument("--external", action="store_true")
     p.add_argument("--disk", action="store_true")
     p.add_argument("--json", action="store_true", help="the job of json/")
@@ -69,6 +71,16 @@ def main():
 
         status = SimulatorRunner(job_folder=written_by_hand(a.folder), workspace=os.path.join(a.folder, "ran"), n_clients=a.clients, threads=a.clients).run()
         print("FAILED" if status else "ENDED", flush=True)
+        return
+    if a.recipe:
+        import recipes
+        from nvflare.recipe import SimEnv
+
+        recipe = recipes.ROWS[a.recipe].make(a.folder)
+        if a.server != "none":
+            recipe.add_decomposers([a.server])
+        recipe.execute(SimEnv(num_clients=a.clients, workspace_root=a.folder))
+        print("ENDED", flush=True)
         return
     if not a.poc:
         from nvflare.recipe import SimEnv

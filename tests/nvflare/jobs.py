@@ -23,11 +23,17 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+
+import recipes  # noqa: E402
+
 BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorpull: ref=\S+ from \S+ by FLARE's chunks: done"
 UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 CASES = {}
-ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it"]
+ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "fallback_where_only_the_server_has_it_with_arrays"]
+ARRAYS = ("--format", "numpy")  #: FLARE's own default
+#: Warnings of the two ends when the other one has no package.
+GAVE_BACK, NO_OFFER = "gave the offer back, so it has no tensorpull", "it offers nothing, so it has no tensorpull"
 
 
 def case(f):
@@ -146,6 +152,10 @@ class Job:
         assert found, f"job.py ended with {self.process.poll()} before {answer}"
         return json.loads(found[-1]) if found[-1] else None
 
+    def runs_to_its_end(self, seconds=300):
+        until(lambda: self.process.poll() is not None, seconds, "it does not end")
+        assert "ENDED" in self.said() and self.process.returncode == 0, self.process.returncode
+
     def ends(self, seconds=300):
         """It ran to its end, and the model is what it has to be."""
         if self.poc:
@@ -156,8 +166,7 @@ class Job:
                 self.check(glob.glob(f"{glob.escape(result)}/**/FL_global_model.pt", recursive=True))
             self.ask("stop", "STOPPED")
         else:
-            until(lambda: self.process.poll() is not None, seconds, "it does not end")
-            assert "ENDED" in self.said() and self.process.returncode == 0, self.process.returncode
+            self.runs_to_its_end(seconds)
             self.check(glob.glob(f"{glob.escape(self.folder)}/**/FL_global_model.pt", recursive=True))
 
     def check(self, found):
@@ -208,37 +217,102 @@ def poc():
 
 
 @case
-def bit_for_bit():
+def arrays_in_poc():
+    """FLARE's own default format, with processes and certificates of their own."""
+    with Job(*ARRAYS, poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count("pulls from tls://"), "it was not TLS"
+
+
+def each_format(f):
+    """A case for tensors, and one for arrays."""
+    CASES[f.__name__] = lambda: f()
+    CASES[f"{f.__name__}_with_arrays"] = lambda: f(*ARRAYS)
+    return f
+
+
+@each_format
+def bit_for_bit(*format_):
     """The final model of two sites is the same as without tensorpull."""
     digests = []
     for decomposer in ("none", OURS):
-        with Job("--server", decomposer, "--site", decomposer) as job:
+        with Job("--server", decomposer, "--site", decomposer, *format_) as job:
             job.ends()
             digests.append(job.digest)
     assert digests[0] == digests[1], digests
 
 
-@case
-def fallback_where_only_the_server_has_it():
+@each_format
+def fallback_where_only_the_server_has_it(*format_):
     """Sites with an older version, or without this package, go on with FLARE's chunks."""
-    with Job("--site", "none", rounds=1) as job:
+    with Job("--site", "none", *format_, rounds=1) as job:
         job.ends()
         assert not job.count(BY_US)
         assert job.count(UPDATE_BY_FLARE) == 2
+        assert job.count(f"WARNING - tensorpull: .* go to .*{GAVE_BACK}") == 2 and job.count(f"WARNING - tensorpull: .* come from site-.*{NO_OFFER}") == 2
 
 
-@case
-def fallback_where_only_the_sites_have_it():
-    with Job("--server", "none", rounds=1) as job:
+@each_format
+def fallback_where_only_the_sites_have_it(*format_):
+    with Job("--server", "none", *format_, rounds=1) as job:
         job.ends()
         assert not job.count(BY_US)
+        assert job.count(f"WARNING - tensorpull: .* go to .*{GAVE_BACK}") == 2 and job.count(f"WARNING - tensorpull: .* come from server.*{NO_OFFER}") == 2
 
 
-@case
-def switched_off():
-    with Job("--settings", '{"tensorpull_enabled": false}', rounds=1) as job:
+@each_format
+def fallback_where_one_of_two_sites_has_it(*format_):
+    decomposer = "lies.NotAtTheSecondSite"
+    with Job("--server", decomposer, "--site", decomposer, *format_) as job:
+        job.ends()
+        assert job.count(BY_US, "site-1") == 2 and job.count(UPDATE_BY_US) == 2 and job.count(UPDATE_BY_FLARE) == 2
+        assert not job.count("tensorpull: ref", "site-2")
+
+
+@each_format
+def switched_off(*format_):
+    with Job("--settings", '{"tensorpull_enabled": false}', *format_, rounds=1) as job:
         job.ends()
         assert not job.count(BY_US) and job.count(BY_FLARE)
+
+
+@each_format
+def chunk_size_0(*format_):
+    """FLARE's word for: in the message itself. Nothing is downloaded then."""
+    with Job("--settings", '{"np_download_chunk_size": 0, "tensor_download_chunk_size": 0}', *format_, rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US) and not job.count(BY_FLARE)
+
+
+@each_format
+def chunk_size_of_64_kib(*format_):
+    """The size of FLARE's chunks; what is pulled by tensorpull has none of them."""
+    with Job("--settings", '{"np_download_chunk_size": 65536, "tensor_download_chunk_size": 65536}', *format_, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+
+
+def recipe(name):
+    """A row of the page's table of recipes."""
+
+    def run():
+        row = recipes.ROWS[name]
+        if row.needs and importlib.util.find_spec(row.needs) is None:
+            print(f"recipe_{name}: skipped: there is no {row.needs}", flush=True)
+            return
+        decomposer = f"tensorpull.nvflare.decomposers.{row.decomposer}"
+        with Job("--recipe", name, "--server", decomposer, "--site", decomposer) as job:
+            job.runs_to_its_end()
+            updates, all_ = job.count(UPDATE_BY_US), job.count(BY_US)
+            assert (all_ - updates, updates) == (row.tasks, row.updates), (all_ - updates, updates)
+            assert bool(job.count(BY_FLARE)) == row.between_sites
+
+    CASES[f"recipe_{name}"] = run
+
+
+for name in recipes.ROWS:
+    recipe(name)
 
 
 @case
@@ -259,19 +333,21 @@ def another_host_is_not_called():
 
 
 def lie(name, reason):
-    def run():
-        with Job("--server", f"lies.{name}", "--site", f"lies.{name}", rounds=1) as job:
+    def run(*format_):
+        with Job("--server", f"lies.{name}", "--site", f"lies.{name}", *format_, rounds=1) as job:
             job.ends()
             assert job.count(BY_FLARE), "nothing went by FLARE's chunks"
             assert job.count(reason), f"no {reason}"
 
-    CASES[f"lie_{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}"] = run
+    run.__name__ = f"lie_{re.sub('(?<=[a-z])(?=[A-Z])', '_', name).lower()}"
+    each_format(run)
 
 
 lie("AnotherAddress", "is not the FLARE server's")
 lie("ForeignReference", "it is another model than FLARE's reference says")
 lie("WrongVersion", "its version is not known here")
 lie("WrongModel", "it is for another site")
+lie("AnotherSchema", "its names are not those that FLARE gives")
 lie("Exabyte", "its size is 1152921504606846976 bytes")
 lie("Nonsense", "it is no offer")
 
@@ -285,8 +361,15 @@ def disk_offload():
 
 
 @case
-def port_that_dies_in_mid_transfer():
-    with Job("--large", "--server", "lies.DyingInMidTransfer", "--settings", '{"tensorpull_bytes_per_second": 20000000}', rounds=1, clients=1) as job:
+def disk_offload_where_only_the_server_has_it():
+    with Job("--disk", "--site", "none", rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(f"WARNING - tensorpull: .* come from site-.*{NO_OFFER}") == 2
+
+
+@each_format
+def port_that_dies_in_mid_transfer(*format_):
+    with Job("--large", "--server", "lies.DyingInMidTransfer", "--settings", '{"tensorpull_bytes_per_second": 20000000}', *format_, rounds=1, clients=1) as job:
         job.ends()
         assert job.count("goes on with FLARE's chunks", "site-1"), "the model did not fall back"
         assert job.count(UPDATE_BY_US) == 1, "the update came another way"
@@ -301,10 +384,10 @@ def longer_than_time_outs():
         job.all_by_us()
 
 
-@case
-def external_trainer():
+@each_format
+def external_trainer(*format_):
     """A trainer in a process of its own has FLARE's own decomposer: its server's offer is left alone."""
-    with Job("--external", rounds=1) as job:
+    with Job("--external", *format_, rounds=1) as job:
         job.ends()
 
 

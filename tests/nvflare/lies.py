@@ -1,15 +1,26 @@
 """Decomposers of a site or a server that lies or dies: what the other end must not fall for."""
 
+import sys
 import threading
+
+import nvflare.fuel.utils.fobs as fobs
 
 from tensorpull.nvflare import _offer
 from tensorpull.nvflare._offer import KEY
 from tensorpull.nvflare._place import place_of
+from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays
 from tensorpull.nvflare.decomposers.tensor import OfferedTensors, TensorDecomposer
 
 
+def _both(behaviour):
+    """The one line of a job, with offers of tensors and of arrays that behave like that."""
+    tensors, arrays = type("Tensors", (behaviour, OfferedTensors), {}), type("Arrays", (behaviour, OfferedArrays), {})
+    of_arrays = type("OfArrays", (ArrayDecomposer,), {"offering": arrays})
+    return type("Decomposer", (TensorDecomposer,), {"offering": tensors, "arrays": lambda self: of_arrays()})
+
+
 def _lying(change):
-    class Lying(OfferedTensors):
+    class Lying:
         def produce(self, state, requester):
             rc, data, new = super().produce(state, requester)
             said = new.get(KEY) if isinstance(new, dict) else None
@@ -17,10 +28,7 @@ def _lying(change):
                 change(said, self)
             return rc, data, new
 
-    class Decomposer(TensorDecomposer):
-        offering = Lying
-
-    return Decomposer
+    return _both(Lying)
 
 
 def _foreign(said, owner):
@@ -32,15 +40,25 @@ def _foreign(said, owner):
         said["job"] = "another"
 
 
+def _schema(said, owner):
+    """A publication with the word of this offer, whose tensors are none of FLARE's."""
+    if "ref" in said:
+        ref = place_of(owner._cell).owner()[0].add_tensors({"other": next(iter(owner.base_obj.values()))}, metadata={"nvflare.ref": said["model"]})
+        said.update(ref=ref.id, version=ref.version, bytes=ref.nbytes)
+    else:
+        said["bytes"] = 8  # and more is pulled
+
+
 AnotherAddress = _lying(lambda said, _: said.update(address="tcp://192.0.2.1:8002") if "address" in said else said.update(v=2))
 ForeignReference = _lying(_foreign)
 WrongVersion = _lying(lambda said, _: said.update(v=_offer.VERSION + 1))
 WrongModel = _lying(lambda said, _: said.update(version=said["version"] ^ 1) if "version" in said else said.update(site="site-77"))
+AnotherSchema = _lying(_schema)
 Exabyte = _lying(lambda said, _: said.update(bytes=2**60))
 Nonsense = _lying(lambda said, _: (said.clear(), said.update({"is": ["offer"] * 3})))
 
 
-class Dying(OfferedTensors):
+class Dying:
     """The server's port closes while models are under way."""
 
     def produce(self, state, requester):
@@ -50,5 +68,14 @@ class Dying(OfferedTensors):
         return answer
 
 
-class DyingInMidTransfer(TensorDecomposer):
-    offering = Dying
+DyingInMidTransfer = _both(Dying)
+
+
+class NotAtTheSecondSite(TensorDecomposer):
+    """A package that one of the sites does not have."""
+
+    def __init__(self):
+        if "site-2" in sys.argv:
+            fobs.register(self.flares)  # and FLARE has its own
+        else:
+            super().__init__()

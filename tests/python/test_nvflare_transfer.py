@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 
 import numpy as np
@@ -14,7 +15,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 import tensorpull  # noqa: E402
 from tensorpull.nvflare import _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
-from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
+from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays, PulledArrays  # noqa: E402
 
 
 class Cell:
@@ -63,8 +64,33 @@ def transfer(offered, pulled, requester, change=lambda state: None):
     return states
 
 
-def ends(cells, model, back, offered=OfferedArrays, pulled=PulledArrays, framework="numpy", ref="R1"):
+def is_array(tensor):
+    return isinstance(tensor, np.ndarray)
+
+
+def of(kind, model):
+    """Arrays, or torch's tensors, of these numbers."""
+    if kind == "numpy":
+        return {name: array.copy() for name, array in model.items()}
+    torch = pytest.importorskip("torch")
+    return {name: torch.from_numpy(array.copy()) for name, array in model.items()}
+
+
+def same(got, model):
+    return got.keys() == model.keys() and all(type(got[n]) is type(v) and got[n].dtype == v.dtype and got[n].shape == v.shape and (got[n] == v).all() for n, v in model.items())
+
+
+def address(tensor):
+    return tensor.__array_interface__["data"][0] if is_array(tensor) else tensor.data_ptr()
+
+
+def ends(cells, model, back, ref="R1"):
     source, target = (cells[1], cells[0]) if back else cells
+    offered, pulled, framework = OfferedArrays, PulledArrays, "numpy"
+    if not any(map(is_array, model.values())):
+        from tensorpull.nvflare.decomposers.tensor import OfferedTensors, PulledTensors
+
+        offered, pulled, framework = OfferedTensors, PulledTensors, "torch"
     a = offered(model, 1 << 20, source)
     a._flare_ref = "R1"
     a.num_receivers = 1
@@ -86,24 +112,33 @@ def test_arrays_travel_both_ways(cells, back):
     assert a.base_obj is None
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("back", [False, True])
-def test_tensors_that_share_memory_arrive_apart(cells, back):
-    torch = pytest.importorskip("torch")
-    from tensorpull.nvflare.decomposers.tensor import OfferedTensors, PulledTensors
+def test_tensors_that_share_memory_arrive_apart(cells, back, kind):
+    weight = np.arange(12, dtype=np.float32).reshape(3, 4)
+    model = {"T0": weight, "T1": weight[:], "T2": weight[1:]}
+    if kind == "torch":
+        import torch
 
-    weight = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
-    a, b, who = ends(cells, {"T0": weight, "T1": weight.detach()}, back, OfferedTensors, PulledTensors, "torch")
+        weight = torch.nn.Parameter(torch.from_numpy(weight))
+        model = {"T0": weight, "T1": weight.detach(), "T2": weight.detach()[1:]}
+    a, b, who = ends(cells, model, back)
     transfer(a, b, who)
     assert b.way == "tensorpull"
     b.result["T0"] += 1
-    assert torch.equal(b.result["T1"], weight.detach())
+    assert (b.result["T1"] == model["T1"]).all() and (b.result["T2"] == model["T2"]).all()
     a.release()
 
 
+LIES = [{"v": 1}, {"bytes": 2**60}, {"bytes": 8}, {"bytes": -1}, {"bytes": True}, {"job": "other"}, {"site": "site-2.4d5f"}, {"is": "nonsense"}, {"more": 1}]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("lie", [{"v": 1}, {"bytes": 2**60}, {"job": "other"}, {"site": "site-2.4d5f"}, {"is": "nonsense"}])
-def test_a_lie_ends_in_flares_chunks(cells, back, lie):
-    a, b, who = ends(cells, MODEL, back)
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_lie_ends_in_flares_chunks(cells, back, lie, kind):
+    model = of(kind, MODEL)
+    a, b, who = ends(cells, model, back)
     told = []
 
     def change(state):
@@ -112,7 +147,7 @@ def test_a_lie_ends_in_flares_chunks(cells, back, lie):
             state[KEY].update(lie)
 
     transfer(a, b, who, change)
-    assert b.way != "tensorpull" and all(np.array_equal(b.result[k], v) for k, v in MODEL.items())
+    assert b.way != "tensorpull" and same(b.result, model)
     a.release()
 
 
@@ -173,62 +208,64 @@ def published(cells, monkeypatch):
     assert not _place.place_of(cells[0]).models._known
 
 
-def torch_ends(cells, model, ref):
-    from tensorpull.nvflare.decomposers.tensor import OfferedTensors, PulledTensors
+@pytest.fixture(params=["numpy", "torch"])
+def kind(request):
+    return request.param
 
-    return ends(cells, model, False, OfferedTensors, PulledTensors, "torch", ref)
+
+BIG = {"T0": np.arange(100_000, dtype=np.float32), "T1": np.ones((3, 4), np.float32)}
 
 
-def test_sites_of_one_task_share_a_digest_and_have_references_of_their_own(cells, published):
-    torch = pytest.importorskip("torch")
-    model = {"T0": torch.arange(100_000.0), "T1": torch.ones(3, 4)}
-    pairs = [torch_ends(cells, dict(model), "R1") for _ in range(3)]
+def test_sites_of_one_task_share_a_digest_and_have_references_of_their_own(cells, published, kind):
+    model = of(kind, BIG)
+    pairs = [ends(cells, dict(model), False) for _ in range(3)]
     for a, b, who in pairs:
         transfer(a, b, who)
-        assert b.way == "tensorpull" and all(torch.equal(b.result[k], v) for k, v in model.items())
+        assert b.way == "tensorpull" and same(b.result, model)
     first, second, third = (a._published[0] for a, _, _ in pairs)
     assert len({str(first), str(second), str(third)}) == 3
     assert published == [None, first.version, first.version]
     pairs[0][0].release()  # the others stay
-    b = torch_ends(cells, model, "R1")[1]
+    b = ends(cells, model, False)[1]
     transfer(pairs[1][0], b, pairs[1][2])
-    assert b.way == "tensorpull" and torch.equal(b.result["T0"], model["T0"])
+    assert b.way == "tensorpull" and same(b.result, model)
     for a, _, _ in pairs[1:]:
         a.release()
 
 
 def test_a_model_that_was_changed_between_two_tasks_is_another_one(cells, published):
-    torch = pytest.importorskip("torch")
-    model = {"T0": torch.zeros(100_000)}
-    first, _, _ = pair = torch_ends(cells, model, "R1")
+    pytest.importorskip("torch")
+    model = of("torch", BIG)
+    first, _, _ = pair = ends(cells, model, False)
     transfer(*pair)
     model["T0"] += 1
-    a, b, who = torch_ends(cells, model, "R1")
+    a, b, who = ends(cells, model, False)
     transfer(a, b, who)
     assert published == [None, None]
-    assert b.way == "tensorpull" and torch.equal(b.result["T0"], model["T0"])
+    assert b.way == "tensorpull" and same(b.result, model)
     first.release()
     a.release()
 
 
-def test_a_change_that_torch_does_not_count_is_noticed_by_the_digest(cells, published):
-    torch = pytest.importorskip("torch")
-    model = {"T0": torch.zeros(100_000)}
-    first, _, _ = pair = torch_ends(cells, model, "R1")
+def test_a_change_that_nothing_counts_is_noticed_by_the_digest(cells, published, kind):
+    model = of(kind, BIG)
+    first, _, _ = pair = ends(cells, model, False)
     transfer(*pair)
-    model["T0"].numpy()[5] = 7
-    a, b, who = torch_ends(cells, model, "R1")
+    (model["T0"] if kind == "numpy" else model["T0"].numpy())[5] = 7
+    a, b, who = ends(cells, model, False)
     transfer(a, b, who)
     assert published[1] is not None
-    assert b.way != "tensorpull" and torch.equal(b.result["T0"], model["T0"])
-    first.release()
-    a.release()
+    assert b.way != "tensorpull" and same(b.result, model)
+    again, b, who = ends(cells, model, False)  # once somebody has said so, it is read anew
+    transfer(again, b, who)
+    assert published[2] is None and b.way == "tensorpull" and same(b.result, model)
+    for one in (first, a, again):
+        one.release()
 
 
-def test_a_model_that_changes_while_it_is_pulled_is_not_taken(cells, monkeypatch):
-    torch = pytest.importorskip("torch")
-    model = {"T0": torch.zeros(3_000_000)}
-    a, b, who = torch_ends(cells, model, "R1")
+def test_a_model_that_changes_while_it_is_pulled_is_not_taken(cells, monkeypatch, kind):
+    model = of(kind, {"T0": np.zeros(3_000_000, np.float32)})
+    a, b, who = ends(cells, model, False)
     land = b.land
 
     def changed(*args, **how):
@@ -237,26 +274,25 @@ def test_a_model_that_changes_while_it_is_pulled_is_not_taken(cells, monkeypatch
 
     monkeypatch.setattr(b, "land", changed)
     transfer(a, b, who)
-    assert b.way != "tensorpull" and torch.equal(b.result["T0"], model["T0"])
+    assert b.way != "tensorpull" and same(b.result, model)
     a.release()
 
 
-def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(cells):
-    torch = pytest.importorskip("torch")
+def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(cells, kind):
     place, seen, held = _place.place_of(cells[1]), set(), []
-    model = {"T0": torch.arange(2_000_000.0), "T1": torch.arange(3_000_000) % 7 == 0, "T2": torch.ones(3_000_000, dtype=torch.bfloat16)}
+    model = of(kind, {"T0": np.arange(2_000_000, dtype=np.float32), "T1": np.arange(3_000_000) % 7 == 0, "T2": np.ones(3_000_000, np.float16)})
     for task in range(6):
         model["T0"] += 1
-        a, b, who = torch_ends(cells, model, "R1")
+        a, b, who = ends(cells, model, False)
         transfer(a, b, who)
-        assert b.way == "tensorpull" and all(torch.equal(b.result[k], v) and b.result[k].dtype == v.dtype for k, v in model.items())
-        addresses = {t.data_ptr() for t in b.result.values() if t.nbytes >= 4 << 20}  # a smaller one's memory is torch's
+        assert b.way == "tensorpull" and same(b.result, model)
+        addresses = {address(t) for t in b.result.values() if t.nbytes >= 4 << 20}  # a smaller one's memory is the framework's
         assert len(addresses) == 2
         assert task < 3 or addresses <= seen
         if task < 2:
-            held.append((model["T0"].clone(), b.result["T0"][1:].view(-1)))  # a view keeps the memory, too
+            held.append((model["T0"] + 0, b.result["T0"][1:].reshape(-1)))  # a view keeps the memory, too
         seen |= addresses
-        assert all(torch.equal(then[1:], now) for then, now in held)
+        assert all((then[1:] == now).all() for then, now in held)
         a.release()
         del b
     assert 0 < place.kept.free_bytes() <= place.kept.most
@@ -292,10 +328,9 @@ def test_a_site_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, mon
     a.release()
 
 
-def test_a_recipient_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, published):
-    torch = pytest.importorskip("torch")
-    model = {"T0": torch.arange(3_000_000.0)}
-    a, b, who = torch_ends(cells, model, "R1")
+def test_a_recipient_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, published, kind):
+    model = of(kind, {"T0": np.arange(3_000_000, dtype=np.float32)})
+    a, b, who = ends(cells, model, False)
     rc, data, offered = a.produce(None, who)
     assert rc == ProduceRC.OK and KEY in offered
     b._stop.set()  # what it has begun ends in the middle, and nothing more is heard of it
@@ -306,9 +341,9 @@ def test_a_recipient_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells
     gone = a._published[0]
     a.release()  # FLARE's budget ran out
     assert owner.settled(gone)
-    a, b, who = torch_ends(cells, model, "R1")
+    a, b, who = ends(cells, model, False)
     transfer(a, b, who)
-    assert b.way == "tensorpull" and torch.equal(b.result["T0"], model["T0"])
+    assert b.way == "tensorpull" and same(b.result, model)
     a.release()
 
 
@@ -321,3 +356,139 @@ def test_another_sites_offer_is_refused(cells):
     transfer(a, b, who)
     assert b.way != "tensorpull" and np.array_equal(b.result["T0"], MODEL["T0"])
     a.release()
+
+
+ODD = {
+    "0-d": np.array(7.5, np.float32),
+    "0-d bool": np.array(True),
+    "empty": np.zeros((0, 3), np.float16),
+    "strided": np.arange(60, dtype=np.int32).reshape(6, 10)[::2, 1::3],
+    "backwards": np.arange(6, dtype=np.int64)[::-1],
+    "broadcast": np.broadcast_to(np.float32(3), (4, 5)),
+    "fortran": np.asfortranarray(np.arange(12, dtype=np.float64).reshape(3, 4)),
+    "bool": np.arange(9) % 2 == 0,
+    **{d: np.arange(5).astype(d) for d in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "complex64")},
+}
+ODD["read-only"] = np.arange(4, dtype=np.float32)
+ODD["read-only"].flags.writeable = False
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_an_array_arrives_as_flares_chunks_bring_it(cells, back):
+    from nvflare.app_common.np.np_downloader import ArrayConsumer, ArrayDownloadable
+
+    model = {f"T{i}": array for i, array in enumerate(ODD.values())}
+    model["T99"] = model["T0"]
+    model = {f"T{i}": array for i, array in enumerate(model.values())}  # one of them twice
+    a, b, who = ends(cells, model, back)
+    transfer(a, b, who)
+    assert b.way == "tensorpull"
+    stock_owner, stock = ArrayDownloadable(model, 1 << 20), ArrayConsumer(None, {})
+    stock_owner.num_receivers = 1
+    transfer(stock_owner, stock, who)
+    for name, theirs in stock.result.items():
+        ours = b.result[name]
+        assert type(ours) is np.ndarray and ours.dtype == theirs.dtype and ours.shape == theirs.shape and ours.tobytes() == theirs.tobytes()
+        assert ours.flags.writeable and theirs.flags.writeable and ours.flags.aligned
+    a.release()
+
+
+STRUCTURED = np.zeros(3, [("a", np.float32), ("b", np.int8)])
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    "odd",
+    [np.arange(4, dtype=">f4"), STRUCTURED, np.array(["text", "more"]), np.array([b"x"]), np.ones(3, np.complex128), np.ones(3, np.longdouble), np.zeros(2, "M8[ns]"), "ml_dtypes"],
+    ids=lambda odd: str(getattr(odd, "dtype", odd)),
+)
+def test_what_tensorpull_would_bring_differently_stays_with_flares_chunks(cells, back, odd, caplog):
+    caplog.set_level(logging.INFO)
+    if isinstance(odd, str):
+        odd = np.ones(3, pytest.importorskip("ml_dtypes").bfloat16)
+    model = {"T0": odd, "T1": np.ones(3)}
+    a, b, who = ends(cells, model, back)
+    transfer(a, b, who)
+    assert b.way != "tensorpull" and b.result["T0"].tobytes() == odd.tobytes()
+    assert "NumPy's arrays go to" in caplog.text or "goes on with FLARE's chunks" in caplog.text
+    a.release()
+
+
+def test_an_array_of_objects_is_sent_by_nobody(cells):
+    a, _, who = ends(cells, {"T0": np.array([{}], object), "T1": np.ones(3)}, False)
+    with pytest.raises(ValueError):  # as FLARE's own
+        a.produce(None, who)
+    a.release()
+
+
+def lying_owner(cells, monkeypatch, other, back):
+    """What is offered is right, and what is published is `other`, with the word of the offer."""
+    a, b, who = ends(cells, MODEL, back)
+    place = _place.place_of(cells[0])
+    owner, session = place.owner()[0], tensorpull.Session.add_tensors
+    add = owner.add_tensors
+    if back:
+        monkeypatch.setattr(tensorpull.Session, "add_tensors", lambda self, tensors, **more: session(self, other, **more))
+    else:
+        monkeypatch.setattr(owner, "add_tensors", lambda tensors, **more: add(other, **{**more, "version": None}))
+    transfer(a, b, who)
+    a.release()
+    return b
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"X0": MODEL["T0"]}, {"T0": MODEL["T0"], "T2": MODEL["T1"]}, {"T1": MODEL["T0"]}, {"T00": MODEL["T0"]}, {**MODEL, "../T3": MODEL["T1"]}, {"T0": "BF16"}, {"T0": "F8_E4M3"},
+    ],
+    ids=lambda other: str({n: getattr(v, "shape", v) for n, v in other.items()}),
+)  # fmt: skip
+def test_a_publication_whose_schema_is_no_model_of_flares_is_not_taken(cells, monkeypatch, back, other):
+    torch = pytest.importorskip("torch")
+    names = {"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn}
+    other = {n: torch.ones(64, dtype=names[v]) if isinstance(v, str) else v for n, v in other.items()}
+    b = lying_owner(cells, monkeypatch, other, back)
+    assert b.way != "tensorpull" and same(b.result, MODEL)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_publication_with_more_bytes_than_were_offered_is_not_taken(cells, monkeypatch, back):
+    more = {**MODEL, "T3": np.zeros(2_000_000)}
+    a, b, who = ends(cells, MODEL, back)
+    if back:
+        real = tensorpull.Session.add_tensors
+        monkeypatch.setattr(tensorpull.Session, "add_tensors", lambda self, tensors, **how: real(self, more, **how))
+        transfer(a, b, who)
+    else:
+        owner = _place.place_of(cells[0]).owner()[0]
+        add = owner.add_tensors
+        monkeypatch.setattr(owner, "add_tensors", lambda tensors, **how: add(more, **{**how, "version": None}))
+        transfer(a, b, who, lambda state: KEY in state and "bytes" in state[KEY] and state[KEY].update(bytes=sum(t.nbytes for t in MODEL.values())))
+    assert b.way != "tensorpull" and same(b.result, MODEL)
+    a.release()
+
+
+def test_a_peer_without_the_package_is_named_once(cells, caplog):
+    from nvflare.app_common.np.np_downloader import ArrayConsumer
+
+    _transfer._said.clear()
+    for _ in range(3):
+        a, _, who = ends(cells, MODEL, False)
+        transfer(a, ArrayConsumer(None, {}), who)
+        a.release()
+    warned = [r.message for r in caplog.records if r.levelname == "WARNING" and "gave the offer back" in r.message]
+    assert len(warned) == 1 and "NumPy's arrays go to site-1.4d5f by FLARE's chunks" in warned[0]
+
+
+def test_a_peer_that_sends_without_an_offer_is_named_once_unless_it_is_small(cells, caplog, monkeypatch):
+    _transfer._said.clear()
+    decomposer = ArrayDecomposer()
+    for nbytes, warned in ((2_000_000, 0), (1_000, 1), (1_000, 1)):
+        offer_from(monkeypatch, nbytes)
+        decomposer._warn_of_no_offer("server.4d5f", cells[1], MODEL)
+        assert [r.message for r in caplog.records if r.levelname == "WARNING"] == warned * [
+            "tensorpull: NumPy's arrays come from server.4d5f by FLARE's chunks: it offers nothing, so it has no tensorpull, or its log says why"
+        ]
+    decomposer._warn_of_no_offer("site-2.4d5f", cells[1], MODEL)
+    assert "come from site-2.4d5f by FLARE's chunks: neither end is a FLARE server" in caplog.text

@@ -1,4 +1,4 @@
-"""NVIDIA FLARE's models travel by tensorpull; FLARE decides which sites take part, when and for how long, as before.
+"""NVIDIA FLARE's models, of PyTorch or NumPy, travel by tensorpull; FLARE decides which sites take part, when and for how long, as before.
 
     recipe.add_decomposers(["tensorpull.nvflare.decomposers.tensor.TensorDecomposer"])
 

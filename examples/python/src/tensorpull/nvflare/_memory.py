@@ -5,16 +5,18 @@ Fresh memory is cleared by the system page by page, which takes longer than the 
 
 from __future__ import annotations
 
+import math
 import mmap
 import threading
 import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from .._tensors import make_or_refuse, torch_dtype
+from .._tensors import make_or_refuse, numpy_dtype, torch_dtype
 from .._trees import arrive
 from .._types import Receipt, TensorDict
 from ._files import fetch
+from ._offer import Refused
 
 #: Of a huge page. A smaller tensor's memory is torch's.
 _PAGE = 2 << 20
@@ -69,35 +71,75 @@ class Kept:
             return self._sort()
 
 
-def kept_torch_maker(made: Dict[str, Any], kept: Kept) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
-    """As `torch_maker`, with the memory of `kept` for tensors of at least two huge pages."""
-    import torch
+def is_plain(dtype: Any) -> bool:
+    """One of NumPy's own, in this machine's byte order: FLARE's chunks bring others differently from tensorpull."""
+    return bool(dtype.isbuiltin == 1 and dtype.isnative)
+
+
+def kept_maker(made: Dict[str, Any], kept: Kept, framework: str) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
+    """As `numpy_maker` and `torch_maker`, with the memory of `kept` for tensors of at least two huge pages. Refuses arrays that FLARE's chunks cannot bring."""
+    kinds = _TorchTensors() if framework == "torch" else _Arrays()
 
     def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
-        kind, shape = torch_dtype(name, dtype, shape)
+        kind, shape = kinds.dtype(name, dtype, shape)
 
         def empty() -> Any:
-            nbytes = kind.itemsize
-            for n in shape:
-                nbytes *= n
+            nbytes = kind.itemsize * math.prod(shape)
             if not 2 * _PAGE <= nbytes <= kept.most:
-                return torch.empty(shape, dtype=kind)
-            return torch.frombuffer(kept.take(nbytes), dtype=torch.uint8).view(kind).reshape(shape)
+                return kinds.empty(shape, kind)
+            return kinds.over(kept.take(nbytes), kind).reshape(shape)
 
         tensor = make_or_refuse(name, shape, empty)
         made[name] = tensor
-        return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        return kinds.address(tensor), tensor.nbytes
 
     return make
 
 
+class _TorchTensors:
+    def dtype(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[Any, Tuple[int, ...]]:
+        return torch_dtype(name, dtype, shape)
+
+    def empty(self, shape: Tuple[int, ...], kind: Any) -> Any:
+        import torch
+
+        return torch.empty(shape, dtype=kind)
+
+    def over(self, block: Any, kind: Any) -> Any:
+        import torch
+
+        return torch.frombuffer(block, dtype=torch.uint8).view(kind)
+
+    def address(self, tensor: Any) -> int:
+        return int(tensor.data_ptr())
+
+
+class _Arrays:
+    def dtype(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[Any, Tuple[int, ...]]:
+        kind = numpy_dtype(name, dtype)
+        if not is_plain(kind):
+            raise Refused(f"NumPy itself has no {dtype}")
+        return kind, shape
+
+    def empty(self, shape: Tuple[int, ...], kind: Any) -> Any:
+        import numpy
+
+        return numpy.empty(shape, kind)
+
+    def over(self, block: Any, kind: Any) -> Any:
+        return block.view(kind)
+
+    def address(self, array: Any) -> int:
+        return int(array.__array_interface__["data"][0])
+
+
 def land_in_kept(
-    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
-    """Pulls into new tensors of torch, as `download_tensors` does."""
+    """Pulls into new tensors of the framework, as `download_tensors` does."""
     made: Dict[str, Any] = {}
-    receipt, metadata = fetch(through, where, ref, kept_torch_maker(made, kept), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
     arrived = arrive(made, metadata)
     landed = TensorDict(arrived.tensors)
     landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt._make(receipt)

@@ -72,6 +72,10 @@ class Refuge(Exception):
     """tensorpull cannot be used here; FLARE's own chunks can."""
 
 
+class Off(Refuge):
+    """It is switched off."""
+
+
 class Place:
     """One process of one job."""
 
@@ -183,7 +187,8 @@ def _downloader(at: str, **more: Any) -> tensorpull.Downloader:
 class Model:
     """Tensors that are published now, once or more often. `word` is what each of their publications carries, and `version` is known once the first of them was made."""
 
-    def __init__(self, tensors: Dict[str, Any]) -> None:
+    def __init__(self, key: Any, tensors: Dict[str, Any]) -> None:
+        self.key = key
         self.word = secrets.token_hex(16)
         self.version: Optional[int] = None
         self.lock = threading.Lock()
@@ -191,34 +196,47 @@ class Model:
         self.tensors: List[Any] = list(tensors.values())  # so that no other tensor gets one of their numbers
 
 
+def _same(name: str, t: Any) -> Tuple[Any, ...]:
+    """Equal for one tensor as long as it is known not to have changed. NumPy counts no changes."""
+    if hasattr(t, "__array_interface__"):
+        return name, id(t), t.__array_interface__["data"][0], t.dtype, t.shape, t.strides
+    return name, id(t), t.data_ptr(), t._version, t.dtype, tuple(t.shape), t.stride()
+
+
 class Models:
     """The models that are published at the moment, so that the sites of one task share one pass over the bytes.
 
-    FLARE makes a publication for each site, and their tensors are the same objects. They are one model as long as no operation of torch has changed one of them. What torch does not
-    count, such as a change through a NumPy array or `.data`, leaves a version that no recipient takes: it gets "digest_mismatch" and goes on with FLARE's chunks.
+    FLARE makes a publication for each site, and their tensors are the same objects. They are one model as long as no operation of torch has changed one of them. What is not counted,
+    such as a change of a NumPy array or through `.data`, leaves a version that no recipient takes: it gets "digest_mismatch" and goes on with FLARE's chunks. Once it has said so, the
+    next publication is read anew (`forget`).
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: Dict[Any, Model] = {}
 
-    def take(self, tensors: Dict[str, Any]) -> Tuple[Any, Model]:
-        """The model of these tensors, and its key for `give_back`."""
+    def take(self, tensors: Dict[str, Any]) -> Model:
+        """The model of these tensors, for `give_back`."""
         try:
-            key: Any = tuple((name, id(t), t.data_ptr(), t._version, t.dtype, tuple(t.shape), t.stride()) for name, t in tensors.items())
-        except Exception:  # an array, or a tensor that counts no changes
+            key: Any = tuple(_same(name, t) for name, t in tensors.items())
+        except Exception:  # a tensor that counts no changes
             key = object()
         with self._lock:
-            model = self._known.setdefault(key, Model(tensors))
+            model = self._known.setdefault(key, Model(key, tensors))
             model.users += 1
-            return key, model
+            return model
 
-    def give_back(self, key: Any) -> None:
+    def forget(self, model: Model) -> None:
+        """Its bytes are others than its version says."""
         with self._lock:
-            model = self._known[key]
+            if self._known.get(model.key) is model:
+                del self._known[model.key]
+
+    def give_back(self, model: Model) -> None:
+        with self._lock:
             model.users -= 1
-            if not model.users:
-                del self._known[key]
+            if not model.users and self._known.get(model.key) is model:
+                del self._known[model.key]
 
 
 class Caller(NamedTuple):
@@ -349,7 +367,7 @@ _places_lock = threading.Lock()
 def place_of(cell: Any) -> Place:
     """The one `Place` of a cell. Refuge: its certificates are missing, or tensorpull is switched off."""
     if not setting("enabled", True):
-        raise Refuge("it is switched off")
+        raise Off("it is switched off")
     with _places_lock:
         found = _places.get(id(cell))
         if found is None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _offer
+from ._memory import land_in_kept
 from ._offer import KEY, Refused
-from ._place import HELLO, Place, Refuge, is_server, job_of, place_of, setting
+from ._place import HELLO, Model, Off, Place, Refuge, is_server, job_of, place_of, setting
+from ._seam import take_over
 
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
 LEAST_BYTES = 2 << 20
@@ -21,16 +23,31 @@ LEAST_BYTES = 2 << 20
 _BEGINNING = {"start": 0, "count": 0}
 #: The name under which a publication says what it is: the word of its offer, or, over a connection that its owner makes, FLARE's reference. A pull of another one is refused.
 _REFERENCE = "nvflare.ref"
+#: What a framework's tensors are called in the log.
+KINDS = {"numpy": "NumPy's arrays", "torch": "PyTorch's tensors"}
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
 _GOES_ON = Exception
+#: The warnings that this process has given.
+_said: Set[str] = set()
 
 
 def _with(word: Dict[str, Any]) -> Dict[str, Any]:
     return {**_BEGINNING, KEY: word}
 
 
+def _warn_once(logger: Any, what: str, more: str = "") -> None:
+    """A warning the first time, and then a word for those that read everything: each task says the same again."""
+    if what in _said or len(_said) >= 256:  # a reason that is another one each time does not fill this
+        logger.info(f"tensorpull: {what}{more}")
+    else:
+        _said.add(what)
+        logger.warning(f"tensorpull: {what}{more}")
+
+
 class Offering:
     """Comes before one of FLARE's Downloadables: its first answer offers the model, and the others are FLARE's if nobody takes the offer."""
+
+    framework = ""
 
     def __init__(self, tensors: Dict[str, Any], max_chunk_size: int, cell: Any) -> None:
         super().__init__(tensors, max_chunk_size)
@@ -38,7 +55,7 @@ class Offering:
         self._flare_ref = ""
         self._once = threading.Lock()
         self._published: Optional[Tuple[tensorpull.Reference, str, str]] = None  # with the address and the word
-        self._model: Any = None  # where it is known as shared, and its key there
+        self._model: Optional[Tuple[Place, Model]] = None  # where it is known as shared
         self._refusal = ""
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
         self._gone = threading.Event()
@@ -57,7 +74,7 @@ class Offering:
                 raise Refuge(self._refusal)
             if self._published is None:
                 owner, address = place.owner()
-                key, model = place.models.take(tensors)
+                model = place.models.take(tensors)
                 try:
                     with model.lock:
                         # FLARE's budgets say how long it stays
@@ -66,10 +83,10 @@ class Offering:
                         )  # fmt: skip
                         model.version = ref.version
                 except _GOES_ON as e:
-                    place.models.give_back(key)
+                    place.models.give_back(model)
                     self._refusal = str(e)
                     raise
-                self._model, self._published = (place, key), (ref, address, model.word)
+                self._model, self._published = (place, model), (ref, address, model.word)
             return self._published
 
     def _first(self, requester: str) -> Optional[Dict[str, Any]]:
@@ -80,15 +97,21 @@ class Offering:
             if nbytes < setting("least_bytes", LEAST_BYTES):
                 self.logger.debug(f"tensorpull: ref={self._flare_ref} is small, and is not offered")
                 return None
+            self.check(self.base_obj)
             if place.is_server:
                 ref, address, word = self._publish(place)
                 return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
             if not is_server(requester):
                 raise Refuge("the other end is no FLARE server, and this one neither")
             return _offer.offer(job, requester, None, "", 0, nbytes)
-        except _GOES_ON as e:
+        except Off as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
-            return None
+        except _GOES_ON as e:
+            _warn_once(self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks, and are not offered: {e}", f"; ref={self._flare_ref}")
+        return None
+
+    def check(self, items: Dict[str, Any]) -> None:
+        """Refuge, if one of them would not arrive as FLARE's chunks bring it. What cannot be published at all is found when it is."""
 
     def produce(self, state: Optional[Dict[str, Any]], requester: str) -> Tuple[str, Any, Dict[str, Any]]:
         if not state:
@@ -100,6 +123,12 @@ class Offering:
             return ProduceRC.EOF, None, {}
         if kind == "call":
             self._call(said, requester)
+        if kind == "changed" and self._model is not None:  # by whatever counts no changes: the next publication is read anew
+            self._model[0].models.forget(self._model[1])
+        if kind in ("offer", "offer to call"):
+            _warn_once(
+                self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks: it gave the offer back, so it has no tensorpull", f"; ref={self._flare_ref}"
+            )  # fmt: skip
         if kind in ("call", "pulling"):  # an answer with an item, so that FLARE counts it as progress
             why = self._calls.get(requester, "")
             return ProduceRC.OK, [b""], _with(_offer.word("failed" if why else "wait"))
@@ -149,9 +178,9 @@ class Offering:
         with self._once:
             self._gone.set()
             published, self._published = self._published, None
-        if published:
-            place, key = self._model
-            place.models.give_back(key)
+        if published and self._model:
+            place, model = self._model
+            place.models.give_back(model)
             try:
                 place.owner()[0].withdraw(published[0])
             except _GOES_ON as e:
@@ -176,13 +205,14 @@ class Pulling:
         self._got: Any = None
         self._failure: Optional[BaseException] = None
         self._token, self._caller = "", None
+        self.without_offer = False
         self.way, self.bytes = "FLARE's chunks", 0
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
     def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
-        return through.download_tensors(*where, ref, framework=self._framework, **how)
+        return land_in_kept(through, where, ref, place.kept, self._framework, **how)
 
     def _stopped(self) -> bool:
         return self._stop.is_set() or bool(self._abort is not None and self._abort.triggered)
@@ -204,6 +234,8 @@ class Pulling:
                 got = self.land(place, self._caller.session, (), self._caller.reference, **how)
             if got.metadata.get(_REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
+            if got.keys() != {f"T{i}" for i in range(len(got))}:
+                raise Refused("its names are not those that FLARE gives")
             self.bytes = got.receipt.bytes
             self._got = _apart(got)
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
@@ -245,7 +277,7 @@ class Pulling:
         said = state.get(KEY) if isinstance(state, dict) else None
         if self._thread is None:
             if said is None:
-                self._own_chunks = True
+                self._own_chunks = self.without_offer = True
                 return super().consume(ref_id, state, data)
             try:
                 going = self._start(said)
@@ -273,6 +305,8 @@ class Pulling:
         self._stop.set()
         self._own_chunks = True
         self.logger.warning(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
+        if isinstance(why, tensorpull.Error) and why.code == "digest_mismatch":
+            return _with(_offer.word("changed"))
         return dict(_BEGINNING)
 
     def download_failed(self, ref_id: str, reason: str) -> None:
@@ -295,10 +329,14 @@ def _apart(got: Any) -> Dict[str, Any]:
 
 
 class Decomposing:
-    """Comes before one of FLARE's decomposers, whose models are pulled by tensorpull."""
+    """Comes before one of FLARE's decomposers. FLARE's own one is the one that is registered, and what it offers and pulls is this one's."""
 
+    flares: Any  # FLARE's class
     offering: Any  # the class of its offers
-    framework = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        take_over(self, KINDS[self.offering.framework])
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -310,7 +348,7 @@ class Decomposing:
         self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool = False, optional: bool = False, abort_signal: Any = None,
         progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
     ) -> Any:  # fmt: skip
-        consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.framework, per_request_timeout, secure, abort_signal)
+        consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
         began = time.time()
         try:
             download_object(
@@ -324,7 +362,23 @@ class Decomposing:
         self.logger.info(
             f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
         )
+        if consumer.without_offer and not consumer.error:
+            self._warn_of_no_offer(from_fqcn, cell, consumer.result or {})
         return consumer.outcome()
+
+    def _warn_of_no_offer(self, source: str, cell: Any, result: Dict[str, Any]) -> None:
+        """If it is not for its size."""
+        why = "it offers nothing, so it has no tensorpull, or its log says why"
+        try:
+            job_of(place_of(cell).fqcn, source)
+            files = {t[0] for t in result.values() if isinstance(t, tuple)}  # of disk offload
+            if sum(map(os.path.getsize, files)) + sum(_nbytes(t) for t in result.values() if not isinstance(t, tuple)) < setting("least_bytes", LEAST_BYTES):
+                return
+        except Off:
+            return
+        except _GOES_ON as e:
+            why = str(e)
+        _warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {source} by FLARE's chunks: {why}")
 
 
 __all__ = ["Decomposing", "Offering", "Pulling"]

@@ -1,17 +1,26 @@
-"""NumPy's arrays: `tensorpull.nvflare.decomposers.array.ArrayDecomposer`, for processes that register it before FLARE registers its own."""
+"""NumPy's arrays: `tensorpull.nvflare.decomposers.array.ArrayDecomposer`, for sites without PyTorch. `TensorDecomposer` does the same, and PyTorch's tensors besides."""
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Dict, Mapping
 
 from nvflare.app_common.decomposers.numpy_decomposers import NumpyArrayDecomposer
 from nvflare.app_common.np.np_downloader import ArrayConsumer, ArrayDownloadable
 
+from .._memory import is_plain
+from .._place import Refuge
 from .._transfer import Decomposing, Offering, Pulling
 
 
 class OfferedArrays(Offering, ArrayDownloadable):
     """A model of NumPy, offered."""
+
+    framework = "numpy"
+
+    def check(self, items: Dict[str, Any]) -> None:
+        for array in items.values():
+            if not is_plain(array.dtype):
+                raise Refuge(f"an array of {array.dtype!r} is among them, which is not one of NumPy's own types in this machine's byte order")
 
 
 class PulledArrays(Pulling, ArrayConsumer):
@@ -19,13 +28,10 @@ class PulledArrays(Pulling, ArrayConsumer):
 
 
 class ArrayDecomposer(Decomposing, NumpyArrayDecomposer):
-    """FLARE's decomposer of arrays, with models that are pulled by tensorpull.
+    """FLARE's decomposer of arrays, with models that are pulled by tensorpull if both ends have it and can reach each other."""
 
-    FLARE registers its own one when a process starts, and the first registration of a type stays. So a job cannot name this class: `fobs.register` of it does nothing there.
-    """
-
+    flares = NumpyArrayDecomposer
     offering = OfferedArrays
-    framework = "numpy"
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> PulledArrays:
         return PulledArrays(None, {})

@@ -1,4 +1,4 @@
-"""PyTorch's tensors: `tensorpull.nvflare.decomposers.tensor.TensorDecomposer`."""
+"""PyTorch's tensors and NumPy's arrays: `tensorpull.nvflare.decomposers.tensor.TensorDecomposer`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from nvflare.app_opt.pt.tensor_downloader import DiskTensorConsumer, TensorConsu
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .._files import land_in_files
-from .._memory import land_in_kept
 from .._transfer import Decomposing, Offering, Pulling
 
 
 class OfferedTensors(Offering, TensorDownloadable):
     """A model of PyTorch, offered."""
 
+    framework = "torch"
+
 
 class PulledTensors(Pulling, TensorConsumer):
     """A model of PyTorch, pulled into new tensors."""
-
-    def land(self, place: Any, through: Any, where: Any, ref: str, **how: Any) -> Any:
-        return land_in_kept(through, where, ref, place.kept, **how)
 
 
 class PulledFiles(Pulling, DiskTensorConsumer):
@@ -42,10 +40,23 @@ class PulledFiles(Pulling, DiskTensorConsumer):
 
 
 class TensorDecomposer(Decomposing, FlaresDecomposer):
-    """FLARE's decomposer of tensors, with models that are pulled by tensorpull if both ends have it and can reach each other."""
+    """FLARE's decomposer of tensors and the one of arrays, with models that are pulled by tensorpull if both ends have it and can reach each other."""
 
+    flares = FlaresDecomposer
     offering = OfferedTensors
-    framework = "torch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            self.arrays()
+        except Exception as e:  # this version of FLARE has its own ones elsewhere
+            self.logger.warning(f"tensorpull: NumPy's arrays travel by FLARE's chunks in this process: {type(e).__name__}: {e}")
+
+    def arrays(self) -> Any:
+        """Most recipes send a model of PyTorch as NumPy's arrays (`server_expected_format`): the same for those."""
+        from .array import ArrayDecomposer
+
+        return ArrayDecomposer()
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Pulling:
         everywhere = cell.get_fobs_context()

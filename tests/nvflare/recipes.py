@@ -1,0 +1,190 @@
+"""Every recipe of FLARE 2.9 that has tensors or arrays, small: what the recipe is made of, and how many models travel in it. jobs.py has a case for each."""
+
+import os
+from typing import Any, Callable, Dict, NamedTuple
+
+ROUNDS, SITES = 2, 2
+#: The client program that answers whatever a workflow asks for.
+CLIENT = "anything.py"
+
+
+class Row(NamedTuple):
+    make: Callable[[str], Any]  # with a folder for files
+    tasks: int  # models from the server to the sites by tensorpull
+    updates: int  # from the sites to the server by tensorpull
+    between_sites: bool = False  # by FLARE's chunks
+    needs: str = ""  # a package
+    decomposer: str = "tensor.TensorDecomposer"
+
+
+ROWS: Dict[str, Row] = {}
+
+
+def row(*counts: int, **more: Any) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+    def put(make: Callable[[str], Any]) -> Callable[[str], Any]:
+        ROWS[make.__name__] = Row(make, *counts, **more)
+        return make
+
+    return put
+
+
+def module():
+    import model as models
+
+    return models.Model(**models.SMALL)
+
+
+def common(name):
+    return {"name": name, "min_clients": SITES, "train_script": CLIENT}
+
+
+@row(4, 4)
+def fedavg(_):
+    from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+
+    return FedAvgRecipe(**common("fedavg"), num_rounds=ROUNDS, model=module())
+
+
+@row(4, 4)
+def fedavg_with_tensors(_):
+    from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+
+    return FedAvgRecipe(**common("fedavg_with_tensors"), num_rounds=ROUNDS, model=module(), server_expected_format="pytorch")
+
+
+class ByJobApi:
+    """What the other rows' recipes do, with FLARE's Job API."""
+
+    def __init__(self):
+        from nvflare.app_opt.pt.job_config.fed_avg import FedAvgJob
+        from nvflare.job_config.script_runner import ScriptRunner
+
+        self._job = FedAvgJob(initial_model=module(), n_clients=SITES, num_rounds=ROUNDS, name="job_api", min_clients=SITES)
+        self._job.to_clients(ScriptRunner(script=CLIENT))
+
+    def add_decomposers(self, classes):
+        from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
+
+        self._job.to_server(DecomposerRegister(classes), id="decomposer_reg")
+        self._job.to_clients(DecomposerRegister(classes), id="decomposer_reg")
+
+    def execute(self, env):
+        self._job.simulator_run(os.path.join(env.workspace_root, "ran"), n_clients=SITES)  # it clears that folder
+
+
+@row(4, 4)
+def fedavg_by_job_api(_):
+    return ByJobApi()
+
+
+@row(4, 4)
+def fedopt(_):
+    from nvflare.app_opt.pt.recipes.fedopt import FedOptRecipe
+
+    optimizer = {"path": "torch.optim.SGD", "args": {"lr": 1.0}, "config_type": "dict"}
+    return FedOptRecipe(**common("fedopt"), num_rounds=ROUNDS, model=module(), optimizer_args=optimizer)
+
+
+@row(4, 4)
+def fedprox(_):
+    from nvflare.app_opt.pt.recipes.fedprox import FedProxRecipe
+
+    return FedProxRecipe(**common("fedprox"), num_rounds=ROUNDS, model=module())
+
+
+@row(4, 4)
+def scaffold(_):
+    from nvflare.app_opt.pt.recipes.scaffold import ScaffoldRecipe
+
+    return ScaffoldRecipe(**common("scaffold"), num_rounds=ROUNDS, model=module())
+
+
+@row(4, 4)
+def cyclic(_):
+    from nvflare.app_opt.pt.recipes.cyclic import CyclicRecipe
+
+    return CyclicRecipe(**common("cyclic"), num_rounds=ROUNDS, model=module())
+
+
+@row(4, 4)
+def fedce(_):
+    from nvflare.app_opt.pt.recipes.fedce import FedCERecipe
+
+    return FedCERecipe(**common("fedce"), num_rounds=ROUNDS, model=module())
+
+
+@row(12, 6)
+def fedavg_with_cross_site_evaluation(_):
+    from nvflare.recipe.utils import add_cross_site_evaluation
+
+    recipe = fedavg(_)
+    add_cross_site_evaluation(recipe)
+    return recipe
+
+
+@row(2, 0)
+def fedeval(folder):
+    import torch
+    from nvflare.app_opt.pt.recipes.fedeval import FedEvalRecipe
+
+    path = os.path.join(folder, "given.pt")
+    torch.save(module().state_dict(), path)
+    return FedEvalRecipe(name="fedeval", min_clients=SITES, model=module(), eval_ckpt=path, eval_script=CLIENT)
+
+
+@row(0, 0, between_sites=True)
+def swarm(_):
+    from nvflare.app_opt.pt.recipes.swarm import SwarmLearningRecipe
+
+    return SwarmLearningRecipe(**common("swarm"), num_rounds=ROUNDS, model=module())
+
+
+def numbers():
+    import numpy as np
+
+    return np.arange(400, dtype=np.float32).reshape(20, 20)
+
+
+@row(4, 4, decomposer="array.ArrayDecomposer")
+def numpy_fedavg(_):
+    from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
+
+    return NumpyFedAvgRecipe(**common("numpy_fedavg"), num_rounds=ROUNDS, model=numbers().tolist())
+
+
+@row(4, 4, decomposer="array.ArrayDecomposer")
+def numpy_logistic_regression(_):
+    from nvflare.app_common.np.recipes.lr.fedavg import FedAvgLrRecipe
+
+    return FedAvgLrRecipe(**common("numpy_logistic_regression"), num_rounds=ROUNDS)
+
+
+@row(2, 0, decomposer="array.ArrayDecomposer")
+def numpy_cross_site_evaluation(folder):
+    import numpy as np
+    from nvflare.app_common.np.recipes.cross_site_eval import NumpyCrossSiteEvalRecipe
+
+    path = os.path.join(folder, "given.npy")
+    np.save(path, numbers())
+    return NumpyCrossSiteEvalRecipe(name="numpy_cross_site_evaluation", min_clients=SITES, initial_ckpt=path, eval_script=CLIENT)
+
+
+@row(2, 4, needs="sklearn", decomposer="array.ArrayDecomposer")
+def sklearn_linear(_):
+    from nvflare.app_opt.sklearn.recipes import SklearnFedAvgRecipe
+
+    return SklearnFedAvgRecipe(**common("sklearn_linear"), num_rounds=ROUNDS, model_params={"loss": "log_loss"})
+
+
+@row(2, 4, needs="sklearn", decomposer="array.ArrayDecomposer")
+def sklearn_kmeans(_):
+    from nvflare.app_opt.sklearn.recipes import KMeansFedAvgRecipe
+
+    return KMeansFedAvgRecipe(**common("sklearn_kmeans"), num_rounds=ROUNDS, n_clusters=2)
+
+
+@row(0, 2, needs="sklearn", decomposer="array.ArrayDecomposer")
+def sklearn_svm(_):
+    from nvflare.app_opt.sklearn.recipes import SVMFedAvgRecipe
+
+    return SVMFedAvgRecipe(**common("sklearn_svm"))
