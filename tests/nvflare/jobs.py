@@ -244,6 +244,16 @@ def bit_for_bit(*format_):
 
 
 @each_format
+def a_task_has_one_digest(*format_):
+    """The sites of a task share the pass over the model's bytes."""
+    with Job("--server", "lies.Telling", "--site", OURS, *format_, clients=3) as job:
+        job.ends()
+        job.all_by_us()
+        told = job.count("published with its first digest"), job.count("published with a known digest")
+        assert told == (2, 4), told
+
+
+@each_format
 def fallback_where_only_the_server_has_it(*format_):
     """Sites with an older version, or without this package, go on with FLARE's chunks."""
     with Job("--site", "none", *format_, rounds=1) as job:

@@ -183,7 +183,7 @@ def sklearn_kmeans(_):
     return KMeansFedAvgRecipe(**common("sklearn_kmeans"), num_rounds=ROUNDS, n_clusters=2)
 
 
-@row(0, 2, needs="sklearn", decomposer="array.ArrayDecomposer")
+@row(2, 4, needs="sklearn", decomposer="array.ArrayDecomposer")
 def sklearn_svm(_):
     from nvflare.app_opt.sklearn.recipes import SVMFedAvgRecipe
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -205,7 +206,7 @@ def published(cells, monkeypatch):
 
     monkeypatch.setattr(owner, "add_tensors", noted)
     yield given
-    assert not _place.place_of(cells[0]).models._known
+    assert not any(model.users or model.held for model in _place.place_of(cells[0]).models._known.values())
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -231,20 +232,45 @@ def test_sites_of_one_task_share_a_digest_and_have_references_of_their_own(cells
     assert b.way == "tensorpull" and same(b.result, model)
     for a, _, _ in pairs[1:]:
         a.release()
+    a, b, who = ends(cells, model, False)  # a site that comes when the others have gone
+    transfer(a, b, who)
+    assert published == [None] + 3 * [first.version] and b.way == "tensorpull" and same(b.result, model)
+    a.release()
 
 
-def test_a_model_that_was_changed_between_two_tasks_is_another_one(cells, published):
-    pytest.importorskip("torch")
-    model = of("torch", BIG)
+@pytest.mark.parametrize("meanwhile", ["published", "gone"])
+def test_a_model_that_was_changed_between_two_tasks_is_another_one(cells, published, kind, meanwhile):
+    model = of(kind, BIG)
     first, _, _ = pair = ends(cells, model, False)
     transfer(*pair)
+    if meanwhile == "gone":
+        first.release()
     model["T0"] += 1
     a, b, who = ends(cells, model, False)
     transfer(a, b, who)
     assert published == [None, None]
     assert b.way == "tensorpull" and same(b.result, model)
-    first.release()
+    if meanwhile == "published":
+        first.release()
     a.release()
+
+
+def test_what_is_remembered_of_models_is_bounded_and_keeps_none_of_them(cells, published, kind):
+    models = _place.place_of(cells[0]).models
+    there = [of(kind, BIG) for _ in range(2 * _place.IDLE)]
+    for model in there:
+        a, b, who = ends(cells, dict(model), False)
+        transfer(a, b, who)
+        a.release()
+    assert len(models._known) == _place.IDLE + 1  # the newest had a user when the others were counted
+    gone = [weakref.ref(model["T0"]) for model in there]
+    del model, a
+    there.clear()
+    assert not any(one() for one in gone if one() is not None)
+    model = of(kind, {"T0": np.zeros(5)})
+    given = models.take(model)
+    assert list(models._known.values()) == [given]  # the numbers of the others may be somebody else's
+    models.give_back(given)
 
 
 def test_a_change_that_nothing_counts_is_noticed_by_the_digest(cells, published, kind):
@@ -408,9 +434,9 @@ def test_what_tensorpull_would_bring_differently_stays_with_flares_chunks(cells,
         odd = np.ones(3, pytest.importorskip("ml_dtypes").bfloat16)
     model = {"T0": odd, "T1": np.ones(3)}
     a, b, who = ends(cells, model, back)
-    transfer(a, b, who)
+    states = transfer(a, b, who)
     assert b.way != "tensorpull" and b.result["T0"].tobytes() == odd.tobytes()
-    assert "NumPy's arrays go to" in caplog.text or "goes on with FLARE's chunks" in caplog.text
+    assert "NumPy's arrays go to" in caplog.text and not any(KEY in s for s in states if s)
     a.release()
 
 

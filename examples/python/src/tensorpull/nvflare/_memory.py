@@ -12,6 +12,7 @@ import weakref
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
+from .. import _native
 from .._tensors import make_or_refuse, numpy_dtype, torch_dtype
 from .._trees import arrive
 from .._types import Receipt, TensorDict
@@ -72,8 +73,8 @@ class Kept:
 
 
 def is_plain(dtype: Any) -> bool:
-    """One of NumPy's own, in this machine's byte order: FLARE's chunks bring others differently from tensorpull."""
-    return bool(dtype.isbuiltin == 1 and dtype.isnative)
+    """One of NumPy's own that tensorpull carries, in this machine's byte order. FLARE's chunks bring others differently, or alone."""
+    return bool(dtype.isbuiltin == 1 and dtype.isnative and _native.numpy_format(dtype.str) is not None)
 
 
 def kept_maker(made: Dict[str, Any], kept: Kept, framework: str) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""NumPy's arrays: `tensorpull.nvflare.decomposers.array.ArrayDecomposer`, for sites without PyTorch. `TensorDecomposer` does the same, and PyTorch's tensors besides."""
+"""NumPy's arrays: `tensorpull.nvflare.decomposers.array.ArrayDecomposer`, for jobs of which a site has no PyTorch. `TensorDecomposer` does the same, and PyTorch's tensors besides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OfferedArrays(Offering, ArrayDownloadable):
     def check(self, items: Dict[str, Any]) -> None:
         for array in items.values():
             if not is_plain(array.dtype):
-                raise Refuge(f"an array of {array.dtype!r} is among them, which is not one of NumPy's own types in this machine's byte order")
+                raise Refuge(f"an array of {array.dtype!r} is among them, which tensorpull does not bring as it is")
 
 
 class PulledArrays(Pulling, ArrayConsumer):
