@@ -50,4 +50,4 @@ set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900
 # Jobs of NVIDIA FLARE with its own processes: five cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
 add_test(NAME nvflare.jobs
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/nvflare/jobs.py")
-set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 4000 COST 850 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)
+set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 7200 COST 850 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)

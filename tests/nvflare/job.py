@@ -9,19 +9,25 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import model as models
+import recipes
 
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 
 
-def recipe_of(a, name):
-    from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
+def fedavg(a, name):
     from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 
     more = {"enable_tensor_disk_offload": True} if a.disk else {}
-    recipe = FedAvgRecipe(
+    return FedAvgRecipe(
         name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
         server_expected_format=a.format, launch_external_process=a.external, **more,
     )  # fmt: skip
+
+
+def recipe_of(a, name):
+    from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
+
+    recipe = recipes.ROWS[a.recipe].make(a.folder) if a.recipe else fedavg(a, name)
     if a.server == a.site != "none":
         recipe.add_decomposers([a.server])
     else:
@@ -71,16 +77,6 @@ def main():
 
         status = SimulatorRunner(job_folder=written_by_hand(a.folder), workspace=os.path.join(a.folder, "ran"), n_clients=a.clients, threads=a.clients).run()
         print("FAILED" if status else "ENDED", flush=True)
-        return
-    if a.recipe:
-        import recipes
-        from nvflare.recipe import SimEnv
-
-        recipe = recipes.ROWS[a.recipe].make(a.folder)
-        if a.server != "none":
-            recipe.add_decomposers([a.server])
-        recipe.execute(SimEnv(num_clients=a.clients, workspace_root=a.folder))
-        print("ENDED", flush=True)
         return
     if not a.poc:
         from nvflare.recipe import SimEnv

@@ -20,7 +20,7 @@ class OfferedArrays(Offering, ArrayDownloadable):
     def check(self, items: Dict[str, Any]) -> None:
         for array in items.values():
             if not is_plain(array.dtype):
-                raise Refuge(f"an array of {array.dtype!r} is among them, which tensorpull does not bring as it is")
+                raise Refuge(f"an array of {str(array.dtype)[:60]} is among them, which tensorpull does not bring as it is")
 
 
 class PulledArrays(Pulling, ArrayConsumer):
