@@ -14,7 +14,7 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _models, _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays, PulledArrays  # noqa: E402
 
@@ -257,12 +257,12 @@ def test_a_model_that_was_changed_between_two_tasks_is_another_one(cells, publis
 
 def test_what_is_remembered_of_models_is_bounded_and_keeps_none_of_them(cells, published, kind):
     models = _place.place_of(cells[0]).models
-    there = [of(kind, BIG) for _ in range(2 * _place.IDLE)]
+    there = [of(kind, BIG) for _ in range(2 * _models.IDLE)]
     for model in there:
         a, b, who = ends(cells, dict(model), False)
         transfer(a, b, who)
         a.release()
-    assert len(models._known) == _place.IDLE + 1  # the newest had a user when the others were counted
+    assert len(models._known) == _models.IDLE + 1  # the newest had a user when the others were counted
     gone = [weakref.ref(model["T0"]) for model in there]
     del model, a
     there.clear()

@@ -13,8 +13,9 @@ from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _offer
 from ._memory import land_in_kept
+from ._models import Model
 from ._offer import KEY, Refused
-from ._place import HELLO, Model, Off, Place, Refuge, is_server, job_of, place_of, setting
+from ._place import HELLO, Off, Place, Refuge, is_server, job_of, place_of, setting
 from ._seam import take_over
 
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
