@@ -35,6 +35,15 @@ def recipe_of(a, name):
             recipe._job.to_server(DecomposerRegister([a.server]), id="decomposer_reg")
         if a.site != "none":
             recipe._add_to_client_apps(DecomposerRegister([a.site]), id="decomposer_reg")
+    if a.memory:
+        from tensorpull.nvflare import Memory
+
+        recipe.add_server_output_filter(Memory())
+    if a.varying:
+        from varying import VaryingFedAvg
+
+        for workflow in recipe._job._deploy_map["server"].app_config.workflows:
+            workflow.controller.__class__ = VaryingFedAvg
     settings = json.loads(a.settings)
     if settings:
         recipe.add_server_config(settings)
@@ -67,6 +76,8 @@ def main():
     p.add_argument("--format", default="pytorch", help="what the server gets: FLARE's own default is numpy")
     p.add_argument("--recipe", default="", help="one of recipes.py, in the simulator")
     p.add_argument("--external", action="store_true")
+    p.add_argument("--memory", action="store_true", help="with the component that keeps the server's memory flat")
+    p.add_argument("--varying", action="store_true", help="each round has another number of participants")
     p.add_argument("--disk", action="store_true")
     p.add_argument("--json", action="store_true", help="the job of json/")
     a = p.parse_args()

@@ -444,19 +444,25 @@ def server_kill():
         job.ask("stop", "STOPPED")
 
 
-def memory_by_round(job):
-    """The most that the simulator's server held, in MiB, by the number of rounds that had ended."""
-    held = {}
+def by_round(job):
+    """The most memory (MiB) and the most threads that the simulator's server had, by the number of rounds that had begun."""
+    held, threads, peaks_of = {}, {}, None
     while job.process.poll() is None:
-        ended = job.count("Aggregated 2/2 results")
+        begun = job.count(r"Round \d+ started")
         for pid in set(job.processes("simulator")) - set(job.processes("simulator_worker")):  # the server; the sites are workers
             try:
+                if peaks_of != begun:  # the kernel's own count of the most, from now on
+                    peaks_of = begun
+                    with open(f"/proc/{pid}/clear_refs", "w") as f:
+                        f.write("5")
                 with open(f"/proc/{pid}/status") as f:
-                    held[ended] = max(held.get(ended, 0), int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10)
+                    text = f.read()
+                held[begun] = max(held.get(begun, 0), int(re.search(r"VmHWM:\s+(\d+)", text)[1]) >> 10)
+                threads[begun] = max(threads.get(begun, 0), int(re.search(r"Threads:\s+(\d+)", text)[1]))
             except (OSError, TypeError):
                 pass
-        time.sleep(0.2)
-    return held
+        time.sleep(0.1)
+    return held, threads
 
 
 @case
@@ -465,13 +471,29 @@ def ten_rounds():
     held = {}
     for decomposer in ("none", OURS):
         with Job("--large", "--server", decomposer, "--site", decomposer, rounds=10) as job:
-            held[decomposer] = memory_by_round(job)
+            held[decomposer], _ = by_round(job)
             job.ends()
             if decomposer == OURS:
                 job.all_by_us()
     print(f"ten_rounds: MiB by round {held}")
-    stock, ours = (max(by_round.values()) for by_round in held.values())
+    stock, ours = (max(each.values()) for each in held.values())
     assert 84 < ours < stock + 84, held
+
+
+@case
+def a_flat_server():
+    """84 MB, 45 rounds, another number of participants in each: from the sixth round on the server's peak is the same, and so are its threads."""
+    for clients, format_ in ((2, "numpy"), (4, "pytorch")):
+        # FLARE keeps a thread for each message for as long as these say
+        short = {"NVFLARE_STREAMING_RETRY_TIMEOUT": "2", "NVFLARE_STREAMING_RETRY_WAIT": "1"}
+        with Job("--large", "--memory", "--varying", "--format", format_, clients=clients, rounds=45, **short) as job:
+            held, threads = by_round(job)
+            job.runs_to_its_end(900)
+            assert not job.count(BY_FLARE), "some went by FLARE's chunks"
+        print(f"a_flat_server: {clients} sites, {format_}: MiB {list(held.values())}, threads {list(threads.values())}", flush=True)
+        late, late_threads = ([by[i] for i in by if 6 <= i <= 45] for by in (held, threads))
+        assert len(late) == 40 and max(late) <= 1.02 * min(late), late
+        assert max(late_threads) <= max(threads[i] for i in threads if i < 6) + 2, threads
 
 
 @case

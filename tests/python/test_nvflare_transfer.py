@@ -325,7 +325,7 @@ def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(c
 
 
 def test_kept_memory_has_a_limit():
-    from tensorpull.nvflare._memory import Kept
+    from tensorpull.nvflare._kept import Kept
 
     kept = Kept(20 << 20)
     arrays = [kept.take(6 << 20) for _ in range(5)]

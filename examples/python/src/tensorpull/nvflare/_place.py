@@ -20,7 +20,7 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
-from ._memory import Kept
+from ._kept import Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
 

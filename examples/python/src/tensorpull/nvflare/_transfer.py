@@ -12,7 +12,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_objec
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _offer
-from ._memory import land_in_kept
+from ._kept import land_in_kept
 from ._models import Model
 from ._offer import KEY, Refused
 from ._place import HELLO, Off, Place, Refuge, is_server, job_of, place_of, setting
