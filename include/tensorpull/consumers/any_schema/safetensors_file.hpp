@@ -124,12 +124,11 @@ class safetensors_file {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
-    // a resumed transfer begins behind what is there already
+    // a resumed transfer begins behind what is there already; of several lines, another one than the first may begin,
+    // and the buffer may have the header of a subset
     if (!std::exchange(placed_, true) && offset != 0) {
-      written_ = own_header_ + offset;
-      filled_ = 0;
       const std::uint64_t there = options_.resume != nullptr ? options_.resume->offset : 0;
-      if (offset == there || offset + 1 == there) complete_ = written_;  // the last byte is always fetched
+      if (offset == there || offset + 1 == there) complete_ = own_header_ + offset;  // the last byte is always fetched
     }
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
     out[0] = {buffer_.get() + filled_, n};
