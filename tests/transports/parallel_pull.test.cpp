@@ -1,5 +1,6 @@
 // Pulls over several connections at a time: to one owner, and to several of which some are slow, silent, gone or wrong.
 #include "network.hpp"
+#include "support/frames.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/any_schema/new_model.hpp>
@@ -209,6 +210,18 @@ TEST(ParallelPull, Whoever_gives_wrong_bytes_is_named_and_the_others_bring_the_r
   }
 }
 
+TEST(ParallelPull, Nobody_is_named_for_what_the_first_line_was_given_by_another) {
+  publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}}), c(source(), {.id = {3, 4}});
+  between liar(a.owner->port(), [](std::size_t n) {
+    return n == 0 ? habit{.cut = 50'000, .wrong = 20'011} : habit{.cut = 0};
+  });
+  const auto even = [](std::size_t) { return habit{.each_ms = 8192}; };
+  between to_b(b.owner->port(), even), to_c(c.owner->port(), even);
+  const pulled p({liar.address(), to_b.address(), to_c.address()}, *a.ref);
+  p.expect(source());
+  EXPECT_EQ(p.wrong & ~1u, 0u);
+}
+
 TEST(ParallelPull, If_all_are_wrong_it_fails_and_says_so) {
   publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}});
   const auto lies = [](std::size_t) { return habit{.wrong = 999'983u, .each_ms = 16384}; };
@@ -217,6 +230,96 @@ TEST(ParallelPull, If_all_are_wrong_it_fails_and_says_so) {
   ASSERT_FALSE(p.done);
   EXPECT_EQ(p.done.error(), tp::errc::digest_mismatch);
   EXPECT_EQ(p.wrong, 3u);
+}
+
+/// Says that it is busy, once, and carries what comes later to an owner.
+class busy_once {
+ public:
+  explicit busy_once(std::uint16_t owner)
+      : thread_([this, owner](const std::stop_token& stop) {
+          std::vector<std::jthread> carriers;
+          while (!stop.stop_requested()) {
+            pollfd p{listener_.native_handle(), POLLIN, 0};
+            if (::poll(&p, 1, 20) <= 0) continue;
+            carriers.emplace_back(
+                [this, client = listener_.accept(), owner](const std::stop_token& ends) mutable {
+                  carry(ends, client, owner);
+                });
+          }
+        }) {}
+  std::string address() const { return local(listener_.port()); }
+
+ private:
+  void carry(const std::stop_token& stop, raw_peer& client, std::uint16_t owner_port) {
+    raw_peer owner(owner_port);
+    std::vector<std::byte> asked, piece(16384);
+    const std::array<std::span<std::byte>, 1> in{piece};
+    while (!stop.stop_requested()) {
+      const auto io = client.stream().read_some(in);
+      if (tp::is_end(io.status)) return;
+      asked.insert(asked.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
+      for (;;) {
+        const auto size = tp::detail::measure_frame(asked, 4096, 16);
+        if (!size || !*size || asked.size() < **size) break;
+        const auto end = asked.begin() + static_cast<std::ptrdiff_t>(**size);
+        const std::vector<std::byte> one(asked.begin(), end);
+        asked.erase(asked.begin(), end);
+        const decoded d{frame(one)};
+        if (d.m.kind == tp::frame_kind::describe && !said_.exchange(true)) {
+          tp::frame refusal;
+          refusal.kind = tp::frame_kind::refused;
+          refusal.status = tp::status::busy;
+          refusal.id = d.m.id;
+          refusal.ref = d.m.ref;
+          refusal.delay_ms = 50;
+          if (!client.say(encode(refusal).bytes())) return;
+        } else if (!owner.say(one)) {
+          return;
+        }
+      }
+      const auto answered = owner.stream().read_some(in);
+      if (tp::is_end(answered.status)) return;
+      if (answered.bytes > 0 && !client.say(std::span(piece).first(answered.bytes))) return;
+      if (io.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+    }
+  }
+  raw_listener listener_;
+  std::atomic<bool> said_{false};
+  std::jthread thread_;
+};
+
+TEST(ParallelPull, An_owner_that_was_busy_is_asked_again) {
+  publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}});
+  {
+    raw_listener nobody;
+    const std::string closed = local(nobody.port());
+    {
+      raw_listener gone = std::move(nobody);
+    }
+    busy_once to_a(a.owner->port());
+    pulled({to_a.address(), closed}, *a.ref).expect(source());
+  }
+  busy_once to_a(a.owner->port());
+  between to_b(b.owner->port(), [](std::size_t) { return habit{.each_ms = 4096}; });
+  pulled({to_a.address(), to_b.address()}, *a.ref).expect(source());
+  EXPECT_GT(a.counts().bytes_sent, sizeof(large) * 5 / 4);
+}
+
+struct short_chunks : tp::default_limits {
+  static constexpr std::uint64_t chunk_cap_bytes = 50'000;
+};
+TEST(ParallelPull, Chunks_that_an_owner_has_left_are_cut_for_another_that_serves_shorter_ones) {
+  using other_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp, short_chunks>;
+  publishes a(source(), {.id = {3, 4}});
+  auto b = other_net::downloader::open();
+  const auto ref = b->add_tensors(source(), {.id = {3, 4}});
+  ASSERT_TRUE(ref);
+  const serving server(*b);
+  between to_a(a.owner->port(), [](std::size_t n) {
+    return n == 0 ? habit{.cut = 3'000'000, .each_ms = 4096} : habit{.cut = 0};
+  });
+  between to_b(b->port(), [](std::size_t) { return habit{.each_ms = 8192}; });
+  pulled({to_a.address(), to_b.address()}, *ref).expect(source());
 }
 
 TEST(ParallelPull, Owners_of_another_version_or_of_nothing_are_left_out) {
@@ -295,6 +398,36 @@ TEST(ParallelPull, A_file_is_the_same_as_over_one_connection) {
   std::filesystem::remove(many);
 }
 
+TEST(ParallelPull, A_part_is_a_whole_file_although_another_line_than_the_first_begins) {
+  const two t;
+  const std::uint64_t many[] = {1 << 20}, few[] = {8};
+  const auto mine = blank<layered>();
+  const tp::mutable_tensor_view views[] = {{"a", tp::dtype::f32, many, reinterpret_cast<std::byte*>(mine->a)},
+                                           {"d", tp::dtype::u8, few, reinterpret_cast<std::byte*>(mine->d)}};
+  auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+  ASSERT_TRUE(image);
+  auto options = soon;
+  options.part = true;
+  const std::string one = testing::TempDir() + "parallel_part_one.safetensors",
+                    more = testing::TempDir() + "parallel_part_more.safetensors";
+  auto alone = tp::safetensors_file::create(one, {.schema = &image->schema()});
+  ASSERT_TRUE(alone);
+  ASSERT_TRUE(layered_net::pull(t.texts[0], t.ref, *alone, options));
+  between quiet(t.owners[0]->port(), [](std::size_t) { return habit{.silent = 300}; });
+  const std::string first = quiet.address();
+  const std::string_view addresses[] = {first, t.texts[1]};
+  auto file = tp::safetensors_file::create(more, {.schema = &image->schema()});
+  ASSERT_TRUE(file);
+  const tp::parallel_addresses<tp::tcp> from(addresses, 4);
+  const auto began = std::chrono::steady_clock::now();
+  const auto done = layered_net::pull(from, t.ref, *file, options);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s) << "what the silent one has not asked for is left to it";
+  EXPECT_TRUE(content(more) == content(one));
+  std::filesystem::remove(one);
+  std::filesystem::remove(more);
+}
+
 struct heap_tensors {
   std::vector<std::vector<std::byte>> memory;
   tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {
@@ -338,6 +471,24 @@ TEST(ParallelPull, Named_tensors) {
   EXPECT_FALSE(bytes_of(mine->c) == bytes_of(t.model->c));
 }
 
+TEST(ParallelPull, Named_tensors_of_one_owner_are_confirmed) {
+  for (int round = 0; round < 20; ++round) {
+    const two t;
+    const auto mine = blank<layered>();
+    const std::uint64_t many[] = {1 << 20};
+    const tp::mutable_tensor_view views[] = {{"a", tp::dtype::f32, many, reinterpret_cast<std::byte*>(mine->a)}};
+    auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
+    ASSERT_TRUE(image);
+    tp::land to(image->destination());
+    auto options = soon;
+    options.part = true;
+    const std::string_view one[] = {t.texts[0]};
+    const auto done = layered_net::pull(tp::parallel_addresses<tp::tcp>(one, 8), t.ref, to, options);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+  }
+}
+
 TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
   two t;
   using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
@@ -349,6 +500,26 @@ TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_GT(done->damaged, 0u);
   EXPECT_TRUE(same(*mine, *t.model));
+}
+
+TEST(ParallelPull, Chunks_that_are_never_whole_are_no_progress) {
+  const two t;
+  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  between way(t.owners[0]->port(), [](std::size_t n) { return habit{.cut = n == 0 ? 100'000u : 50'000u}; });
+  const std::string text = way.address();
+  const std::string_view addresses[] = {text};
+  std::stop_source stop;
+  const std::jthread watch([&](const std::stop_token& ends) {
+    for (int i = 0; i < 100 && !ends.stop_requested(); ++i) std::this_thread::sleep_for(100ms);
+    stop.request_stop();
+  });
+  auto options = soon;
+  options.stop = stop.get_token();
+  const auto mine = blank<layered>();
+  const tp::parallel_addresses<tp::tcp> from(addresses, 1);
+  const auto done = checked::download_tensors(from, t.ref, *mine, options);
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error(), tp::errc::cancelled) << "after " << way.connections() << " connections";
 }
 
 TEST(ParallelPull, What_takes_bytes_in_order_has_one_connection_at_a_time) {

@@ -77,7 +77,7 @@ class chunk_ledger {
     return found;
   }
   /// Whether a line has a part to cut from; takes one for it if it has none: one that a line has left, a new one, or
-  /// the second half of another line's rest if that is two chunks of `least` bytes.
+  /// the second half of another line's rest; all of it if that is less than two chunks of `least` bytes.
   bool has_part(std::uint8_t line, std::uint64_t least) noexcept {
     rest& own = rests_[line];
     own.left = false;
@@ -90,13 +90,14 @@ class chunk_ledger {
         r = {};
         return true;
       }
-      if (r.bytes() >= 2 * least && (longest == nullptr || r.bytes() > longest->bytes())) longest = &r;
+      if (r.bytes() > 0 && (longest == nullptr || r.bytes() > longest->bytes())) longest = &r;
     }
     if (next_ < end_) {
       own = {next_, std::min(((next_ >> shift_) + 1) << shift_, end_), false};
       next_ = own.end;
     } else if (longest != nullptr) {
-      own = {longest->begin + longest->bytes() / 2, longest->end, false};
+      // whoever has it may be silent, so not even a short one is left to it
+      own = {longest->begin + (longest->bytes() < 2 * least ? 0 : longest->bytes() / 2), longest->end, false};
       longest->end = own.begin;
     }
     return own.bytes() > 0;
@@ -124,6 +125,14 @@ class chunk_ledger {
     c.landed = 0;
     if (landed == 0) return;
     c.begin += landed;
+    ++c.generation;
+  }
+  /// What has landed of it stays, and the rest is asked for anew.
+  void go_on(chunk& c) noexcept {
+    c.begin += c.landed;
+    c.landed = 0;
+    c.asked = 0;
+    c.writer = nobody;
     ++c.generation;
   }
   /// It has landed.

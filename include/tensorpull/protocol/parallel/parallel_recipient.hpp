@@ -104,6 +104,11 @@ class parallel_recipient : public recipient<Chunking, Limits> {
     if (gone) this->in_flight_ = 0;
     for (; count_ > this->in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
   }
+  /// After restart() on a line that has not asked for the named tensors: an owner takes a confirmation of those from a
+  /// line that it has served their end.
+  void name_again() noexcept {
+    if (this->phase_ == phase::confirming && this->request_.by_name()) this->start_over(this->before_last_byte());
+  }
   /// The requests to come are numbered from `id` on, if that is later than the next one.
   void number_from(std::uint32_t id) noexcept {
     if (base::comes_before(this->next_id_, id)) this->next_id_ = id;

@@ -165,14 +165,20 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const machine_type& m = machine(number);
     return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
   }
+  /// The only source that is asked, since several have given wrong bytes; another number: all are.
+  std::uint8_t alone() const noexcept { return alone_; }
   /// Sources whose bytes were not those of the version, one bit each; of another one's bytes in the same 64th of the
   /// image it cannot be told.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
   /// Bytes that have landed and count, those behind the first missing one among them.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
-  /// The first line's, if no other one can take its place.
-  std::chrono::milliseconds pause() const noexcept { return others() ? std::chrono::milliseconds(0) : base::pause(); }
+  /// The first line's, if no other one can take its place now.
+  std::chrono::milliseconds pause() const noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
+    return base::pause();
+  }
 
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
@@ -260,11 +266,12 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   }
   /// The transfer's own machine goes on over this line.
   void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
-    if (first_ == nobody && !this->described()) kept_ = this->landed_;
+    if (!sharing_) kept_ = this->landed_;
     first_ = number;
     this->machine_.number_from(next_id);
     drop_sequential();
     base::restart();
+    this->machine_.name_again();
   }
   void begin_other(std::uint8_t number, std::uint32_t next_id) noexcept {
     pull_request r;
@@ -297,8 +304,9 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     typename ledger_type::chunk* const c = choose(n);
     if (c == nullptr) return false;
     ++c->asked;
-    m.ask(out, {c->begin, this->machine_.offset_of(c->begin), static_cast<std::uint32_t>(c->length()),
-                missing_.number_of(*c)});
+    // another line may have cut it, whose owner serves longer ones
+    const auto length = static_cast<std::uint32_t>(std::min(c->length(), m.longest_chunk()));
+    m.ask(out, {c->begin, this->machine_.offset_of(c->begin), length, missing_.number_of(*c)});
     return true;
   }
   /// The chunk that a line is asked for next; nullptr: none. The last byte is for the line that will confirm, since an
@@ -328,13 +336,17 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     settle_first();
   }
   /// What comes over the first line has to make sense. If it does not, and others can go on, it ends this line alone.
+  /// If its owner is busy, a line that can go on now takes its place.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
     if (!others()) return true;
     machine_type looks = this->machine_;
     const auto event = looks.on(m);
-    const bool busy = event && *event == recipient_event::busy;
-    if (event && !busy) return true;
-    end_line(n, busy ? error{errc::busy, 0, 0, {}} : event.error());
+    if (!event) {
+      end_line(n, event.error());
+      return false;
+    }
+    if (*event != recipient_event::busy || !replace_first()) return true;
+    lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
     return false;
   }
   void on_other(std::uint8_t n, const frame& m) noexcept {
@@ -457,8 +469,9 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
         if (++l.damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
         return;
       }
-    note_given(n, c->begin, c->end);
-    missing_.done(*c);
+    note_given(n, c->begin, c->begin + c->landed);
+    if (c->landed < c->length()) missing_.go_on(*c);
+    else missing_.done(*c);
     drain();
   }
 
@@ -483,9 +496,11 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   }
   /// The first line may still be sent what others have brought, and an answer would have to wait for that.
   void confirm_over_idle_line() noexcept {
+    if (this->machine_.request().by_name()) return;  // another line's owner would have to be told the names first
     std::uint8_t best = first_;
     for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (i != first_ && usable(i) && machine(i).in_flight() < machine(best).in_flight()) best = i;
+      if (i != first_ && usable(i) && !machine(i).describing() && machine(i).in_flight() < machine(best).in_flight())
+        best = i;
     if (best != first_) move_first(best);
   }
   /// Whether the whole is there, and is not what was published.
@@ -555,7 +570,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   ledger_type missing_{};
   detail::given_parts given_{};
   std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
-  std::uint64_t kept_ = 0;  // bytes that were there before it began, from whomever
+  std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from whomever
   std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
   bool sharing_ = false;
 };

@@ -221,7 +221,6 @@ class parallel_wire {
   bool pump(std::size_t i) noexcept {
     line& l = lines_[i];
     auto role = t_.line_of(number(i));
-    const std::uint64_t landed = t_.landed_bytes();
     const auto did = pump_once(*l.end, role, *l.stream, std::span<std::byte>());
     if (!did) {
       failed(i, did.error());
@@ -233,7 +232,11 @@ class parallel_wire {
     }
     const auto now = clock::now();
     if (did->received > 0) l.at = now;
-    if (t_.landed_bytes() > landed) l.tries.succeeded();
+    if (std::exchange(alone_, t_.alone()) != t_.alone()) most_landed_ = 0;
+    if (did->received > 0 && t_.landed_bytes() > most_landed_) {  // what is fetched again is no progress
+      most_landed_ = t_.landed_bytes();
+      l.tries.succeeded();
+    }
     l.wants = {did->wants_read, did->wants_write};
     if constexpr (requires { l.stream->interest(l.wants); }) l.wants = l.stream->interest(l.wants);
     if (const auto pause = t_.line_pause(number(i)); i != t_.first_line() && pause.count() > 0 && now - l.at >= pause)
@@ -271,6 +274,8 @@ class parallel_wire {
   std::size_t count_;
   std::chrono::milliseconds patience_{1000};  // with a first line that is silent while others are not
   error why_{};
+  std::uint64_t most_landed_ = 0;
+  std::uint8_t alone_ = 0xff;
   no_owner none_;
   ignore_messages handler_;
   // for the names of a subset, and for pages of the owner's schema if the schemas differ
