@@ -158,6 +158,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     }
     return false;
   }
+  /// Whether all others wait for the first line, which brings the beginning.
+  bool waits_for_first() const noexcept { return !sharing_ && !this->finished_ && !this->ended_; }
   /// The line that confirms; most_lines or more: there is none.
   std::uint8_t first_line() const noexcept { return first_; }
   /// Whether a line waits for an answer.

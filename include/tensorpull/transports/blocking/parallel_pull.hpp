@@ -242,6 +242,7 @@ class parallel_wire {
     if (const auto pause = t_.line_pause(number(i)); i != t_.first_line() && pause.count() > 0 && now - l.at >= pause)
       t_.resume_line(number(i));
     if (did->received == 0 && t_.awaits(number(i))) look_after(i, now);
+    if (i == t_.first_line()) hurry(now);
     return did->received > 0 || did->sent > 0 || did->works;
   }
   /// A line that is silent: perhaps it is gone, and the first one may have to make room for another.
@@ -252,6 +253,19 @@ class parallel_wire {
       (void)l.stream->wait(true, false, std::chrono::milliseconds(0));  // the next read says if it is
     if (i != t_.first_line() || now - l.at < patience_ || !t_.replace_first()) return;
     patience_ = std::min<std::chrono::milliseconds>(2 * patience_, std::chrono::seconds(60));
+    lines_[t_.first_line()].at = now;
+  }
+  /// Others wait for the first line as long as it brings the beginning. If it is slow, another may be faster.
+  void hurry(clock::time_point now) noexcept {
+    constexpr std::uint64_t enough = 64 * 1024;
+    const std::uint64_t landed = t_.landed_bytes();
+    if (!t_.waits_for_first() || hurried_ != t_.first_line() || landed >= began_with_ + enough) {
+      hurried_ = t_.first_line();
+      began_with_ = landed;
+      began_ = now;
+    }
+    if (now - began_ < slowness_ || !t_.replace_first()) return;
+    slowness_ *= 2;  // perhaps all are as slow
     lines_[t_.first_line()].at = now;
   }
   void failed(std::size_t i, const error& why) noexcept {
@@ -273,6 +287,10 @@ class parallel_wire {
   Transfer& t_;
   std::size_t count_;
   std::chrono::milliseconds patience_{1000};  // with a first line that is silent while others are not
+  std::chrono::milliseconds slowness_{1000};  // and with one that brings less than 64 KiB in this time
+  clock::time_point began_{};
+  std::uint64_t began_with_ = 0;
+  std::uint8_t hurried_ = 0xff;
   error why_{};
   std::uint64_t most_landed_ = 0;
   std::uint8_t alone_ = 0xff;
