@@ -19,6 +19,8 @@ tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to)
       return where == "-" ? pull_over<tp::standard_streams>(where, call, to)
                           : pull_over<tp::child_process>(where, call, to);
     default:
+      // without a proxy no connection waits for another to be made
+      if (link.proxy.empty()) return pull_over_all<tp::tcp>(call, to, std::identity{});
       return pull_over_all<tp::tcp>(call, to, [&](std::string_view address) {
         return tp::proxied_address{address, {link.proxy, link.proxy_user, link.proxy_password}};
       });

@@ -523,6 +523,18 @@ def several_connections_and_several_senders():
         two.process.wait()
         assert get("--also", two.address, of=three)["wrong_senders"] == []
         assert get("--also", three.address, of=two)["wrong_senders"] == []
+        # one that does not answer to a connection: the others do not wait for it
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            at = full.getsockname()
+            waiting = [socket.socket() for _ in range(4)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(at)
+            began = time.monotonic()
+            get("--also", f"127.0.0.1:{at[1]}", of=three)
+            assert time.monotonic() - began < 8
+            for each in waiting:
+                each.close()
     done = get("--also", three.address, "--retries", 0, status=1)
     assert done["code"] == "connection_failed" and "1 other sender" in done["message"], done
     for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"), (("shm:/x", NO_REF, "--also", "shm:/y"), "are for TCP"),
