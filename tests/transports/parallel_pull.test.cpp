@@ -49,6 +49,7 @@ struct habit {
   std::size_t silent = never;  ///< nothing comes behind it, and the connection stays
   std::size_t wrong = never;  ///< each byte at a multiple of this is another
   std::size_t each_ms = 0;  ///< bytes in a millisecond; 0: any number
+  bool no_chunks = false;  ///< answers of more than 1,000 bytes are taken away
 };
 
 /// Stands between recipients and an owner, and carries each connection on a thread of its own.
@@ -69,7 +70,7 @@ class between {
 
  private:
   static void carry(const std::stop_token& stop, raw_peer& client, std::uint16_t owner_port, const habit& h) {
-    std::vector<std::byte> piece(h.each_ms != 0 ? h.each_ms : 16384);
+    std::vector<std::byte> piece(h.each_ms != 0 ? h.each_ms : 16384), came;
     raw_peer owner(owner_port);
     for (std::size_t carried = 0; !stop.stop_requested();) {
       const std::array<std::span<std::byte>, 1> in{piece};
@@ -84,6 +85,17 @@ class between {
       const std::array<std::span<std::byte>, 1> out{std::span(piece).first(most)};
       const auto answered = owner.stream().read_some(out);
       if (tp::is_end(answered.status)) return;
+      if (h.no_chunks) {
+        came.insert(came.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(answered.bytes));
+        while (came.size() >= 8) {  // a frame has one segment: four bytes of 0, its words, and the words
+          const std::size_t size = 8 + 8 * (tp::load_le64(came.data()) >> 32);
+          if (came.size() < size) break;
+          if (size <= 1000 && !client.say(std::span(came).first(size))) return;
+          came.erase(came.begin(), came.begin() + static_cast<std::ptrdiff_t>(size));
+        }
+        if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+        continue;
+      }
       if (const std::size_t ahead = h.wrong - carried % h.wrong; ahead < answered.bytes) piece[ahead] ^= std::byte{1};
       if (answered.bytes > 0 && !client.say(std::span(piece).first(answered.bytes))) return;
       carried += answered.bytes;
@@ -223,9 +235,8 @@ TEST(ParallelPull, Nobody_is_named_for_what_the_first_line_was_given_by_another)
   const auto even = [](std::size_t) { return habit{.each_ms = 16384}; };
   between to_b(b.owner->port(), even), to_c(c.owner->port(), even);
   for (int round = 0; round < 6; ++round) {  // which of the two brings the rest of that part is not sure
-    between liar(a.owner->port(), [](std::size_t n) {
-      return n == 0 ? habit{.cut = 50'000, .wrong = 20'011} : habit{.cut = 0};
-    });
+    between liar(a.owner->port(),
+                 [](std::size_t n) { return n == 0 ? habit{.cut = 50'000, .wrong = 20'011} : habit{.cut = 0}; });
     const pulled p({liar.address(), to_b.address(), to_c.address()}, *a.ref);
     p.expect(source());
     EXPECT_EQ(p.wrong & ~1u, 0u);
@@ -251,10 +262,9 @@ class busy_once {
           while (!stop.stop_requested()) {
             pollfd p{listener_.native_handle(), POLLIN, 0};
             if (::poll(&p, 1, 20) <= 0) continue;
-            carriers.emplace_back(
-                [this, client = listener_.accept(), owner](const std::stop_token& ends) mutable {
-                  carry(ends, client, owner);
-                });
+            carriers.emplace_back([this, client = listener_.accept(), owner](const std::stop_token& ends) mutable {
+              carry(ends, client, owner);
+            });
           }
         }) {}
   std::string address() const { return local(listener_.port()); }
@@ -325,9 +335,8 @@ TEST(ParallelPull, Chunks_that_an_owner_has_left_are_cut_for_another_that_serves
   const auto ref = b->add_tensors(source(), {.id = {3, 4}});
   ASSERT_TRUE(ref);
   const serving server(*b);
-  between to_a(a.owner->port(), [](std::size_t n) {
-    return n == 0 ? habit{.cut = 3'000'000, .each_ms = 4096} : habit{.cut = 0};
-  });
+  between to_a(a.owner->port(),
+               [](std::size_t n) { return n == 0 ? habit{.cut = 3'000'000, .each_ms = 4096} : habit{.cut = 0}; });
   between to_b(b->port(), [](std::size_t) { return habit{.each_ms = 8192}; });
   pulled({to_a.address(), to_b.address()}, *ref).expect(source());
 }
@@ -342,6 +351,18 @@ TEST(ParallelPull, Owners_of_another_version_or_of_nothing_are_left_out) {
   ASSERT_FALSE(none.done);
   EXPECT_TRUE(none.done.error() == tp::errc::stale_version || none.done.error() == tp::errc::unknown_reference)
       << to_string(none.done.error().code);
+}
+
+TEST(ParallelPull, Owners_that_only_describe_are_waited_for_as_one_is) {
+  publishes one(source());
+  // the description comes, and not a byte of the image
+  between quiet(one.owner->port(), [](std::size_t) { return habit{.no_chunks = true}; });
+  const auto began = std::chrono::steady_clock::now();
+  const pulled p({quiet.address()}, *one.ref, 4, {.per_request_timeout = 2900ms, .retry = {.retries = 0}});
+  ASSERT_FALSE(p.done);
+  EXPECT_EQ(p.done.error(), tp::errc::timed_out);
+  // other lines take the first one's place after 1 and 2 more seconds; each time the owner describes
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 4900ms);
 }
 
 TEST(ParallelPull, Nobody_there_fails_as_one_connection_does) {

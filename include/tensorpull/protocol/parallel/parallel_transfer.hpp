@@ -173,6 +173,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// image it cannot be told.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
+  /// Answers that bring the transfer on. That an owner describes again what is known is none: it may never send a byte.
+  std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
   /// Bytes that have landed and count, those behind the first missing one among them.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
   /// The first line's, if no other one can take its place now.
@@ -334,7 +336,10 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (this->ended_ || lines_[n].why) return;
     if (n != first_) return on_other(n, m);
     if (!goes_on_with(n, m)) return;
+    const bool is_known = m.kind == frame_kind::description && this->machine_.version() != 0;
+    const std::uint32_t before = base::answers();
     base::on(m);
+    if (is_known) repeated_ += base::answers() - before;
     settle_first();
   }
   /// What comes over the first line has to make sense. If it does not, and others can go on, it ends this line alone.
@@ -356,7 +361,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const auto event = l.machine.on(m);
     if (!event) return end_line(n, event.error());
     if (*event == recipient_event::nothing) return;
-    ++this->answers_;
+    this->answers_ += m.kind != frame_kind::description;
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
     else if (!l.machine.describing() && !l.machine.agrees_with(this->machine_))
       return end_line(n, {errc::bad_frame, 0, 0, {}});
@@ -573,6 +578,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   detail::given_parts given_{};
   std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
   std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from whomever
+  std::uint32_t repeated_ = 0;
   std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
   bool sharing_ = false;
 };

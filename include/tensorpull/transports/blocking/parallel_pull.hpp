@@ -312,7 +312,9 @@ class parallel_wire {
 ///
 /// The consumer's memory has to take bytes in any order (the model itself, a new model, a file). Any other is served as
 /// by several_addresses: by one connection at a time. If the bytes of several owners do not have the digest, the pull
-/// is begun anew with one of them alone, and wrong() says which have given others' bytes. Borrows the addresses.
+/// is begun anew with one of them alone, and wrong() says which have given others' bytes. What the first owner
+/// says of the image, and its header, are believed until then: if the consumer refuses them, so does the pull, as it
+/// does with that owner alone. Borrows the addresses.
 /// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 3 KiB for each of eight
 /// lines, and what their streams need.
 template <class Transport, class Address = std::string_view>
