@@ -493,7 +493,7 @@ def a_flat_server():
         print(f"a_flat_server: {clients} sites, {format_}: MiB {list(held.values())}, threads {list(threads.values())}", flush=True)
         late, late_threads = ([by[i] for i in by if 6 <= i <= 45] for by in (held, threads))
         assert len(late) == 40 and max(late) <= 1.02 * min(late), late
-        assert max(late_threads) <= max(threads[i] for i in threads if i < 6) + 2, threads
+        assert max(late_threads[20:]) <= max(late_threads[:20]) + 2, threads
 
 
 @case
