@@ -76,7 +76,8 @@ TEST(PosixStream, A_read_that_has_taken_a_part_ends_with_the_rest) {
   constexpr auto time = 2s;
   for (const std::size_t all : {129u * 1024, 140u * 1024, 190u * 1024, 255u * 1024, 256u * 1024})
     for (const std::size_t part : {1000u, 63u * 1024, 100u * 1024, 127u * 1024}) {
-      auto [left, right] = connected();
+      auto both = connected();
+      auto &left = both.left, &right = both.right;
       const auto start = std::chrono::steady_clock::now();
       std::jthread reads([&] {
         for (std::size_t n = 0; n < all;) {
