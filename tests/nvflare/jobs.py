@@ -482,7 +482,8 @@ def ten_rounds():
 
 @case
 def a_flat_server():
-    """84 MB, 45 rounds, another number of participants in each: from the sixth round on the server's peak is the same, and so are its threads."""
+    """84 MB, 45 rounds, another number of participants in each: from the sixth round on the server's peak is the same, and so are its threads. It holds the updates that
+    arrive at the same time: with four sites, sooner or later, two more than with two."""
     for clients, format_ in ((2, "numpy"), (4, "pytorch")):
         # FLARE keeps a thread for each message for as long as these say
         short = {"NVFLARE_STREAMING_RETRY_TIMEOUT": "2", "NVFLARE_STREAMING_RETRY_WAIT": "1"}
@@ -492,7 +493,7 @@ def a_flat_server():
             assert not job.count(BY_FLARE), "some went by FLARE's chunks"
         print(f"a_flat_server: {clients} sites, {format_}: MiB {list(held.values())}, threads {list(threads.values())}", flush=True)
         late, late_threads = ([by[i] for i in by if 6 <= i <= 45] for by in (held, threads))
-        assert len(late) == 40 and max(late) <= 1.02 * min(late), late
+        assert len(late) == 40 and max(late) <= 1.02 * min(late) + 84 * (clients - 2), late
         assert max(late_threads[20:]) <= max(late_threads[:20]) + 2, threads
 
 
