@@ -18,10 +18,17 @@ def fedavg(a, name):
     from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 
     more = {"enable_tensor_disk_offload": True} if a.disk else {}
-    return FedAvgRecipe(
+    if a.readers:
+        import readers
+
+        more["aggregator"] = readers.ReadingTwice()
+    recipe = FedAvgRecipe(
         name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
         server_expected_format=a.format, launch_external_process=a.external, **more,
     )  # fmt: skip
+    if a.readers:
+        recipe.add_server_input_filter(readers.Doubling(), ["train"])
+    return recipe
 
 
 def recipe_of(a, name):
@@ -79,6 +86,7 @@ def main():
     p.add_argument("--memory", action="store_true", help="with the component that keeps the server's memory flat")
     p.add_argument("--varying", action="store_true", help="each round has another number of participants")
     p.add_argument("--disk", action="store_true")
+    p.add_argument("--readers", action="store_true", help="a filter and an aggregator of readers.py")
     p.add_argument("--json", action="store_true", help="the job of json/")
     a = p.parse_args()
     sys.argv = sys.argv[:1]  # recipes read it, too

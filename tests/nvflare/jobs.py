@@ -60,10 +60,11 @@ class Job:
     def __init__(self, *arguments, poc=False, clients=2, rounds=2, **environment):
         self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
         self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
+        self.counted = range(1, clients + 1)  # whose updates are in the model
         command = [sys.executable, os.path.join(HERE, "job.py"), "--folder", self.folder, "--clients", str(clients), "--rounds", str(rounds), *arguments]
         env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder}
         env["NVFLARE_TENSORPULL_LEAST_BYTES"] = "0"  # most models of these tests are small
-        env.update(environment)
+        env.update({name: value.replace("FOLDER", self.folder) for name, value in environment.items()})
         env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
         if poc:
             command += ["--poc", self._project()]
@@ -178,7 +179,7 @@ class Job:
         got = torch.load(found[0], weights_only=False)
         got = got.get("model", got)
         hasher = hashlib.sha256()
-        grows = self.rounds * 1e-3 * sum(range(1, self.clients + 1)) / self.clients
+        grows = self.rounds * 1e-3 * sum(self.counted) / len(self.counted)
         for name, value in model.Model(**(model.LARGE if self.large else model.SMALL)).state_dict().items():
             hasher.update(name.encode() + torch.as_tensor(got[name]).numpy().tobytes())
             assert torch.allclose(torch.as_tensor(got[name]), value + grows, atol=1e-5), f"{name} is wrong"
@@ -442,6 +443,69 @@ def server_kill():
             os.kill(pid, signal.SIGKILL)
         until(lambda: not job.processes(id_), 180, "processes of the job stay")
         job.ask("stop", "STOPPED")
+
+
+LAZY = ("--settings", '{"tensorpull_lazy": true}')
+WAITED = "AwaitedTensors - INFO - tensorpull: .* pulls"
+
+
+@case
+def lazy_bit_for_bit():
+    """Updates that stay with their sites until FLARE's sum asks: the final model of two sites is the same."""
+    digests = []
+    for more in ((), LAZY):
+        with Job(*more) as job:
+            job.ends()
+            job.all_by_us()
+            digests.append(job.digest)
+            assert job.count(WAITED) == (4 if more else 0)
+    assert digests[0] == digests[1], digests
+
+
+@case
+def lazy_in_poc():
+    with Job(*LAZY, poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count(WAITED) == 2
+
+
+@case
+def lazy_with_a_filter_and_an_aggregator_of_ones_own():
+    """They get values."""
+    with Job(*LAZY, "--readers") as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count(WAITED) == 4
+
+
+@case
+def lazy_owner_that_goes_away_half_way():
+    """By FLARE's chunks it cannot be had either: nothing of its update is in the model, and the job goes on."""
+    with Job("--large", *LAZY, "--server", "lies.GoneHalfWay", "--site", "lies.GoneHalfWay", rounds=1) as job:
+        job.counted = [1]
+        job.ends()
+        assert job.count("goes on with FLARE's chunks") == 1 and job.count("the update of site-2.* could not be had, so nothing of it counts")
+
+
+@case
+def lazy_where_only_the_server_has_it():
+    with Job(*LAZY, "--site", "none", rounds=1) as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(UPDATE_BY_FLARE) == 2
+
+
+@case
+def lazy_memory():
+    """Four sites whose updates are there at the same time: the server holds one of them."""
+    held = {}
+    for more in ((), LAZY):
+        with Job("--large", *more, clients=4, rounds=3, TENSORPULL_BARRIER="FOLDER:4") as job:
+            held[bool(more)] = max(by_round(job)[0].values())
+            job.ends()
+            job.all_by_us()
+    print(f"lazy_memory: MiB without and with {held}")
+    assert held[True] < held[False] - 2 * 84, held
 
 
 def by_round(job):

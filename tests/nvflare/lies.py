@@ -5,7 +5,9 @@ import sys
 import threading
 
 import nvflare.fuel.utils.fobs as fobs
+from nvflare.fuel.f3.streaming.download_service import ProduceRC
 
+import tensorpull
 from tensorpull.nvflare import _offer
 from tensorpull.nvflare._offer import KEY
 from tensorpull.nvflare._place import place_of
@@ -102,3 +104,36 @@ class NotAtTheSecondSite(TensorDecomposer):
             fobs.register(self.flares)  # and FLARE has its own
         else:
             super().__init__()
+
+
+class _GoneHalfWay:
+    """Once it has sent a fourth of LARGE, its connection is lost, and it answers FLARE no more."""
+
+    def produce(self, state, requester):
+        return (ProduceRC.ERROR, None, {}) if _GONE.is_set() else super().produce(state, requester)
+
+
+class _Fleeting(tensorpull.Session):
+    def add_tensors(self, *tensors, **more):
+        self.reference = super().add_tensors(*tensors, **more)
+        return self.reference
+
+    def serve(self, until=None, timeout=None):
+        def gone():
+            if self.status(self.reference).bytes_sent > 20_000_000:
+                _GONE.set()
+            return _GONE.is_set() or until()
+
+        return super().serve(gone, timeout)
+
+
+_GONE = threading.Event()
+
+
+class GoneHalfWay(_both(_GoneHalfWay)):
+    """At the second site."""
+
+    def __init__(self):
+        super().__init__()
+        if "site-2" in sys.argv:
+            tensorpull.Session = _Fleeting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
 
 import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
@@ -23,7 +23,7 @@ LEAST_BYTES = 2 << 20
 #: What FLARE's own chunks begin with.
 _BEGINNING = {"start": 0, "count": 0}
 #: The name under which a publication says what it is: the word of its offer, or, over a connection that its owner makes, FLARE's reference. A pull of another one is refused.
-_REFERENCE = "nvflare.ref"
+REFERENCE = "nvflare.ref"
 #: What a framework's tensors are called in the log.
 KINDS = {"numpy": "NumPy's arrays", "torch": "PyTorch's tensors"}
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
@@ -36,7 +36,7 @@ def _with(word: Dict[str, Any]) -> Dict[str, Any]:
     return {**_BEGINNING, KEY: word}
 
 
-def _warn_once(logger: Any, what: str, more: str = "") -> None:
+def warn_once(logger: Any, what: str, more: str = "") -> None:
     """A warning the first time, and then a word for those that read everything: each task says the same again."""
     if what in _said or len(_said) >= 256:  # a reason that is another one each time does not fill this
         logger.info(f"tensorpull: {what}{more}")
@@ -80,7 +80,7 @@ class Offering:
                     with model.lock:
                         # FLARE's budgets say how long it stays
                         ref = owner.add_tensors(
-                            tensors, metadata={_REFERENCE: model.word}, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version
+                            tensors, metadata={REFERENCE: model.word}, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version
                         )  # fmt: skip
                         model.version = ref.version
                 except _GOES_ON as e:
@@ -108,7 +108,7 @@ class Offering:
         except Off as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
         except _GOES_ON as e:
-            _warn_once(self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks, and are not offered: {e}", f"; ref={self._flare_ref}")
+            warn_once(self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks, and are not offered: {e}", f"; ref={self._flare_ref}")
         return None
 
     def check(self, items: Dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class Offering:
         if kind == "changed" and self._model is not None:  # by whatever counts no changes: the next publication is read anew
             self._model[0].models.forget(self._model[1])
         if kind in ("offer", "offer to call"):
-            _warn_once(
+            warn_once(
                 self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks: it gave the offer back, so it has no tensorpull", f"; ref={self._flare_ref}"
             )  # fmt: skip
         if kind in ("call", "pulling"):  # an answer with an item, so that FLARE counts it as progress
@@ -165,7 +165,7 @@ class Offering:
                 if tensors is None:
                     return
                 ref = session.add_tensors(
-                    tensors, recipients=1, metadata={_REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
+                    tensors, recipients=1, metadata={REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
                 )  # fmt: skip
                 session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
                 session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
@@ -215,6 +215,15 @@ class Pulling:
         """Pulls into new tensors of the framework and returns them."""
         return land_in_kept(through, where, ref, place.kept, self._framework, **how)
 
+    def landed(self, got: Dict[str, Any]) -> None:
+        """All of it is there, and is what it has to be."""
+        self._got = got
+
+    def through(self, download: Callable[[], None]) -> Tuple[Any, Any]:
+        """Runs FLARE's download with this consumer; what FLARE is told of it."""
+        download()
+        return self.outcome()
+
     def _stopped(self) -> bool:
         return self._stop.is_set() or bool(self._abort is not None and self._abort.triggered)
 
@@ -233,12 +242,12 @@ class Pulling:
                 if self._caller is None:
                     raise Refuge("it did not call")
                 got = self.land(place, self._caller.session, (), self._caller.reference, **how)
-            if got.metadata.get(_REFERENCE) != self._word:
+            if got.metadata.get(REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
             if got.keys() != {f"T{i}" for i in range(len(got))}:
                 raise Refused("its names are not those that FLARE gives")
             self.bytes = got.receipt.bytes
-            self._got = _apart(got)
+            self.landed(_apart(got))
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
             self._failure = e
         finally:
@@ -350,22 +359,25 @@ class Decomposing:
         progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
     ) -> Any:  # fmt: skip
         consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
-        began = time.time()
-        try:
-            download_object(
-                from_fqcn=from_fqcn, ref_id=ref_id, consumer=consumer, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional,
-                abort_signal=abort_signal, progress_cb=progress_cb,
-            )  # fmt: skip
-        except BaseException:
-            consumer.download_failed(ref_id, "it did not end")
-            raise
-        size = f", {consumer.bytes} bytes" if consumer.bytes else ""
-        self.logger.info(
-            f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
-        )
-        if consumer.without_offer and not consumer.error:
-            self._warn_of_no_offer(from_fqcn, cell, consumer.result or {})
-        return consumer.outcome()
+
+        def go() -> None:
+            began = time.time()
+            try:
+                download_object(
+                    from_fqcn=from_fqcn, ref_id=ref_id, consumer=consumer, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional,
+                    abort_signal=abort_signal, progress_cb=progress_cb,
+                )  # fmt: skip
+            except BaseException:
+                consumer.download_failed(ref_id, "it did not end")
+                raise
+            size = f", {consumer.bytes} bytes" if consumer.bytes else ""
+            self.logger.info(
+                f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
+            )
+            if consumer.without_offer and not consumer.error:
+                self._warn_of_no_offer(from_fqcn, cell, consumer.result or {})
+
+        return consumer.through(go)
 
     def _warn_of_no_offer(self, source: str, cell: Any, result: Dict[str, Any]) -> None:
         """If it is not for its size."""
@@ -379,7 +391,7 @@ class Decomposing:
             return
         except _GOES_ON as e:
             why = str(e)
-        _warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {source} by FLARE's chunks: {why}")
+        warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {source} by FLARE's chunks: {why}")
 
 
 __all__ = ["Decomposing", "Offering", "Pulling"]

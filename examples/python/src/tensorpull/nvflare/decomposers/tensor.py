@@ -12,7 +12,9 @@ from nvflare.app_opt.pt.tensor_downloader import DiskTensorConsumer, TensorConsu
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .._files import land_in_files
-from .._transfer import Decomposing, Offering, Pulling
+from .._later import Later, aggregators_ask_first, real
+from .._place import is_server, setting
+from .._transfer import Decomposing, Offering, Pulling, warn_once
 
 
 class OfferedTensors(Offering, TensorDownloadable):
@@ -23,6 +25,10 @@ class OfferedTensors(Offering, TensorDownloadable):
 
 class PulledTensors(Pulling, TensorConsumer):
     """A model of PyTorch, pulled into new tensors."""
+
+
+class AwaitedTensors(Later, PulledTensors):
+    """A model of PyTorch, pulled when something asks for one of its tensors."""
 
 
 class PulledFiles(Pulling, DiskTensorConsumer):
@@ -58,11 +64,23 @@ class TensorDecomposer(Decomposing, FlaresDecomposer):
 
         return ArrayDecomposer()
 
+    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+        return super().to_downloadable(real(items), max_chunk_size, fobs_ctx)
+
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Pulling:
         everywhere = cell.get_fobs_context()
         if not fobs_ctx.get(FOBSContextKey.TENSOR_DISK_OFFLOAD, everywhere.get(FOBSContextKey.TENSOR_DISK_OFFLOAD, False)):
-            return PulledTensors(None, {})
+            return (AwaitedTensors if self._may_wait(cell) else PulledTensors)(None, {})
         root = fobs_ctx.get(_TENSOR_DISK_OFFLOAD_ROOT_DIR, everywhere.get(_TENSOR_DISK_OFFLOAD_ROOT_DIR))
         if not root:
             raise RuntimeError(f"{_TENSOR_DISK_OFFLOAD_ROOT_DIR} is not set in FLARE's context")
         return PulledFiles(tempfile.mkdtemp(prefix="nvflare_tensors_", dir=root))
+
+    def _may_wait(self, cell: Any) -> bool:
+        """The server's setting, if FLARE's sum is the one that it is known to be."""
+        if not setting("lazy", False) or not is_server(cell.get_fqcn()):
+            return False
+        why = aggregators_ask_first()
+        if why:
+            warn_once(self.logger, f"updates are pulled before anything asks for them, as without tensorpull_lazy: {why}")
+        return not why
