@@ -222,6 +222,22 @@ def test_what_needs_a_value_gets_it(server, use):
     offer.release()
 
 
+ODD = [torch.tensor(7.5), torch.zeros((0, 2), dtype=torch.int64), torch.arange(9) % 2 == 0, torch.ones(3, 4, dtype=torch.bfloat16), torch.arange(6, dtype=torch.uint8).reshape(2, 3)]
+
+
+@pytest.mark.parametrize("chunks", [False, True])
+def test_tensors_of_any_type_and_shape_wait(server, monkeypatch, chunks):
+    """And the digest of what FLARE's chunks bring is right, also where some are tied."""
+    tensors = {f"T{i}": t for i, t in enumerate(ODD + ODD[3:])}
+    offer = publishes(server, "site-1", dict(tensors))
+    if chunks:
+        monkeypatch.setattr(_later.Pulling, "land", lambda *_, **__: (_ for _ in ()).throw(OSError("the connection is lost")))
+    params = downloads(server, "site-1")
+    assert waits(params) and [(v.dtype, v.shape) for v in params.values()] == [(t.dtype, t.shape) for t in tensors.values()]
+    assert not params["T0"]._update._values.there.is_set() and is_of(params, tensors)
+    offer.release()
+
+
 def test_it_is_offered_again_as_the_tensor_that_it_is(server):
     tensors = model()
     offer = publishes(server, "site-1", dict(tensors))
