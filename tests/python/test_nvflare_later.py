@@ -21,7 +21,7 @@ from nvflare.fuel.f3.message import Message  # noqa: E402
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _later, _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _kept, _later, _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers import tensor as ours  # noqa: E402
 
@@ -303,25 +303,30 @@ def test_an_owner_whose_connection_is_gone_goes_on_by_flares_chunks(server, monk
     offer.release()
 
 
-def dies_after(monkeypatch, nbytes):
-    """The owner goes away when it has sent so much."""
-    real = Session.add_tensors
+def dies_half_way(monkeypatch):
+    """The owner goes away when it has sent the header, and as much as a socket holds."""
+    gone, maker = threading.Event(), _kept.kept_maker
 
-    def serve(self, until=None, timeout=None):
-        return Session.serve(self, lambda: until() or self.status(self.ref).bytes_sent >= nbytes)
+    def dying(*given):
+        make = maker(*given)
 
-    def add_tensors(self, *given, **more):
-        self.ref = real(self, *given, **more)
-        return self.ref
+        def made(*tensor):
+            if not gone.is_set():
+                gone.set()
+                threading.Event().wait(0.3)
+            return make(*tensor)
 
-    session_that(monkeypatch, serve=serve, add_tensors=add_tensors)
+        return made
+
+    session_that(monkeypatch, serve=lambda self, until=None, timeout=None: Session.serve(self, lambda: gone.is_set() or until()))
+    monkeypatch.setattr(_kept, "kept_maker", dying)
 
 
 @pytest.mark.parametrize("chunks", [True, False])
 def test_an_owner_that_goes_away_half_way(server, monkeypatch, caplog, chunks):
     """FLARE's chunks bring the whole, or nothing of it counts."""
     tensors = {f"T{i}": torch.randn(2_000_000) for i in range(6)}
-    dies_after(monkeypatch, 9_000_000)
+    dies_half_way(monkeypatch)
     offer = publishes(server, "site-1", dict(tensors))
     params = downloads(server, "site-1")
     if not chunks:
