@@ -178,15 +178,15 @@ struct owner_afar {
     address = far_address + ":" + std::to_string(process.template read<std::uint16_t>());
     ref = process.template read<reference>();
   }
-  bool pull(image& to) const {
-    land in(to.table.destination());
-    return good(net::pull(places.dialling(address), ref, in, {}));
-  }
+  bool pull(image& to) const { return pull_from(places.dialling(address), to); }
   /// The same over several connections at a time.
   bool pull(image& to, std::size_t connections) const {
-    land in(to.table.destination());
     const std::string_view all[]{address};
-    return good(net::pull(parallel_addresses<Transport>(all, connections), ref, in, {}));
+    return pull_from(parallel_addresses<Transport>(all, connections), to);
+  }
+  bool pull_from(const auto& where, image& to) const {
+    land in(to.table.destination());
+    return good(net::pull(where, ref, in, {}));
   }
   const Places& places;
   bench::child process;
@@ -233,18 +233,20 @@ int file_in_memory(std::initializer_list<std::span<const std::byte>> parts) {
   return fd;
 }
 std::string path_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
-/// The image as a safetensors file.
-int file_of(const image& from) {
-  std::vector<std::byte> header(from.table.schema().header_bytes);
-  write_header(from.table.schema(), 0, header);
-  return file_in_memory({std::span<const std::byte>(header), std::span<const std::byte>(from.memory)});
+/// TCP's congestion control, of this process's end.
+std::string congestion_control() {
+  std::string name;
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
 }
 
 /// A web server at the far end that has the image as a file.
 class web_server {
  public:
   web_server(const bench::line& line, const image& from, std::uint64_t version) {
-    const int model = file_of(from);
+    std::vector<std::byte> header(from.table.schema().header_bytes);
+    write_header(from.table.schema(), 0, header);
+    const int model = file_in_memory({std::span<const std::byte>(header), std::span<const std::byte>(from.memory)});
     const std::string settings =
         "daemon off; master_process off; user root; pid /dev/null; error_log stderr;\n"
         "events {}\n"
@@ -291,13 +293,13 @@ class quic_server {
  public:
   quic_server(const bench::line& line, const image& from, const std::pair<std::string, std::string>& id)
       : bytes_(from.table.schema().image_bytes), name_(std::to_string(bytes_)) {
-    std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> congestion_;
-    if (congestion_ != "bbr" && congestion_ != "reno") congestion_ = "cubic";
+    std::string congestion = congestion_control();
+    if (congestion != "bbr" && congestion != "reno") congestion = "cubic";
     const int certificate = file_in_memory({std::as_bytes(std::span(id.first))}),
               key = file_in_memory({std::as_bytes(std::span(id.second))});
     process_ = std::make_unique<bench::child>([&](int) {
       line.far().enter();
-      become({"gtlsserver", "-q", "--cc=" + congestion_, "--max-dyn-length=1G", far_address, std::to_string(quic_port),
+      become({"gtlsserver", "-q", "--cc=" + congestion, "--max-dyn-length=1G", far_address, std::to_string(quic_port),
               path_of(key), path_of(certificate)});
     });
     ::close(certificate);
@@ -326,7 +328,7 @@ class quic_server {
 
  private:
   std::uint64_t bytes_;
-  std::string name_, congestion_;
+  std::string name_;
   std::unique_ptr<bench::child> process_;
 };
 
@@ -423,11 +425,9 @@ int main(int count, char** arguments) {
         ways[i].name.c_str(), ways[i].beside.c_str(), how, s.median, s.minimum, s.maximum);
   }
   const bench::line_counts& c = line.counts();
-  std::string congestion;
-  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> congestion;
   std::printf(
       "{\"tcp\": \"%s\", \"round_trip\": %.5f, \"packets\": %llu, \"lost\": %llu, \"queue_was_full\": %llu, \"late_ms\": %.3f}\n",
-      congestion.c_str(), bench::summarise(trips).median, static_cast<unsigned long long>(c.carried),
+      congestion_control().c_str(), bench::summarise(trips).median, static_cast<unsigned long long>(c.carried),
       static_cast<unsigned long long>(c.lost), static_cast<unsigned long long>(c.queue_was_full),
       c.carried > 0 ? 1e3 * c.late / static_cast<double>(c.carried) : 0.0);
 }

@@ -151,6 +151,7 @@ void check_url(const std::vector<std::string>& words, choices& c) {
     throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
 }
 
+/// The address of one sender.
 void parse_sender(const std::string& text, link_choice& to) {
   parse_link(text, "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", to);
   if (const auto parsed = tp::parse_address(to.address);

@@ -204,8 +204,8 @@ TEST(CookieGuest, Short_datagrams_are_nothing) {
   EXPECT_FALSE(guest.changed());
 }
 
-/// A link at which many datagrams of strangers wait.
-struct flooded {
+/// What a link with many peers says of itself.
+struct of_many_peers {
   struct address {
     std::uint64_t who = 0;
     std::uint64_t hash() const noexcept { return who; }
@@ -215,6 +215,9 @@ struct flooded {
   static constexpr bool checked = true, addresses_are_proved = false;
 
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+};
+/// A link at which many datagrams of strangers wait.
+struct flooded : of_many_peers {
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     if (left == 0) return {io_status::would_block, 0, 0};
     --left;
@@ -293,16 +296,7 @@ TEST(GuestLink, Sends_its_first_datagram_again_with_the_word_that_is_proved_and_
 }
 
 /// The same for many peers, which gives what came where it lies, and collects.
-struct scripted_in_batches {
-  struct address {
-    std::uint64_t who = 0;
-    std::uint64_t hash() const noexcept { return who; }
-    friend bool operator==(const address&, const address&) = default;
-  };
-  static constexpr std::size_t max_datagram_bytes = 128;
-  static constexpr bool checked = true, addresses_are_proved = false;
-
-  std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
+struct scripted_in_batches : of_many_peers {
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     std::span<const std::byte> datagram;
     const io_result io = receive_in_place(datagram, from);

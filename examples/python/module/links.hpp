@@ -127,9 +127,9 @@ auto over(const place& p, F f) {
                                                : f(std::type_identity<tcp_on_threads>{}, p.url.address);
 }
 
-/// Places of one of these transports, as it takes addresses: as `over` gives the first of them.
+/// Places of one of these transports, as it takes addresses: as `over` gives each of them.
 template <class Address>
-std::vector<Address> addresses_over(const Address&, std::span<const place> places) {
+std::vector<Address> addresses_over(std::span<const place> places) {
   std::vector<Address> all;
   for (const place& p : places)
     over(p, [&](auto, const auto& address) {

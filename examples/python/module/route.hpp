@@ -60,7 +60,7 @@ class route {
   /// Connections at a time, if what they land in takes bytes in any order. Raises invalid_argument for more than one
   /// over links that have but one.
   void use_connections(std::size_t most) {
-    if (most > 1 && (is_web() || !is_one({texts_.front(), texts_.front()}))) raise(errc::invalid_argument);
+    if (most > 1 && !is_one({texts_.front(), texts_.front()})) raise(errc::invalid_argument);
     connections_ = most;
   }
   /// Those whose bytes were other ones than what was published, in the last pull.
@@ -108,10 +108,10 @@ class route {
       default: break;
     }
     return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& first) {
-      const auto all = addresses_over(first, places_);
+      using address = std::remove_cvref_t<decltype(first)>;
+      const auto all = addresses_over<address>(places_);
       const auto told = [this](const address_attempt& a) { tell(a); };
-      const several_addresses<Transport, std::remove_cvref_t<decltype(first)>> where(all, std::chrono::seconds(10),
-                                                                                     told);
+      const several_addresses<Transport, address> where(all, std::chrono::seconds(10), told);
       return std::visit(
           [&](auto* target) {
             return net_into<Transport, std::remove_pointer_t<decltype(target)>>::pull(where, from, *target, o, c);

@@ -20,7 +20,7 @@ from .._listing import Listing
 from .._tensors import torch_dtype
 from ._offer import Refused
 from ._place import Place
-from ._transfer import REFERENCE, Pulling
+from ._transfer import REFERENCE, Pulling, check_names
 
 #: Seconds after which an update that nobody has asked for is pulled all the same: its site is to go on.
 PATIENCE = 60.0
@@ -150,8 +150,7 @@ class Later(Pulling):
         """What the site says of its tensors is known before FLARE hears of the update. Refused: it is none of FLARE's, or there is nothing to compare the bytes with."""
         if not getattr(ref, "version", 0) or told.version != ref.version:
             raise Refused("it does not say which bytes it has")
-        if told.tensors.keys() != {f"T{i}" for i in range(len(told.tensors))}:
-            raise Refused("its names are not those that FLARE gives")
+        check_names(told.tensors)
         if sum(t.nbytes for t in told.tensors.values()) > most:
             raise Refused("it is larger than it said")
         self._kinds = {name: torch_dtype(name, t.dtype, tuple(t.shape)) for name, t in told.tensors.items()}

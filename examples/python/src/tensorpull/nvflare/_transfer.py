@@ -189,6 +189,12 @@ class Offering:
         super().release()
 
 
+def check_names(tensors: Mapping[str, Any]) -> None:
+    """Refused, if they are not called as FLARE calls those of a message."""
+    if tensors.keys() != {f"T{i}" for i in range(len(tensors))}:
+        raise Refused("its names are not those that FLARE gives")
+
+
 def _nbytes(tensor: Any) -> int:
     return int(tensor.nbytes)
 
@@ -244,8 +250,7 @@ class Pulling:
                 got = self.land(place, self._caller.session, (), self._caller.reference, **how)
             if got.metadata.get(REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
-            if got.keys() != {f"T{i}" for i in range(len(got))}:
-                raise Refused("its names are not those that FLARE gives")
+            check_names(got)
             self.bytes = got.receipt.bytes
             self.landed(_apart(got))
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
