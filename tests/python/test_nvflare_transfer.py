@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import types
 import weakref
 
@@ -14,7 +15,7 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _models, _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _kept, _models, _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays, PulledArrays  # noqa: E402
 
@@ -325,13 +326,67 @@ def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(c
 
 
 def test_kept_memory_has_a_limit():
-    from tensorpull.nvflare._kept import Kept
-
-    kept = Kept(20 << 20)
+    kept = _kept.Kept(20 << 20)
     arrays = [kept.take(6 << 20) for _ in range(5)]
     assert kept.free_bytes() == 0 and all(a.ctypes.data % (2 << 20) == 0 for a in arrays)
     arrays.clear()
     assert 0 < kept.free_bytes() <= 20 << 20
+
+
+def resident():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_prepared_memory_is_there_before_the_first_model_and_the_rest_goes_back(cells, kind, monkeypatch):
+    before = resident()
+    prepared = _kept.Prepared(256 << 20)
+    monkeypatch.setattr(_kept, "_prepared", prepared)
+    for cell in cells:
+        monkeypatch.setattr(_place.place_of(cell), "kept", _kept.Kept(1 << 30))
+    prepared._thread.join(60)
+    assert resident() - before > 250 << 20
+    first = np.frombuffer(prepared._memory, np.uint8).ctypes.data
+    a, b, who = ends(cells, of(kind, {"T0": np.arange(4_000_000, dtype=np.float32), "T1": np.ones(9_000_000, np.uint8)}), True)
+    transfer(a, b, who)
+    assert b.way == "tensorpull" and all(first <= address(t) < first + (256 << 20) for t in b.result.values())
+    assert resident() - before < 128 << 20, "what the first model did not need went back"
+    landed = {name: t + 0 for name, t in b.result.items()}
+    a.release()
+    b2 = ends(cells, of(kind, {"T0": np.zeros(5_000_000, np.float32)}), True)
+    transfer(*b2)
+    assert b2[1].way == "tensorpull" and not first <= address(b2[1].result["T0"]) < first + (256 << 20), "later ones are not cut from it"
+    assert same(b.result, landed)
+    b2[0].release()
+
+
+def test_memory_that_is_cut_while_it_is_cleared_keeps_what_is_written(monkeypatch):
+    for _ in range(5):
+        prepared = _kept.Prepared(96 << 20)
+        monkeypatch.setattr(_kept, "_prepared", prepared)
+        kept = _kept.Kept(256 << 20)
+        arrays = [kept.take(4 << 20) for _ in range(14)]
+        for i, array in enumerate(arrays):
+            array[:] = i + 1
+        prepared._thread.join(60)
+        assert all((array == i + 1).all() for i, array in enumerate(arrays))
+        begins = sorted(array.ctypes.data for array in arrays)
+        assert all(b - a >= 4 << 20 for a, b in zip(begins, begins[1:]))
+        assert prepared.cut(96 << 20) is None
+        prepared.end()
+        assert prepared.cut(1) is None
+        assert all((array == i + 1).all() for i, array in enumerate(arrays)), "the rest that goes back is nobody's"
+
+
+def test_memory_is_prepared_once_and_only_if_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(_kept, "_prepared", None)
+    _kept.prepare(0)
+    _kept.prepare(-1)
+    assert _kept._prepared is None
+    _kept.prepare(8 << 20)
+    once = _kept._prepared
+    _kept.prepare(16 << 20)
+    assert once is not None and _kept._prepared is once
 
 
 def test_a_site_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, monkeypatch):

@@ -1,11 +1,13 @@
-"""Runs job.py with and without tensorpull, in turns, and prints what each took: measure.py [--repeats N] [options of job.py]."""
+"""Runs job.py with and without tensorpull, in turns, and prints what each took: measure.py [--table] [--repeats N] [--line MS MBIT] [options of job.py]."""
 
 from __future__ import annotations
 
 import argparse
 import glob
 import hashlib
+import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -18,7 +20,11 @@ from datetime import datetime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TICKS = os.sysconf("SC_CLK_TCK")
-DONE = {True: r"download ref=\S+ done: elapsed=([\d.]+)s size=([\d.]+)MB", False: r"tensorpull: ref=\S+ from \S+ by (\S+): done in ([\d.]+) s, (\d+) bytes"}
+# with --flat an update of tensors is pulled when FLARE's sum asks for it, so that the server holds one at a time
+WAYS = {
+    "stock": (["--stock"], {}), "tensorpull": ([], {}), "tensorpull, flat": (["--flat"], {"NVFLARE_TENSORPULL_LAZY": "1"}),
+}  # fmt: skip
+DONE = {True: r"download ref=\S+ done: elapsed=([\d.]+)s size=([\d.]+)MB", False: r"tensorpull: ref=\S+ from (\S+) by (\S+): done in ([\d.]+) s, (\d+) bytes"}
 
 
 def processes_of(root: int) -> "dict[int, str]":
@@ -62,13 +68,16 @@ def look(pid: int, seen: dict) -> None:
     seen["cpu"] = (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def run(stock: bool, options: "list[str]", folder: str) -> dict:
-    workspace = os.path.join(folder, "stock" if stock else "tensorpull")
+def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
+    stock, (words, environment) = way == "stock", WAYS[way]
+    workspace = os.path.join(folder, words[0].strip("-") if words else "plain")
     shutil.rmtree(workspace, ignore_errors=True)
     os.makedirs(workspace)
-    command = [sys.executable, os.path.join(HERE, "job.py"), "--workspace", workspace, *(["--stock"] if stock else []), *options]
+    command = [sys.executable, os.path.join(HERE, "job.py"), "--workspace", workspace, *words, *options]
+    if line:
+        command = [sys.executable, os.path.join(HERE, "line.py"), *line, *command]
     with open(os.path.join(folder, "console.txt"), "w") as console:
-        child = subprocess.Popen(command, cwd=HERE, stdout=console, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        child = subprocess.Popen(command, cwd=HERE, stdout=console, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
         seen: "dict[int, dict]" = {}
         known, last = {}, 0.0
         while child.poll() is None:
@@ -96,7 +105,8 @@ def run(stock: bool, options: "list[str]", folder: str) -> dict:
     if stock:
         times = [(float(m[1]), float(m[2]) * 2**20) for m in found if m]
     else:
-        times = [(float(m[2]), float(m[3])) for m in found if m and m[1] == "tensorpull"]
+        # an update that waits is not timed: its time in the log has the wait in it
+        times = [(float(m[3]), float(m[4])) for m in found if m and m[2] == "tensorpull" and not (environment and m[1].startswith("site"))]
     largest = max((size for _, size in times), default=0)
     ended = sorted({stamp(line) for line in lines if re.search(r"Aggregated (\d+)/\1 results", line)})
     server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
@@ -113,12 +123,13 @@ def run(stock: bool, options: "list[str]", folder: str) -> dict:
     digest = hashlib.sha256(b"".join(name.encode() + torch.as_tensor(state[name]).numpy().tobytes() for name in sorted(state))).hexdigest()[:16]
     accuracies = re.findall(r"ACCURACY round=(\d+) ([\d.]+)", text + logs)
     return {
-        "transfer": statistics.median(t for t, size in times if size > largest / 2), "transfers": len(times), "bytes": largest,
+        "transfer": statistics.median(t for t, size in times if size > largest / 2), "first transfer": statistics.median([t for t, _ in times[: len(sites)]]),
+        "transfers": len(times), "bytes": largest,
         "round": statistics.median([b - a for a, b in zip(ended, ended[1:])] or [0.0]), "cpu": sum(s["cpu"] for s in seen.values()), "server cpu": server["cpu"],
         "server memory": server["memory"], "site memory": max((s["memory"] for s in sites), default=0.0),
         "server threads": most(1, 0, 1e12), "threads, round 2": most(1, *ended[:2]) if len(ended) > 2 else 0, "threads, last round": most(1, *ended[-2:]) if len(ended) > 2 else 0,
         "memory, round 2": most(2, *ended[:2]) if len(ended) > 2 else 0, "memory, last round": most(2, *ended[-2:]) if len(ended) > 2 else 0, "digest": digest,
-        "load": load, "accuracy": max(accuracies)[1] if accuracies else "",
+        "model": sum(torch.as_tensor(state[name]).nbytes for name in state), "load": load, "accuracy": max(accuracies)[1] if accuracies else "",
     }  # fmt: skip
 
 
@@ -129,23 +140,61 @@ def stamp(line: str) -> float:
         return 0.0
 
 
+def in_turns(ways: "list[str]", repeats: int, options: "list[str]", line: "list[str]") -> "dict[str, list[dict]]":
+    runs: "dict[str, list[dict]]" = {way: [] for way in ways}
+    folder = tempfile.mkdtemp(prefix="tensorpull-digits-")
+    try:
+        for _ in range(repeats):
+            for way in ways:
+                runs[way].append(run(way, options, folder, line))
+                print(way, json.dumps(runs[way][-1]), file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return runs
+
+
+def width_of(megabytes: float) -> int:
+    """Of a model that has about so many MB (10^6 bytes) of FP32."""
+    return max(1, round(-397.5 + math.sqrt(397.5**2 + megabytes * 250_000)))
+
+
+def table(a: argparse.Namespace, options: "list[str]") -> "list[dict]":
+    """Prints a row for each number of sites, size, format and way as soon as it is there; the figures in brackets are stock's through this way's."""
+    rows = []
+    columns = (("transfer", "{:.2f} s"), ("round", "{:.2f} s"), ("cpu", "{:.1f} s"), ("server memory", "{:,.0f} MiB"), ("server threads", "{:.0f}"))
+    print("| sites | MB | format | way | one transfer | one round | processor time | server's peak memory | server's most threads |\n|---|---|---|---|---|---|---|---|---|", flush=True)
+    for sites, megabytes, kind in itertools.product(a.sites, a.megabytes, a.formats):
+        these = [*options, "--clients", str(sites), "--width", str(width_of(megabytes)), "--format", kind]
+        runs = in_turns(list(WAYS), a.repeats, these, a.line)
+        of = {way: {name: statistics.median(r[name] for r in runs[way]) for name, _ in columns} for way in WAYS}
+        for way, mine in of.items():
+            beside = {name: f" ({of['stock'][name] / mine[name]:.1f})" if way != "stock" and mine[name] else "" for name in mine}
+            cells = [form.format(mine[name]) + beside[name] for name, form in columns]
+            print("|", " | ".join([str(sites), f"{runs[way][0]['model'] / 1e6:.3g}", kind, way, *cells]), "|", flush=True)
+        rows.append({"sites": sites, "megabytes": megabytes, "format": kind, "line": a.line, "runs": runs})
+    return rows
+
+
 def main() -> None:
     p = argparse.ArgumentParser()
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--json", default="")
+    p.add_argument("--line", nargs=2, default=[], metavar=("MS", "MBIT"), help="the job's processes reach each other over a line like this; needs root")
+    p.add_argument("--table", action="store_true", help="a row for each of --sites, --megabytes and --formats")
+    p.add_argument("--sites", type=int, nargs="+", default=[2, 8])
+    p.add_argument("--megabytes", type=float, nargs="+", default=[20.0, 207.0])
+    p.add_argument("--formats", nargs="+", choices=("numpy", "pytorch"), default=["numpy", "pytorch"])
     a, options = p.parse_known_args()
-    folder = tempfile.mkdtemp(prefix="tensorpull-digits-")
-    runs: "dict[str, list[dict]]" = {"stock": [], "tensorpull": []}
-    try:
-        for _ in range(a.repeats):
-            for way in runs:
-                runs[way].append(run(way == "stock", options, folder))
-                print(way, json.dumps(runs[way][-1]), file=sys.stderr, flush=True)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    if a.table:
+        rows = table(a, options)
+        if a.json:
+            with open(a.json, "w") as f:
+                json.dump(rows, f, indent=1)
+        return
+    runs = in_turns(["stock", "tensorpull"], a.repeats, options, a.line)
     print(f"{'':34}{'stock':>12}{'tensorpull':>12}{'ratio':>8}")
     for name, unit, what in (
-        ("transfer", "s", "one transfer"), ("round", "s", "one round"), ("cpu", "s", "processor time, all processes"), ("server cpu", "s", "processor time, server"),
+        ("transfer", "s", "one transfer"), ("first transfer", "s", "the first one to a site"), ("round", "s", "one round"), ("cpu", "s", "processor time, all processes"), ("server cpu", "s", "processor time, server"),
         ("server memory", "MiB", "peak memory, server"), ("site memory", "MiB", "peak memory, a site"), ("server threads", "", "threads, server"),
         ("threads, round 2", "", "threads, server, round 2"), ("threads, last round", "", "threads, server, last round"),
         ("memory, round 2", "MiB", "memory, server, round 2"), ("memory, last round", "MiB", "memory, server, last round"),

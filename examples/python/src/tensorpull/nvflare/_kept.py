@@ -1,16 +1,18 @@
 """Memory that models land in again: a round's model takes the place of one that nobody uses any more.
 
-Fresh memory is cleared by the system page by page, which takes longer than the transfer. So the blocks of large tensors are kept when the last user lets go of them, up to a number of bytes.
+Fresh memory is cleared by the system page by page, which takes longer than the transfer. So the blocks of large tensors are kept when the last user lets go of them, up to a number of bytes,
+and the first model of a process can have memory that was cleared while FLARE started.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import threading
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _native
 from .._tensors import make_or_refuse, numpy_dtype, torch_dtype
@@ -19,8 +21,87 @@ from .._types import Receipt, TensorDict
 from ._files import fetch
 from ._offer import Refused
 
+#: Of free blocks, unless a setting says otherwise.
+KEEP_BYTES = 1 << 30
 #: Of a huge page. A smaller tensor's memory is torch's.
 _PAGE = 2 << 20
+
+
+class Block(NamedTuple):
+    """Memory for one tensor."""
+
+    memory: mmap.mmap
+    begin: int
+    size: int
+
+    def let_go(self) -> None:
+        """The system has its pages back when nothing refers to `memory`, or at once if it is a part of it."""
+        if self.size < len(self.memory):
+            self.memory.madvise(mmap.MADV_DONTNEED, self.begin, self.size)
+
+
+def _size_for(nbytes: int) -> int:
+    """Of a block that has so many bytes at a multiple of a huge page, wherever it begins."""
+    return (nbytes + _PAGE - 1) // _PAGE * _PAGE + _PAGE
+
+
+def _fresh(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+class Prepared:
+    """`nbytes` of memory that a thread of its own lets the system clear; blocks can be cut from it meanwhile."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = _fresh(_size_for(nbytes))
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._lock = threading.Lock()
+        self._taken = self._cleared = 0
+        self._thread = threading.Thread(target=self._clear, name="tensorpull-prepare", daemon=True)
+        self._thread.start()
+
+    def _clear(self) -> None:
+        import numpy
+
+        first = numpy.frombuffer(self._memory, numpy.uint8).ctypes.data
+        while True:
+            with self._lock:  # what is cut already may have a tensor's bytes in it
+                begin = max(self._cleared, self._taken)
+                n = min(_PAGE, len(self._memory) - begin)
+                if n == 0:
+                    return
+                ctypes.memset(first + begin, 0, n)  # without the interpreter's lock
+                self._cleared = begin + n
+
+    def cut(self, size: int) -> Optional[Block]:
+        """A block of this size; None: there is not so much left."""
+        with self._lock:
+            if len(self._memory) - self._taken < size:
+                return None
+            self._taken += size
+            return Block(self._memory, self._taken - size, size)
+
+    def end(self) -> None:
+        """Nothing more is cut, and the system has the rest back."""
+        with self._lock:
+            rest = Block(self._memory, self._taken, len(self._memory) - self._taken)
+            self._taken = len(self._memory)
+        self._thread.join()
+        if rest.size:
+            rest.memory.madvise(mmap.MADV_DONTNEED, rest.begin, rest.size)
+
+
+_prepared: Optional[Prepared] = None
+_prepares = threading.Lock()
+
+
+def prepare(nbytes: int) -> None:
+    """Begins to clear memory for the first model of this process, once. 0: does nothing."""
+    global _prepared
+    with _prepares:
+        if nbytes > 0 and _prepared is None:
+            _prepared = Prepared(nbytes)
 
 
 class Kept:
@@ -29,19 +110,21 @@ class Kept:
     def __init__(self, most: int) -> None:
         self.most = most
         self._lock = threading.Lock()
-        self._free: List[mmap.mmap] = []
-        self._back: Deque[mmap.mmap] = deque()  # a finalizer may run within `take`, so it takes no lock
+        self._free: List[Block] = []
+        self._back: Deque[Block] = deque()  # a finalizer may run within `take`, so it takes no lock
 
     def _sort(self) -> int:
         """Takes in what has come back, and lets go of the oldest above the limit; the bytes that are free."""
         while self._back:
             self._free.append(self._back.popleft())
-        free = sum(len(block) for block in self._free)
+        free = sum(block.size for block in self._free)
         while free > self.most:
-            free -= len(self._free.pop(0))
+            block = self._free.pop(0)
+            block.let_go()
+            free -= block.size
         return free
 
-    def _give(self, block: mmap.mmap) -> None:
+    def _give(self, block: Block) -> None:
         self._back.append(block)
         if self._lock.acquire(False):  # the thread that has it sorts
             try:
@@ -53,16 +136,17 @@ class Kept:
         """An array of bytes, at a multiple of a huge page. Its memory comes back here when nothing refers to the array, as torch's tensors from it do."""
         import numpy
 
-        size = (nbytes + _PAGE - 1) // _PAGE * _PAGE + _PAGE
+        size = _size_for(nbytes)
         with self._lock:
             self._sort()
-            fits = next((i for i, block in enumerate(self._free) if len(block) == size), None)
+            fits = next((i for i, block in enumerate(self._free) if block.size == size), None)
             block = self._free.pop(fits) if fits is not None else None
+        if block is None and _prepared is not None:
+            block = _prepared.cut(size)
         if block is None:
-            block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        whole = numpy.frombuffer(block, numpy.uint8)
-        begin = -whole.ctypes.data % _PAGE
-        array = numpy.frombuffer(block, numpy.uint8, nbytes, begin)
+            block = Block(_fresh(size), 0, size)
+        begin = -numpy.frombuffer(block.memory, numpy.uint8, 1, block.begin).ctypes.data % _PAGE
+        array = numpy.frombuffer(block.memory, numpy.uint8, nbytes, block.begin + begin)
         weakref.finalize(array, self._give, block).atexit = False
         return array
 
@@ -141,6 +225,8 @@ def land_in_kept(
     """Pulls into new tensors of the framework, as `download_tensors` does."""
     made: Dict[str, Any] = {}
     receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    if _prepared is not None:
+        _prepared.end()  # later models land in this one's memory
     arrived = arrive(made, metadata)
     landed = TensorDict(arrived.tensors)
     landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt._make(receipt)

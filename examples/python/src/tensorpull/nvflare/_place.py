@@ -20,7 +20,7 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
-from ._kept import Kept
+from ._kept import KEEP_BYTES, Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
 
@@ -107,7 +107,7 @@ class Place:
         self._door: Optional["Door"] = None
         self._failed: Dict[str, float] = {}
         self.models = Models()
-        self.kept = Kept(setting("keep_bytes", 1 << 30))
+        self.kept = Kept(setting("keep_bytes", KEEP_BYTES))
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"

@@ -12,7 +12,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_objec
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _offer
-from ._kept import land_in_kept
+from ._kept import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
 from ._place import HELLO, Off, Place, Refuge, is_server, job_of, place_of, setting
@@ -352,6 +352,10 @@ class Decomposing:
     def __init__(self) -> None:
         super().__init__()
         take_over(self, KINDS[self.offering.framework])
+        try:
+            prepare(min(setting("prepare_bytes", 0), setting("keep_bytes", KEEP_BYTES)))
+        except OSError as e:
+            self.logger.warning(f"tensorpull: no memory is prepared for the first model: {e}")
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError

@@ -1,0 +1,87 @@
+"""Runs a program on a machine that reaches itself over a long line: line.py MILLISECONDS MBIT PROGRAM [ARGUMENT...]. Its status is the program's.
+
+The program is alone in a network namespace, in which packets to 127.0.0.0/8 leave through a TUN device. Each one waits at a bottleneck of MBIT Mbit/s, takes half of
+MILLISECONDS after it, and is local when it comes back. All packets share the bottleneck, in both directions; one is dropped if it would wait there for longer than MILLISECONDS.
+It needs root (or user namespaces, as `unshare -rn` makes them) and Debian's iproute2. It ends with the program, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import time
+
+NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+TUNSETIFF, TUN_WITHOUT_HEADER = 0x400454CA, 0x1001
+
+
+def open_line() -> int:
+    """This process is in a namespace of its own then, and its packets to itself can be read from this descriptor."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(NEW_NETWORK) != 0:
+        raise OSError(ctypes.get_errno(), "a network namespace: " + os.strerror(ctypes.get_errno()))
+    packets = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.ioctl(packets, TUNSETIFF, struct.pack("16sH22x", b"line", TUN_WITHOUT_HEADER))
+    for words in (
+        "link set lo up", "link set line up mtu 1500 txqueuelen 10000", "route add 127.0.0.0/8 dev line src 127.0.0.1 table 100",
+        # what this machine sends goes by the line first; what comes out of the line is local
+        "rule add pref 10 iif lo lookup 100", "rule add pref 20 lookup local", "rule del pref 0",
+    ):  # fmt: skip
+        subprocess.run(["ip", *words.split()], check=True)
+    for setting, value in (("route_localnet", "1"), ("accept_local", "1"), ("rp_filter", "0")):
+        for device in ("all", "line"):
+            with open(f"/proc/sys/net/ipv4/conf/{device}/{setting}", "w") as f:
+                f.write(value)
+    return packets
+
+
+def carry(packets: int, delay: float, bytes_per_second: float, child: int) -> int:
+    """Until the child ends: its status."""
+    poller = select.poll()
+    poller.register(packets, select.POLLIN)
+    ended = os.pidfd_open(child)
+    poller.register(ended, select.POLLIN)
+    queue: "collections.deque[tuple[float, bytes]]" = collections.deque()
+    free = 0.0
+    while True:
+        wait = max(0.0, queue[0][0] - time.monotonic()) if queue else 1.0
+        if ended in (fd for fd, _ in poller.poll(wait * 1000)):
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for _ in range(64):
+            try:
+                packet = os.read(packets, 65536)
+            except BlockingIOError:
+                break
+            now = time.monotonic()
+            if free - now > 2 * delay:
+                continue
+            free = max(free, now) + len(packet) / bytes_per_second
+            queue.append((free + delay, packet))
+        while queue and queue[0][0] <= time.monotonic():
+            os.write(packets, queue.popleft()[1])
+
+
+def main() -> int:
+    if len(sys.argv) < 4:
+        print((__doc__ or "").splitlines()[0], file=sys.stderr)
+        return 2
+    milliseconds, mbit = float(sys.argv[1]), float(sys.argv[2])
+    packets = open_line()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.execvp(sys.argv[3], sys.argv[3:])
+        except OSError as why:
+            print(f"line.py: {sys.argv[3]}: {why.strerror}", file=sys.stderr, flush=True)
+            os._exit(127)
+    return carry(packets, milliseconds / 2000, mbit * 125_000, child)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
