@@ -30,6 +30,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/python"))
 from mutating_path import MutatingPath, flip, without_digest
 
+# a shell without job control ignores it for what runs in the background, and so would the tools
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MIB = 1 << 20
 BIN = ""
 NO_REF = "5d1f0c0000000000000000000000000a"

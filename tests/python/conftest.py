@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import subprocess
 import threading
 import tty
@@ -18,6 +19,9 @@ import tensorpull
 
 #: Set where nothing may be left out (tests/run.sh): a skipped test is a failed one, unless its reason says that it is "optional: ".
 NOTHING_IS_SKIPPED = os.environ.get("TENSORPULL_NOTHING_IS_SKIPPED") == "1"
+
+# a shell without job control ignores it for what runs in the background, and so would every program that the tests interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
