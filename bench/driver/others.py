@@ -391,10 +391,12 @@ def shared_memory(run, quick, folder, say):
             [[row["what"]] + [f"{row[k]:.2f}" for k in ("GiB/s", "least", "most", "of map, memcpy", "CPU s", "of its CPU")] for row in landing],
         )
     )
-    ours = next(row["of map, memcpy"] for row in landing if row["what"].endswith(": no digest"))
+    of = {row["what"].partition(": ")[2]: row["of map, memcpy"] for row in landing}
     small, large = (row["us"] for row in rows if "us" in row)
     most = next(row["most"] for row in rows if "KiB" in row)
-    section.targets.append(("shared memory: landing, of mapping and memcpy", "at least 0.9", f"{ours:.2f}", ours >= 0.9))
+    section.targets.append(("shared memory: landing, of mapping and memcpy", "at least 0.9", f"{of['no digest']:.2f}", of["no digest"] >= 0.9))
+    hashed = of["digest"] / of["map, memcpy and hash in one pass"]
+    section.targets.append(("shared memory: landing with digest, of mapping, memcpy and hash in one pass", "at least 0.9", f"{hashed:.2f}", hashed >= 0.9))
     section.targets.append(("shared memory: a view of 1 GiB opens, of one of 1 MiB", "at most 1.5 times", f"{large / small:.2f} ({large} us)", large <= 1.5 * small))
     section.targets.append(("shared memory: 64 views of 256 MiB, each besides the model", "under 1,024 KiB", f"{most} KiB", most < 1024))
     return section
