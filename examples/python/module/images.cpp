@@ -67,6 +67,39 @@ std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint6
   return value_or_raise(size_bytes(*known, shape));
 }
 
+/// The digest of each tensor's bytes alone, as an image has them and in its order: (name, XXH3-64). Cost: one pass over
+/// the bytes, with the lock released; Ctrl-C is heard meanwhile. Raises.
+py::list tensor_digests(const py::sequence& tensors) {
+  device_reader devices;
+  const dynamic_image image = devices.image_of(tensor_table(tensors), {});
+  const image_schema& schema = image.schema();
+  std::vector<std::uint64_t> digests(schema.tensor_count);
+  interruption stop{py::none()};
+  const auto done = [&]() -> result<void> {
+    const interpreter_unlock unlocked;
+    devices.copies()->tell(&stop);
+    result<void> read;
+    for (std::size_t i = 0; i < digests.size() && read; ++i) {
+      constexpr std::uint64_t between = std::uint64_t{16} << 20;
+      xxhash_digest h;
+      const std::uint64_t begin = schema.header_bytes + schema.tensors[i].begin, all = schema.tensors[i].size_bytes();
+      for (std::uint64_t at = 0; at < all && read; at += between) {
+        if (stop.look()) read = failure(errc::cancelled);
+        else read = hash_range<xxhash_digest, 16 * 1024>(h, image.source(), begin + at, std::min(between, all - at));
+      }
+      digests[i] = h.digest();
+    }
+    devices.copies()->tell(nullptr);
+    return read;
+  }();
+  stop.rethrow();
+  if (!done) raise(done.error());
+  py::list out;
+  for (std::size_t i = 0; i < digests.size(); ++i)
+    out.append(py::make_tuple(to_text(schema.tensors[i].name), digests[i]));
+  return out;
+}
+
 /// An image that is read.
 class image_reader {
  public:
@@ -236,6 +269,7 @@ class range_landing {
 void bind_images(py::module_& m) {
   m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
   m.def("tensor_bytes", &tensor_bytes);
+  m.def("tensor_digests", &tensor_digests);
   py::class_<image_reader>(m, "ImageReader")
       .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object>())
       .def_property_readonly("bytes", &image_reader::bytes)

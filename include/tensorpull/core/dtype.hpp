@@ -171,7 +171,8 @@ template <>
 struct dtype_of<float16> : std::integral_constant<dtype, dtype::f16> {};
 template <>
 struct dtype_of<bfloat16> : std::integral_constant<dtype, dtype::bf16> {};
-// The compiler's own, if it has them: std::float16_t is _Float16. GCC 12 has the macro on AArch64, and the type in C only.
+// The compiler's own, if it has them: std::float16_t is _Float16. On AArch64 GCC 12 has the macro, and the type in C
+// only.
 #if defined(__FLT16_MANT_DIG__) && (defined(__clang__) || defined(__x86_64__) || defined(__i386__) || __GNUC__ >= 13)
 template <>
 struct dtype_of<_Float16> : std::integral_constant<dtype, dtype::f16> {};

@@ -113,7 +113,7 @@ class WeightedAverage(OfOneProcess):
                 receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
             finally:
                 self._pulling = False
-        return Receipt._make(receipt)
+        return Receipt(*receipt)
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""

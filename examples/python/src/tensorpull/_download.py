@@ -7,12 +7,13 @@ import sys
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from . import _native
+from ._changed import changes, is_the_whole, receipt_of
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import chosen, difference, look, looking
+from ._listing import chosen, difference, look, look_closely, looking
 from ._log import logger, place, short
 from ._options import pull_settings, whole
-from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
+from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import arrive, as_flat, own
@@ -46,6 +47,7 @@ def download_tensors(
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
     connections: int = 1,
+    base: Optional[Mapping[str, Any]] = None,
 ) -> TensorDict:
     """Pulls what is published under `ref_id` at `address` and returns it as a dict of tensors.
 
@@ -78,6 +80,11 @@ def download_tensors(
       subset     with `out`: its tensors are only some of those that are published.
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
+      base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
+                 (`tensor_digests`), and otherwise all of them. What has not changed is returned as it is in `base`, and not copied. With `out`, `base` is the same dict:
+                 what has changed is landed in place. Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
+                 "completed" means what it always does: the digest of the whole was compared, over what was there and what came. If it is another one, all is pulled. If
+                 nothing has changed, the smallest tensor is pulled, so that the owner counts this recipient. Cost: two passes over the bytes of `base`. Not for URLs.
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
@@ -107,14 +114,16 @@ def download_tensors(
     Raises `Error`; what `abort` or `progress` raises; TypeError and ValueError for arguments that make no sense.
     """
     address, names, matching = kept(address), kept(names), kept(matching)
-    cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset else None
+    if base is not None and any(map(is_url, addresses_of(address))):
+        raise ValueError("base is not for URLs: a web server is asked for a whole file")
+    cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset and base is None else None
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
     got, source = over_addresses(address, ssl, lambda route: pull(
         _native, (route,), ref_id, per_request_timeout, chunk_size, told, abort, framework, out, subset, names, matching, max_bytes,
-        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe,
+        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe, base,
     ), web, told, at_a_time)  # fmt: skip
     assert got.receipt is not None
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
@@ -145,6 +154,7 @@ def pull(
     unverified: bool,
     cursor: Any = None,
     believe: bool = False,
+    base: Optional[Mapping[str, Any]] = None,
 ) -> TensorDict:
     """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
     if not isinstance(subset, bool):
@@ -157,6 +167,11 @@ def pull(
         raise ValueError("framework says what new tensors are; out has its own")
     if framework not in (None, "numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
+    if base is not None:
+        if out is not None and out is not base:
+            raise ValueError("with out, base is the same dict: what has changed is landed in place")
+        if subset or names is not None or matching is not None or unverified:
+            raise ValueError("base is for all that is published, with its digest")
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     settings.cursor = cursor
     if where and hasattr(where[0], "reference_of"):
@@ -165,6 +180,12 @@ def pull(
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
     limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
+    if base is not None:
+        base = as_flat(base)
+        about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+        changed = _changed(through, where, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
+        if changed is not None:
+            return changed
     if out is not None:
         flat = as_flat(out)
         tensors = writable(flat)
@@ -194,7 +215,44 @@ def pull(
         arrived = arrive(made, metadata)
         result = TensorDict(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
-    result.receipt = Receipt._make(receipt)
+    result.receipt = Receipt(*receipt)
+    return result
+
+
+def _changed(
+    through: Any, where: Tuple[Any, ...], ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
+    about: Any, settings: Any,
+) -> Optional[TensorDict]:  # fmt: skip
+    """Pulls what has changed since `base`. None: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
+    seen = look_closely(through, where, ref_id, max_header_bytes, max_tensors, about)
+    if in_place:
+        tensors = writable(base)
+        if tensors.ties or difference(tensors, seen.listing, False, "") is not None:
+            return None  # landing in all of it says what does not fit
+    todo = changes(base, seen)
+    if todo is None:
+        return None
+    if in_place:
+        tensors = writable({name: base[name] for name in todo.wanted})
+        made = dict(base)
+        tensors.mark_changed()
+    else:
+        if framework is None:
+            framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in todo.have.values()) else "numpy"
+        tensors, made = _made(todo.wanted, framework, limit)
+    given, believe = settings.version, settings.believe
+    settings.version = seen.listing.version
+    settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
+    receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+    settings.version, settings.believe = given, believe
+    whole_model = {**todo.have, **{name: made[name] for name in todo.wanted}}
+    if not is_the_whole(whole_model, seen):
+        logger.warning("%s: what was there and what came are not what is published, whatever its digests of tensors say; all of it is pulled", short(ref_id))
+        return None
+    arrived = arrive(whole_model, seen.metadata)
+    result = TensorDict(arrived.tensors)
+    result.metadata, result.structure = arrived.metadata, arrived.structure
+    result.receipt = receipt_of(receipt, seen, todo.have, not given)
     return result
 
 

@@ -148,6 +148,7 @@ class Downloader(OfOneProcess):
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
         version: Optional[int] = None,
+        tensor_digests: bool = False,
     ) -> Reference:
         """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
@@ -170,6 +171,9 @@ class Downloader(OfOneProcess):
           version      that of a `Reference` to the same tensors with the same metadata, if there is one: the pass over the bytes is saved. It is not checked here. If it is of other
                        bytes, downloads of all tensors get "digest_mismatch"; one of a `subset` has a digest of its own, and takes them
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
+          tensor_digests
+                       the metadata has 8 bytes of digest for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
+                       Cost: one more pass over the bytes
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
@@ -179,7 +183,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests,
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)
@@ -201,6 +205,7 @@ class Downloader(OfOneProcess):
         recipient_idle_timeout: Optional[float] = 600.0,
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
+        tensor_digests: bool = False,
     ) -> List[Reference]:
         """Publishes several dicts that settle together, and returns their references: all of them, or none.
 
@@ -212,7 +217,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish_together(
             self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, None, tensor_digests,
         )  # fmt: skip
         about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))

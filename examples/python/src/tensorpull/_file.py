@@ -64,6 +64,6 @@ def download_file(
     got, source = over_addresses(address, ssl, lambda route: _native.download_file(
         route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
     ), web, told, at_a_time)  # fmt: skip
-    receipt = Receipt._make(got)
+    receipt = Receipt(*got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt

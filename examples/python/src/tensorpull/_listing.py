@@ -63,13 +63,26 @@ def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, versi
     return pull_settings(ref_id, per_request_timeout, _CHUNK, None, 0.1, abort, version, recipient, 1, retries, True)
 
 
+class Seen(NamedTuple):
+    """A listing, and what it was made of."""
+
+    listing: Listing
+    in_image: List[TensorRange]  #: each tensor once, in the order of the image
+    metadata: Dict[str, str]  #: this package's own, too
+
+
 def look(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Listing:
     """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
+    return look_closely(through, where, ref_id, max_header_bytes, max_tensors, settings).listing
+
+
+def look_closely(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Seen:
     (version, fingerprint, nbytes, header_bytes, verifiable), tensors, metadata = through.look(
         *where, reference_id(ref_id), whole(max_header_bytes, "max_header_bytes", 2**63 - 1), whole(max_tensors, "max_tensors", 2**63 - 1), settings
     )
     there = {name: TensorRange(name, dtype, shape, header_bytes + begin, size) for name, dtype, shape, begin, size in tensors}
-    return Listing(dict(arrive(there, metadata).tensors), version, fingerprint, nbytes, verifiable, own(metadata))
+    listing = Listing(dict(arrive(there, metadata).tensors), version, fingerprint, nbytes, verifiable, own(metadata))
+    return Seen(listing, list(there.values()), dict(metadata))
 
 
 def chosen(there: Listing, names: Optional[Iterable[str]], matching: Optional[Iterable[str]]) -> Dict[str, TensorRange]:

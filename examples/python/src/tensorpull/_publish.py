@@ -6,6 +6,7 @@ import operator
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import _native
+from ._changed import digests_said
 from ._options import milliseconds, reference_id, text, whole
 from ._tensors import Tensors
 from ._trees import carry, said
@@ -39,6 +40,7 @@ def publish(
     transaction_idle_timeout: Optional[float],
     keep_order: bool = True,
     version: Optional[int] = None,
+    tensor_digests: bool = False,
 ) -> Reference:
     """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
@@ -49,6 +51,8 @@ def publish(
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
+    if tensor_digests:
+        pairs.update(digests_said(described.described))
     how = _native.PublishSettings()
     if ref_id == "":
         raise ValueError("ref_id is empty; None is an ID of the owner's choice")

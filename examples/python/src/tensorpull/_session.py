@@ -83,12 +83,13 @@ class Session(OfOneProcess):
         retries: int = 3,
         unverified: bool = False,
         believe: bool = False,
+        base: Optional[Mapping[str, Any]] = None,
     ) -> TensorDict:
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
         return pull(
             self._session, (), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, names, matching, max_bytes, max_header_bytes, max_tensors,
-            progress_interval, version, recipient, window, retries, unverified, None, believe,
+            progress_interval, version, recipient, window, retries, unverified, None, believe, base,
         )  # fmt: skip
 
     def list_tensors(
@@ -120,12 +121,13 @@ class Session(OfOneProcess):
         recipient_idle_timeout: Optional[float] = 600.0,
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
+        tensor_digests: bool = False,
     ) -> Reference:
         """Publishes a dict of tensors for the other end, as `Downloader.add_tensors` does; the arguments are those. `recipients=1`: it has
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order,
+            transaction_idle_timeout, keep_order, None, tensor_digests,
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:

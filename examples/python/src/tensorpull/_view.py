@@ -57,7 +57,7 @@ def view_tensors(
     arrived = arrive(made, seen.metadata)
     result = TensorView(arrived.tensors)
     result.metadata, result.structure = arrived.metadata, arrived.structure
-    result.receipt = Receipt._make(seen.receipt)
+    result.receipt = Receipt(*seen.receipt)
     result.owner_can_write = seen.owner_can_write
     return result
 

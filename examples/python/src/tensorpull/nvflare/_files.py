@@ -111,5 +111,5 @@ def land_in_files(
         if kept in result and alias not in result and alias != "format":
             result[alias] = result[kept]
     landed = TensorDict(result)
-    landed.metadata, landed.receipt = metadata, Receipt._make(receipt)
+    landed.metadata, landed.receipt = metadata, Receipt(*receipt)
     return landed

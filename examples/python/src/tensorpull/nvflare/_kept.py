@@ -229,5 +229,5 @@ def land_in_kept(
         _prepared.end()  # later models land in this one's memory
     arrived = arrive(made, metadata)
     landed = TensorDict(arrived.tensors)
-    landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt._make(receipt)
+    landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt(*receipt)
     return landed

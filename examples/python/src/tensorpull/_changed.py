@@ -1,0 +1,86 @@
+"""Only the tensors that changed. An owner's metadata may have 8 bytes of digest for each tensor, and a recipient that has an earlier version pulls those of another digest.
+
+What the digests say decides only what is asked for. What is taken is what the digest of the whole says, over what was there and what came; a list of digests that lies costs a pull of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from . import _native
+from ._images import TensorRange
+from ._listing import Seen
+from ._tensors import Tensors
+from ._trees import DIGESTS
+from ._types import Receipt
+
+_DIGITS = 16  # of one digest
+
+
+def digests_said(described: List[Tuple[Any, ...]]) -> Dict[str, str]:
+    """The entry of the metadata: of each tensor 16 hexadecimal digits, in the order of the image."""
+    return {DIGESTS: "".join(f"{digest:0{_DIGITS}x}" for _, digest in _native.tensor_digests(described))}
+
+
+def _digests_of(published: List[TensorRange], metadata: Mapping[str, str]) -> Optional[Dict[str, int]]:
+    """By the names under which the tensors travel; None: the owner says none, or something else under that name."""
+    said = metadata.get(DIGESTS, "")
+    if not said or len(said) != _DIGITS * len(published):
+        return None
+    try:
+        return {one.name: int.from_bytes(bytes.fromhex(said[_DIGITS * i : _DIGITS * (i + 1)]), "big") for i, one in enumerate(published)}
+    except ValueError:
+        return None
+
+
+class Changes(NamedTuple):
+    """What a recipient lacks of a publication."""
+
+    wanted: Dict[str, TensorRange]  #: is pulled, by the names under which the tensors travel
+    have: Dict[str, Any]  #: is not pulled: the recipient's own tensors
+
+
+def changes(base: Mapping[str, Any], seen: Seen) -> Optional[Changes]:
+    """Which tensors have other bytes than those of `base`, by the owner's digests. None: all is to be pulled, since the owner has no digests, or every tensor has changed.
+
+    If none has changed, the smallest one is pulled all the same: so the owner hears that there was a recipient, and that it has all. Cost: one pass over the tensors of `base` that are published.
+    """
+    digests = _digests_of(seen.in_image, seen.metadata) if seen.listing.verifiable else None
+    if digests is None:
+        return None
+    published = {one.name: one for one in seen.in_image}
+    mine = [one for name in published if name in base for one in _alone(name, base[name]) if _is_of(one, published[name])]
+    have = {name: base[name] for name, digest in _native.tensor_digests(mine) if digest == digests[name]}
+    wanted = {name: one for name, one in published.items() if name not in have}
+    if len(wanted) == len(published):
+        return None
+    if not wanted:
+        smallest = min(published.values(), key=lambda one: (one.nbytes == 0, one.nbytes))
+        wanted[smallest.name] = smallest
+        del have[smallest.name]
+    return Changes(wanted, have)
+
+
+def _alone(name: str, tensor: Any) -> List[Tuple[Any, ...]]:
+    """Its description, also if it is one memory with another tensor: in the image each has bytes of its own."""
+    return Tensors({name: tensor}).described
+
+
+def _is_of(described: Tuple[Any, ...], published: TensorRange) -> bool:
+    return (described[1], tuple(described[2])) == (published.dtype, tuple(published.shape))
+
+
+def is_the_whole(tensors: Mapping[str, Any], seen: Seen) -> bool:
+    """Whether these tensors, by the names under which they travel, are what is published: its digest is that of all bytes. Cost: one pass over them."""
+    described = [one for name in sorted(tensors, key=str.encode) for one in _alone(name, tensors[name])]
+    image = _native.ImageReader(described, list(seen.metadata.items()), list(tensors.values()))
+    return bool(image.version == seen.listing.version)
+
+
+def receipt_of(pulled: Tuple[Any, ...], seen: Seen, have: Mapping[str, Any], believed: bool) -> Receipt:
+    """Of a pull of what had changed, once the digest of the whole has agreed."""
+    kept = sum(one.nbytes for one in seen.in_image if one.name in have)
+    there = seen.listing
+    return Receipt(*pulled)._replace(
+        outcome="completed", version=there.version, fingerprint=there.fingerprint, digest=there.version, believed=believed, kept_bytes=kept
+    )  # fmt: skip
