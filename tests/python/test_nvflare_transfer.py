@@ -339,6 +339,9 @@ def resident():
 
 
 def test_prepared_memory_is_there_before_the_first_model_and_the_rest_goes_back(cells, kind, monkeypatch):
+    first_use = ends(cells, of(kind, {"T0": np.ones(1_000_000, np.float32)}), True)
+    transfer(*first_use)  # so that what is imported for it is there before
+    first_use[0].release()
     before = resident()
     prepared = _kept.Prepared(256 << 20)
     monkeypatch.setattr(_kept, "_prepared", prepared)
@@ -376,6 +379,32 @@ def test_memory_that_is_cut_while_it_is_cleared_keeps_what_is_written(monkeypatc
         prepared.end()
         assert prepared.cut(1) is None
         assert all((array == i + 1).all() for i, array in enumerate(arrays)), "the rest that goes back is nobody's"
+
+
+def test_prepared_memory_that_is_one_block_goes_back_when_nobody_uses_it(monkeypatch):
+    before = resident()
+    prepared = _kept.Prepared(256 << 20)
+    monkeypatch.setattr(_kept, "_prepared", prepared)
+    kept = _kept.Kept(256 << 20)  # with its margin the block is above that
+    array = kept.take(256 << 20)
+    array[:] = 1
+    prepared.end()
+    assert resident() - before > 250 << 20
+    del array
+    assert kept.free_bytes() == 0 and resident() - before < 64 << 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
+def test_a_child_of_fork_does_not_wait_for_the_thread_that_clears(monkeypatch):
+    prepared = _kept.Prepared(8 << 20)
+    prepared._thread.join(60)
+    monkeypatch.setattr(_kept, "_prepared", prepared)
+    with prepared._lock:  # as the thread holds it while it clears
+        child = os.fork()
+        if child == 0:
+            free = _kept._prepared is None or _kept._prepared._lock.acquire(False)
+            os._exit(0 if free else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_memory_is_prepared_once_and_only_if_it_is_asked_for(monkeypatch):

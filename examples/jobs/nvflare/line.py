@@ -52,7 +52,8 @@ def carry(packets: int, delay: float, bytes_per_second: float, child: int) -> in
     while True:
         wait = max(0.0, queue[0][0] - time.monotonic()) if queue else 1.0
         if ended in (fd for fd, _ in poller.poll(wait * 1000)):
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            return status if status >= 0 else 128 - status  # a signal, as a shell says it
         for _ in range(64):
             try:
                 packet = os.read(packets, 65536)

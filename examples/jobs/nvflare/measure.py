@@ -107,7 +107,9 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
     else:
         # an update that waits is not timed: its time in the log has the wait in it
         times = [(float(m[3]), float(m[4])) for m in found if m and m[2] == "tensorpull" and not (environment and m[1].startswith("site"))]
-    largest = max((size for _, size in times), default=0)
+    if not times:
+        raise SystemExit(f"no transfer of {way} is in the logs: tensorpull leaves a model of less than 2 MiB to FLARE's chunks")
+    largest = max(size for _, size in times)
     ended = sorted({stamp(line) for line in lines if re.search(r"Aggregated (\d+)/\1 results", line)})
     server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
     sites = [s for s in seen.values() if s["role"].startswith("site")]
@@ -176,7 +178,7 @@ def table(a: argparse.Namespace, options: "list[str]") -> "list[dict]":
 
 
 def main() -> None:
-    p = argparse.ArgumentParser()
+    p = argparse.ArgumentParser(allow_abbrev=False)  # job.py's --format is not --formats
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--json", default="")
     p.add_argument("--line", nargs=2, default=[], metavar=("MS", "MBIT"), help="the job's processes reach each other over a line like this; needs root")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import os
 import threading
 import weakref
 from collections import deque
@@ -35,9 +36,8 @@ class Block(NamedTuple):
     size: int
 
     def let_go(self) -> None:
-        """The system has its pages back when nothing refers to `memory`, or at once if it is a part of it."""
-        if self.size < len(self.memory):
-            self.memory.madvise(mmap.MADV_DONTNEED, self.begin, self.size)
+        """The system has its pages back at once: what they are a part of may stay."""
+        self.memory.madvise(mmap.MADV_DONTNEED, self.begin, self.size)
 
 
 def _size_for(nbytes: int) -> int:
@@ -104,6 +104,16 @@ def prepare(nbytes: int) -> None:
             _prepared = Prepared(nbytes)
 
 
+def _without_its_thread() -> None:
+    """A child of fork() has no thread that clears, and its copy of the lock may be held by it for ever."""
+    global _prepared, _prepares
+    _prepared, _prepares = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_without_its_thread)
+
+
 class Kept:
     """Blocks that are free, of at most `most` bytes in all."""
 
@@ -141,8 +151,9 @@ class Kept:
             self._sort()
             fits = next((i for i, block in enumerate(self._free) if block.size == size), None)
             block = self._free.pop(fits) if fits is not None else None
-        if block is None and _prepared is not None:
-            block = _prepared.cut(size)
+        prepared = _prepared
+        if block is None and prepared is not None:
+            block = prepared.cut(size)
         if block is None:
             block = Block(_fresh(size), 0, size)
         begin = -numpy.frombuffer(block.memory, numpy.uint8, 1, block.begin).ctypes.data % _PAGE

@@ -354,7 +354,7 @@ class Decomposing:
         take_over(self, KINDS[self.offering.framework])
         try:
             prepare(min(setting("prepare_bytes", 0), setting("keep_bytes", KEEP_BYTES)))
-        except OSError as e:
+        except (OSError, OverflowError, RuntimeError) as e:  # no such memory, or no thread
             self.logger.warning(f"tensorpull: no memory is prepared for the first model: {e}")
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
