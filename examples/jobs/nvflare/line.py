@@ -2,7 +2,8 @@
 
 The program is alone in a network namespace, in which packets to 127.0.0.0/8 leave through a TUN device. Each one waits at a bottleneck of MBIT Mbit/s, takes half of
 MILLISECONDS after it, and is local when it comes back. All packets share the bottleneck, in both directions; one is dropped if it would wait there for longer than MILLISECONDS.
-It needs root (or user namespaces, as `unshare -rn` makes them) and Debian's iproute2. It ends with the program, and leaves nothing behind.
+It needs root (or user namespaces, as `unshare -rn` makes them) and Debian's iproute2. It ends with the program, the program is ended with it, and nothing is left behind.
+What a signal has ended has the status that a shell gives it: 128 and the signal's number.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import fcntl
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import time
 
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 TUNSETIFF, TUN_WITHOUT_HEADER = 0x400454CA, 0x1001
+PR_SET_PDEATHSIG = 1
 
 
 def open_line() -> int:
@@ -38,6 +41,9 @@ def open_line() -> int:
         for device in ("all", "line"):
             with open(f"/proc/sys/net/ipv4/conf/{device}/{setting}", "w") as f:
                 f.write(value)
+    if os.path.exists("/proc/sys/net/ipv6/conf/all/disable_ipv6"):
+        with open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w") as f:
+            f.write("1")  # [::1] would be a way around the line
     return packets
 
 
@@ -76,6 +82,7 @@ def main() -> int:
     packets = open_line()
     child = os.fork()
     if child == 0:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # without this process it would wait for packets for ever
         try:
             os.execvp(sys.argv[3], sys.argv[3:])
         except OSError as why:
