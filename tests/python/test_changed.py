@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
 import tensorpull
-from tensorpull import _changed, _publish
+from tensorpull import _changed, _download, _publish
 
 torch = pytest.importorskip("torch")
 
@@ -168,6 +170,106 @@ def test_digests_that_lie_cost_a_pull_of_all(owner, monkeypatch, caplog, place):
         got = tensorpull.download_tensors(owner.address, ref, base=old, out=old if place == "in place" else None)
     assert same(got, new) and got.receipt.kept_bytes == 0 and "all of it is pulled" in caplog.text
     assert (old["a"] == (place == "in place")).all()
+
+
+@pytest.fixture
+def disturbed(monkeypatch):
+    """A base whose tensor "a" changes once it has been compared, and before what has changed is pulled, as a thread that trains it would do."""
+    base, real = {"a": np.zeros(5000), "b": np.zeros(5000)}, _download.changes
+
+    def changes(*arguments):
+        found = real(*arguments)
+        base["a"][0] += 1
+        return found
+
+    monkeypatch.setattr(_download, "changes", changes)
+    return base
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("recipients", [1, 2])
+def test_the_owner_counts_once_a_recipient_whose_base_changed_meanwhile(owner, disturbed, place, recipients):
+    new = {"a": np.zeros(5000), "b": np.ones(5000)}
+    ref = owner.add_tensors(new, recipients=recipients, tensor_digests=True)
+    got = tensorpull.download_tensors(owner.address, ref, base=disturbed, out=disturbed if place == "in place" else None)
+    assert same(got, new) and got.receipt.kept_bytes == 0 and got.receipt.confirmed
+    assert owner.status(ref).completed == 1 and owner.status(ref).cancelled == 0 and owner.settled(ref) == (recipients == 1)
+
+
+def test_over_a_session_a_base_that_changed_meanwhile_costs_a_pull_of_all(disturbed):
+    new = {"a": np.zeros(5000), "b": np.ones(5000)}
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as there:
+        here = door.accept(10)
+        ref = there.add_tensors(new, recipients=1, tensor_digests=True)
+        thread = threading.Thread(target=there.serve, args=(ref,))
+        thread.start()
+        try:
+            got = here.download_tensors(ref, base=disturbed, retries=0, abort=lambda: not thread.is_alive())
+        finally:
+            here.close()
+            thread.join()
+        assert same(got, new) and there.status(ref).completed == 1
+
+
+@pytest.mark.parametrize("how", ["memory", "name"])
+def test_the_memory_of_the_base_is_held_while_it_is_read(owner, monkeypatch, how):
+    """A thread that gives a parameter new memory, or takes it out of the dict, does not free what is being read."""
+    new = {"a": torch.zeros(2_000_000), "b": torch.ones(3)}
+    base = {"a": torch.nn.Parameter(torch.zeros(2_000_000)), "b": torch.zeros(3)}
+    old = weakref.ref(base["a"].untyped_storage())
+    real, seen = _changed._native.tensor_digests, []
+
+    def digests(*arguments):
+        if how == "name":
+            del base["a"]
+        else:
+            base["a"].data = torch.zeros(1)
+        gc.collect()
+        seen.append(old() is not None)
+        return real(*arguments) if seen[-1] else []
+
+    ref = owner.add_tensors(new, tensor_digests=True)
+    monkeypatch.setattr(_changed._native, "tensor_digests", digests)
+    got = tensorpull.download_tensors(owner.address, ref, base=base)
+    assert seen == [True] and all(torch.equal(got[name], new[name]) for name in new)
+
+
+def test_what_is_returned_does_not_depend_on_what_changed(owner, framework):
+    kind = np.ndarray if framework == "numpy" else torch.Tensor
+    for published, mine in (
+        ({"a": [1.0]}, {"a": [1.0]}), ({"a": [1.0], "b": [2.0]}, {"a": [1.0], "b": [3.0]}), ({"a": [1.0], "b": [2.0]}, {"a": [0.0], "b": [0.0]}),
+        ({"a": [1.0]}, {"other": [1.0]}),
+    ):  # fmt: skip
+        published, mine = (of(framework, {name: np.array(t) for name, t in model.items()}) for model in (published, mine))
+        for digests in (True, False):
+            got = tensorpull.download_tensors(owner.address, owner.add_tensors(published, tensor_digests=digests), base=mine)
+            assert same(got, published) and all(type(t) is kind for t in got.values())
+
+
+def test_in_place_the_result_is_as_without_a_base(owner):
+    """The names, their order and the numbers are those of `out`."""
+    tied = np.arange(6.0)
+    for published, mine in (
+        ({"z": np.zeros(900), "a": tied, "b": tied}, {"a": np.zeros(6), "z": np.zeros(900)}),
+        ({"w": np.zeros(900), "v": np.ones(5), "step": 4}, {"w": np.zeros(900), "v": np.zeros(5), "step": 3}),
+    ):  # fmt: skip
+        ref = owner.add_tensors(published, tensor_digests=True)
+        with_base, without = ({n: t.copy() if isinstance(t, np.ndarray) else t for n, t in mine.items()} for _ in range(2))
+        a = tensorpull.download_tensors(owner.address, ref, out=with_base, base=with_base)
+        b = tensorpull.download_tensors(owner.address, ref, out=without)
+        assert a.receipt.kept_bytes == 7200 and same(a, b) and a.structure == b.structure and a.metadata == b.metadata
+
+
+def test_abort_is_heard_while_the_base_is_read(owner, monkeypatch):
+    new = {"a": np.zeros(5000), "b": np.ones(3)}
+    ref = owner.add_tensors(new, recipients=1, tensor_digests=True)
+    for where in ("tensor_digests", "ImageReader"):
+        stop, real = threading.Event(), getattr(_changed._native, where)
+        with monkeypatch.context() as patch:
+            patch.setattr(_changed._native, where, lambda *arguments, real=real, stop=stop: (stop.set(), real(*arguments))[1])
+            with pytest.raises(tensorpull.Error) as refused:
+                tensorpull.download_tensors(owner.address, ref, base={"a": np.zeros(5000)}, abort=stop)
+        assert refused.value.code == "cancelled" and owner.status(ref).completed == 0
 
 
 @pytest.mark.parametrize("said", ["", "00", "zz" * 16, "0" * 47, " " * 48, "é" * 48, "0x" * 24])

@@ -305,3 +305,13 @@ def test_an_image_by_ranges_of_what_is_on_a_device(device):
         landing.write(at, image.read(at, 33))
     got = landing.finish(image.version)
     assert list(got) == ["z", "a"] and got["z"].equal(host) and got["a"].equal((host + 1).t())
+
+
+def test_a_base_on_a_device_is_read_through_one_block(owner, stand_in):
+    new = {f"t{i}": torch.full((1000,), float(i)) for i in range(20)}
+    ref = owner.add_tensors(new, tensor_digests=True)
+    base = {name: stand_in.put(t) for name, t in new.items()}
+    base["t3"] = stand_in.put(torch.zeros(1000))
+    got = tensorpull.download_tensors(owner.address, ref, out=base, base=base)
+    assert all(torch.equal(stand_in.host(base[name]), new[name]) for name in new) and got.receipt.kept_bytes == 19 * 4000
+    assert len(stand_in.blocks) <= 4, "one for the digests, two for landing, one for the digest of the whole"

@@ -43,8 +43,34 @@ class python_allocator {
   interruption* stop_;
 };
 
+/// Lands, and asks `agrees()` of Python's whether what has arrived is right, as far as its digest does not say so.
+/// None: nobody is asked. If it is not, finish() fails with digest_mismatch, and the owner forgets that it was asked.
+class asking_landing : public named_landing {
+ public:
+  /// Borrows the last two.
+  asking_landing(const destination_view& to, name_ties ties, std::uint64_t most_header_bytes, const py::object& agrees,
+                 interruption& stop) noexcept
+      : named_landing(to, std::move(ties), most_header_bytes), agrees_(&agrees), stop_(&stop) {}
+
+  result<void> finish(const receipt& r) noexcept {
+    if (const auto done = named_landing::finish(r); !done || agrees_->is_none()) return done;
+    const interpreter_lock lock;
+    bool right = false;
+    if (!stop_->guard([&] { right = (*agrees_)().cast<bool>(); })) return failure(errc::cancelled);
+    if (right) return {};
+    forgotten_ = true;
+    return failure(errc::digest_mismatch);
+  }
+  bool looked() const noexcept { return forgotten_; }
+
+ private:
+  const py::object* agrees_;
+  interruption* stop_;
+  bool forgotten_ = false;
+};
+
 /// Lands in tensors that exist.
-using landing = in_one_chunk<named_landing>;
+using landing = in_one_chunk<asking_landing>;
 /// Lands in tensors that are made.
 using making = in_one_chunk<new_model<python_allocator>>;
 
@@ -58,7 +84,7 @@ py::tuple download_into(Run run, std::string_view ref, const py::sequence& descr
   const tensor_table table(described);
   interruption stop(s.abort);
   landing_table image(table, stop);
-  landing to(s.native, image.destination(), std::move(ties), max_header_bytes);
+  landing to(s.native, image.destination(), std::move(ties), max_header_bytes, s.agrees, stop);
   const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
                            ref, s, stop, subset);
   return py::make_tuple(to_python(got), to_python(to.metadata()));

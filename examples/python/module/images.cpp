@@ -68,13 +68,13 @@ std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint6
 }
 
 /// The digest of each tensor's bytes alone, as an image has them and in its order: (name, XXH3-64). Cost: one pass over
-/// the bytes, with the lock released; Ctrl-C is heard meanwhile. Raises.
-py::list tensor_digests(const py::sequence& tensors) {
+/// the bytes, with the lock released; Ctrl-C is heard meanwhile, and `abort`, which is None or a callable. Raises.
+py::list tensor_digests(const py::sequence& tensors, py::object abort) {
   device_reader devices;
   const dynamic_image image = devices.image_of(tensor_table(tensors), {});
   const image_schema& schema = image.schema();
   std::vector<std::uint64_t> digests(schema.tensor_count);
-  interruption stop{py::none()};
+  interruption stop{std::move(abort)};
   const auto done = [&]() -> result<void> {
     const interpreter_unlock unlocked;
     devices.copies()->tell(&stop);
@@ -104,9 +104,9 @@ py::list tensor_digests(const py::sequence& tensors) {
 class image_reader {
  public:
   image_reader(const py::sequence& tensors, const std::vector<std::pair<std::string, std::string>>& metadata,
-               py::object keep)
+               py::object keep, py::object abort)
       : image_(devices_.image_of(tensor_table(tensors), metadata)), keep_(std::move(keep)) {
-    version_ = version_of(image_.source(), *devices_.copies());
+    version_ = version_of(image_.source(), *devices_.copies(), std::move(abort));
   }
   std::uint64_t bytes() const noexcept { return image_.schema().image_bytes; }
   std::uint64_t header_bytes() const noexcept { return image_.schema().header_bytes; }
@@ -269,9 +269,11 @@ class range_landing {
 void bind_images(py::module_& m) {
   m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
   m.def("tensor_bytes", &tensor_bytes);
-  m.def("tensor_digests", &tensor_digests);
+  m.def("tensor_digests", &tensor_digests, py::arg("tensors"), py::arg("abort") = py::none());
   py::class_<image_reader>(m, "ImageReader")
-      .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object>())
+      .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object,
+                    py::object>(),
+           py::arg("tensors"), py::arg("metadata"), py::arg("keep"), py::arg("abort") = py::none())
       .def_property_readonly("bytes", &image_reader::bytes)
       .def_property_readonly("header_bytes", &image_reader::header_bytes)
       .def_property_readonly("version", &image_reader::version)

@@ -75,11 +75,12 @@ struct interruption_token {
   bool stop_requested() const noexcept { return of->look(); }
 };
 
-/// The digest that an image is published as, computed with the lock released: Ctrl-C is heard meanwhile, and raised.
-/// `copies.tell(caller)`: what copies tensors from devices is told whose exceptions are whose. Raises.
+/// The digest that an image is published as, computed with the lock released: Ctrl-C is heard meanwhile, and raised,
+/// and `abort`, which is None or a callable. `copies.tell(caller)`: what copies tensors from devices is told whose
+/// exceptions are whose. Raises.
 template <class Copies>
-std::uint64_t version_of(const source_view& image, Copies& copies) {
-  interruption stop{py::none()};
+std::uint64_t version_of(const source_view& image, Copies& copies, py::object abort = py::none()) {
+  interruption stop{std::move(abort)};
   const auto computed = [&] {
     const interpreter_unlock unlocked;
     copies.tell(&stop);

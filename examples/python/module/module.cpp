@@ -58,7 +58,8 @@ PYBIND11_MODULE(_native, m) {
       .def_readwrite("believe", &tp::pull_settings::believe)
       .def_readwrite("progress", &tp::pull_settings::progress)
       .def_readwrite("abort", &tp::pull_settings::abort)
-      .def_readwrite("cursor", &tp::pull_settings::cursor);
+      .def_readwrite("cursor", &tp::pull_settings::cursor)
+      .def_readwrite("agrees", &tp::pull_settings::agrees);
   py::class_<tp::publish_settings>(m, "PublishSettings", tp::in_cycles<tp::publish_settings>())
       .def(py::init<>())
       .def_readwrite("id", &tp::publish_settings::id)

@@ -44,9 +44,11 @@ struct pull_settings {
   py::object progress = py::none();
   py::object abort = py::none();
   py::object cursor = py::none();  ///< a Cursor, if a pull goes on that another one began
+  /// Asked by download_into when all has arrived, before the owner hears of it. False: it forgets this recipient.
+  py::object agrees = py::none();
 
-  void each_object(const auto& f) const noexcept { f(progress), f(abort), f(cursor); }
-  void let_go_of_objects() { progress = abort = cursor = py::none(); }
+  void each_object(const auto& f) const noexcept { f(progress), f(abort), f(cursor), f(agrees); }
+  void let_go_of_objects() { progress = abort = cursor = agrees = py::none(); }
 };
 
 inline py::tuple to_python(const progress_event& e) {

@@ -1,4 +1,4 @@
-"""Only the tensors that changed. An owner's metadata may have 8 bytes of digest for each tensor, and a recipient that has an earlier version pulls those of another digest.
+"""Only the tensors that changed. An owner's metadata may have 16 digits for each tensor, which are its digest, and a recipient that has an earlier version pulls those of another digest.
 
 What the digests say decides only what is asked for. What is taken is what the digest of the whole says, over what was there and what came; a list of digests that lies costs a pull of all.
 """
@@ -40,7 +40,7 @@ class Changes(NamedTuple):
     have: Dict[str, Any]  #: is not pulled: the recipient's own tensors
 
 
-def changes(base: Mapping[str, Any], seen: Seen) -> Optional[Changes]:
+def changes(base: Mapping[str, Any], seen: Seen, abort: Any) -> Optional[Changes]:
     """Which tensors have other bytes than those of `base`, by the owner's digests. None: all is to be pulled, since the owner has no digests, or every tensor has changed.
 
     If none has changed, the smallest one is pulled all the same: so the owner hears that there was a recipient, and that it has all. Cost: one pass over the tensors of `base` that are published.
@@ -49,8 +49,10 @@ def changes(base: Mapping[str, Any], seen: Seen) -> Optional[Changes]:
     if digests is None:
         return None
     published = {one.name: one for one in seen.in_image}
-    mine = [one for name in published if name in base for one in _alone(name, base[name]) if _is_of(one, published[name])]
-    have = {name: base[name] for name, digest in _native.tensor_digests(mine) if digest == digests[name]}
+    there = {name: tensor for name, tensor in base.items() if name in published}
+    mine = Tensors(there, apart=True)  # holds the memory while it is read, whatever another thread does with the dict or its tensors
+    alike = [one for one in mine.described if _is_of(one, published[one[0]])]
+    have = {name: there[name] for name, digest in _native.tensor_digests(alike, abort) if digest == digests[name]}
     wanted = {name: one for name, one in published.items() if name not in have}
     if len(wanted) == len(published):
         return None
@@ -61,19 +63,14 @@ def changes(base: Mapping[str, Any], seen: Seen) -> Optional[Changes]:
     return Changes(wanted, have)
 
 
-def _alone(name: str, tensor: Any) -> List[Tuple[Any, ...]]:
-    """Its description, also if it is one memory with another tensor: in the image each has bytes of its own."""
-    return Tensors({name: tensor}).described
-
-
 def _is_of(described: Tuple[Any, ...], published: TensorRange) -> bool:
     return (described[1], tuple(described[2])) == (published.dtype, tuple(published.shape))
 
 
-def is_the_whole(tensors: Mapping[str, Any], seen: Seen) -> bool:
+def is_the_whole(tensors: Mapping[str, Any], seen: Seen, abort: Any) -> bool:
     """Whether these tensors, by the names under which they travel, are what is published: its digest is that of all bytes. Cost: one pass over them."""
-    described = [one for name in sorted(tensors, key=str.encode) for one in _alone(name, tensors[name])]
-    image = _native.ImageReader(described, list(seen.metadata.items()), list(tensors.values()))
+    mine = Tensors(tensors, apart=True)
+    image = _native.ImageReader(mine.described, list(seen.metadata.items()), mine.keep, abort)
     return bool(image.version == seen.listing.version)
 
 

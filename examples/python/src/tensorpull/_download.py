@@ -82,9 +82,11 @@ def download_tensors(
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
       base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
                  (`tensor_digests`), and otherwise all of them. What has not changed is returned as it is in `base`, and not copied. With `out`, `base` is the same dict:
-                 what has changed is landed in place. Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
-                 "completed" means what it always does: the digest of the whole was compared, over what was there and what came. If it is another one, all is pulled. If
-                 nothing has changed, the smallest tensor is pulled, so that the owner counts this recipient. Cost: two passes over the bytes of `base`. Not for URLs.
+                 what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
+                 Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
+                 "completed" means what it always does: the digest of the whole was compared, over what was there and what came, before the owner hears of it. If it is another
+                 one, all is pulled, and the owner counts that alone. If nothing has changed, the smallest tensor is pulled, so that the owner counts this recipient. Cost: two
+                 passes over the bytes of `base`. Not for URLs.
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
@@ -182,6 +184,8 @@ def pull(
 
     if base is not None:
         base = as_flat(base)
+        if out is None and framework is None and base:  # whatever has changed, and also if all has
+            framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
         changed = _changed(through, where, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
         if changed is not None:
@@ -229,7 +233,7 @@ def _changed(
         tensors = writable(base)
         if tensors.ties or difference(tensors, seen.listing, False, "") is not None:
             return None  # landing in all of it says what does not fit
-    todo = changes(base, seen)
+    todo = changes(base, seen, settings.abort)
     if todo is None:
         return None
     if in_place:
@@ -237,21 +241,35 @@ def _changed(
         made = dict(base)
         tensors.mark_changed()
     else:
-        if framework is None:
-            framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in todo.have.values()) else "numpy"
         tensors, made = _made(todo.wanted, framework, limit)
     given, believe = settings.version, settings.believe
     settings.version = seen.listing.version
     settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
-    receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
-    settings.version, settings.believe = given, believe
     whole_model = {**todo.have, **{name: made[name] for name in todo.wanted}}
-    if not is_the_whole(whole_model, seen):
+    agreed = True
+
+    def agrees() -> bool:
+        nonlocal agreed
+        agreed = is_the_whole(whole_model, seen, settings.abort)
+        return agreed
+
+    settings.agrees = agrees  # before the owner hears that this recipient has all
+    try:
+        receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+    except Error:
+        if agreed:
+            raise
         logger.warning("%s: what was there and what came are not what is published, whatever its digests of tensors say; all of it is pulled", short(ref_id))
         return None
-    arrived = arrive(whole_model, seen.metadata)
-    result = TensorDict(arrived.tensors)
-    result.metadata, result.structure = arrived.metadata, arrived.structure
+    finally:
+        settings.version, settings.believe, settings.agrees = given, believe, None
+    if in_place:
+        result = TensorDict(base)
+        result.metadata, result.structure = own(seen.metadata), getattr(base, "structure", None)
+    else:
+        arrived = arrive(whole_model, seen.metadata)
+        result = TensorDict(arrived.tensors)
+        result.metadata, result.structure = arrived.metadata, arrived.structure
     result.receipt = receipt_of(receipt, seen, todo.have, not given)
     return result
 

@@ -172,7 +172,7 @@ class Downloader(OfOneProcess):
                        bytes, downloads of all tensors get "digest_mismatch"; one of a `subset` has a digest of its own, and takes them
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
           tensor_digests
-                       the metadata has 8 bytes of digest for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
+                       the metadata has 16 digits for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
                        Cost: one more pass over the bytes
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,

@@ -83,6 +83,7 @@ class PullSettings:
     progress: Optional[Callable[[Any], None]]
     abort: Optional[Callable[[], bool]]
     cursor: Optional[Cursor]
+    agrees: Optional[Callable[[], bool]]
 
 class PublishSettings:
     id: str
@@ -108,10 +109,10 @@ class View:
     @property
     def owner_can_write(self) -> bool: ...
 
-def tensor_digests(described: Sequence[Any]) -> List[Tuple[str, int]]: ...
+def tensor_digests(tensors: Sequence[Any], abort: Optional[Callable[[], bool]] = ...) -> List[Tuple[str, int]]: ...
 
 class ImageReader:
-    def __init__(self, described: Sequence[Any], metadata: List[Tuple[str, str]], keep: Any) -> None: ...
+    def __init__(self, tensors: Sequence[Any], metadata: List[Tuple[str, str]], keep: Any, abort: Optional[Callable[[], bool]] = ...) -> None: ...
     @property
     def bytes(self) -> int: ...
     @property

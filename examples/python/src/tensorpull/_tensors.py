@@ -90,9 +90,10 @@ def _describe_torch(torch: Any, name: str, tensor: Any, blocks: Blocks, spaces: 
 
 
 class Tensors:
-    """A caller's dict, described. `keep` holds what keeps the memory alive; `ties` the names that are further names of another tensor."""
+    """A caller's dict, described. `keep` holds what keeps the memory alive; `ties` the names that are further names of another tensor. `apart`: none is, each is described
+    by itself, to be read."""
 
-    def __init__(self, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, Any], apart: bool = False) -> None:
         if not isinstance(tensors, Mapping):
             raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
         self.described: List[Description] = []
@@ -116,7 +117,7 @@ class Tensors:
                     self.read_only.append(name)
             else:
                 raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}")
-            if 0 not in one[2]:
+            if not apart and 0 not in one[2]:
                 kept = seen.setdefault((*one[1:6], *one[7:]), name)
                 if kept != name and name != "format":  # which savers put into metadata: there it is no tie
                     self.ties[name] = kept
