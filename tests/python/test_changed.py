@@ -260,6 +260,29 @@ def test_in_place_the_result_is_as_without_a_base(owner):
         assert a.receipt.kept_bytes == 7200 and same(a, b) and a.structure == b.structure and a.metadata == b.metadata
 
 
+@pytest.mark.parametrize("changed", ["head", "w", ""])
+def test_in_place_tied_tensors_are_no_reason_to_pull_all(owner, framework, changed):
+    def model(of_head, of_w):
+        made = of(framework, {"head": np.full(900, of_head), "w": np.full(500, of_w), "b": np.zeros(2)})
+        return {**made, "embedding": made["head"]}
+
+    ref = owner.add_tensors(model(1.0, 1.0), tensor_digests=True, recipients=1)
+    mine = model(0.0 if changed == "head" else 1.0, 0.0 if changed == "w" else 1.0)
+    objects = dict(mine)
+    got = tensorpull.download_tensors(owner.address, ref, out=mine, base=mine)
+    assert same(mine, model(1.0, 1.0)) and all(got[name] is objects[name] is mine[name] for name in objects)
+    assert got.receipt.kept_bytes == {"head": 4016, "w": 7216, "": 11200}[changed] and owner.wait(ref, 10)
+
+
+def test_in_place_ties_that_are_not_the_owners_are_said_as_ever(owner):
+    ref = owner.add_tensors({"a": np.ones(9), "b": np.ones(9)}, tensor_digests=True)
+    one = np.ones(9)
+    mine = {"a": one, "b": one}
+    with pytest.raises(tensorpull.Error) as refused:
+        tensorpull.download_tensors(owner.address, ref, out=mine, base=mine)
+    assert refused.value.code == "schema_mismatch" and (one == 1).all()
+
+
 def test_abort_is_heard_while_the_base_is_read(owner, monkeypatch):
     new = {"a": np.zeros(5000), "b": np.ones(3)}
     ref = owner.add_tensors(new, recipients=1, tensor_digests=True)

@@ -230,8 +230,7 @@ def _changed(
     """Pulls what has changed since `base`. None: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
     seen = look_closely(through, where, ref_id, max_header_bytes, max_tensors, about)
     if in_place:
-        tensors = writable(base)
-        if tensors.ties or difference(tensors, seen.listing, False, "") is not None:
+        if difference(writable(base), seen.listing, False, "") is not None:
             return None  # landing in all of it says what does not fit
     todo = changes(base, seen, settings.abort)
     if todo is None:
