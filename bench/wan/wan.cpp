@@ -211,10 +211,15 @@ struct server_afar {
     address = far_address + ":" + std::to_string(process.template read<std::uint16_t>());
   }
   /// From dialling until this end knows that the other one has all of it.
+  /// If the server has given the line up meanwhile, it dials again.
   bool give(const image& from) const {
-    auto session = must(net::session::connect(places.dialling(address)));
-    const auto published = must(session.add_image(from.table.source(), {.recipients = 1}));
-    return good(session.send(1, {&published, 1}, {})) && good(session.serve(until_settled(published)));
+    for (;;) {
+      auto session = must(net::session::connect(places.dialling(address)));
+      const auto published = must(session.add_image(from.table.source(), {.recipients = 1}));
+      auto done = session.send(1, {&published, 1}, {});
+      if (done) done = session.serve(until_settled(published));
+      if (done || done.error() != errc::connection_lost) return good(done);
+    }
   }
   const Places& places;
   bench::child process;

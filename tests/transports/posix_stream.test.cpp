@@ -4,11 +4,8 @@
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 #include <chrono>
-#include <cstring>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,18 +14,6 @@ namespace tp = tensorpull;
 using namespace std::chrono_literals;
 
 namespace posix_stream_test {
-
-/// What the kernel says of TCP sockets; none: the truth.
-std::optional<tcp_info> told;
-
-// In the place of the C library's.
-extern "C" int getsockopt(int fd, int level, int name, void* value, socklen_t* size) noexcept {
-  if (!told || level != IPPROTO_TCP || name != TCP_INFO)
-    return static_cast<int>(::syscall(SYS_getsockopt, fd, level, name, value, size));
-  *size = std::min<socklen_t>(*size, sizeof *told);
-  std::memcpy(value, &*told, *size);
-  return 0;
-}
 
 struct ends {
   tp::posix_stream left, right;
@@ -130,52 +115,6 @@ TEST(PosixStream, What_it_waited_for_moves_and_leaves_with_the_descriptor) {
   socklen_t size = sizeof low;
   ASSERT_EQ(::getsockopt(adopted.native_handle(), SOL_SOCKET, SO_RCVLOWAT, &low, &size), 0);
   EXPECT_EQ(low, 1);
-}
-
-// A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
-TEST(PosixStream, Silence_before_bytes_are_due_does_not_count) {
-  auto [left, right] = connected();
-  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
-  right.expect_bytes(true);
-  EXPECT_FALSE(right.wait(true, false, 20ms).read);
-  ASSERT_EQ(write(left, 10), 10u);
-  EXPECT_EQ(read_or_wait(right, 100, 10s), 10u);
-}
-
-// An owner is silent for minutes, and is asked again then: a request that was on its way for a moment was taken for one
-// that nobody acknowledges, if the program itself asks for signs of life, but seldom.
-TEST(PosixStream, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_answered_for_long) {
-  constexpr auto longest = static_cast<std::uint32_t>(tp::detail::longest_silence.count());
-  const auto line = [](std::uint32_t silent, std::uint8_t again, std::uint8_t asked) {
-    tcp_info of{};
-    of.tcpi_unacked = asked == 0;
-    of.tcpi_retransmits = again;
-    of.tcpi_probes = asked;
-    of.tcpi_last_ack_recv = of.tcpi_last_data_recv = silent;
-    return of;
-  };
-  const struct {
-    tcp_info of;
-    bool gone;
-  } cases[]{{line(longest + 1, 0, 0), false}, {line(longest + 1, 0, 1), false}, {line(longest, 3, 0), false},
-            {line(longest, 0, 3), false},     {line(longest + 1, 1, 0), true},  {line(longest + 1, 0, 2), true}};
-  auto [left, right] = connected();
-  for (const auto& c : cases) {
-    told = c.of;
-    EXPECT_EQ(tp::detail::line_is_gone(right.native_handle()), c.gone) << &c - cases;
-    told.reset();
-  }
-  right.expect_bytes(true);
-  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
-  EXPECT_FALSE(right.wait(true, false, 1ms).read);
-  told = line(longest + 1, 1, 0);
-  EXPECT_TRUE(right.wait(true, false, 1ms).read);
-  told.reset();
-  std::byte one{};
-  const std::span<std::byte> room(&one, 1);
-  const auto io = right.read_some({&room, 1});
-  EXPECT_EQ(io.status, tp::io_status::closed);
-  EXPECT_EQ(io.system, ETIMEDOUT);
 }
 
 TEST(PosixStream, A_program_that_asks_for_a_sign_of_life_itself_goes_on_to) {

@@ -11,17 +11,31 @@
 
 namespace tensorpull::detail {
 
+/// A borrowed stream of which bytes are due as long as this object is there, if it can look after its line
+/// (byte_stream, 8).
+template <byte_stream Stream>
+class awaited_stream {
+ public:
+  explicit awaited_stream(Stream& stream) noexcept : stream_(&stream) { expect_bytes(true); }
+  awaited_stream(const awaited_stream&) = delete;
+  awaited_stream& operator=(const awaited_stream&) = delete;
+  ~awaited_stream() { expect_bytes(false); }
+  Stream& operator*() const noexcept { return *stream_; }
+  Stream* operator->() const noexcept { return stream_; }
+
+ private:
+  void expect_bytes(bool on) noexcept {
+    if constexpr (requires { stream_->expect_bytes(on); }) stream_->expect_bytes(on);
+  }
+  Stream* stream_;
+};
+
 /// A wire over a stream. Borrows the endpoint and the stream. `scratch`: as pump_once says.
 template <class Endpoint, byte_stream Stream>
 class stream_pull_wire {
  public:
   stream_pull_wire(Endpoint& end, Stream& stream, std::span<std::byte> scratch = {}) noexcept
-      : end_(&end), stream_(&stream), scratch_(scratch) {
-    expect_bytes(true);
-  }
-  stream_pull_wire(const stream_pull_wire&) = delete;
-  stream_pull_wire& operator=(const stream_pull_wire&) = delete;
-  ~stream_pull_wire() { expect_bytes(false); }
+      : end_(&end), stream_(stream), scratch_(scratch) {}
 
   Endpoint& end() noexcept { return *end_; }
   template <class Transfer>
@@ -41,13 +55,8 @@ class stream_pull_wire {
   }
 
  private:
-  /// Bytes are due as long as this object is there, if the stream can look after its line (byte_stream, 8).
-  void expect_bytes(bool on) noexcept {
-    if constexpr (requires { stream_->expect_bytes(on); }) stream_->expect_bytes(on);
-  }
-
   Endpoint* end_;
-  Stream* stream_;
+  awaited_stream<Stream> stream_;
   std::span<std::byte> scratch_;
   io_ready wants_{};
 };

@@ -97,7 +97,7 @@ class posix_stream {
 
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
     if (state_.gone) return {io_status::closed, ETIMEDOUT, 0};
-    return detail::receive_some(state_.fd, spans);
+    return or_end(detail::receive_some(state_.fd, spans));
   }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
     return detail::send_some(state_.fd, spans);
@@ -131,9 +131,8 @@ class posix_stream {
     }
     const int most = asked >= 2 * worth_waking ? worth_waking : worth_waking / 2;
     wake_at(asked >= worth_waking && state_.near == nearness::near ? most : 1);
-    const auto io = detail::io_outcome(
-        detail::with_vector(spans, [fd = state_.fd](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true);
-    return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
+    return or_end(detail::io_outcome(
+        detail::with_vector(spans, [fd = state_.fd](msghdr* m) noexcept { return ::recvmsg(fd, m, 0); }), true));
   }
 
   /// While bytes are due, a TCP line that carries nothing for detail::longest_silence is at its end (closed, with
@@ -178,7 +177,11 @@ class posix_stream {
     (void)::setsockopt(state_.fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
   }
 
-  /// Whether the line is gone; the next read says so. Asked if nothing has come while this end waited.
+  /// The outcome of a read; if nothing was there and the line is gone, the end.
+  io_result or_end(const io_result& io) noexcept {
+    return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
+  }
+  /// Whether the line is gone; the next read says so. Asked if nothing has come.
   bool silent() noexcept {
     state_.gone = state_.gone ||
                   (state_.bytes_are != due::no && now() - state_.due_since > detail::longest_silence.count() &&

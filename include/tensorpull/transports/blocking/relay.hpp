@@ -83,15 +83,16 @@ void wait_for_either(A& a, bool a_reads, bool a_writes, B& b, bool b_reads, bool
 /// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If
 /// `upstream` is a session, an application message that comes meanwhile waits for receive(); more of them than the
 /// session keeps end the relay with unread_messages. Errors: invalid_argument: `chunk` is empty; connection_lost: on
-/// either side, before the recipient had ended (the owner is told `cancelled` if it can still be reached); timed_out;
-/// cancelled; violations of the protocol on either side. `at`: payload bytes passed on. Close `recipient` after an
-/// error.
+/// either side, before the recipient had ended (the owner is told `cancelled` if it can still be reached), and if the
+/// line to the owner carries nothing any more (byte_stream, 8); timed_out; cancelled; violations of the protocol on
+/// either side. `at`: payload bytes passed on. Close `recipient` after an error.
 template <class Parts, class Upstream, byte_stream Stream>
 result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk,
                       const relay_options& options = {}) noexcept {
   if (chunk.empty()) return failure(errc::invalid_argument);
   relay_machine<typename Parts::framing, typename Parts::limits> machine(chunk, ref.id, upstream.begin_transfer());
   detail::stopwatch<typename Parts::platform> idle;
+  const detail::awaited_stream line(upstream.stream());
   bool broken = false;
   while (!machine.ended()) {
     if (options.stop.stop_requested()) machine.fail({errc::cancelled, 0, 0, {}});

@@ -51,7 +51,7 @@ struct hosted_pull {
   const pull_options options;
   running_pull<Parts, consumer_type> run;
   optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
-  stopwatch<typename Parts::platform> rested;
+  stopwatch<typename Parts::platform> rested, looked;  ///< since the pause began; since a look after the line
 };
 template <class Parts>
 struct hosted_pull<Parts, no_consumer> {};
@@ -127,9 +127,9 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
 
   /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told
   /// how it ended. The options are copied; what they point to must live until then. Tries are made over this connection
-  /// only: if it ends, so does the pull. The host's budgets hold, too, and no time passes while a consumer has no
-  /// memory. Without a `recipient` the connection is one, however often it pulls. Error: busy: a pull is under way, or
-  /// the connection is closed.
+  /// only: if it ends, so does the pull, and a line that carries nothing any more ends it (byte_stream, 8). The host's
+  /// budgets hold, too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one,
+  /// however often it pulls. Error: busy: a pull is under way, or the connection is closed.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments) noexcept
     requires pulls
@@ -161,6 +161,11 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
 
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
+
+  /// Whether the stream knows if its line carries nothing any more (byte_stream, 8).
+  static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
+  /// How often the line is looked after during a pull.
+  static constexpr std::chrono::milliseconds line_look{1000};
 
   /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the
   /// connection's own callbacks.
@@ -215,7 +220,10 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     if (!established_ && !(connecting_ && ending_) && !establish()) return;
     if (ending_) return shut(*ending_);
     if constexpr (pulls)
-      if (pull_ && pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
+      if (pull_) {
+        if (pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
+        look_after_line(*pull_);
+      }
     pumped did;
     // The first answer is sent on its own, so that the other end works while the rest is collected. Otherwise both
     // would sleep in turn (bench/reference.md).
@@ -273,6 +281,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
         tries = !pull_->rest;
         auto left = std::min<std::chrono::milliseconds>(tries ? pull_->run.left() : pull_->rest_left(),
                                                         std::chrono::hours(1));
+        if (looks_after_line && tries) left = std::min(left, pull_->looked.left(line_look));
         if (pull_->options.stop.stop_possible()) left = std::min(left, detail::wait_step);
         look = clock::now() + left;
       }
@@ -325,6 +334,17 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     return ok;
   }
 
+  /// Once in a while during a pull: a line that carries nothing any more wakes nobody, but a read says so, as in a pull
+  /// that waits. Bytes are due from the first look on, so a short pull asks nothing of the kernel.
+  void look_after_line(pull_type& p) noexcept {
+    if constexpr (looks_after_line) {
+      if (p.rest || p.looked.left(line_look) != std::chrono::milliseconds::zero()) return;
+      p.looked.restart();
+      stream_.expect_bytes(true);
+      readable_ = true;
+    }
+  }
+
   void begin_again(pull_type& p) noexcept {
     p.rest = {};
     p.run.transfer().restart();
@@ -358,6 +378,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   void end_pull() noexcept {
     const auto outcome = pull_->run.outcome();
     pull_.reset();
+    if constexpr (looks_after_line) stream_.expect_bytes(false);
     host_.pull_ended();
     host_.handler().pulled(*this, outcome);
   }

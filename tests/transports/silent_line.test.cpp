@@ -1,0 +1,241 @@
+// A TCP line that carries nothing any more, while somebody waits for bytes. The kernel takes its time to say so, so the
+// tests say it in its place.
+#include "network.hpp"
+
+#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
+
+#include <netinet/tcp.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace silent_line_test {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<1_KiB>, tp::tcp>;
+
+/// What the kernel says of a TCP socket; none: the truth.
+std::optional<tcp_info> told;
+/// Of which sockets it says so: those whose other end has this port; 0: of all.
+std::uint16_t told_of = 0;
+
+std::uint16_t port_at_the_other_end(int fd) {
+  sockaddr_in there{};
+  socklen_t size = sizeof there;
+  return ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 ? ntohs(there.sin_port) : std::uint16_t{0};
+}
+
+// In the place of the C library's.
+extern "C" int getsockopt(int fd, int level, int name, void* value, socklen_t* size) noexcept {
+  if (!told || level != IPPROTO_TCP || name != TCP_INFO || (told_of != 0 && told_of != port_at_the_other_end(fd)))
+    return static_cast<int>(::syscall(SYS_getsockopt, fd, level, name, value, size));
+  *size = std::min<socklen_t>(*size, sizeof *told);
+  std::memcpy(value, &*told, *size);
+  return 0;
+}
+
+constexpr auto longest = static_cast<std::uint32_t>(tp::detail::longest_silence.count());
+
+/// A line over which nothing has come for so long, with a request that was sent again, or questions of the kernel's.
+tcp_info line(std::uint32_t silent, std::uint8_t again, std::uint8_t asked) {
+  tcp_info of{};
+  of.tcpi_unacked = asked == 0;
+  of.tcpi_retransmits = again;
+  of.tcpi_probes = asked;
+  of.tcpi_last_ack_recv = of.tcpi_last_data_recv = silent;
+  return of;
+}
+
+/// Every line to this port is gone from now on, as long as the object is there; 0: every line.
+struct gone_line {
+  explicit gone_line(std::uint16_t to = 0) {
+    told_of = to;
+    told = line(longest + 1, 1, 0);
+  }
+  gone_line(const gone_line&) = delete;
+  gone_line& operator=(const gone_line&) = delete;
+  ~gone_line() { told.reset(); }
+};
+
+bool asks(int fd) {
+  int on = 0;
+  socklen_t size = sizeof on;
+  return ::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on != 0;
+}
+
+struct ends {
+  tp::posix_stream left, right;
+};
+ends connected() {
+  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  auto left = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+  auto right = listener->accept(10s);
+  return {std::move(*left), std::move(*right)};
+}
+tp::io_result read(tp::posix_stream& from) {
+  std::byte one{};
+  const std::span<std::byte> room(&one, 1);
+  return from.read_some({&room, 1});
+}
+
+// A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
+TEST(SilentLine, Silence_before_bytes_are_due_does_not_count) {
+  auto [left, right] = connected();
+  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  const gone_line gone;
+  right.expect_bytes(true);
+  EXPECT_FALSE(right.wait(true, false, 20ms).read);
+  EXPECT_EQ(read(right).status, tp::io_status::would_block);
+}
+
+// An owner is silent for minutes, and is asked again then: a request that was on its way for a moment was taken for one
+// that nobody acknowledges, if the program itself asks for signs of life, but seldom.
+TEST(SilentLine, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_answered_for_long) {
+  const struct {
+    tcp_info of;
+    bool gone;
+  } cases[]{{line(longest + 1, 0, 0), false}, {line(longest + 1, 0, 1), false}, {line(longest, 3, 0), false},
+            {line(longest, 0, 3), false},     {line(longest + 1, 1, 0), true},  {line(longest + 1, 0, 2), true}};
+  auto [left, right] = connected();
+  for (const auto& c : cases) {
+    told = c.of;
+    EXPECT_EQ(tp::detail::line_is_gone(right.native_handle()), c.gone) << &c - cases;
+    told.reset();
+  }
+  right.expect_bytes(true);
+  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  EXPECT_FALSE(right.wait(true, false, 1ms).read);
+  {
+    const gone_line gone;
+    EXPECT_TRUE(right.wait(true, false, 1ms).read);
+  }
+  const auto io = read(right);
+  EXPECT_EQ(io.status, tp::io_status::closed);
+  EXPECT_EQ(io.system, ETIMEDOUT);
+}
+
+// An event loop does not wait in the stream: a line that was gone was not noticed.
+TEST(SilentLine, A_read_that_finds_nothing_notices_it_without_a_wait) {
+  auto [left, right] = connected();
+  right.expect_bytes(true);
+  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  EXPECT_EQ(read(right).status, tp::io_status::would_block);
+  const gone_line gone;
+  EXPECT_EQ(read(left).status, tp::io_status::would_block) << "nothing is due there";
+  const auto io = read(right);
+  EXPECT_EQ(io.status, tp::io_status::closed);
+  EXPECT_EQ(io.system, ETIMEDOUT);
+}
+
+/// Pulls from each client that dials in.
+struct pulling {
+  using host_type = net::host<pulling, tp::land>;
+  tp::reference ref{{5, 6}, 0, 0};
+  tp::pull_options options{};
+  tiny mine{};
+  int fd = -1;  ///< of the connection that is there
+  std::vector<tp::result<tp::receipt>> outcomes;
+  std::vector<tp::error> ends;
+  boost::asio::io_context io{1};
+  host_type host{io, *this, {.max_connections = 1}};
+
+  template <class C> void connected(C& c) {
+    c.trust();
+    EXPECT_TRUE(c.pull(ref, options, tp::raw_tensors<tiny>::destination(mine)));
+  }
+  template <class C> void message(C&, const tp::message&) {}
+  template <class C> void pulled(C&, const tp::result<tp::receipt>& r) { outcomes.push_back(r); }
+  template <class C> void closed(C&, const tp::error& e) { ends.push_back(e); }
+
+  template <class Done> bool turn_until(Done done) {
+    const auto end = std::chrono::steady_clock::now() + 200s;  // only a program that hangs needs as long
+    while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(20ms);
+    return done();
+  }
+};
+/// This process's end of a connection whose other end has that port.
+int socket_to(std::uint16_t port) {
+  for (int fd = 3; fd < 1024; ++fd)
+    if (port_at_the_other_end(fd) == port) return fd;
+  return -1;
+}
+std::uint16_t own_port(int fd) {
+  sockaddr_in here{};
+  socklen_t size = sizeof here;
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size), 0);
+  return ntohs(here.sin_port);
+}
+
+// Before this the connection kept its place until its budget was over.
+TEST(SilentLine, A_host_that_pulls_gives_up_a_line_that_is_gone_and_its_place_to_the_client_that_dials_again) {
+  pulling p;
+  const auto port = p.host.listen("127.0.0.1:0");
+  ASSERT_TRUE(port);
+  raw_peer lost(*port);
+  const gone_line gone(own_port(lost.stream().native_handle()));
+  std::atomic<bool> served = false;
+  std::jthread client([&] {
+    auto again = net::session::connect(local(*port));
+    ASSERT_TRUE(again);
+    const auto source = random_model<tiny>(1);
+    ASSERT_TRUE(again->add_tensors(*source, {.recipients = 1, .id = p.ref.id}));
+    EXPECT_TRUE(again->serve(tp::until_settled(p.ref), 200s));
+    served = true;
+  });
+  EXPECT_TRUE(p.turn_until([&] { return served.load(); }));
+  client.join();
+  ASSERT_EQ(p.outcomes.size(), 2u);
+  ASSERT_FALSE(p.outcomes[0]);
+  EXPECT_EQ(p.outcomes[0].error().code, tp::errc::connection_lost) << "a budget that ends says timed_out";
+  EXPECT_EQ(p.outcomes[0].error().system, ETIMEDOUT);
+  ASSERT_GE(p.ends.size(), 1u);
+  EXPECT_EQ(p.ends[0].code, tp::errc::connection_lost);
+  EXPECT_TRUE(p.outcomes[1]);
+}
+
+TEST(SilentLine, A_host_that_pulls_waits_for_a_client_that_is_there_and_silent) {
+  pulling p;
+  p.options = {.per_request_timeout = tp::detail::longest_silence + 4s, .retry = {.retries = 0}};
+  const auto port = p.host.listen("127.0.0.1:0");
+  ASSERT_TRUE(port);
+  raw_peer silent(*port);
+  int fd = -1;
+  bool asked = false;
+  EXPECT_TRUE(p.turn_until([&] {
+    if (fd < 0) fd = socket_to(own_port(silent.stream().native_handle()));
+    asked = asked || (fd >= 0 && asks(fd));
+    return !p.outcomes.empty();
+  }));
+  ASSERT_EQ(p.outcomes.size(), 1u);
+  EXPECT_EQ(p.outcomes[0].error(), tp::errc::timed_out);
+  EXPECT_TRUE(p.ends.empty());
+  EXPECT_TRUE(asked) << "the kernel was not told to ask for a sign of life";
+  EXPECT_FALSE(asks(fd)) << "nothing is due after the pull";
+}
+
+// Before this the recipient was held until the relay's own time was over.
+TEST(SilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
+  raw_listener owner;
+  auto up = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
+  ASSERT_TRUE(up);
+  const raw_peer silent = owner.accept();
+  tp::relay_link<net::parts, tp::posix_stream> upstream(std::move(*up));
+  auto [recipient, served] = connected();
+  std::vector<std::byte> chunk(1024);
+  const tp::reference ref{{5, 6}, 0, 0};
+  const auto one = tp::relay<net::parts>(upstream, served, ref, chunk,
+                                         {.idle_timeout = tp::detail::longest_silence + 2s});
+  ASSERT_FALSE(one);
+  EXPECT_EQ(one.error(), tp::errc::timed_out) << "the owner is there";
+  EXPECT_FALSE(asks(upstream.stream().native_handle())) << "nothing is due after the relay";
+  const gone_line gone(owner.port());
+  const auto two = tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = 60s});
+  ASSERT_FALSE(two);
+  EXPECT_EQ(two.error(), tp::errc::connection_lost);
+}
+
+}  // namespace silent_line_test
