@@ -164,7 +164,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
 
   /// Whether the stream knows if its line carries nothing any more (byte_stream, 8).
   static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
-  /// How often the line is looked after during a pull.
+  /// How often the line is looked after while nothing comes during a pull.
   static constexpr std::chrono::milliseconds line_look{1000};
 
   /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the
@@ -281,7 +281,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
         tries = !pull_->rest;
         auto left = std::min<std::chrono::milliseconds>(tries ? pull_->run.left() : pull_->rest_left(),
                                                         std::chrono::hours(1));
-        if (looks_after_line && tries) left = std::min(left, pull_->looked.left(line_look));
+        if (looks_after_line && tries) left = std::min(left, line_look);
         if (pull_->options.stop.stop_possible()) left = std::min(left, detail::wait_step);
         look = clock::now() + left;
       }
@@ -334,11 +334,12 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     return ok;
   }
 
-  /// Once in a while during a pull: a line that carries nothing any more wakes nobody, but a read says so, as in a pull
-  /// that waits. Bytes are due from the first look on, so a short pull asks nothing of the kernel.
+  /// When nothing has come for a while during a pull: a line that carries nothing any more wakes nobody, but a read
+  /// says so, as in a pull that waits. Bytes are due from the first look on, so a short pull asks nothing of the
+  /// kernel.
   void look_after_line(pull_type& p) noexcept {
     if constexpr (looks_after_line) {
-      if (p.rest || p.looked.left(line_look) != std::chrono::milliseconds::zero()) return;
+      if (p.rest || readable_ || p.looked.left(line_look) != std::chrono::milliseconds::zero()) return;
       p.looked.restart();
       stream_.expect_bytes(true);
       readable_ = true;
