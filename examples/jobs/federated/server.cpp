@@ -24,8 +24,9 @@ class server {
   using connection = host_type::connection;
 
   server(const options& chosen, std::size_t most_participants, tensorpull::chunk_buffers& buffers, perceptron& global)
-      : global_(global), average_(*average_type::make(net::parts::tensors::destination(global), buffers)), io_(1),
-        host_(io_, *this, host_options_for(most_participants)) {
+      : global_(global), average_(*average_type::make(net::parts::tensors::destination(global), buffers,
+                                                      {.base = net::parts::tensors::source(global)})),
+        io_(1), host_(io_, *this, host_options_for(most_participants)) {
     const auto port = host_.listen(to_text(chosen.listen));
     if (!port)
       throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()).c_str());

@@ -4,18 +4,23 @@
 // Sums are float32 for FP8, F16, BF16, F32 and C64, float64 for F64 and for integers (exact up to 2^53). Averages of
 // integers are rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats:
 // their mean scales nothing) have none.
+//
+// What is summed is an element's distance from an origin: from zero, or from what the model held before (`old_model`).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/detail/float_format.hpp>
 #include <tensorpull/core/dtype.hpp>
 
+#include <array>
+#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 namespace tensorpull::detail {
 
@@ -33,14 +38,23 @@ T load(const std::byte* at) noexcept {
   return value;
 }
 
+/// The number whose bytes lie at `at` as this machine has them.
+template <class T>
+T load_own(const std::byte* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
 /// An averaged element type E: `sum` is the type of its sums, `parts` how many of them an element has, `bytes` the size
-/// of a part; read() gives a part of an image as a sum, write() rounds a quotient and writes it in the machine's byte
-/// order.
+/// of a part; read() gives a part of an image as a sum, held() one in the machine's byte order, write() rounds a
+/// quotient and writes it in the machine's byte order.
 template <std::floating_point T, std::size_t Parts = 1>
 struct native_float {
   using sum = T;
   static constexpr std::size_t bytes = sizeof(T), parts = Parts;
   static T read(const std::byte* at) noexcept { return load<T>(at); }
+  static T held(const std::byte* at) noexcept { return load_own<T>(at); }
   static void write(std::byte* at, double value) noexcept {
     const T rounded = static_cast<T>(value);
     std::memcpy(at, &rounded, sizeof rounded);
@@ -52,6 +66,7 @@ struct small_float {
   using sum = float;
   static constexpr std::size_t bytes = sizeof(typename Format::storage), parts = 1;
   static float read(const std::byte* at) noexcept { return Format::decode(load<typename Format::storage>(at)); }
+  static float held(const std::byte* at) noexcept { return Format::decode(load_own<typename Format::storage>(at)); }
   static void write(std::byte* at, double value) noexcept {
     const auto code = Format::encode(static_cast<float>(value));
     std::memcpy(at, &code, sizeof code);
@@ -63,6 +78,7 @@ struct integer {
   using sum = double;
   static constexpr std::size_t bytes = sizeof(T), parts = 1;
   static double read(const std::byte* at) noexcept { return static_cast<double>(load<T>(at)); }
+  static double held(const std::byte* at) noexcept { return static_cast<double>(load_own<T>(at)); }
   static void write(std::byte* at, double value) noexcept {
     constexpr double least = static_cast<double>(std::numeric_limits<T>::min());
     // one above the largest: a power of two, so exact, unlike the largest itself
@@ -110,23 +126,111 @@ constexpr std::size_t sum_bytes(dtype type) noexcept {
   return with_element(type, []<class E>(E) { return sizeof(typename E::sum) * E::parts; }, std::size_t{0});
 }
 
-/// sums[i] += weight * element i, for n parts. Blocks of a constant length, so that compilers vectorise it at -O2 too:
-/// there g++ 12 leaves every loop alone whose count it does not know.
-template <class E>
-void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n,
-                  typename E::sum weight) noexcept {
-  constexpr std::size_t block = 16;
-  for (std::size_t left = n / block; left > 0; --left, sums += block, from += block * E::bytes)
-    for (std::size_t j = 0; j < block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
-  for (std::size_t j = 0; j < n % block; ++j) sums[j] += weight * E::read(from + j * E::bytes);
+/// The unsigned integer of as many bytes.
+template <std::size_t Bytes>
+using word_of = std::conditional_t<
+    Bytes == 1, std::uint8_t,
+    std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
+
+/// By its bits, and by a mask instead of a branch, so that g++ vectorises a loop over it.
+template <std::floating_point T>
+T finite_or_zero(T value) noexcept {
+  using bits = word_of<sizeof(T)>;
+  constexpr bits infinity = std::bit_cast<bits>(std::numeric_limits<T>::infinity());
+  const bits is = std::bit_cast<bits>(value);
+  return std::bit_cast<T>(is & (bits{0} - static_cast<bits>((is & infinity) != infinity)));
 }
 
-/// Element i = sums[i] / weight, for n parts; the quotient is a double, rounded once to float32 and, for smaller types,
-/// from there.
+/// Elements of a block. Blocks of a constant length, so that compilers vectorise them at -O2 too: there g++ 12 leaves
+/// every loop alone whose count it does not know.
+inline constexpr std::size_t sum_block = 16;
+
+/// An origin of sums: difference() is element i of a block that begins at `x` in an image, less what it is at the
+/// origin; advance() goes on to the next block; write() writes element i, for the sum of weight * difference and the
+/// sum of the weights. Here: zero.
+struct no_old_model {
+  template <class E>
+  static typename E::sum difference(const std::byte* x, std::size_t i) noexcept {
+    return E::read(x + i * E::bytes);
+  }
+  static void advance(std::size_t) noexcept {}
+  template <class E>
+  static void write(std::byte* to, const typename E::sum* sums, std::size_t n, double weight) noexcept {
+    for (std::size_t j = 0; j < n; ++j) E::write(to + j * E::bytes, static_cast<double>(sums[j]) / weight);
+  }
+};
+
+/// The elements before, in the machine's byte order, from `first` on. What is equal to its old value adds 0, whatever
+/// the weight is and with or without contraction, so the sum is 0 and the old bits are written: also of -0.0. An old
+/// infinity or NaN has no distance, so such an element is summed from zero; its old bits are written if it is NaN
+/// still.
+struct old_model {
+  const std::byte* __restrict first;
+
+  template <class E>
+  typename E::sum difference(const std::byte* x, std::size_t i) const noexcept {
+    return E::read(x + i * E::bytes) - finite_or_zero(E::held(first + i * E::bytes));
+  }
+  void advance(std::size_t bytes) noexcept { first += bytes; }
+  /// The old elements may lie where the new ones go. In steps that compilers vectorise one by one.
+  template <class E>
+  void write(std::byte* to, const typename E::sum* sums, std::size_t n, double weight) const noexcept {
+    using sum = typename E::sum;
+    using mask = word_of<sizeof(sum)>;
+    using bits = word_of<E::bytes>;
+    std::array<sum, sum_block> old{};
+    std::array<mask, sum_block> stays{};
+    std::array<bits, sum_block> was{}, is{};
+    std::array<std::byte, sum_block * E::bytes> moved{};
+    for (std::size_t j = 0; j < n; ++j) old[j] = E::held(first + j * E::bytes);
+    // the old bits are the mean if nothing has moved, or if it is NaN as before: NaN is unequal to itself, an infinity
+    // to what it is summed from
+    for (std::size_t j = 0; j < n; ++j)
+      stays[j] = (mask{finite_or_zero(old[j]) == old[j]} & mask{sums[j] == 0}) |
+                 (mask{old[j] != old[j]} & mask{sums[j] != sums[j]});
+    for (std::size_t j = 0; j < n; ++j)
+      E::write(&moved[j * E::bytes],
+               static_cast<double>(finite_or_zero(old[j])) + static_cast<double>(sums[j]) / weight);
+    std::memcpy(was.data(), first, n * E::bytes);
+    std::memcpy(is.data(), moved.data(), n * E::bytes);
+    for (std::size_t j = 0; j < n; ++j) {
+      const bits kept = static_cast<bits>(bits{0} - static_cast<bits>(stays[j]));
+      is[j] = static_cast<bits>((was[j] & kept) | (is[j] & static_cast<bits>(~kept)));
+    }
+    std::memcpy(to, is.data(), n * E::bytes);
+  }
+};
+
+/// sums[i] += weight * difference i, for n parts.
+template <class E, class Origin = no_old_model>
+void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict from, std::size_t n,
+                  typename E::sum weight, Origin origin = {}) noexcept {
+  for (std::size_t left = n / sum_block; left > 0; --left, sums += sum_block, from += sum_block * E::bytes) {
+    for (std::size_t j = 0; j < sum_block; ++j) sums[j] += weight * origin.template difference<E>(from, j);
+    origin.advance(sum_block * E::bytes);
+  }
+  for (std::size_t j = 0; j < n % sum_block; ++j) sums[j] += weight * origin.template difference<E>(from, j);
+}
+
+/// Element i = what is at the origin + sums[i] / weight, for n parts; that is a double, rounded once to float32 and,
+/// for smaller types, from there.
+template <class E, class Origin = no_old_model>
+void write_quotients(std::byte* to, const typename E::sum* __restrict sums, std::size_t n, double weight,
+                     Origin origin = {}) noexcept {
+  for (std::size_t left = n / sum_block; left > 0; --left, sums += sum_block, to += sum_block * E::bytes) {
+    origin.template write<E>(to, sums, sum_block, weight);
+    origin.advance(sum_block * E::bytes);
+  }
+  origin.template write<E>(to, sums, n % sum_block, weight);
+}
+
+/// The sums' origin has become what lies at `now`, which they have reached: 0, or what is no number and stays so.
 template <class E>
-void write_quotients(std::byte* __restrict to, const typename E::sum* __restrict sums, std::size_t n,
-                     double weight) noexcept {
-  for (std::size_t i = 0; i < n; ++i) E::write(to + i * E::bytes, static_cast<double>(sums[i]) / weight);
+void begin_again(typename E::sum* __restrict sums, const std::byte* __restrict now, std::size_t n) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
+    const typename E::sum v = E::held(now + i * E::bytes);
+    sums[i] = v - finite_or_zero(v);
+  }
 }
 
 static_assert(sum_bytes(dtype::f16) == 4 && sum_bytes(dtype::c64) == 8 && sum_bytes(dtype::i8) == 8 &&

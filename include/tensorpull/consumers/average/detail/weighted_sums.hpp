@@ -82,12 +82,16 @@ class reached_weights {
   double whole_ = 0;
 };
 
-/// Owns sums and stops; borrows the destination, whose schema says what an update is. Movable.
+/// Owns sums and stops; borrows the destination, whose schema says what an update is, and the old model. Movable.
 class weighted_sums {
  public:
-  /// `staging`: bytes that are allocated in addition, to hold an update. Errors, with the tensor's name:
-  /// unsupported_dtype, unsupported_layout (a destination_writer would have to take it); out_of_memory.
-  static result<weighted_sums> make(const destination_view& to, std::size_t max_stops, std::uint64_t staging) noexcept {
+  /// `from`: the old model, which may be the destination; without a schema there is none. `staging`: bytes that are
+  /// allocated in addition, to hold an update. Errors, with the tensor's name: unsupported_dtype, unsupported_layout (a
+  /// destination_writer would have to take it; the old one has no address, or is not as a destination's is),
+  /// schema_mismatch and invalid_argument (the old one is another, or a part of it is a part of the new one);
+  /// out_of_memory.
+  static result<weighted_sums> make(const destination_view& to, const source_view& from, std::size_t max_stops,
+                                    std::uint64_t staging) noexcept {
     const image_schema& schema = *to.schema;
     std::uint64_t sums = 0;
     for (const tensor_entry& t : schema.entries()) {
@@ -99,6 +103,8 @@ class weighted_sums {
       if (!sum || *sum > most) return failure(errc::out_of_memory, t.begin, t.name);
       sums = *sum;
     }
+    if (from.schema != nullptr)
+      if (const auto ok = check(to, from); !ok) return failure(ok.error());
     const auto tables = checked_add(schema.tensor_count * std::uint64_t{sizeof(std::uint64_t)},
                                     max_stops * std::uint64_t{sizeof(reached_weights::stop)});
     if (!tables || *tables > most || staging > most || max_stops > most / sizeof(reached_weights::stop))
@@ -108,7 +114,7 @@ class weighted_sums {
     void* const block = pages ? take_pages(bytes)
                               : ::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{64}, std::nothrow);
     if (block == nullptr) return failure(errc::out_of_memory);
-    return weighted_sums(to, {static_cast<std::byte*>(block), release{pages ? bytes : 0}},
+    return weighted_sums(to, from, {static_cast<std::byte*>(block), release{pages ? bytes : 0}},
                          static_cast<std::size_t>(sums), max_stops, bytes);
   }
 
@@ -127,15 +133,18 @@ class weighted_sums {
   std::size_t add(std::uint64_t at, std::span<const std::byte> bytes, double weight) noexcept {
     std::size_t done = 0;
     for_each_piece(at, at + bytes.size(),
-                   [&]<class E>(E, std::byte* sums, std::size_t, std::uint64_t, std::size_t parts) {
-                     add_weighted<E>(reinterpret_cast<typename E::sum*>(sums), bytes.data() + done, parts,
-                                     static_cast<typename E::sum>(weight));
+                   [&]<class E>(E, std::byte* at_sums, std::size_t i, std::uint64_t within, std::size_t parts) {
+                     auto* const sums = reinterpret_cast<typename E::sum*>(at_sums);
+                     with_origin(i, within, [&](auto origin) {
+                       add_weighted<E>(sums, bytes.data() + done, parts, static_cast<typename E::sum>(weight), origin);
+                     });
                      done += parts * E::bytes;
                    });
     return done;
   }
 
-  /// Writes every element's average into the destination. Errors, before anything is written: no_updates with the first
+  /// Writes every element's average into the destination. If that is the old model, it is what the sums are of from
+  /// then on: they are 0 again, and the weights stay. Errors, before anything is written: no_updates with the first
   /// tensor that has an element without any weight.
   result<void> write() noexcept {
     const std::uint64_t size = schema().data_bytes(), reached = reached_.reached(size);
@@ -145,11 +154,13 @@ class weighted_sums {
                      i < schema().tensor_count ? error_name(schema().tensors[i].name) : error_name{});
     }
     reached_.for_each_range(size, [&](std::uint64_t begin, std::uint64_t end, double weight) {
-      for_each_piece(begin, end,
-                     [&]<class E>(E, std::byte* sums, std::size_t i, std::uint64_t within, std::size_t parts) {
-                       write_quotients<E>(to_.address(i) + static_cast<std::size_t>(within),
-                                          reinterpret_cast<const typename E::sum*>(sums), parts, weight);
-                     });
+      for_each_piece(
+          begin, end, [&]<class E>(E, std::byte* at_sums, std::size_t i, std::uint64_t within, std::size_t parts) {
+            auto* const sums = reinterpret_cast<typename E::sum*>(at_sums);
+            std::byte* const out = to_.address(i) + static_cast<std::size_t>(within);
+            with_origin(i, within, [&](auto origin) { write_quotients<E>(out, sums, parts, weight, origin); });
+            if (from_.schema != nullptr && from_.address(i) == to_.address(i)) begin_again<E>(sums, out, parts);
+          });
     });
     to_.complete();
     return {};
@@ -171,9 +182,27 @@ class weighted_sums {
   };
   using memory = std::unique_ptr<std::byte[], release>;
 
-  weighted_sums(const destination_view& to, memory block, std::size_t sums_bytes, std::size_t max_stops,
-                std::size_t bytes) noexcept
-      : block_(std::move(block)), to_(to), sums_bytes_(sums_bytes), bytes_(bytes) {
+  static result<void> check(const destination_view& to, const source_view& from) noexcept {
+    const std::size_t count = to.schema->tensor_count;
+    for (std::size_t i = 0; i < std::max(count, from.schema->tensor_count); ++i) {
+      if (i >= std::min(count, from.schema->tensor_count))
+        return failure(errc::schema_mismatch, 0, (i < count ? to.schema : from.schema)->tensors[i].name);
+      const tensor_entry &t = to.schema->tensors[i], &old = from.schema->tensors[i];
+      if (t.name != old.name || t.type != old.type || !std::ranges::equal(t.extents(), old.extents()))
+        return failure(errc::schema_mismatch, 0, t.name);
+      if (old.indirect || old.strides_bytes != nullptr || old.swap_bytes != 0)
+        return failure(errc::unsupported_layout, t.begin, t.name);
+      const auto out = reinterpret_cast<std::uintptr_t>(to.address(i)),
+                 in = reinterpret_cast<std::uintptr_t>(from.address(i));
+      if (out != in && (out < in ? in - out : out - in) < t.size_bytes())
+        return failure(errc::invalid_argument, t.begin, t.name);
+    }
+    return {};
+  }
+
+  weighted_sums(const destination_view& to, const source_view& from, memory block, std::size_t sums_bytes,
+                std::size_t max_stops, std::size_t bytes) noexcept
+      : block_(std::move(block)), to_(to), from_(from), sums_bytes_(sums_bytes), bytes_(bytes) {
     std::byte* at = block_.get() + sums_bytes;
     begin_ = reinterpret_cast<std::uint64_t*>(at);
     std::uninitialized_value_construct_n(begin_, schema().tensor_count);
@@ -190,6 +219,13 @@ class weighted_sums {
       sums += own + padding(own);
     }
     clear();
+  }
+
+  /// f(what the sums are of, from a byte of a tensor on).
+  template <class F>
+  void with_origin(std::size_t tensor, std::uint64_t within, F&& f) const noexcept {
+    if (from_.schema != nullptr) f(old_model{from_.address(tensor) + static_cast<std::size_t>(within)});
+    else f(no_old_model{});
   }
 
   /// f(element, its sums, index of the tensor, byte within it, parts) for the whole elements of [at, end), tensor by
@@ -214,6 +250,7 @@ class weighted_sums {
 
   memory block_;
   destination_view to_;
+  source_view from_;
   std::uint64_t* begin_ = nullptr;  // where each tensor's sums begin
   reached_weights reached_;
   std::size_t sums_bytes_ = 0, staging_ = 0, bytes_ = 0;
