@@ -1,4 +1,5 @@
-"""Training whose result can be told beforehand: every parameter grows by a thousandth of the site's number."""
+"""Training whose result can be told beforehand: every parameter grows by a thousandth of the site's number. TENSORPULL_FROZEN: those whose names begin
+with that stay as they are, and the site says that it took as many steps as its number."""
 
 import os
 import time
@@ -17,14 +18,15 @@ def wait_for_the_others(round_, number):
 
 def main():
     flare.init()
+    frozen = os.environ.get("TENSORPULL_FROZEN", "")
     number = int(flare.get_site_name().rpartition("-")[2])
     while flare.is_running():
         model = flare.receive()
         if model is None:
             break
-        grown = {name: value + 1e-3 * number for name, value in model.params.items()}
+        grown = {name: value if frozen and name.startswith(frozen) else value + 1e-3 * number for name, value in model.params.items()}
         wait_for_the_others(model.current_round, number)
-        flare.send(flare.FLModel(params=grown, params_type="FULL", metrics={"accuracy": 0.5}, meta={"NUM_STEPS_CURRENT_ROUND": 1}))
+        flare.send(flare.FLModel(params=grown, params_type="FULL", metrics={"accuracy": 0.5}, meta={"NUM_STEPS_CURRENT_ROUND": number if frozen else 1}))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ def fedavg(a, name):
         import readers
 
         more["aggregator"] = readers.ReadingTwice()
+    if a.differences:
+        from tensorpull.nvflare import DifferenceAggregator
+
+        more["aggregator"] = DifferenceAggregator()
     recipe = FedAvgRecipe(
         name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
         server_expected_format=a.format, launch_external_process=a.external, **more,
@@ -87,6 +91,7 @@ def main():
     p.add_argument("--varying", action="store_true", help="each round has another number of participants")
     p.add_argument("--disk", action="store_true")
     p.add_argument("--readers", action="store_true", help="a filter and an aggregator of readers.py")
+    p.add_argument("--differences", action="store_true", help="with the aggregator that keeps what did not change")
     p.add_argument("--json", action="store_true", help="the job of json/")
     a = p.parse_args()
     sys.argv = sys.argv[:1]  # recipes read it, too

@@ -385,3 +385,76 @@ def test_another_schema_and_what_cannot_be_averaged(owner):
     with pytest.raises(Error) as e:
         WeightedAverage({"w": np.zeros(3)}).pull(owner.address, ref, -1.0, peer="a", round=1)
     assert e.value.code == "invalid_argument"
+
+
+def odd_floats(n, seed):
+    """Floats of every kind: also subnormals, -0.0, infinities and NaNs with any bits."""
+    rng = np.random.default_rng(seed)
+    values = np.copysign(rng.uniform(0.01, 0.1, n), rng.normal(size=n)).astype("f4")
+    values[:6] = [-0.0, 0.0, 1e-41, -1e-45, np.inf, -np.inf]
+    values.view("u4")[6:8] = [0x7FC12345, 0xFFC00001]
+    return values
+
+
+@pytest.mark.parametrize("partial", ["divide_by_reached", "error", "staged"])
+def test_with_a_base_what_no_update_changed_keeps_its_bits(owner, partial):
+    base = {"w": odd_floats(20_000, 1), "i": np.arange(7) + 2**60, "h": np.float16([0.1, -0.0, np.nan])}
+    models, updates = [], []
+    for k in range(10):
+        model = {name: value.copy() for name, value in base.items()}
+        model["w"][10_000:] += np.float32(1e-5 * (k + 1))
+        models.append(model)
+        updates.append((owner.address, owner.add_tensors(model), 50 + 197.3 * k))
+    got = weighted_average(updates, base=base, partial=partial, chunk_size=65537)
+    for name in base:
+        assert got[name][:10_000].tobytes() == base[name][:10_000].tobytes(), name
+    weights = [w for _, _, w in updates]
+    exact = sum(np.longdouble(w) * m["w"][10_000:].astype("g") for w, m in zip(weights, models)) / np.longdouble(sum(weights))
+    ulp = np.spacing(np.abs(exact).astype("f4")).astype("g")
+    far = {"with a base": got, "without": weighted_average(updates, like=base, partial=partial)}
+    far = {how: float(np.max(np.abs(result["w"][10_000:].astype("g") - exact) / ulp)) for how, result in far.items()}
+    assert far["with a base"] <= 0.51 < far["without"] / 3, far
+    without = weighted_average(updates, like=base, partial=partial)["w"][8:10_000]
+    assert without.tobytes() != base["w"][8:10_000].tobytes(), "then nobody needs a base"
+
+
+def test_a_base_may_be_the_result_and_torchs(owner):
+    torch = pytest.importorskip("torch")
+    old = torch.from_numpy(odd_floats(3000, 2))
+    model = {"w": old.clone(), "b": torch.ones(5, dtype=torch.bfloat16)}
+    base = {"w": old.numpy().copy(), "b": torch.ones(5, dtype=torch.bfloat16)}
+    base["w"].flags.writeable = False
+    grown = {"w": old.clone(), "b": torch.full((5,), 3.0, dtype=torch.bfloat16)}
+    grown["w"][100:] += 0.25
+    here, apart = WeightedAverage(base=model, out=model), WeightedAverage(base=base)
+    for average in (here, apart):
+        average.pull(owner.address, owner.add_tensors(grown), 1.5, peer="a", round=1)
+        average.pull(owner.address, owner.add_tensors({"w": old, "b": model["b"].clone()}), 4.5, peer="b", round=1)
+    result = apart.result()
+    assert here.result()["w"] is model["w"] and model["b"].tolist() == [1.5] * 5 == result["b"].tolist()
+    assert np.asarray(model["w"]).tobytes() == np.asarray(result["w"]).tobytes()
+    assert model["w"][:100].numpy().tobytes() == old[:100].numpy().tobytes()
+    again = model["w"].clone()
+    assert here.result()["w"].numpy().tobytes() == again.numpy().tobytes(), "nothing has come since"
+    here.reset()
+    here.pull(owner.address, owner.add_tensors(model), 2.0, peer="a", round=2)
+    assert here.result()["w"].numpy().tobytes() == again.numpy().tobytes()
+
+
+def test_a_base_that_does_not_fit_is_refused_by_name():
+    model = {"a": np.zeros((2, 3), "f4"), "b": np.zeros(4, "f4")}
+    for base in ({**model, "b": np.zeros(5, "f4")}, {**model, "b": np.zeros(4, "f8")}, {"a": model["a"]}, {**model, "c": np.zeros(1)}):
+        with pytest.raises(Error) as e:
+            WeightedAverage(model, base=base)
+        assert e.value.code == "schema_mismatch" and e.value.name == ("c" if "c" in base else "b") and "base" in str(e.value)
+    numbers = np.zeros(10, "f4")
+    with pytest.raises(Error) as e:
+        WeightedAverage(out={"w": numbers[:6]}, base={"w": numbers[3:9]})
+    assert e.value.code == "invalid_argument" and e.value.name == "w"
+    with pytest.raises(Error) as e:
+        WeightedAverage(model, base={**model, "a": np.zeros((3, 2), "f4").T})
+    assert e.value.code == "unsupported_layout" and e.value.name == "a"
+    with pytest.raises(ValueError, match="base"):
+        WeightedAverage()
+    with pytest.raises(TypeError):
+        WeightedAverage(base=[1])

@@ -7,20 +7,21 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 
+#include <optional>
+
 namespace tensorpull::python {
 
-/// One thread at a time: the Python half of the package has a lock. `keep` holds the result's tensors.
+/// One thread at a time: the Python half of the package has a lock. `base`: the old model's tensors, or None. `keep`
+/// holds the result's tensors and the base's.
 template <partial_updates Partial>
 class average {
   using average_type = weighted_average<Partial>;
 
  public:
-  average(const py::sequence& described, py::object keep, std::uint64_t chunk_bytes, std::size_t max_peers)
-      : keep_(std::move(keep)), image_(tensor_table(described).to_write()),
-        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))),
-        // it clears the sums: gigabytes for a large model
-        average_(value_or_raise(without_lock(
-            [&] { return average_type::make(image_.destination(), buffers_, {.max_peers = max_peers}); }))) {}
+  average(const py::sequence& described, const py::object& base, py::object keep, std::uint64_t chunk_bytes,
+          std::size_t max_peers)
+      : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(image_of(base)),
+        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))), average_(made(max_peers)) {}
 
   py::tuple pull(const route& from, std::string_view ref, double weight, std::string_view peer, std::uint64_t round,
                  const pull_settings& s) {
@@ -52,8 +53,27 @@ class average {
   double whole_weight() const noexcept { return average_.whole_weight(); }
 
  private:
+  static std::optional<dynamic_image> image_of(const py::object& base) {
+    if (base.is_none()) return std::nullopt;
+    return tensor_table(py::reinterpret_borrow<py::sequence>(base)).to_write();
+  }
+  average_type made(std::size_t max_peers) {
+    const source_view base = base_ ? base_->source() : source_view{};
+    // it clears the sums: gigabytes for a large model
+    auto one = without_lock(
+        [&] { return average_type::make(image_.destination(), buffers_, {.base = base, .max_peers = max_peers}); });
+    if (!one && one.error().code == errc::schema_mismatch)
+      raise(
+          one.error().code, one.error().name.view(),
+          "the base and the result are other models: only one of them has this tensor, or with other dtypes or shapes");
+    if (!one && one.error().code == errc::invalid_argument && !one.error().name.view().empty())
+      raise(one.error().code, one.error().name.view(), "this tensor of the base lies across the result's");
+    return value_or_raise(std::move(one));
+  }
+
   py::object keep_;
   dynamic_image image_;
+  std::optional<dynamic_image> base_;
   chunk_buffers buffers_;
   average_type average_;
 };
@@ -62,7 +82,7 @@ template <partial_updates Partial>
 void bind_average(py::module_& m, const char* name) {
   using type = average<Partial>;
   py::class_<type>(m, name)
-      .def(py::init<const py::sequence&, py::object, std::uint64_t, std::size_t>())
+      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t>())
       .def("pull", &type::pull)
       .def("finish", &type::finish)
       .def("reset", &type::reset)

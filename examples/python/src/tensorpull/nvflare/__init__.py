@@ -16,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from .memory import Memory
 
         return Memory
+    if name == "DifferenceAggregator":
+        from .differences import DifferenceAggregator
+
+        return DifferenceAggregator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

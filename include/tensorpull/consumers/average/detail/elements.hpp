@@ -172,32 +172,45 @@ struct old_model {
     return E::read(x + i * E::bytes) - finite_or_zero(E::held(first + i * E::bytes));
   }
   void advance(std::size_t bytes) noexcept { first += bytes; }
-  /// The old elements may lie where the new ones go. In steps that compilers vectorise one by one.
+  /// The old elements may lie where the new ones go.
   template <class E>
   void write(std::byte* to, const typename E::sum* sums, std::size_t n, double weight) const noexcept {
+    if (n == sum_block) return write_block<E>(to, sums, first, weight);
+    std::array<typename E::sum, sum_block> few{};
+    std::array<std::byte, sum_block * E::bytes> old{}, is;
+    std::memcpy(few.data(), sums, n * sizeof(typename E::sum));
+    std::memcpy(old.data(), first, n * E::bytes);
+    write_block<E>(is.data(), few.data(), old.data(), weight);
+    std::memcpy(to, is.data(), n * E::bytes);
+  }
+
+ private:
+  /// In steps that compilers vectorise one by one.
+  template <class E>
+  static void write_block(std::byte* to, const typename E::sum* sums, const std::byte* from, double weight) noexcept {
     using sum = typename E::sum;
     using mask = word_of<sizeof(sum)>;
     using bits = word_of<E::bytes>;
-    std::array<sum, sum_block> old{};
-    std::array<mask, sum_block> stays{};
-    std::array<bits, sum_block> was{}, is{};
-    std::array<std::byte, sum_block * E::bytes> moved{};
-    for (std::size_t j = 0; j < n; ++j) old[j] = E::held(first + j * E::bytes);
+    std::array<sum, sum_block> old;
+    std::array<mask, sum_block> stays;
+    std::array<bits, sum_block> was, is;
+    std::array<std::byte, sum_block * E::bytes> moved;
+    for (std::size_t j = 0; j < sum_block; ++j) old[j] = E::held(from + j * E::bytes);
     // the old bits are the mean if nothing has moved, or if it is NaN as before: NaN is unequal to itself, an infinity
     // to what it is summed from
-    for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t j = 0; j < sum_block; ++j)
       stays[j] = (mask{finite_or_zero(old[j]) == old[j]} & mask{sums[j] == 0}) |
                  (mask{old[j] != old[j]} & mask{sums[j] != sums[j]});
-    for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t j = 0; j < sum_block; ++j)
       E::write(&moved[j * E::bytes],
                static_cast<double>(finite_or_zero(old[j])) + static_cast<double>(sums[j]) / weight);
-    std::memcpy(was.data(), first, n * E::bytes);
-    std::memcpy(is.data(), moved.data(), n * E::bytes);
-    for (std::size_t j = 0; j < n; ++j) {
+    std::memcpy(was.data(), from, sizeof was);
+    std::memcpy(is.data(), moved.data(), sizeof is);
+    for (std::size_t j = 0; j < sum_block; ++j) {
       const bits kept = static_cast<bits>(bits{0} - static_cast<bits>(stays[j]));
       is[j] = static_cast<bits>((was[j] & kept) | (is[j] & static_cast<bits>(~kept)));
     }
-    std::memcpy(to, is.data(), n * E::bytes);
+    std::memcpy(to, is.data(), sizeof is);
   }
 };
 

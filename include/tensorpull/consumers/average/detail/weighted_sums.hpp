@@ -182,14 +182,22 @@ class weighted_sums {
   };
   using memory = std::unique_ptr<std::byte[], release>;
 
+  static bool alike(const tensor_entry& a, const tensor_entry& b) noexcept {
+    return a.name == b.name && a.type == b.type && std::ranges::equal(a.extents(), b.extents());
+  }
+  /// Whether `of` has each tensor of `all`; otherwise the first that it has not.
+  static result<void> has(const image_schema& of, const image_schema& all) noexcept {
+    for (const tensor_entry& t : all.entries()) {
+      const std::size_t i = find_tensor(of, t.name);
+      if (i == of.tensor_count || !alike(of.tensors[i], t)) return failure(errc::schema_mismatch, 0, t.name);
+    }
+    return {};
+  }
   static result<void> check(const destination_view& to, const source_view& from) noexcept {
-    const std::size_t count = to.schema->tensor_count;
-    for (std::size_t i = 0; i < std::max(count, from.schema->tensor_count); ++i) {
-      if (i >= std::min(count, from.schema->tensor_count))
-        return failure(errc::schema_mismatch, 0, (i < count ? to.schema : from.schema)->tensors[i].name);
+    if (const auto ok = has(*from.schema, *to.schema); !ok) return ok;
+    if (const auto ok = has(*to.schema, *from.schema); !ok) return ok;
+    for (std::size_t i = 0; i < to.schema->tensor_count; ++i) {  // in image order, which is the same
       const tensor_entry &t = to.schema->tensors[i], &old = from.schema->tensors[i];
-      if (t.name != old.name || t.type != old.type || !std::ranges::equal(t.extents(), old.extents()))
-        return failure(errc::schema_mismatch, 0, t.name);
       if (old.indirect || old.strides_bytes != nullptr || old.swap_bytes != 0)
         return failure(errc::unsupported_layout, t.begin, t.name);
       const auto out = reinterpret_cast<std::uintptr_t>(to.address(i)),

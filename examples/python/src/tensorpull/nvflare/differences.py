@@ -1,0 +1,161 @@
+"""An aggregator of FLARE's FedAvg that keeps what did not change.
+
+    FedAvgRecipe(..., aggregator=tensorpull.nvflare.DifferenceAggregator())
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Dict, Optional, Tuple
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLMetaKey
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.abstract.model import ModelLearnableKey
+from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
+from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedAggregationHelper, filter_aggregatable_metrics
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
+
+
+class DifferenceAggregator(ModelAggregator):
+    """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
+    it has none) times the steps that its update says.
+
+    The differences to FLARE's global model are summed, so an element that has its old value in all updates has its old bits in the new model, and small
+    steps keep their digits. Sums are float32 for floating-point types of at most 32 bits, float64 for the others; the new model has the global one's
+    dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
+    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them.
+
+    Memory: one sum for each element, and what a few of the largest tensor need. An update is looked at as a whole before any of it is added: one that
+    cannot be had or does not fit (ValueError) leaves nothing behind.
+    """
+
+    def __init__(self, aggregation_weights: Optional[Dict[str, float]] = None) -> None:
+        super().__init__()
+        self.aggregation_weights = aggregation_weights
+        self._lock = threading.Lock()
+        self._base: Dict[str, Any] = {}
+        self.reset_stats()
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        super().handle_event(event_type, fl_ctx)
+        if event_type == AppEventType.ROUND_STARTED:
+            model = fl_ctx.get_prop(AppConstants.GLOBAL_MODEL)
+            self._base = dict(model[ModelLearnableKey.WEIGHTS]) if model else {}
+        elif event_type == EventType.END_RUN:
+            self._base = {}
+
+    def reset_stats(self) -> None:
+        self._sums: Dict[str, Tuple[Any, float]] = {}
+        self._others, self._metrics = WeightedAggregationHelper(), WeightedAggregationHelper()
+        self._all_metrics, self._type = True, None
+
+    def accept_model(self, model: FLModel) -> None:
+        values = {name: getattr(value, "materialize", lambda value=value: value)() for name, value in (model.params or {}).items()}
+        if not values:
+            raise ValueError("an update without parameters")
+        meta = model.meta or {}
+        who, round_ = meta.get("client_name", AppConstants.CLIENT_UNKNOWN), model.current_round
+        weight = _steps(meta) * (self.aggregation_weights or {}).get(who, 1.0)
+        if not weight > 0 or not math.isfinite(weight):
+            raise ValueError(f"the weight of {who} is a number above 0; not {weight!r}")
+        with self._lock:
+            if self._type not in (None, model.params_type):
+                raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
+            ours = {name for name, value in values.items() if model.params_type == ParamsType.FULL and _alike(self._base.get(name), value)}
+            if strangers := [name for name in self._sums if name in values and name not in ours]:
+                raise ValueError(f"{who} has another shape of {strangers[0]} than the global model")
+            self._type = model.params_type
+            for name in sorted(ours):
+                total, weights = self._sums.get(name, (None, 0.0))
+                step = _difference(values[name], self._base[name])
+                step *= weight
+                if total is None:
+                    total = step
+                else:
+                    total += step
+                self._sums[name] = total, weights + weight
+            self._others.add({name: value for name, value in values.items() if name not in ours}, weight, who, round_)
+            self._all_metrics = self._all_metrics and model.metrics is not None
+            metrics = filter_aggregatable_metrics(model.metrics)
+            if self._all_metrics and metrics:
+                self._metrics.add(metrics, weight, who, round_)
+
+    def aggregate_model(self) -> FLModel:
+        with self._lock:
+            params = {name: _moved(self._base[name], total, weight) for name, (total, weight) in self._sums.items()}
+            params.update(self._others.get_result())
+            metrics = self._metrics.get_result() if self._all_metrics else None
+            made = FLModel(params=params, params_type=self._type or ParamsType.FULL, metrics=metrics or None)
+            self.reset_stats()
+            return made
+
+
+def _steps(meta: Dict[str, Any]) -> float:
+    """As FLARE's FedAvg reads it: 1 for what is no number above 0."""
+    value = meta.get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
+    try:
+        steps = 1.0 if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 1.0
+    return steps if math.isfinite(steps) and steps > 0 else 1.0
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether both are numbers of one framework and shape."""
+    return _kind(old) != "" and _kind(old) == _kind(new) and tuple(old.shape) == tuple(new.shape)
+
+
+def _kind(value: Any) -> str:
+    """"torch", "numpy", or nothing: neither, or of a type that has no mean."""
+    if hasattr(value, "is_floating_point") and hasattr(value, "add_"):
+        import torch
+
+        plain = value.layout == torch.strided and not value.is_quantized and value.dtype != torch.bool
+        return "torch" if plain else ""
+    return "numpy" if hasattr(value, "__array_interface__") and hasattr(value, "dtype") and value.dtype.kind in "fciu" else ""
+
+
+def _library(value: Any) -> Any:
+    if _kind(value) == "torch":
+        import torch as library
+    else:
+        import numpy as library
+    return library
+
+
+def _wide(value: Any) -> Any:
+    """A copy with the type of the sums."""
+    if _kind(value) == "torch":
+        import torch
+
+        if value.is_complex():
+            return value.detach().to(torch.complex128 if value.dtype == torch.complex128 else torch.complex64, copy=True)
+        return value.detach().to(torch.float32 if value.is_floating_point() and value.element_size() <= 4 else torch.float64, copy=True)
+    size = value.dtype.itemsize
+    if value.dtype.kind == "c":
+        return value.astype("c8" if size <= 8 else "c16")
+    return value.astype("f4" if value.dtype.kind == "f" and size <= 4 else "f8")
+
+
+def _difference(new: Any, old: Any) -> Any:
+    """What is no number in the old model has no difference: there it is the new value."""
+    library, was = _library(old), _wide(old)
+    return _wide(new) - library.where(library.isfinite(was), was, library.zeros_like(was))
+
+
+def _moved(old: Any, total: Any, weight: float) -> Any:
+    """The new tensor: the old bits where nothing has moved, and where it is NaN as before."""
+    library, was = _library(old), _wide(old)
+    finite = library.isfinite(was)
+    stays = (finite & (total == 0)) | (library.isnan(was) & library.isnan(total))
+    double = library.complex128 if str(was.dtype).rpartition(".")[2].startswith("complex") else library.float64
+    cast = (lambda value, dtype: value.to(dtype)) if _kind(old) == "torch" else (lambda value, dtype: value.astype(dtype))
+    mean = cast(library.where(finite, was, library.zeros_like(was)), double) + cast(total, double) / weight
+    if str(old.dtype).rpartition(".")[2].startswith(("int", "uint")):
+        limits = library.iinfo(old.dtype)
+        mean = library.clip(library.round(mean), limits.min, limits.max)
+    with_new = cast(mean, old.dtype)
+    return library.where(stays, old.detach() if _kind(old) == "torch" else old, with_new)

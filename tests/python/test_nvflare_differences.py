@@ -1,0 +1,106 @@
+"""FLARE's FedAvg with the aggregator that keeps what did not change."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("nvflare")
+torch = pytest.importorskip("torch")
+
+from nvflare.apis.fl_context import FLContext  # noqa: E402
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType  # noqa: E402
+from nvflare.app_common.abstract.model import make_model_learnable  # noqa: E402
+from nvflare.app_common.app_constant import AppConstants  # noqa: E402
+from nvflare.app_common.app_event_type import AppEventType  # noqa: E402
+
+from tensorpull.nvflare import DifferenceAggregator  # noqa: E402
+
+
+def model():
+    some = torch.Generator().manual_seed(1)
+    return {
+        "f": torch.randn(1000, generator=some),
+        "h": torch.randn(50, generator=some).to(torch.float16),
+        "d": torch.randn(50, generator=some).double(),
+        "n": torch.tensor([7, -8, 2**40]),
+        "z": torch.tensor([-0.0, float("nan"), float("inf"), 1e-41, float("inf"), float("nan")]),
+        "c": torch.complex(torch.ones(3), -torch.zeros(3)),
+        "b": torch.tensor([True, False]),
+    }
+
+
+def in_format(tensors, format_):
+    return {name: t.numpy() for name, t in tensors.items()} if format_ == "numpy" else tensors
+
+
+def started(base, **options):
+    aggregator, context = DifferenceAggregator(**options), FLContext()
+    context.set_prop(AppConstants.GLOBAL_MODEL, make_model_learnable(base, {}), private=True, sticky=False)
+    aggregator.handle_event(AppEventType.ROUND_STARTED, context)
+    aggregator.reset_stats()
+    return aggregator
+
+
+def update(params, who="site-1", steps=1, type_=ParamsType.FULL, **more):
+    return FLModel(params=params, params_type=type_, meta={"NUM_STEPS_CURRENT_ROUND": steps, "client_name": who}, **more)
+
+
+def bits(value):
+    return torch.as_tensor(value).contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.parametrize("format_", ["pytorch", "numpy"])
+def test_what_no_update_changed_keeps_its_bits(format_):
+    base = model()
+    aggregator = started(in_format(base, format_), aggregation_weights={"site-2": 2.0})
+    steps = {"site-1": 3, "site-2": 5, "site-3": 0.7}
+    for k, (who, n) in enumerate(steps.items()):
+        new = {name: t.clone() for name, t in base.items()}
+        new["f"][:10] += k
+        new["z"][4:] = 3.0  # there is no difference to what is no number
+        new["n"][0] = 10
+        aggregator.accept_model(update(in_format(new, format_), who, n, metrics={"accuracy": float(k)}))
+    got = aggregator.aggregate_model()
+    mean = (10 * 1 + 0.7 * 2) / 13.7
+    for name, t in base.items():
+        if name != "b":  # FLARE's own mean of a bool
+            assert torch.as_tensor(got.params[name]).dtype == t.dtype and tuple(got.params[name].shape) == tuple(t.shape), name
+    assert bits(got.params["f"][10:]) == bits(base["f"][10:])
+    assert torch.allclose(torch.as_tensor(got.params["f"][:10]), base["f"][:10] + mean)
+    for name in ("h", "d", "c"):
+        assert bits(got.params[name]) == bits(base[name]), name
+    assert bits(got.params["z"][:4]) == bits(base["z"][:4]) and got.params["z"][4:].tolist() == [3.0, 3.0]
+    assert got.params["n"].tolist() == [10, -8, 2**40]
+    assert got.params_type == ParamsType.FULL and got.metrics["accuracy"] == pytest.approx(mean)
+
+
+def test_without_a_global_model_and_of_differences_it_is_flares_own_sum():
+    aggregator = started({})
+    for value in (1.0, 3.0):
+        aggregator.accept_model(update({"w": torch.full((3,), value)}))
+    assert aggregator.aggregate_model().params["w"].tolist() == [2.0] * 3
+    aggregator = started({"w": torch.ones(3)})
+    aggregator.accept_model(update({"w": torch.full((3,), 0.5)}, type_=ParamsType.DIFF))
+    got = aggregator.aggregate_model()
+    assert got.params_type == ParamsType.DIFF and got.params["w"].tolist() == [0.5] * 3
+
+
+def test_an_update_that_is_refused_leaves_nothing():
+    class Lost:
+        def materialize(self):
+            raise RuntimeError("it could not be had")
+
+    base = {"a": torch.zeros(3), "b": torch.zeros(2)}
+    aggregator = started(base)
+    aggregator.accept_model(update({"a": torch.ones(3), "b": torch.ones(2)}, "site-1"))
+    for wrong, of in (
+        (update({"a": torch.full((3,), 9.0), "b": Lost()}), RuntimeError),
+        (update({"a": torch.full((3,), 9.0), "b": torch.ones(5)}), ValueError),
+        (update({"a": torch.full((3,), 9.0)}, type_=ParamsType.DIFF), ValueError),
+    ):
+        with pytest.raises(of):
+            aggregator.accept_model(wrong)
+    got = aggregator.aggregate_model()
+    assert got.params["a"].tolist() == [1.0] * 3 and got.params["b"].tolist() == [1.0] * 2
+    with pytest.raises(ValueError, match="weight"):
+        started(base, aggregation_weights={"site-1": -1.0}).accept_model(update({"a": torch.ones(3)}))
