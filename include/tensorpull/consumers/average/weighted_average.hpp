@@ -58,7 +58,8 @@ struct average_options {
 ///    that has nothing to do with the updates makes the mean of values that are far smaller than its own worse.
 ///  - What is no number in the base (infinity, NaN) has no difference: the values are summed there, as without a base.
 ///    So finite values from all updates give their mean. If one is NaN, an old NaN keeps its bits.
-///  - Each addition also reads the old elements: a model more of memory traffic for each update.
+///  - Each addition also reads the old elements. A pull over TCP with both digests takes 1.2 to 1.35 of the recipient's
+///    processor time (F16, which is decoded twice: 1.5 to 1.9), and finish() 2 to 5 times its own.
 ///  - The base is borrowed. Its elements may not change from the first update of a round to finish(). Its memory is the
 ///    result's own (in place), or apart from it, tensor by tensor. In place finish() makes the result the new base, as
 ///    the next round wants it; updates that follow in the same round are added to that, with the weights so far.
