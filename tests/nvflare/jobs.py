@@ -190,6 +190,10 @@ class Job:
                 assert torch.allclose(torch.as_tensor(got[name]), value + grows, atol=1e-5), f"{name} is wrong"
         self.digest = hasher.hexdigest()
 
+    def between_sites(self, pattern=UPDATE_BY_US):
+        """Transfers from one site to another."""
+        return sum(self.count(pattern, f"site-{i + 1}") for i in range(self.clients))
+
     def all_by_us(self, jobs=1):
         each = self.clients * self.rounds * jobs
         assert self.count(UPDATE_BY_US) == each, f"{self.count(UPDATE_BY_US)} updates of {each} by tensorpull"
@@ -320,15 +324,75 @@ def recipe(name):
         decomposer = f"tensorpull.nvflare.decomposers.{row.decomposer}"
         with Job("--recipe", name, "--server", decomposer, "--site", decomposer) as job:
             job.runs_to_its_end()
-            updates, all_ = job.count(UPDATE_BY_US), job.count(BY_US)
-            assert (all_ - updates, updates) == (row.tasks, row.updates), (all_ - updates, updates)
-            assert bool(job.count(BY_FLARE)) == row.between_sites
+            between, updates, all_ = job.between_sites(), job.count(UPDATE_BY_US), job.count(BY_US)
+            assert (all_ - updates, updates - between, between) == (row.tasks, row.updates, row.between_sites), (all_ - updates, updates - between, between)
+            assert not job.count(BY_FLARE) and not job.count(" - ERROR - ")
 
     CASES[f"recipe_{name}"] = run
 
 
 for name in recipes.ROWS:
     recipe(name)
+
+
+@case
+def swarm_without_the_door():
+    """It is switched off: FLARE's chunks carry what sites send to each other, as without this package."""
+    with Job("--recipe", "swarm", "--settings", '{"tensorpull_pairs": 0}') as job:
+        job.runs_to_its_end()
+        assert not job.count(BY_US) and job.between_sites(UPDATE_BY_FLARE) == 6 and not job.count(" - ERROR - ")
+
+
+@case
+def swarm_where_only_the_sites_have_it():
+    """The server has no door: it is asked once by each site, and FLARE's chunks go on."""
+    with Job("--recipe", "swarm", "--server", "none") as job:
+        job.runs_to_its_end()
+        assert not job.count(BY_US) and job.between_sites(UPDATE_BY_FLARE) == 6
+
+
+@case
+def swarm_in_poc():
+    """TLS to the door, and each site shows its certificate."""
+    with Job("--recipe", "swarm", poc=True, TENSORPULL_NOT_PRIVATE="1") as job:
+        job.hear("JOBS")
+        assert all(job.ask("results", "RESULTS"))
+        job.ask("stop", "STOPPED")
+        assert job.between_sites() == 6 and not job.count(BY_FLARE) and job.count("pulls from tls://") == 6
+
+
+@case
+def swarm_that_flare_encrypts():
+    """From site to site, as FLARE does with certificates unless a job says otherwise: nothing of it comes to the door, whose process would see it."""
+    with Job("--recipe", "swarm", poc=True) as job:
+        job.hear("JOBS")
+        assert all(job.ask("results", "RESULTS"))
+        job.ask("stop", "STOPPED")
+        assert not job.count(BY_US) and job.between_sites(UPDATE_BY_FLARE) == 6
+        assert job.count("FLARE encrypts this message from site to site") and not job.count("through the door")
+
+
+@case
+def swarm_memory():
+    """Four sites, 84 MB, twelve rounds: the server holds no model, and no more in the second half than in the first."""
+    held = {}
+    for decomposer in ("none", OURS):
+        with Job("--recipe", "swarm", "--server", decomposer, "--site", decomposer, clients=4, TENSORPULL_LARGE="1", TENSORPULL_ROUNDS="12") as job:
+            seen = []
+            while job.process.poll() is None:
+                for pid in set(job.processes("simulator")) - set(job.processes("simulator_worker")):
+                    try:
+                        with open(f"/proc/{pid}/status") as f:
+                            seen.append((job.count("Round .* started|tensorpull: .* through the door"), int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10))
+                    except (OSError, TypeError):
+                        pass
+                time.sleep(0.1)
+            job.runs_to_its_end(900)
+            held[decomposer] = seen
+            if decomposer == OURS:
+                assert job.between_sites() and not job.count(BY_FLARE)
+    for decomposer, seen in held.items():
+        print(decomposer, seen[:: max(1, len(seen) // 40)])
 
 
 @case

@@ -12,7 +12,7 @@ class Row(NamedTuple):
     make: Callable[[str], Any]  # with a folder for files
     tasks: int  # models from the server to the sites by tensorpull
     updates: int  # from the sites to the server by tensorpull
-    between_sites: bool = False  # by FLARE's chunks
+    between_sites: int = 0  # from one site to another by tensorpull
     needs: str = ""  # a package
     decomposer: str = "tensor.TensorDecomposer"
 
@@ -28,10 +28,14 @@ def row(*counts: int, **more: Any) -> Callable[[Callable[[str], Any]], Callable[
     return put
 
 
-def module():
-    import model as models
+def models():
+    import model
 
-    return models.Model(**models.SMALL)
+    return model
+
+
+def module():
+    return models().Model(**models().SMALL)
 
 
 def common(name):
@@ -132,11 +136,25 @@ def fedeval(folder):
     return FedEvalRecipe(name="fedeval", min_clients=SITES, model=module(), eval_ckpt=path, eval_script=CLIENT)
 
 
-@row(0, 0, between_sites=True)
-def swarm(_):
+def swarming(name, **more):
+    """FLARE encrypts what its sites say to each other, if it has certificates, unless a job says that this is not wanted."""
     from nvflare.app_opt.pt.recipes.swarm import SwarmLearningRecipe
 
-    return SwarmLearningRecipe(**common("swarm"), num_rounds=ROUNDS, model=module())
+    if os.environ.get("TENSORPULL_LARGE"):
+        more["model"] = models().Model(**models().LARGE)
+    if os.environ.get("TENSORPULL_NOT_PRIVATE"):
+        more["server_config_overrides"] = {"private_p2p": False}
+    return SwarmLearningRecipe(**common(name), num_rounds=int(os.environ.get("TENSORPULL_ROUNDS", ROUNDS)), **{"model": module(), **more})
+
+
+@row(0, 0, between_sites=6)
+def swarm(_):
+    return swarming("swarm")
+
+
+@row(0, 0, between_sites=10)
+def swarm_with_cross_site_evaluation(_):
+    return swarming("swarm_with_cross_site_evaluation", do_cross_site_eval=True)
 
 
 def numbers():

@@ -146,5 +146,5 @@ def test_the_pages_table_of_recipes_is_the_table_of_the_tests(monkeypatch):
     import recipes
 
     page = (root / "examples/python/src/tensorpull/nvflare/reference.md").read_text()
-    told = re.findall(r"^\|.*\| `recipe_(\w+)` \| (\d+) \| (\d+) \|$", page, re.M)
-    assert told == [(name, str(row.tasks), str(row.updates)) for name, row in recipes.ROWS.items()]
+    told = re.findall(r"^\|.*\| `recipe_(\w+)` \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)
+    assert told == [(name, str(row.tasks), str(row.updates), str(row.between_sites)) for name, row in recipes.ROWS.items()]

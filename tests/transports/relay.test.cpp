@@ -311,6 +311,139 @@ TEST(Relay, A_recipient_can_only_ask) {
   EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
 }
 
+TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to) {
+  origin o;
+  auto outside = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(outside);
+  auto dialled = tp::tcp_connect(local(outside->port()), std::chrono::steady_clock::now() + 10s);
+  auto accepted = outside->accept(60s);
+  ASSERT_TRUE(dialled && accepted);
+  auto session = net::session::over(std::move(*accepted));
+  ASSERT_TRUE(session);
+  // the request is there before the message is sent, as that of a quick recipient may be
+  tp::frame early;
+  early.kind = tp::frame_kind::describe;
+  early.id = 1;
+  early.ref = o.ref.id;
+  raw_peer recipient(std::move(*dialled));
+  ASSERT_TRUE(recipient.say(encode(early).bytes()));
+  session->stream().wait(true, false, 10s);
+  EXPECT_TRUE(session->between_frames());
+  ASSERT_TRUE(session->send(5, {&o.ref, 1}, {}, 10s));
+  EXPECT_TRUE(session->between_frames()) << "nothing was read";
+
+  auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+  ASSERT_TRUE(up);
+  link upstream(std::move(*up));
+  std::vector<std::byte> chunk(buffer_bytes);
+  std::stop_source stop;
+  std::jthread hearing([&] {
+    // the message, and then the description: 96 bytes or more
+    EXPECT_GE(recipient.hear(200, 5s).size(), 150u);
+    recipient.reset();
+  });
+  const auto done = tp::relay<net::parts>(upstream, session->stream(), o.ref, chunk, {30s, stop.get_token()});
+  EXPECT_FALSE(done) << "it had begun, and hung up";
+  EXPECT_EQ(done.error().code, tp::errc::connection_lost);
+}
+
+TEST(Relay, A_session_that_has_read_something_is_not_between_frames) {
+  auto outside = tp::tcp_listener::open("127.0.0.1:0");
+  ASSERT_TRUE(outside);
+  auto dialled = tp::tcp_connect(local(outside->port()), std::chrono::steady_clock::now() + 10s);
+  auto accepted = outside->accept(60s);
+  ASSERT_TRUE(dialled && accepted);
+  auto session = net::session::over(std::move(*accepted)), other = net::session::over(std::move(*dialled));
+  ASSERT_TRUE(session && other);
+  ASSERT_TRUE(other->send(1, {}, {}, 10s));
+  ASSERT_TRUE(other->send(2, {}, {}, 10s));
+  EXPECT_TRUE(session->receive(10s));
+  if (session->between_frames()) {  // the second may have come later than the first
+    (void)session->serve([](const auto&) { return false; }, 1s);
+  }
+  EXPECT_FALSE(session->between_frames()) << "a message is unread";
+  EXPECT_TRUE(session->receive(10s));
+  EXPECT_TRUE(session->between_frames());
+  other = tp::failure(tp::errc::cancelled);
+  EXPECT_EQ(session->receive(10s).error().code, tp::errc::connection_lost);
+  EXPECT_FALSE(session->between_frames());
+}
+
+TEST(Relay, The_recipient_is_sent_no_more_in_a_second_than_the_limit) {
+  // three seconds' worth, of which one second's leaves at once at most
+  origin o;
+  const std::uint64_t rate = sizeof(mlp) / 3;
+  raw_listener outside;
+  std::jthread recipient([&] {
+    const auto mine = blank<mlp>();
+    const auto done = net::download_tensors(local(outside.port()), o.ref, *mine);
+    EXPECT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(same(*mine, *o.model));
+  });
+  raw_peer stream = outside.accept();
+  auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+  ASSERT_TRUE(up);
+  link upstream(std::move(*up));
+  std::vector<std::byte> chunk(buffer_bytes);
+  tp::relay_options slow{30s, {}};
+  slow.bytes_per_second = rate;
+  const auto began = std::chrono::steady_clock::now();
+  const auto done = tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, slow);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->completed, 1u);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 1900ms);
+}
+
+TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
+  const auto model = random_model<mlp>(3);
+  auto inside = tp::tcp_listener::open("127.0.0.1:0");
+  raw_listener outside;
+  ASSERT_TRUE(inside);
+  std::jthread owner([&] {
+    auto s = net::session::connect(local(inside->port()));
+    ASSERT_TRUE(s);
+    const auto ref = s->add_tensors(*model, {.recipients = 1});
+    ASSERT_TRUE(ref);
+    ASSERT_TRUE(s->send(1, {&*ref, 1}, {}));
+    EXPECT_TRUE(s->serve(tp::until_settled(*ref), 60s));
+  });
+  auto accepted = inside->accept(60s);
+  ASSERT_TRUE(accepted);
+  auto up = net::session::over(std::move(*accepted));
+  const auto said = up->receive(60s);
+  ASSERT_TRUE(said);
+  const tp::reference ref = said->references[0];
+  std::binary_semaphore left{0};
+  std::jthread recipient([&] {
+    auto stream = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+    const auto mine = blank<mlp>();
+    auto s = net::session::over(std::move(*stream));
+    const auto done = s->download_tensors(ref, *mine);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(done->confirmed);
+    left.acquire();  // it has not hung up when the owner does
+  });
+  raw_peer stream = outside.accept();
+  std::vector<std::byte> chunk(buffer_bytes);
+  const auto done = tp::relay<net::parts>(*up, stream.stream(), ref, chunk, {30s, {}});
+  left.release();
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->completed, 1u);
+}
+
+TEST(Relay, An_owner_that_leaves_before_is_lost) {
+  raw_listener origin_, outside;
+  auto up = tp::tcp_connect(local(origin_.port()), std::chrono::steady_clock::now() + 10s);
+  link upstream(std::move(*up));
+  origin_.accept().reset();
+  auto recipient = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+  raw_peer stream = outside.accept();
+  std::vector<std::byte> chunk(buffer_bytes);
+  const auto done = tp::relay<net::parts>(upstream, stream.stream(), {{1, 2}, 0, 0}, chunk, {20s, {}});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::connection_lost);
+}
+
 TEST(Relay, Memory_is_one_chunk_buffer_and_nothing_is_allocated) {
   using big = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<1_MiB>, tp::tcp>;
   static_assert(sizeof(tp::relay_machine<tp::word_framing>) <= 24 * 1024);

@@ -6,14 +6,56 @@
 #include "network.hpp"
 
 #include <tensorpull/links/posix/establish.hpp>
+#include <tensorpull/transports/blocking/relay.hpp>
 #include <tensorpull/transports/session/stream_session.hpp>
 
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace tensorpull::python {
+
+/// A pollable stream of any transport. Borrows it.
+class any_stream {
+  struct calls {
+    io_result (*read)(void*, std::span<const std::span<std::byte>>) noexcept;
+    io_result (*write)(void*, std::span<const std::span<const std::byte>>) noexcept;
+    io_ready (*wait)(void*, bool, bool, std::chrono::milliseconds) noexcept;
+    io_ready (*interest)(const void*, io_ready) noexcept;
+    int (*native_handle)(const void*) noexcept;
+  };
+  template <class S>
+  static constexpr calls calls_of{
+      [](void* s, std::span<const std::span<std::byte>> in) noexcept { return static_cast<S*>(s)->read_some(in); },
+      [](void* s, std::span<const std::span<const std::byte>> out) noexcept {
+        return static_cast<S*>(s)->write_some(out);
+      },
+      [](void* s, bool read, bool write, std::chrono::milliseconds time) noexcept {
+        return static_cast<S*>(s)->wait(read, write, time);
+      },
+      [](const void* s, io_ready wanted) noexcept { return detail::interest_of(*static_cast<const S*>(s), wanted); },
+      [](const void* s) noexcept { return static_cast<const S*>(s)->native_handle(); },
+  };
+
+ public:
+  template <pollable_stream S>
+  explicit any_stream(S& of) noexcept : of_(&of), calls_(&calls_of<S>) {}
+  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return calls_->read(of_, spans); }
+  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return calls_->write(of_, spans); }
+  io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
+    return calls_->wait(of_, read, write, time);
+  }
+  io_ready interest(io_ready wanted) const noexcept { return calls_->interest(of_, wanted); }
+  int native_handle() const noexcept { return calls_->native_handle(of_); }
+
+ private:
+  void* of_;
+  const calls* calls_;
+};
+static_assert(pollable_stream<any_stream>);
 
 /// A session over any transport. The messages' views are valid until the next receive().
 struct any_session {
@@ -32,6 +74,17 @@ struct any_session {
   virtual result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
   virtual result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time,
                              const stop_token& stop) = 0;
+  /// The common name in the certificate of the other end; empty if it has shown none.
+  virtual std::string_view peer_name() const noexcept = 0;
+  /// Its stream, which a relay may wait for; none over other links.
+  virtual std::optional<any_stream> stream() noexcept { return std::nullopt; }
+  /// As basic_session::between_frames(); false over other links.
+  virtual bool between_frames() const noexcept { return false; }
+  /// Passes what the other end has published on to whoever pulls from `recipient`, as relay(); unsupported_request over
+  /// other links.
+  virtual result<relayed> relay_to(any_stream&, const reference&, std::span<std::byte>, const relay_options&) noexcept {
+    return failure(errc::unsupported_request);
+  }
 };
 using made_session = result<std::shared_ptr<any_session>>;
 
@@ -57,6 +110,13 @@ struct session_of : any_session {
                      const stop_token& stop) override {
     return of.serve([&](const Session&) { return until(); }, time, stop);
   }
+  std::string_view peer_name() const noexcept override {
+    if constexpr (requires { of.peer(); }) {
+      const peer_identity who = of.peer();
+      if (who.kind == identity_kind::certificate) return who.name;
+    }
+    return {};
+  }
   Session of;
 };
 /// Over a stream.
@@ -70,6 +130,20 @@ struct session_over final : session_of<typename net<Transport>::session> {
                        chunks cut) noexcept override {
     return this->of.pull(from, to, options, cut);
   }
+  std::optional<any_stream> stream() noexcept override {
+    if constexpr (relays) return any_stream(this->of.stream());
+    else return std::nullopt;
+  }
+  bool between_frames() const noexcept override { return this->of.between_frames(); }
+  result<relayed> relay_to(any_stream& recipient, const reference& ref, std::span<std::byte> chunk,
+                           const relay_options& options) noexcept override {
+    if constexpr (relays) return relay<typename net<Transport>::parts>(this->of, recipient, ref, chunk, options);
+    else return failure(errc::unsupported_request);
+  }
+
+ private:
+  static constexpr bool relays =
+      pollable_stream<std::remove_cvref_t<decltype(std::declval<typename net<Transport>::session&>().stream())>>;
 };
 
 template <class Over, class Session>

@@ -168,6 +168,8 @@ PYBIND11_MODULE(_native, m) {
       .def("send", &tp::session::send)
       .def("receive", &tp::session::receive)
       .def("serve", &tp::session::serve)
+      .def("relay_to", &tp::session::relay_to)
+      .def_property_readonly("peer_name", &tp::session::peer_name)
       .def("close", &tp::session::close);
   py::class_<tp::listener>(m, "Listener")
       .def(py::init<std::string_view, const tp::tls_settings*>())

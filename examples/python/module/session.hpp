@@ -8,6 +8,8 @@
 #include "other_links.hpp"
 #include "owner.hpp"
 
+#include <tensorpull/system/pages.hpp>
+
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -70,6 +72,22 @@ inline std::shared_ptr<any_listener> listen_at(const place& at) {
     return listener_at<Transport>(where);
   });
 }
+
+/// Memory from the system, which has it back afterwards whatever the allocator would keep.
+class pages {
+ public:
+  /// Raises out_of_memory.
+  explicit pages(std::size_t bytes) : bytes_(static_cast<std::byte*>(detail::take_pages(bytes)), bytes) {
+    if (bytes_.data() == nullptr) raise(errc::out_of_memory);
+  }
+  pages(const pages&) = delete;
+  pages& operator=(const pages&) = delete;
+  ~pages() { detail::give_pages(bytes_.data(), bytes_.size()); }
+  std::span<std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
+};
 
 /// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same
 /// thread may publish and ask.
@@ -194,6 +212,40 @@ class session {
     if (!done && done.error() == errc::timed_out) return false;
     if (!done) raise(done.error());
     return true;
+  }
+
+  /// Passes `ref` of this session's peer on to the peer of `to`, which pulls it: (bytes, chunks, confirmations with a
+  /// digest, those without one). `to` is closed afterwards, unless it is refused.
+  py::tuple relay_to(session& to, std::string_view ref, std::uint64_t chunk_bytes, std::int64_t timeout_ms,
+                     std::uint64_t bytes_per_second, const py::object& abort) {
+    if (&to == this) throw py::value_error("a session relays to another one, and not to itself");
+    const reference r{id_or_raise(ref), 0, 0};
+    interruption stop(abort);
+    result<relayed> passed{relayed{}};
+    std::shared_ptr<any_session> taken;
+    {
+      const use mine(*this, true), others(to, true);
+      auto recipient = others->stream();
+      if (!recipient || !mine->stream())
+        raise(errc::unsupported_request, {}, "a relay needs streams on both sides: tcp://, tls://, unix: or shm:");
+      if (!others->between_frames())
+        raise(errc::unread_messages, {},
+              "the session that is relayed to has bytes in it already: its peer has to wait until it is told to pull");
+      const pages chunk(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, max_payload_bytes)));
+      taken = std::exchange(to.session_, nullptr);  // nobody else speaks on it from now on
+      const interpreter_unlock unlocked;
+      passed = mine->relay_to(*recipient, r, chunk.bytes(),
+                              {waiting(timeout_ms), interruption_token{&stop}, bytes_per_second});
+    }
+    let_go(std::move(taken), to.made_by_);
+    stop.rethrow();
+    if (!passed) raise(passed.error(), true);
+    return py::make_tuple(passed->bytes, passed->chunks, passed->completed, passed->completed_unverified);
+  }
+  /// The common name in the certificate of the other end; empty if it has shown none.
+  py::str peer_name() {
+    const use mine(*this, false);
+    return to_text(mine->peer_name());
   }
 
   /// What it has published is released, and the connection is closed.

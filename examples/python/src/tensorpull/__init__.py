@@ -16,15 +16,15 @@ from ._images import Landing, PublishedImage, read_header
 from ._listing import Listing, list_tensors
 from ._native import error_codes as ERROR_CODES
 from ._options import recipient_named
-from ._session import Listener, Message, Session
+from ._session import Listener, Message, Relayed, Session
 from ._tls import TLS
 from ._trees import FlatTree, flatten, local_shards, unflatten
 from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, TensorView, Update
 from ._view import view_tensors
 
 __all__ = [
-    "ERROR_CODES", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Session",
-    "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "read_header",
+    "ERROR_CODES", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Relayed",
+    "Session", "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "read_header",
     "recipient_named", "unflatten", "view_tensors", "weighted_average",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -23,6 +23,15 @@ class Message(NamedTuple):
     references: Tuple[Reference, ...]
 
 
+class Relayed(NamedTuple):
+    """What passed through a relay."""
+
+    bytes: int  #: of payload that the recipient was sent
+    chunks: int
+    completed: int  #: confirmations with a digest that the owner has accepted
+    completed_unverified: int  #: confirmations without one
+
+
 class Session(OfOneProcess):
     """One connection in both roles, over any link but HTTP. Either end publishes, pulls what the other has published, and sends messages, whichever end has dialled.
 
@@ -157,6 +166,38 @@ class Session(OfOneProcess):
         if refs is not None:
             return self._session.serve(refs, None, limit) if refs else True
         return self._session.serve([], as_until(until), limit)
+
+    def relay_to(
+        self, other: "Session", ref_id: str, *, chunk_size: int = DEFAULT_CHUNK_BYTES, timeout: Optional[float] = 600.0, abort: Any = None, bytes_per_second: int = 0
+    ) -> Relayed:
+        """Passes what this session's peer, the owner, has published under `ref_id` on to the peer of `other`, the recipient, until that one hangs up. Neither of them can reach the other.
+
+            owner, recipient = door.accept(), door.accept()
+            ref = owner.receive().references[0]
+            recipient.send(GO, b"", [ref])              # from now on it pulls
+            passed = owner.relay_to(recipient, ref)
+
+        The recipient pulls as from the owner, any number of times, and nothing but `ref_id`. Its digest and its version are the owner's, and its confirmation counts there. Memory: `chunk_size`
+        bytes, which bounds the chunks; nothing else is allocated, and no thread is started. `bytes_per_second` is the most that the recipient is sent; 0: no limit. `timeout`: seconds without a byte in either
+        direction. Encryption ends here: this program sees the bytes.
+
+        `other` is closed afterwards, whatever happened. This session goes on: what its peer says meanwhile waits for `receive()`. Both are streams (tcp://, tls://, unix:, shm:). Errors leave
+        both as they are if "unsupported_request" (another link) or "unread_messages" (`other` has bytes that nobody has received) says so before a byte has moved. Later ones: "connection_lost" of either side,
+        before the recipient had ended; "timed_out"; "cancelled" (`abort`); "unread_messages": the owner has sent more messages than a session keeps. What the recipient is refused (no such reference, "withdrawn") it
+        hears itself, and is no error here. `Error.landed`: bytes that were passed on."""
+        if not isinstance(other, Session):
+            raise TypeError(f"other is a Session; not {other!r}")
+        return Relayed._make(
+            self._session.relay_to(
+                other._session, reference_id(ref_id), whole(chunk_size, "chunk_size", _native.max_chunk_bytes, 1), milliseconds(timeout, "timeout"),
+                whole(bytes_per_second, "bytes_per_second", 2**63 - 1), as_abort(abort),
+            )
+        )  # fmt: skip
+
+    @property
+    def peer_name(self) -> str:
+        """Over tls://: the common name in the certificate that the other end has shown, and whose key it has. "": it has shown none, or this is another link."""
+        return self._session.peer_name
 
     def withdraw(self, ref_id: str) -> None:
         """Ends a publication: after this returns nothing reads its tensors, and the other end gets "withdrawn"."""

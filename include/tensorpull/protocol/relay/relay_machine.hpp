@@ -119,6 +119,7 @@ class relay_machine {
       if (chunk_sent()) ++report_.chunks;
     } else if ((answers_sent_ += n) == answer_bytes_) {
       answers_sent_ = answer_bytes_ = 0;
+      if (origin_left_) ended_ = true;
     }
   }
   /// The recipient has closed its connection. The relay ends well if the origin knows how each transfer ended, and
@@ -126,6 +127,15 @@ class relay_machine {
   void hung_up() noexcept {
     if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
     ended_ = true;
+  }
+
+  /// The origin has closed its connection, or it is lost. That is no error if a confirmation was accepted and nothing
+  /// is under way: an origin may go once all that it waited for has settled. The relay ends when what the origin said
+  /// last has left.
+  void origin_left(const error& why) noexcept {
+    if (nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0) return fail(why);
+    origin_left_ = true;
+    if (chunk_sent() && answer_bytes_ == 0) ended_ = true;
   }
 
   // Towards the origin: the members of transfer_role.
@@ -317,7 +327,7 @@ class relay_machine {
   relayed report_{};
   std::optional<error> error_;
   std::uint32_t first_id_, next_id_;
-  bool waits_ = false, described_ = false, ended_ = false;
+  bool waits_ = false, described_ = false, origin_left_ = false, ended_ = false;
 };
 
 }  // namespace tensorpull

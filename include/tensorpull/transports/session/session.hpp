@@ -234,8 +234,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   }
 
   /// Sends an application message; returns when the system has taken it, and over datagrams when the other end has it.
-  /// Serves while it waits. Errors: does_not_fit: body or references are above the limits; timed_out; cancelled; or why
-  /// the connection is lost. If that happens after the message was taken, it is the error of the next call.
+  /// Serves while it waits, and over a stream reads nothing if the message leaves at once. Errors: does_not_fit: body
+  /// or references are above the limits; timed_out; cancelled; or why the connection is lost. If that happens after the
+  /// message was taken, it is the error of the next call.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(600),
                     const stop_token& stop = {}) noexcept {
@@ -246,6 +247,12 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
       if (!queued && queued.error().code != errc::busy) return queued;
       const auto left = timeout - since(start);
       if (!queued && left.count() <= 0) return failure(errc::timed_out);
+      if constexpr (byte_stream<link_type>)
+        if (queued) {  // if it leaves at once, what has come stays in the stream, which the caller may hand to a relay
+          const auto at_once = run_until([&] { return s_->end.long_frame_sent(); }, {}, stop,
+                                         session_moves::what_is_due);
+          if (at_once || at_once.error().code != errc::timed_out) return at_once;
+        }
       // not until all output has left: a peer that goes on asking would keep this call for as long as it likes
       bool stepped = queued.has_value();  // if what the peer says has all buffers, only a step makes one free
       const auto sent = run_until([&] { return std::exchange(stepped, true) && s_->end.long_frame_sent(); }, left,
@@ -319,6 +326,14 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
     requires byte_stream<link_type>
   {
     return s_->wire.link();
+  }
+  /// Whether the stream is between two frames in both directions, as far as this end has read and written: no message
+  /// is unread, nothing that has come waits, and nothing is left to send. Then a driver may take the stream over, as
+  /// the recipient of a relay, and the session says nothing any more.
+  bool between_frames() const noexcept
+    requires byte_stream<link_type>
+  {
+    return !s_->broken && !s_->box.unread() && !s_->end.stalled() && !s_->end.mid_frame() && s_->end.output_idle();
   }
 
  private:

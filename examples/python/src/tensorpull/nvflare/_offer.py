@@ -37,6 +37,16 @@ class Call(NamedTuple):
     token: str
 
 
+class Through(NamedTuple):
+    """Where a model waits that another site has: at the server's door, to which both connect; the word that opens it; and what is there."""
+
+    address: str
+    token: str
+    ref: str
+    version: int
+    model: str
+
+
 class Trust(NamedTuple):
     """Which addresses this site connects to: `server`, where FLARE's server is, and `hosts`; without TLS this machine only, unless plain text was switched on by name."""
 
@@ -101,6 +111,20 @@ def _envelope(said: Any, job: str, site: str, fields: FrozenSet[str]) -> Dict[st
     return said
 
 
+def _bytes(said: Dict[str, Any], most: int) -> int:
+    nbytes: int = _field(said, "bytes", int)
+    if not 0 <= nbytes <= most:
+        raise Refused(f"its size is {nbytes} bytes, and at most {most} are taken here")
+    return nbytes
+
+
+def _version(said: Dict[str, Any]) -> int:
+    version: int = _field(said, "version", int)
+    if not 0 <= version < 2**64:
+        raise Refused("its version of the model makes no sense")
+    return version
+
+
 def what(said: Any) -> str:
     """What kind of word it is; "" if it is none of ours."""
     kind = said.get("is") if type(said) is dict else None
@@ -119,17 +143,57 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     if not calls and what(said) != "offer":
         raise Refused("it is no offer")
     said = _envelope(said, job, site, frozenset({"bytes"} if calls else {"bytes", "address", "ref", "version", "of", "model"}))
-    nbytes = _field(said, "bytes", int)
-    if not 0 <= nbytes <= max_bytes:
-        raise Refused(f"its size is {nbytes} bytes, and at most {max_bytes} are taken here")
+    nbytes = _bytes(said, max_bytes)
     if calls:
         return Offer(None, "", 0, nbytes)
-    version = _field(said, "version", int)
-    if not 0 <= version < 2**64:
-        raise Refused("its version of the model makes no sense")
+    version = _version(said)
     ref = _field(said, "ref", str, _DIGITS)
     of, model = _field(said, "of", str, _TEXT), _field(said, "model", str, _DIGITS)
     return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes, of, model)
+
+
+def offer_between(job: str, site: str, nbytes: int) -> Dict[str, Any]:
+    """An offer to another site: if it wants the model, the server's process passes it on."""
+    return {"v": VERSION, "is": "offer between sites", "job": job, "site": site, "bytes": nbytes}
+
+
+def parse_offer_between(said: Any, job: str, site: str, max_bytes: int) -> int:
+    """The bytes of the model that is offered, or Refused."""
+    if what(said) != "offer between sites":
+        raise Refused("it is no offer")
+    return _bytes(_envelope(said, job, site, frozenset({"bytes"})), max_bytes)
+
+
+def wanted(job: str, site: str) -> Dict[str, Any]:
+    """The answer to such an offer, for the site that made it: the model is to wait at the door."""
+    return {"v": VERSION, "is": "wanted", "job": job, "site": site}
+
+
+def parse_wanted(said: Any, job: str, site: str) -> None:
+    """Refused, if it is no such answer."""
+    _envelope(said, job, site, frozenset())
+
+
+def through(job: str, site: str, address: str, token: str, ref: str, version: int, model: str) -> Dict[str, Any]:
+    """The model waits at the door."""
+    return {"v": VERSION, "is": "at the door", "job": job, "site": site, "address": address, "token": token, "ref": ref, "version": version, "model": model}
+
+
+def parse_through(said: Any, job: str, site: str, trust: Trust) -> Through:
+    """Where it waits, or Refused."""
+    said = _envelope(said, job, site, frozenset({"address", "token", "ref", "version", "model"}))
+    fields = (_field(said, "token", str, _DIGITS), _field(said, "ref", str, _DIGITS), _version(said), _field(said, "model", str, _DIGITS))
+    return Through(checked_address(_field(said, "address", str), trust), *fields)
+
+
+def ask_for_a_place(job: str, owner: str, recipient: str) -> Dict[str, Any]:
+    """What a site asks the server: a place at its door for itself and another site."""
+    return {"v": VERSION, "is": "place", "job": job, "site": owner, "recipient": recipient}
+
+
+def parse_ask_for_a_place(said: Any, job: str, owner: str) -> str:
+    """The cell of the other site, or Refused. `owner`: the cell that FLARE says has asked."""
+    return _field(_envelope(said, job, owner, frozenset({"recipient"})), "recipient", str, _TEXT)
 
 
 def call(job: str, site: str, address: str, token: str) -> Dict[str, Any]:

@@ -20,6 +20,7 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
+from . import _between
 from ._kept import KEEP_BYTES, Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
@@ -143,10 +144,11 @@ class Place:
             return self._owner, self._advertised(self._owner.port)
 
     def door(self) -> "Door":
-        """The server's one listener. Sites call it, and their updates are pulled over that connection."""
+        """The server's one listener. Sites call it: their updates are pulled over that connection, or what two of them want of each other is passed on."""
         with self._lock:
             if self._door is None:
-                self._door = Door(self._open(lambda at: tensorpull.Listener(at, ssl=self.tls)), self._advertised)
+                rate, most = setting("bytes_per_second", 0), setting("pairs", _between.PAIRS)
+                self._door = Door(self._open(lambda at: tensorpull.Listener(at, ssl=self.tls)), self._advertised, most, self.tls is not None, rate)
                 _at_the_end(self._door.close)
             return self._door
 
@@ -198,7 +200,10 @@ class Door:
     A caller that says nothing holds a thread for `HANDSHAKE` seconds, and holds up no other caller: threads are added while none is free, up to `UNFINISHED`, and go when they are idle.
     """
 
-    def __init__(self, listener: tensorpull.Listener, advertised: Callable[[int], str]) -> None:
+    def __init__(
+        self, listener: tensorpull.Listener, advertised: Callable[[int], str], pairs: int = _between.PAIRS, names: bool = False, bytes_per_second: int = 0
+    ) -> None:
+        """`pairs`, `names` and `bytes_per_second` are for two sites that meet here (_between.Pairs)."""
         self._listener = listener
         self.address = advertised(listener.port)
         self.logger = get_obj_logger(self)
@@ -207,6 +212,7 @@ class Door:
         self._free = 0
         self._threads: Set[threading.Thread] = set()
         self._closed = False
+        self.pairs = _between.Pairs(pairs, names, bytes_per_second, lambda: self._closed)
         with self._changed:
             self._add()
 
@@ -248,6 +254,7 @@ class Door:
         self._listener.close()
         for thread in threads:
             thread.join()
+        self.pairs.close()
 
     def _accept(self) -> None:
         busy = False  # whether this thread is counted as one that has a caller
@@ -282,6 +289,7 @@ class Door:
                 break
             finally:
                 working(False)
+            self.pairs.look_after()
             idle = 0 if session is not None else idle + 1
             with self._changed:
                 if idle > 50 and self._free > 1:  # another is free, and stays
@@ -295,19 +303,54 @@ class Door:
             message = session.receive(timeout=HANDSHAKE, abort=lambda: self._closed)
         except tensorpull.Error:
             message = None
-        if message is not None and message.kind == HELLO and len(message.body) == 32 and len(message.references) == 1:
+        why = "a caller did not say a word that was expected"
+        if message is not None and len(message.body) == 32:
             token = message.body.decode("ascii", "replace")
-            with self._changed:
-                if token in self._expected and self._expected[token] is None:
-                    self._expected[token] = Caller(session, message.references[0])
-                    self._changed.notify_all()
+            try:
+                if self._take(message.kind, token, session, message.references):
                     return
-        self.logger.warning("tensorpull: a caller did not say a word that was expected; its connection is closed")
+            except _between.NoPlace as e:
+                why = f"a caller has no place at the door: {e}"
+                try:
+                    session.send(_between.NO, str(e).encode(), timeout=HANDSHAKE, abort=lambda: self._closed)
+                except tensorpull.Error:
+                    pass
+            except (tensorpull.Error, RuntimeError) as e:
+                why = f"a caller went away: {e}"
+        self.logger.warning(f"tensorpull: {why}; its connection is closed")
         session.close()
+
+    def _take(self, kind: int, token: str, session: tensorpull.Session, references: Tuple[tensorpull.Reference, ...]) -> bool:
+        """Whether the caller's session is somebody's from now on. NoPlace: this word of two sites is not for it."""
+        if kind == _between.OFFERS and len(references) == 1:
+            self.pairs.owner_came(session, token, references[0])
+        elif kind == _between.WANTS and not references:
+            self.pairs.recipient_came(session, token)
+        elif kind == HELLO and len(references) == 1:
+            with self._changed:
+                if token not in self._expected or self._expected[token] is not None:
+                    return False
+                self._expected[token] = Caller(session, references[0])
+                self._changed.notify_all()
+        else:
+            return False
+        return True
 
 
 _places: Dict[int, Place] = {}
 _places_lock = threading.Lock()
+
+
+def meeting_at(cell: Any) -> Optional[_between.Meeting]:
+    """The server's door, for two sites; None: it is switched off. Refuge: it cannot be opened."""
+    try:
+        place = place_of(cell)
+    except Off:
+        return None
+    if setting("pairs", _between.PAIRS) <= 0:
+        return None
+    door = place.door()
+    return _between.Meeting(_between.job_of_server(place.fqcn), door.address, door.pairs)
 
 
 def place_of(cell: Any) -> Place:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
-from . import _offer
+from . import _between, _offer
 from ._kept import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._place import HELLO, Off, Place, Refuge, is_server, job_of, place_of, setting
+from ._place import HELLO, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
 from ._seam import take_over
 
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
@@ -26,6 +27,8 @@ _BEGINNING = {"start": 0, "count": 0}
 REFERENCE = "nvflare.ref"
 #: What a framework's tensors are called in the log.
 KINDS = {"numpy": "NumPy's arrays", "torch": "PyTorch's tensors"}
+#: What stands for the server's door, of which a site knows no address yet, among the addresses that nobody has answered at.
+SERVERS_DOOR = "the server's door"
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
 _GOES_ON = Exception
 #: The warnings that this process has given.
@@ -45,6 +48,10 @@ def warn_once(logger: Any, what: str, more: str = "") -> None:
         logger.warning(f"tensorpull: {what}{more}")
 
 
+class Private(Refuge):
+    """FLARE lets nobody but the two ends read it."""
+
+
 class Offering:
     """Comes before one of FLARE's Downloadables: its first answer offers the model, and the others are FLARE's if nobody takes the offer."""
 
@@ -59,6 +66,8 @@ class Offering:
         self._model: Optional[Tuple[Place, Model]] = None  # where it is known as shared
         self._refusal = ""
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
+        self._waits: Dict[str, Dict[str, Any]] = {}  # of a requester that is a site: where the model waits for it
+        self._waiting: Dict[str, threading.Lock] = {}
         self._gone = threading.Event()
 
     def set_transaction(self, tx_id: str, ref_id: str) -> None:
@@ -93,17 +102,21 @@ class Offering:
     def _first(self, requester: str) -> Optional[Dict[str, Any]]:
         try:
             place = place_of(self._cell)
-            job = job_of(place.fqcn, requester)
+            between = _between.job_between(place.fqcn, requester)
+            job = between or job_of(place.fqcn, requester)
             nbytes = sum(_nbytes(t) for t in self.base_obj.values())
             if nbytes < setting("least_bytes", LEAST_BYTES):
                 self.logger.debug(f"tensorpull: ref={self._flare_ref} is small, and is not offered")
                 return None
             self.check(self.base_obj)
+            if between:
+                if setting("pairs", _between.PAIRS) <= 0:
+                    raise Off("models between sites are switched off (tensorpull_pairs)")
+                place.refuses(SERVERS_DOOR)
+                return _offer.offer_between(job, requester, nbytes)
             if place.is_server:
                 ref, address, word = self._publish(place)
                 return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
-            if not is_server(requester):
-                raise Refuge("the other end is no FLARE server, and this one neither")
             return _offer.offer(job, requester, None, "", 0, nbytes)
         except Off as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
@@ -124,9 +137,11 @@ class Offering:
             return ProduceRC.EOF, None, {}
         if kind == "call":
             self._call(said, requester)
+        if kind == "wanted":
+            return ProduceRC.OK, [b""], _with(self._wait_at_the_door(said, requester))
         if kind == "changed" and self._model is not None:  # by whatever counts no changes: the next publication is read anew
             self._model[0].models.forget(self._model[1])
-        if kind in ("offer", "offer to call"):
+        if kind in ("offer", "offer to call", "offer between sites"):
             warn_once(
                 self.logger, f"{KINDS[self.framework]} go to {requester} by FLARE's chunks: it gave the offer back, so it has no tensorpull", f"; ref={self._flare_ref}"
             )  # fmt: skip
@@ -134,6 +149,62 @@ class Offering:
             why = self._calls.get(requester, "")
             return ProduceRC.OK, [b""], _with(_offer.word("failed" if why else "wait"))
         return super().produce({k: v for k, v in state.items() if k != KEY}, requester)
+
+    def _wait_at_the_door(self, said: Any, requester: str) -> Dict[str, Any]:
+        """Publishes the model at the server's door for another site; where it is. A connection and a publication for each site, so that each one's confirmation counts."""
+        try:
+            place = place_of(self._cell)
+            job = _between.job_between(place.fqcn, requester)
+            if not job:
+                raise Refused("only another site of this job is served through the door")
+            _offer.parse_wanted(said, job, place.fqcn)
+            with self._once:
+                lock = self._waiting.setdefault(requester, threading.Lock())
+            with lock:
+                there = self._waits.get(requester)  # FLARE has asked again
+                if there is None:
+                    there = self._waits[requester] = self._go_to_the_door(place, job, requester)
+            return there
+        except _GOES_ON as e:
+            self._call_failed(requester, e)
+            return _offer.word("failed")
+
+    def _go_to_the_door(self, place: Place, job: str, requester: str) -> Dict[str, Any]:
+        place.refuses(SERVERS_DOOR)
+        answer = _between.ask_for_a_place(self._cell, job, requester)
+        if answer is None or _offer.what(answer) == "no door":
+            place.is_out_of_reach(SERVERS_DOOR)
+            raise Refuge("FLARE's server has no door for sites: it has no tensorpull or an older one, or it is switched off there")
+        if _offer.what(answer) != "call":
+            raise Refuge(f"FLARE's server has no place for it: {_between.why_not(answer)}")
+        call = _offer.parse_call(answer, job, place.fqcn, place.trust)
+        place.refuses(call.address)
+        tensors, word = self.base_obj, secrets.token_hex(16)
+        if self._gone.is_set() or tensors is None:
+            raise Refuge("the model is no longer there")
+        try:
+            session = tensorpull.Session(call.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._gone, ssl=place.tls)
+        except tensorpull.Error as e:
+            if e.code in ("connection_failed", "timed_out"):
+                place.is_out_of_reach(call.address)
+            raise
+        try:
+            ref = session.add_tensors(tensors, recipients=1, metadata={REFERENCE: word}, transaction_idle_timeout=None, recipient_idle_timeout=None)
+            session.send(_between.OFFERS, call.token.encode(), [ref], timeout=_between.PATIENCE, abort=self._gone)
+            _between.heard_go(session.receive(timeout=_between.PATIENCE, abort=self._gone))
+        except BaseException:
+            session.close()
+            raise
+        threading.Thread(target=self._serve_at_the_door, args=(session, ref, requester), name="tensorpull-call", daemon=True).start()
+        return _offer.through(job, requester, call.address, call.token, ref.id, ref.version, word)
+
+    def _serve_at_the_door(self, session: tensorpull.Session, ref: tensorpull.Reference, requester: str) -> None:
+        with session:
+            try:
+                session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
+            except _GOES_ON as e:
+                if not session.settled(ref):
+                    self.logger.info(f"tensorpull: ref={self._flare_ref}: the connection that {requester} is served over has ended: {e}")
 
     def _call(self, said: Any, requester: str) -> None:
         """Connects to the address that FLARE's server asks for, and is pulled from there, on a thread that ends with the transfer."""
@@ -212,6 +283,7 @@ class Pulling:
         self._got: Any = None
         self._failure: Optional[BaseException] = None
         self._token, self._caller = "", None
+        self._most, self._asked = 0, False  # bytes that are offered; whether another site was asked to go to the door
         self.without_offer = False
         self.way, self.bytes = "FLARE's chunks", 0
         return self
@@ -233,11 +305,27 @@ class Pulling:
     def _stopped(self) -> bool:
         return self._stop.is_set() or bool(self._abort is not None and self._abort.triggered)
 
-    def _pull(self, place: Place, offer: _offer.Offer) -> None:
+    def _pull_between(self, place: Place, at: _offer.Through, how: Dict[str, Any]) -> Any:
+        """Over a connection to the server's door, which passes on what another site has published there."""
+        place.refuses(at.address)
+        try:
+            session = tensorpull.Session(at.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._stopped, ssl=place.tls)
+        except tensorpull.Error as e:
+            if e.code in ("connection_failed", "timed_out"):
+                place.is_out_of_reach(at.address)
+            raise
+        with session:
+            session.send(_between.WANTS, at.token.encode(), timeout=_between.PATIENCE, abort=self._stopped)
+            _between.heard_go(session.receive(timeout=_between.PATIENCE, abort=self._stopped))
+            return self.land(place, session, (), at.ref, version=at.version, **how)
+
+    def _pull(self, place: Place, offer: Union[_offer.Offer, _offer.Through]) -> None:
         try:
             # without progress for so long, FLARE's chunks are the better way
-            how = dict(per_request_timeout=min(self._timeout or 30.0, 30.0), retries=1, max_bytes=offer.nbytes, abort=self._stopped)
-            if offer.address is not None:
+            how = dict(per_request_timeout=min(self._timeout or 30.0, 30.0), retries=1, max_bytes=self._most, abort=self._stopped)
+            if isinstance(offer, _offer.Through):
+                got = self._pull_between(place, offer, how)
+            elif offer.address is not None:
                 _, host, port = _offer.split(offer.address)
                 place.reach(offer.address, host, port)
                 got = self.land(place, tensorpull, (offer.address,), offer.ref, version=offer.version, **how, **({"ssl": place.tls} if place.tls else {}))
@@ -266,11 +354,24 @@ class Pulling:
     def _start(self, said: Any) -> Optional[Dict[str, Any]]:
         """Begins to pull what is offered; the state for FLARE's next request. Raises what makes that impossible."""
         place = place_of(self._cell)
+        between = _between.job_between(place.fqcn, self._source)
+        if between and (self._secure or _between.is_marked(self._flare_ref)):
+            raise Private("FLARE encrypts this message from site to site, and the server's process would see what it passes on")
         if self._secure and place.tls is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
-        job = job_of(place.fqcn, self._source)
+        job = between or job_of(place.fqcn, self._source)
         most = setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if between and not self._asked:
+            self._most = _offer.parse_offer_between(said, job, place.fqcn, most)
+            self._asked = True
+            return _with(_offer.wanted(job, self._source))
+        offer: Union[_offer.Offer, _offer.Through]
+        if between:
+            offer = _offer.parse_through(said, job, place.fqcn, place.trust)
+            self._word = offer.model
+            return self._begin(place, offer, _offer.word("pulling"))
         offer = _offer.parse_offer(said, job, place.fqcn, place.trust, most)
+        self._most = offer.nbytes
         state = _offer.word("pulling")
         if offer.address is not None:
             if offer.of != self._flare_ref:
@@ -281,6 +382,9 @@ class Pulling:
                 raise Refuge("neither end can be called")
             self._token = place.door().expect()
             state = _offer.call(job, self._source, place.door().address, self._token)
+        return self._begin(place, offer, state)
+
+    def _begin(self, place: Place, offer: Union[_offer.Offer, _offer.Through], state: Dict[str, Any]) -> Dict[str, Any]:
         self.logger.info(f"tensorpull: ref={self._flare_ref} pulls from {offer.address or 'the caller that is expected'}")
         self._thread = threading.Thread(target=self._pull, args=(place, offer), name="tensorpull-pull", daemon=True)
         self._thread.start()
@@ -294,11 +398,13 @@ class Pulling:
             if said is None:
                 self._own_chunks = self.without_offer = True
                 return super().consume(ref_id, state, data)
+            if self._asked and _offer.what(said) == "failed":
+                return self._fall_back(Refuge("the other site could not bring it to the server's door"))
             try:
                 going = self._start(said)
             except _GOES_ON as e:
                 return self._fall_back(e)
-            if self._token:
+            if self._thread is None or self._token:
                 return going  # the other end has to hear it before it can call
         elif _offer.what(said) == "failed" and self._caller is None:
             return self._fall_back(Refuge("it cannot call this server"))
@@ -319,7 +425,10 @@ class Pulling:
     def _fall_back(self, why: BaseException) -> Dict[str, Any]:
         self._stop.set()
         self._own_chunks = True
-        self.logger.warning(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
+        if isinstance(why, Private):
+            warn_once(self.logger, f"{KINDS[self._framework]} come from {self._source} by FLARE's chunks: {why}", f"; ref={self._flare_ref}")
+        else:
+            self.logger.warning(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
         if isinstance(why, tensorpull.Error) and why.code == "digest_mismatch":
             return _with(_offer.word("changed"))
         return dict(_BEGINNING)
@@ -356,6 +465,7 @@ class Decomposing:
             prepare(min(setting("prepare_bytes", 0), setting("keep_bytes", KEEP_BYTES)))
         except (OSError, OverflowError, RuntimeError) as e:  # no such memory, or no thread
             self.logger.warning(f"tensorpull: no memory is prepared for the first model: {e}")
+        _between.answer_sites(meeting_at)
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -392,7 +502,9 @@ class Decomposing:
         """If it is not for its size."""
         why = "it offers nothing, so it has no tensorpull, or its log says why"
         try:
-            job_of(place_of(cell).fqcn, source)
+            place = place_of(cell)
+            if not _between.job_between(place.fqcn, source):
+                job_of(place.fqcn, source)
             files = {t[0] for t in result.values() if isinstance(t, tuple)}  # of disk offload
             if sum(map(os.path.getsize, files)) + sum(_nbytes(t) for t in result.values() if not isinstance(t, tuple)) < setting("least_bytes", LEAST_BYTES):
                 return

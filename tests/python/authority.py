@@ -1,0 +1,25 @@
+"""Certificates for tests, made when they run, so that no key lies in the tree."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tensorpull import TLS
+
+
+def certificates(folder, *sites):
+    """What a server and sites configure: one authority has signed all of them, and each site's common name is its own. Callers have to show theirs."""
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    for name in ("server", *sites):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "names").write_text(f"subjectAltName=DNS:{name},IP:127.0.0.1\n")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.pem", "-extfile", "names")
+    return {
+        name: TLS(ca_file=folder / "ca.pem", cert_file=folder / f"{name}.pem", key_file=folder / f"{name}.key", require_client_certificates=name == "server")
+        for name in ("server", *sites)
+    }

@@ -1,0 +1,496 @@
+"""Models between two sites through the door of FLARE's server, in one process: who may meet there, who may not, and what becomes of the job's transfer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare")
+
+from authority import certificates  # noqa: E402
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode  # noqa: E402
+from nvflare.fuel.f3.cellnet.utils import make_reply  # noqa: E402
+from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
+from nvflare.fuel.utils.fobs import FOBSContextKey  # noqa: E402
+
+import tensorpull  # noqa: E402
+from tensorpull import Error, Listener, Session  # noqa: E402
+from tensorpull.nvflare import _between, _offer, _place, _seam, _transfer  # noqa: E402
+from tensorpull.nvflare._between import GO, NO, OFFERS, WANTS  # noqa: E402
+from tensorpull.nvflare._offer import KEY  # noqa: E402
+from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
+
+MODEL = {"T0": np.arange(300_000, dtype=np.float32), "T1": np.ones((3, 4))}
+
+
+def until(what):
+    """This limit only ends a test that hangs."""
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def ssl(tmp_path_factory):
+    return certificates(tmp_path_factory.mktemp("certificates"), "site-1", "site-2", "site-3")
+
+
+class At:
+    """A door, and those that call it."""
+
+    def __init__(self, ssl, pairs=4, rate=0):
+        self.ssl = ssl
+        scheme = "tls" if ssl else "tcp"
+        listener = Listener(f"{scheme}://127.0.0.1:0", ssl=ssl.get("server"))
+        self.door = _place.Door(listener, lambda port: f"{scheme}://127.0.0.1:{port}", pairs, bool(ssl), rate)
+        self.over = threading.Event()
+        self.sessions, self.threads = [], []
+
+    def say(self, site, kind, word, refs=(), session=None):
+        """A session that has said it, and what the door has answered."""
+        session = session or Session(self.door.address, ssl=self.ssl.get(site), timeout=60)
+        self.sessions.append(session)
+        session.send(kind, word.encode(), refs)
+        try:
+            return session, session.receive(timeout=60)
+        except Error as e:
+            return session, e
+
+    def own(self, site, word, model=MODEL):
+        """An owner that waits at the door, or what it was told instead."""
+        session = Session(self.door.address, ssl=self.ssl.get(site), timeout=60)
+        ref = session.add_tensors(model, recipients=1)
+        _, answer = self.say(site, OFFERS, word, [ref], session)
+        if getattr(answer, "kind", None) != GO:
+            return answer
+        gone = threading.Event()
+
+        def serve():
+            try:
+                session.serve(until=lambda: self.over.is_set() or gone.is_set())
+            except Error:
+                pass
+            session.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.threads.append(thread)
+        return types.SimpleNamespace(ref=ref, gone=gone, thread=thread)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+        for session in self.sessions:
+            session.close()
+        self.door.close()
+
+
+@pytest.fixture(params=["tls", "tcp"])
+def at(request, ssl):
+    with At(ssl if request.param == "tls" else {}) as made:
+        yield made
+
+
+def refused(answer, why):
+    return isinstance(answer, tensorpull.Message) and answer.kind == NO and why in answer.body.decode()
+
+
+def pairs_of(door):
+    return len(door.pairs._pairs)
+
+
+def test_two_sites_meet_and_the_digest_is_the_owners(at):
+    word = at.door.pairs.place_for("site-1", "site-2")
+    owner = at.own("site-1", word)
+    session, go = at.say("site-2", WANTS, word)
+    assert go.kind == GO and go.references == (owner.ref,)
+    got = session.download_tensors(owner.ref)
+    assert got.receipt.confirmed and not got.receipt.believed and got.receipt.digest == owner.ref.version
+    assert all(np.array_equal(got[name], value) for name, value in MODEL.items())
+    session.close()
+    until(lambda: pairs_of(at.door) == 0)
+
+
+def test_a_strangers_name_opens_nothing(ssl):
+    with At(ssl) as at:
+        word = at.door.pairs.place_for("site-1", "site-2")
+        assert refused(at.own("site-3", word), "not for this site")
+        assert refused(at.own("site-2", word), "not for this site")
+        owner = at.own("site-1", word)
+        for stranger in ("site-3", "site-1"):
+            session, answer = at.say(stranger, WANTS, word)
+            assert refused(answer, "not for this site")
+            with pytest.raises(Error):
+                session.download_tensors(owner.ref, retries=0)
+        assert at.say("site-2", WANTS, word)[1].kind == GO, "the one that it is for is let in all the same"
+
+
+def test_a_site_that_shows_no_certificate_does_not_come_in(ssl, tmp_path):
+    with At(ssl) as at:
+        word = at.door.pairs.place_for("site-1", "site-2")
+        with pytest.raises(Error):
+            with Session(at.door.address, ssl=certificates(tmp_path, "site-1")["site-1"], timeout=5) as session:  # of another authority
+                session.send(OFFERS, word.encode(), [session.add_tensors(MODEL)])
+                session.receive(timeout=60)
+        assert at.door.pairs._pairs[word].session is None
+
+
+def test_a_word_that_is_wrong_opens_nothing(at):
+    word = at.door.pairs.place_for("site-1", "site-2")
+    assert refused(at.own("site-1", "0" * 32), "not for this site")
+    assert refused(at.say("site-2", WANTS, "f" * 32)[1], "not for this site")
+    for kind, said in ((OFFERS, word), (WANTS, word[:-1]), (WANTS, "é" * 16), (99, word), (_place.HELLO, word)):
+        answer = at.say("site-1", kind, said)[1]
+        assert isinstance(answer, Error) or answer.kind == NO, (kind, said)
+    assert refused(at.say("site-2", WANTS, word)[1], "is not there"), "before its owner has come"
+    assert pairs_of(at.door) == 1
+
+
+def test_a_word_is_said_once(at):
+    word = at.door.pairs.place_for("site-1", "site-2")
+    owner = at.own("site-1", word)
+    assert refused(at.own("site-1", word), "said already")
+    first, go = at.say("site-2", WANTS, word)
+    assert go.kind == GO
+    assert refused(at.say("site-2", WANTS, word)[1], "said already")
+    assert first.download_tensors(owner.ref).receipt.confirmed
+    first.close()
+    until(lambda: pairs_of(at.door) == 0)
+    assert refused(at.say("site-2", WANTS, word)[1], "not for this site")
+
+
+def test_what_is_meant_for_another_is_not_pulled_with_ones_own_word(at):
+    words = [at.door.pairs.place_for("site-1", site) for site in ("site-2", "site-3")]
+    owners = [at.own("site-1", word, {"T0": np.full(1000, i, np.float32)}) for i, word in enumerate(words)]
+    session, go = at.say("site-3", WANTS, words[1])
+    assert go.references == (owners[1].ref,)
+    with pytest.raises(Error) as e:
+        session.download_tensors(owners[0].ref, retries=0)
+    assert e.value.code == "unknown_reference"
+    assert (session.download_tensors(owners[1].ref)["T0"] == 1).all()
+
+
+def test_a_full_door_refuses_and_half_of_it_is_the_most_that_one_owner_has(at):
+    pairs = at.door.pairs
+    words = [pairs.place_for("site-1", f"site-{i}") for i in (2, 3)]
+    with pytest.raises(_between.NoPlace, match="half of its door is site-1's"):
+        pairs.place_for("site-1", "site-4")
+    words += [pairs.place_for(f"site-{i}", "site-1") for i in (2, 3)]
+    with pytest.raises(_between.NoPlace, match="is full: 4 pairs"):
+        pairs.place_for("site-5", "site-1")
+    owner = at.own("site-1", words[0])
+    owner.gone.set()
+    owner.thread.join()
+
+    def there_is_room():
+        try:
+            return pairs.place_for("site-5", "site-1")
+        except _between.NoPlace:
+            return False
+
+    until(there_is_room)  # once the owner that waited has gone
+    assert pairs_of(at.door) == 4
+
+
+def test_those_that_do_not_come_in_time_lose_their_place(at, monkeypatch):
+    monkeypatch.setattr(_between, "WAITING", 0.3)
+    word = at.door.pairs.place_for("site-1", "site-2")
+    owner = at.own("site-1", word)
+    assert at.door.pairs.place_for("site-2", "site-1")
+    owner.thread.join()  # the door has hung up
+    until(lambda: pairs_of(at.door) == 0)
+    assert refused(at.say("site-2", WANTS, word)[1], "not for this site")
+
+
+def test_an_owner_that_has_gone_away_is_said(at):
+    word = at.door.pairs.place_for("site-1", "site-2")
+    at.door.pairs._next = time.monotonic() + 3600  # nobody looks after it first
+    owner = at.own("site-1", word)
+    owner.gone.set()
+    owner.thread.join()
+    assert refused(at.say("site-2", WANTS, word)[1], "has gone away")
+    until(lambda: pairs_of(at.door) == 0)
+
+
+def test_an_owner_that_goes_away_in_the_middle(ssl):
+    with At(ssl, rate=200_000) as at:
+        word = at.door.pairs.place_for("site-1", "site-2")
+        owner = at.own("site-1", word)
+        session, _ = at.say("site-2", WANTS, word)
+        with pytest.raises(Error) as e:
+            session.download_tensors(owner.ref, retries=0, progress=lambda p: owner.gone.set() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
+        assert e.value.code == "connection_lost" and 0 < e.value.landed < 1_200_000
+        until(lambda: pairs_of(at.door) == 0)
+
+
+def test_a_door_that_is_closed_ends_its_relays(ssl):
+    with At(ssl, rate=100_000) as at:
+        word = at.door.pairs.place_for("site-1", "site-2")
+        owner = at.own("site-1", word)
+        session, _ = at.say("site-2", WANTS, word)
+        closing = []
+
+        def close():
+            if not closing:
+                closing.append(threading.Thread(target=at.door.close))
+                closing[0].start()
+
+        with pytest.raises(Error) as e:
+            session.download_tensors(owner.ref, retries=0, progress=lambda p: close() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
+        assert e.value.code == "connection_lost"
+        closing[0].join()
+        until(lambda: not any(t.name == "tensorpull-relay" for t in threading.enumerate()))
+
+
+# Both ends of FLARE's download.
+
+
+class Cell:
+    """What a site asks the server reaches `server`, a function that is given the origin and what was said."""
+
+    def __init__(self, fqcn, server=None):
+        self._fqcn, self._server = fqcn, server
+        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=lambda: {"cell": self}, get_fqcn=lambda: fqcn, send_request=self._send)
+
+    def get_fqcn(self):
+        return self._fqcn
+
+    def _send(self, channel, topic, target, request, timeout, optional):
+        assert (channel, topic, target) == (_between.CHANNEL, _between.TOPIC, "server.4d5f")
+        request.set_header(MessageHeaderKey.ORIGIN, self._fqcn)
+        return self._server(request)
+
+
+class Job:
+    """A server and two sites, whose settings can be changed."""
+
+    def __init__(self, monkeypatch):
+        self.settings = {"least_bytes": 0}
+        for module in (_transfer, _place):
+            monkeypatch.setattr(module, "setting", lambda name, default: self.settings.get(name, default))
+        self.server = Cell("server.4d5f")
+        self.answer = lambda request: make_reply(ReturnCode.OK, body=_between.answer(request, self.server.core_cell, lambda _: _place.meeting_at(self.server)))
+        self.sites = [Cell(f"site-{i}.4d5f", lambda request: self.answer(request)) for i in (1, 2)]
+
+    def ends(self, secure=False, model=MODEL):
+        a = OfferedArrays(dict(model), 1 << 20, self.sites[0])
+        a._flare_ref, a.num_receivers = "R1", 1
+        return a, PulledArrays(None, {}).begin(self.sites[1], "site-1.4d5f", "R1", "numpy", 60.0, secure, None)
+
+    def transfer(self, a, b, change=lambda state: None):
+        """FLARE's loop, as its two processes run it; the states that were sent."""
+        state, states = None, []
+        for _ in range(10_000):
+            rc, _data, new = a.produce(state, "site-2.4d5f")
+            if rc != ProduceRC.OK:
+                break
+            change(new)
+            states.append(new)
+            state = b.consume("R1", new, _data)
+            states.append(state)
+        assert rc == ProduceRC.EOF
+        b.download_completed("R1")
+        assert b.result.keys() == MODEL.keys() and all(np.array_equal(b.result[name], value) for name, value in MODEL.items())
+        return states
+
+    def close(self):
+        place = _place._places.get(id(self.server))
+        if place is not None and place._door is not None:
+            place._door.close()
+
+
+@pytest.fixture
+def job(monkeypatch):
+    made = Job(monkeypatch)
+    yield made
+    made.close()
+
+
+def kinds(states):
+    return [s[KEY]["is"] for s in states if KEY in s]
+
+
+def test_a_model_goes_from_site_to_site_through_the_door(job):
+    for _ in range(3):
+        a, b = job.ends()
+        states = job.transfer(a, b)
+        assert b.way == "tensorpull" and b.bytes >= 1_200_000
+        assert kinds(states)[:3] == ["offer between sites", "wanted", "at the door"]
+        a.release()
+    until(lambda: pairs_of(_place.place_of(job.server).door()) == 0)
+
+
+def test_flare_may_ask_again(job):
+    a, b = job.ends()
+    first = a.produce(None, "site-2.4d5f")
+    assert a.produce(None, "site-2.4d5f") == first
+    wanted = b.consume("R1", first[2], [])
+    assert a.produce(wanted, "site-2.4d5f") == a.produce(wanted, "site-2.4d5f")
+    assert pairs_of(_place.place_of(job.server).door()) == 1
+    a.release()
+
+
+def test_what_flare_encrypts_between_sites_does_not_come_to_the_door(job, caplog):
+    _transfer._said.clear()
+    a, b = job.ends(secure=True)
+    states = job.transfer(a, b)
+    assert b.way == "FLARE's chunks" and kinds(states) == ["offer between sites"]
+    assert "FLARE encrypts this message from site to site" in caplog.text
+    assert not a._waits and _place._places.get(id(job.server)) is None, "nothing was asked of the server, and nothing published there"
+
+
+def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(job, caplog):
+    caplog.set_level(logging.INFO)
+
+    def chunks(why):
+        caplog.clear()
+        for site in job.sites:
+            _place.place_of(site)._failed.clear()
+        a, b = job.ends()
+        states = job.transfer(a, b)
+        assert b.way == "FLARE's chunks" and why in caplog.text, caplog.text
+        a.release()
+        return kinds(states)
+
+    job.settings["pairs"] = 1
+    server = _place.place_of(job.server)
+    word = server.door().pairs.place_for("site-2", "site-1")
+    assert chunks("its door is full: 1 pairs of sites") == ["offer between sites", "wanted", "failed"]
+    server.door().pairs._pairs.pop(word)
+    job.settings["pairs"] = 0
+    assert chunks("switched off") == []
+    job.settings.pop("pairs")
+    answers = job.answer
+    job.answer = lambda request: make_reply(ReturnCode.OK, body=_between.answer(request, job.server.core_cell, lambda _: None))
+    assert chunks("no door for sites") == ["offer between sites", "wanted", "failed"]
+    job.answer = lambda request: make_reply(ReturnCode.PROCESS_EXCEPTION)
+    assert chunks("no door for sites") == ["offer between sites", "wanted", "failed"]
+    a, b = job.ends()
+    assert kinds(job.transfer(a, b)) == [], "it is not asked again for a while"
+    job.answer = answers
+
+
+LIES = [
+    {"v": 1}, {"job": "other"}, {"site": "site-3.4d5f"}, {"more": 1}, {"bytes": 2**60}, {"bytes": -1}, {"bytes": True}, {"bytes": 8}, {"is": "nonsense"}, {"is": "offer"},
+    {"address": "tcp://192.0.2.1:9"}, {"address": "tcp://localhost:1"}, {"token": "f" * 32}, {"token": "x"}, {"ref": "e" * 32}, {"ref": "x"}, {"version": 5}, {"version": -1},
+    {"model": "d" * 32}, {"model": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES, ids=str)
+def test_a_lie_ends_in_flares_chunks(job, lie):
+    a, b = job.ends()
+    told = []
+
+    def change(state):
+        if KEY in state and (lie.keys() <= state[KEY].keys() or "more" in lie and not told):
+            state[KEY] = {**state[KEY], **lie}
+            told.append(1)
+
+    job.transfer(a, b, change)
+    assert told and b.way == "FLARE's chunks"
+    a.release()
+
+
+def test_another_schema_than_flares_is_not_taken(job, monkeypatch):
+    a, b = job.ends()
+    real = tensorpull.Session.add_tensors
+    monkeypatch.setattr(tensorpull.Session, "add_tensors", lambda self, tensors, **how: real(self, {"evil": np.ones(7)}, **how))
+    job.transfer(a, b)
+    assert b.way == "FLARE's chunks"
+    a.release()
+
+
+ASKED = [
+    ("site-1.4d5f", {"recipient": "site-2.4d5f"}, "call"), ("site-1.4d5f", {"recipient": "site-2.other"}, "no"), ("site-1.other", {"recipient": "site-2.other"}, "no"),
+    ("site-1.4d5f", {"recipient": "site-1.4d5f"}, "no"), ("site-1.4d5f", {"recipient": "server.4d5f"}, "no"), ("server.4d5f", {"recipient": "site-2.4d5f"}, "no"),
+    ("site-3.4d5f", {"recipient": "site-2.4d5f"}, "no"), ("site-1.4d5f", {"recipient": "site-2.4d5f.child"}, "no"), ("site-1.4d5f", {"recipient": None}, "no"),
+    ("site-1.4d5f", {"recipient": "site-2.4d5f", "job": "other"}, "no"), ("site-1.4d5f", {"more": 1}, "no"), ("site-1.4d5f", {"v": 1}, "no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("origin, change, kind", ASKED, ids=str)
+def test_who_may_ask_for_a_place(job, origin, change, kind):
+    said = {**_offer.ask_for_a_place("4d5f", "site-1.4d5f", "site-2.4d5f"), **change}
+    request = types.SimpleNamespace(payload=said, get_header=lambda key: origin)
+    answer = _between.answer(request, job.server.core_cell, lambda _: _place.meeting_at(job.server))
+    assert _offer.what(answer) == kind, answer
+
+
+@pytest.mark.parametrize("said", [None, 7, [], "x", {"is": 7}, {"is": "call"}, {"is": "no", "why": "x" * 10_000 + "\n"}, {"is": "no", "why": 7}, b"\xff"], ids=lambda said: str(said)[:20])
+def test_whatever_the_server_answers(job, said):
+    job.answer = lambda request: make_reply(ReturnCode.OK, body=said)
+    a, b = job.ends()
+    job.transfer(a, b)
+    assert b.way == "FLARE's chunks" and len(a._calls["site-2.4d5f"]) < 400 and "\n" not in a._calls["site-2.4d5f"]
+    a.release()
+
+
+class Reads:
+    """What FLARE's decomposer does with a reference in a message."""
+
+    def process_datum(self, datum, manager):
+        return datum.value
+
+
+def came(ref, secure, reads=None):
+    message = types.SimpleNamespace(get_header=lambda key, default=None: secure if key == MessageHeaderKey.SECURE else default)
+    there = reads or Reads()
+    assert reads or _seam._listen_in(there)
+    value = json.dumps({"ref_id": ref, "fqcn": "site-1.4d5f"}) if isinstance(ref, str) else ref
+    assert there.process_datum(types.SimpleNamespace(value=value), types.SimpleNamespace(fobs_ctx={FOBSContextKey.MESSAGE: message})) == value
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    monkeypatch.setattr(_between, "_marked", set())
+    monkeypatch.setattr(_between, "_known", [True])
+
+
+def test_the_mark_of_a_message_is_kept_although_flare_downloads_later(job, marks):
+    came("R0", True)
+    came("R1", False)
+    a, b = job.ends()
+    job.transfer(a, b)
+    assert b.way == "tensorpull"
+    a.release()
+    came("R1", True)
+    a, b = job.ends()
+    assert kinds(job.transfer(a, b)) == ["offer between sites"] and b.way == "FLARE's chunks"
+
+
+def test_what_cannot_be_known_counts_as_marked(marks, monkeypatch):
+    assert not _between.is_marked("R")
+    monkeypatch.setattr(_between, "MARKED", 3)
+    for i in range(5):
+        came("x" * 1000 + str(i), True)
+    assert _between.is_marked("R") and len(_between._marked) == 3, "more of them than are remembered"
+    _between._marked.clear()
+    assert not _between.is_marked("R")
+    came(b"no JSON", True)
+    assert _between.is_marked("R")
+
+
+def test_a_flare_that_reads_messages_in_another_way_has_no_marks(marks):
+    class Other:
+        def process_datum(self, datum, manager, more):
+            pass
+
+    there = Reads()
+    there.process_datum = lambda datum, manager: None
+    for decomposer in (Other(), there):
+        assert not _seam._listen_in(decomposer)
+    _between.marks_are_known(False)
+    _between.marks_are_known(True)
+    assert _between.is_marked("R")
