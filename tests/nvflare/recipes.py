@@ -144,7 +144,8 @@ def swarming(name, **more):
         more["model"] = models().Model(**models().LARGE)
     if os.environ.get("TENSORPULL_NOT_PRIVATE"):
         more["server_config_overrides"] = {"private_p2p": False}
-    return SwarmLearningRecipe(**common(name), num_rounds=int(os.environ.get("TENSORPULL_ROUNDS", ROUNDS)), **{"model": module(), **more})
+    sites, rounds = (int(os.environ.get(f"TENSORPULL_{what}", number)) for what, number in (("SITES", SITES), ("ROUNDS", ROUNDS)))
+    return SwarmLearningRecipe(**{**common(name), "model": module(), **more, "min_clients": sites, "num_rounds": rounds})
 
 
 @row(0, 0, between_sites=6)

@@ -170,6 +170,29 @@ def test_a_word_is_said_once(at):
     assert refused(at.say("site-2", WANTS, word)[1], "not for this site")
 
 
+def test_nobody_is_passed_on_to_while_the_owner_is_still_being_told(at, monkeypatch):
+    """Two threads would use one session. The owner may have heard it, and told the other site, before the call that tells it is over."""
+    real, over = Session.send, threading.Event()
+
+    def send(self, kind, *what, **how):
+        real(self, kind, *what, **how)
+        if kind == GO and len(what) == 0:
+            assert over.wait(60)
+
+    monkeypatch.setattr(Session, "send", send)
+    word = at.door.pairs.place_for("site-1", "site-2")
+    owner = at.own("site-1", word)
+    heard = []
+    thread = threading.Thread(target=lambda: heard.append(at.say("site-2", WANTS, word)))
+    thread.start()
+    thread.join(0.3)
+    assert not heard
+    over.set()
+    thread.join()
+    session, go = heard[0]
+    assert go.kind == GO and session.download_tensors(owner.ref).receipt.confirmed
+
+
 def test_what_is_meant_for_another_is_not_pulled_with_ones_own_word(at):
     words = [at.door.pairs.place_for("site-1", site) for site in ("site-2", "site-3")]
     owners = [at.own("site-1", word, {"T0": np.full(1000, i, np.float32)}) for i, word in enumerate(words)]
@@ -208,7 +231,7 @@ def test_those_that_do_not_come_in_time_lose_their_place(at, monkeypatch):
     word = at.door.pairs.place_for("site-1", "site-2")
     owner = at.own("site-1", word)
     assert at.door.pairs.place_for("site-2", "site-1")
-    owner.thread.join()  # the door has hung up
+    until(lambda: not owner.thread.is_alive())  # the door has hung up
     until(lambda: pairs_of(at.door) == 0)
     assert refused(at.say("site-2", WANTS, word)[1], "not for this site")
 
@@ -401,6 +424,13 @@ def test_a_lie_ends_in_flares_chunks(job, lie):
     job.transfer(a, b, change)
     assert told and b.way == "FLARE's chunks"
     a.release()
+
+
+def test_another_address_than_the_servers_is_not_called():
+    said = _offer.through("4d5f", "site-2.4d5f", "tls://192.0.2.1:9", "f" * 32, "e" * 32, 7, "d" * 32)
+    with pytest.raises(_offer.Refused, match="is not the FLARE server's"):
+        _offer.parse_through(said, "4d5f", "site-2.4d5f", _offer.Trust(True, "fl.example.org"))
+    assert _offer.parse_through({**said, "address": "tls://*:9"}, "4d5f", "site-2.4d5f", _offer.Trust(True, "fl.example.org")).address == "tls://fl.example.org:9"
 
 
 def test_another_schema_than_flares_is_not_taken(job, monkeypatch):

@@ -83,7 +83,8 @@ class Pair:
     def __init__(self, owner: str, recipient: str) -> None:
         self.owner, self.recipient = owner, recipient  # names of sites, as their certificates have them
         self.until = time.monotonic() + WAITING
-        self.session: Optional[tensorpull.Session] = None  # of the owner, once it has come
+        self.came = False  # the owner has said the word
+        self.session: Optional[tensorpull.Session] = None  # of the owner, once it was told to wait
         self.reference: Optional[tensorpull.Reference] = None
         self.passing = False
 
@@ -112,7 +113,7 @@ class Pairs:
     def __init__(self, most: int, names: bool, bytes_per_second: int, closed: Callable[[], bool]) -> None:
         """`names`: whether the callers have certificates. `bytes_per_second`: to each recipient; 0: no limit. `closed`: whether the door is."""
         self._most, self._names, self._rate, self._closed = most, names, bytes_per_second, closed
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._pairs: Dict[str, Pair] = {}
         self._threads: Set[threading.Thread] = set()
         self._next = 0.0  # when it looks after them again
@@ -121,7 +122,7 @@ class Pairs:
     def place_for(self, owner: str, recipient: str) -> str:
         """A word for these two sites. NoPlace: the door is full, or so much of it is this owner's."""
         self.look_after()
-        with self._lock:
+        with self._changed:
             if len(self._pairs) >= self._most:
                 raise NoPlace(f"its door is full: {self._most} pairs of sites")
             if sum(pair.owner == owner for pair in self._pairs.values()) >= max(1, self._most // 2):
@@ -133,7 +134,7 @@ class Pairs:
     def look_after(self) -> None:
         """Drops the pairs that have not met in time, and those whose owner has gone away. To be called now and again."""
         now = time.monotonic()
-        with self._lock:
+        with self._changed:
             if now < self._next:
                 return
             self._next = now + 1.0
@@ -150,24 +151,40 @@ class Pairs:
 
     def owner_came(self, session: tensorpull.Session, word: str, reference: tensorpull.Reference) -> None:
         """NoPlace: this word is not for this caller. Else the session is the door's."""
-        with self._lock:
+        with self._changed:
             pair = self._pairs.get(word)
             if pair is None or not self._is(session, pair.owner):
                 raise NoPlace("the word is not for this site")
-            if pair.session is not None:
+            if pair.came:
                 raise NoPlace("the word was said already")
-            pair.session, pair.reference = session, reference
-        session.send(GO, timeout=PATIENCE, abort=self._closed)  # who does not hear it comes to nothing, and its pair runs out of time
+            pair.came = True
+        told = False
+        try:
+            session.send(GO, timeout=PATIENCE, abort=self._closed)  # it may act on it before this call is over, and nobody else uses the session until then
+            told = True
+        finally:
+            with self._changed:
+                if self._pairs.get(word) is not pair:
+                    told = False
+                elif told:
+                    pair.session, pair.reference = session, reference
+                else:
+                    del self._pairs[word]
+                self._changed.notify_all()
+        if not told:
+            raise NoPlace("the time is over")
 
     def recipient_came(self, session: tensorpull.Session, word: str) -> None:
         """NoPlace: this word is not for this caller, or the owner is not there. Else the session is the door's, and a thread passes the model on."""
-        with self._lock:
+        with self._changed:
             pair = self._pairs.get(word)
             if pair is None or not self._is(session, pair.recipient):
                 raise NoPlace("the word is not for this site")
+            if pair.came:
+                self._changed.wait_for(lambda: pair.session is not None or self._pairs.get(word) is not pair, PATIENCE)
             if pair.passing:
                 raise NoPlace("the word was said already")
-            if pair.session is None:
+            if pair.session is None or self._pairs.get(word) is not pair:
                 raise NoPlace("the site that has the model is not there")
             thread = threading.Thread(target=self._pass_on, args=(word, pair, session), name="tensorpull-relay", daemon=True)
             thread.start()  # it waits for this lock before it uses either session
@@ -176,7 +193,7 @@ class Pairs:
 
     def _pass_on(self, word: str, pair: Pair, recipient: tensorpull.Session) -> None:
         began = time.monotonic()
-        with self._lock:
+        with self._changed:
             owner, reference = pair.session, pair.reference
         assert owner is not None and reference is not None
         try:
@@ -191,14 +208,14 @@ class Pairs:
         except (tensorpull.Error, NoPlace, ValueError, RuntimeError) as e:
             self.logger.info(f"tensorpull: the door passes nothing more from {pair.owner} to {pair.recipient}: {e}")
         finally:
-            with self._lock:
+            with self._changed:
                 self._pairs.pop(word, None)
                 self._threads.discard(threading.current_thread())
             pair.close()
 
     def close(self) -> None:
         """After the door has closed: its relays have ended when this returns, which takes them 0.1 s."""
-        with self._lock:
+        with self._changed:
             waiting = [pair for pair in self._pairs.values() if not pair.passing]
             self._pairs = {word: pair for word, pair in self._pairs.items() if pair.passing}
             threads = list(self._threads)
