@@ -601,4 +601,6 @@ def test_a_peer_that_sends_without_an_offer_is_named_once_unless_it_is_small(cel
             "tensorpull: NumPy's arrays come from server.4d5f by FLARE's chunks: it offers nothing, so it has no tensorpull, or its log says why"
         ]
     decomposer._warn_of_no_offer("site-2.4d5f", cells[1], MODEL)
-    assert "come from site-2.4d5f by FLARE's chunks: neither end is a FLARE server" in caplog.text
+    assert "come from site-2.4d5f by FLARE's chunks: it offers nothing" in caplog.text
+    decomposer._warn_of_no_offer("site-2.other", cells[1], MODEL)
+    assert "come from site-2.other by FLARE's chunks: neither end is a FLARE server" in caplog.text

@@ -42,7 +42,9 @@ class any_stream {
 
  public:
   template <pollable_stream S>
-  explicit any_stream(S& of) noexcept : of_(&of), calls_(&calls_of<S>) {}
+  static any_stream of(S& stream) noexcept {
+    return any_stream(&stream, calls_of<S>);
+  }
   io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return calls_->read(of_, spans); }
   io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return calls_->write(of_, spans); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
@@ -52,6 +54,7 @@ class any_stream {
   int native_handle() const noexcept { return calls_->native_handle(of_); }
 
  private:
+  any_stream(void* of, const calls& c) noexcept : of_(of), calls_(&c) {}
   void* of_;
   const calls* calls_;
 };
@@ -131,7 +134,7 @@ struct session_over final : session_of<typename net<Transport>::session> {
     return this->of.pull(from, to, options, cut);
   }
   std::optional<any_stream> stream() noexcept override {
-    if constexpr (relays) return any_stream(this->of.stream());
+    if constexpr (relays) return any_stream::of(this->of.stream());
     else return std::nullopt;
   }
   bool between_frames() const noexcept override { return this->of.between_frames(); }
