@@ -100,6 +100,43 @@ def test_a_client_that_dials_out_is_pulled_from(ends):
     assert [o.verdict for o in settled] == ["completed"]
 
 
+def test_an_average_pulls_over_a_session(ends):
+    updates = [{"w": np.full((300, 70), i, "f4"), "b": np.full(7, -i, "f8")} for i in (1, 5)]
+    with ends() as (client, server):
+
+        def site():
+            for number, update in enumerate([*updates, {"w": np.ones((300, 71), "f4"), "b": np.ones(7)}]):
+                ref = client.add_tensors(update, recipients=1)
+                client.send(7, str(number).encode(), [ref])
+                assert client.serve(until=ref, timeout=30)
+            assert client.receive(timeout=30).body == b"end"
+
+        with on_thread(site):
+            average = tensorpull.WeightedAverage(updates[0], partial="staged")
+            for weight in (3, 1):
+                message = server.receive(timeout=30)
+                receipt = average.pull(server, message.references[0], weight, peer=f"site {weight}", round=1)
+                assert receipt.outcome == "completed" and receipt.confirmed
+            assert average.whole_weight == 4
+            other = server.receive(timeout=30)
+            with pytest.raises(Error) as e:
+                average.pull(server, other.references[0], 1, peer="site 3", round=1)
+            assert (e.value.code, e.value.name) == ("schema_mismatch", "w")
+            server.send(7, b"end")
+            server.serve(timeout=0.3)
+    assert same(average.result(), {"w": np.full((300, 70), 2, "f4"), "b": np.full(7, -2.0)})
+    assert [(u.peer, u.state) for u in average.updates][:2] == [("site 3", "told"), ("site 1", "told")]
+
+
+def test_over_a_session_an_average_has_to_be_staged():
+    with connected() as (_, server):
+        for partial in ("error", "divide_by_reached"):
+            with pytest.raises(ValueError, match="staged"):
+                tensorpull.WeightedAverage(MODEL, partial=partial).pull(server, "ab" * 16, 1, peer="a", round=1)
+        with pytest.raises(ValueError, match="ssl"):
+            tensorpull.WeightedAverage(MODEL, partial="staged").pull(server, "ab" * 16, 1, peer="a", round=1, ssl=tensorpull.TLS())
+
+
 def test_the_same_connection_carries_both_directions(ends):
     with ends() as (client, server):
 

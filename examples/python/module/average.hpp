@@ -3,6 +3,7 @@
 
 #include "network.hpp"
 #include "route.hpp"
+#include "session.hpp"
 #include "tensor_table.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
@@ -32,6 +33,15 @@ class average {
     const auto add = from.puller<any_update>();
     return to_python(python::pull([&](const reference& r, const pull_options& o, chunks c) { return add(r, to, o, c); },
                                   ref, s, stop));
+  }
+  /// The same of what the other end of a session has published. A session has a digest of the whole alone, so the
+  /// update has to land before it is added.
+  py::tuple pull_over(session& from, std::string_view ref, double weight, std::string_view peer, std::uint64_t round,
+                      const pull_settings& s)
+    requires(Partial == partial_updates::staged)
+  {
+    in_one_chunk<typename average_type::update> to(s.native, average_, weight, update_key{peer, round});
+    return from.download_to(to, ref, s);
   }
   void finish() {
     const auto done = without_lock([&] { return average_.finish(); });
@@ -81,8 +91,9 @@ class average {
 template <partial_updates Partial>
 void bind_average(py::module_& m, const char* name) {
   using type = average<Partial>;
-  py::class_<type>(m, name)
-      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t>())
+  py::class_<type> bound(m, name);
+  if constexpr (Partial == partial_updates::staged) bound.def("pull_over", &type::pull_over);
+  bound.def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t>())
       .def("pull", &type::pull)
       .def("finish", &type::finish)
       .def("reset", &type::reset)

@@ -126,6 +126,16 @@ class session {
         },
         ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   }
+  /// Pulls into a consumer that can undo what it has taken.
+  template <consumer Consumer>
+  py::tuple download_to(Consumer& to, std::string_view ref, const pull_settings& s) {
+    const use mine(*this, true);
+    interruption stop(s.abort);
+    consumer_for<Consumer> as(to);
+    return to_python(python::pull([&](const reference& from, const pull_options& o,
+                                      chunks c) { return mine->pull(from, static_cast<any_consumer&>(as), o, c); },
+                                  ref, s, stop));
+  }
   py::tuple look(std::string_view ref, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
                  const pull_settings& s) {
     const use mine(*this, true);

@@ -4,7 +4,7 @@ it is base + sum(weight * (update - base)) / sum(weight): what no update has cha
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from . import _native
 from ._download import writable
@@ -12,6 +12,7 @@ from ._errors import Error
 from ._log import place
 from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text, whole
 from ._route import Addresses, addresses_of, kept, over_addresses, throughout
+from ._session import Session
 from ._tensors import Tensors, empty_like
 from ._tls import TLS
 from ._trees import is_tensor
@@ -81,7 +82,7 @@ class WeightedAverage(OfOneProcess):
 
     def pull(
         self,
-        address: Addresses,
+        address: Union[Addresses, Session],
         ref_id: str,
         weight: float,
         *,
@@ -100,15 +101,21 @@ class WeightedAverage(OfOneProcess):
     ) -> Receipt:
         """Adds what is published under `ref_id`, times `weight` (above 0). `peer` says which site's update it is, and `round` for which round it
         was made (from 1, at most the current one); the rest is as for `download_tensors`, but a web server has no updates, since it sends no digest
-        of each chunk. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns; RuntimeError in a callback
+        of each chunk. In the place of an address there may be a `Session`, of whose other end it is pulled, if this average is "staged": over a session
+        the digest of the whole is all that is checked. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns; RuntimeError in a callback
         of a pull of this average, which has the turn."""
         if not isinstance(peer, str) or not peer:
             raise ValueError(f"peer is the client's name; not {peer!r}")
         made_for = whole(round, "round", 2**64 - 1)
         if not 1 <= made_for <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
-        address = kept(address)
-        told = throughout(progress, address)
+        session = address if isinstance(address, Session) else None
+        if session is not None and not isinstance(self._native, _native.StagedAverage):
+            raise ValueError('over a session only an average with partial="staged" pulls: what it has taken before the digest of the whole is known can be undone')
+        if session is not None and ssl is not None:
+            raise ValueError("ssl is for addresses: a session has its connection")
+        address = () if isinstance(address, Session) else kept(address)
+        told = progress if session is not None else throughout(progress, address)
         settings = pull_settings(
             ref_id, per_request_timeout, self._chunk_size, told, progress_interval, abort, version, recipient, window, retries,
             believe=believe,
@@ -124,7 +131,10 @@ class WeightedAverage(OfOneProcess):
                 self._forget_peers()
             self._peers[_native.recipient_named(peer)] = peer
             try:
-                receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
+                if session is not None:
+                    receipt = self._native.pull_over(session._session, ref_id, float(weight), peer, made_for, settings)  # type: ignore[attr-defined]
+                else:
+                    receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
             finally:
                 self._pulling = False
         return Receipt(*receipt)
