@@ -33,8 +33,10 @@ struct room_for_participants : tensorpull::default_limits {
 /// Chunks of 64 KiB: the model of 0.4 MB is seven. An average cannot undo an addition, so each chunk has its own
 /// digest.
 inline constexpr std::uint64_t chunk_bytes = 64 * 1024;
-using net = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<chunk_bytes>,
-                                 tensorpull::tcp, tensorpull::chunk_and_image_digest, room_for_participants>;
+template <class Transport>
+using net_over = tensorpull::pipeline<tensorpull::raw_tensors<perceptron>, tensorpull::fixed_bytes<chunk_bytes>,
+                                      Transport, tensorpull::chunk_and_image_digest, room_for_participants>;
+using net = net_over<tensorpull::tcp>;
 
 /// The kinds of application messages. One connection between the two processes stays open and carries `round` and
 /// `figures`; each participant has a connection of its own for `join`, `task` and `update`.

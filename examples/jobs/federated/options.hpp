@@ -24,6 +24,7 @@ struct options {
   std::string json;
   std::string plot;
   std::string port_file;
+  std::string ca, cert, key;
   address listen{"127.0.0.1", 0};
   address connect{"127.0.0.1", 8002};
   bool help = false;
@@ -42,6 +43,9 @@ inline constexpr std::string_view options_help =
     "  --listen HOST:PORT   where the server listens, port 0: any free one (127.0.0.1:0)\n"
     "  --connect HOST:PORT  where the clients find the server (127.0.0.1:8002)\n"
     "  --port-file FILE     the server writes its port there once it listens\n"
+    "  --ca FILE            over TLS: authorities that the server's certificate is of, in PEM (the system's)\n"
+    "  --cert FILE          over TLS: the clients' certificate, for a server that wants one\n"
+    "  --key FILE           over TLS: its key\n"
     "  --help               show this\n";
 
 namespace detail {
@@ -58,6 +62,9 @@ inline void set_option(options& chosen, std::string_view name, std::string_view 
   else if (name == "--json") chosen.json = parse_path(name, value);
   else if (name == "--plot") chosen.plot = parse_path(name, value);
   else if (name == "--port-file") chosen.port_file = parse_path(name, value);
+  else if (name == "--ca") chosen.ca = parse_path(name, value);
+  else if (name == "--cert") chosen.cert = parse_path(name, value);
+  else if (name == "--key") chosen.key = parse_path(name, value);
   else if (name == "--listen") chosen.listen = parse_address(name, value, 0);
   else if (name == "--connect") chosen.connect = parse_address(name, value, 1);
   else throw option_error("there is no option " + std::string(name) + "; --help lists them");
