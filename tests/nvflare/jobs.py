@@ -30,7 +30,7 @@ BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorp
 UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 CASES = {}
-ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "fallback_where_only_the_server_has_it_with_arrays"]
+ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "fallback_where_only_the_server_has_it_with_arrays", "devices", "no_devices"]
 ARRAYS = ("--format", "numpy")  #: FLARE's own default
 #: Warnings of the two ends when the other one has no package.
 GAVE_BACK, NO_OFFER = "gave the offer back, so it has no tensorpull", "it offers nothing, so it has no tensorpull"
@@ -57,22 +57,27 @@ def until(what, seconds, why):
 
 
 class Job:
-    def __init__(self, *arguments, poc=False, clients=2, rounds=2, **environment):
+    def __init__(self, *arguments, poc=False, clients=2, rounds=2, program=None, **environment):
         self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
         self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
+        self.last_word = "" if program else "ENDED"
         self.counted = range(1, clients + 1)  # whose updates are in the model
         self.frozen, self.lost = environment.get("TENSORPULL_FROZEN"), 0  # elements whose bits nobody changed, and that are others in the end
         command = [sys.executable, os.path.join(HERE, "job.py"), "--folder", self.folder, "--clients", str(clients), "--rounds", str(rounds), *arguments]
+        if program:  # of an example
+            command = [sys.executable, program, "--workspace", self.folder, "--rounds", str(rounds), *arguments]
         env = {**os.environ, "NVFLARE_POC_WORKSPACE": self.folder, "OMP_NUM_THREADS": "1", "HOME": self.folder}
         env["NVFLARE_TENSORPULL_LEAST_BYTES"] = "0"  # most models of these tests are small
         env.update({name: value.replace("FOLDER", self.folder) for name, value in environment.items()})
-        env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
+        if not program:
+            env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
         if poc:
             command += ["--poc", self._project()]
         self.console = open(os.path.join(self.folder, "console.txt"), "w+")
         self.process = subprocess.Popen(
-            command, env=env, cwd=self.folder, stdin=subprocess.PIPE, stdout=self.console, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
+            command, env=env, cwd=self.folder if not program else os.path.dirname(program), stdin=subprocess.PIPE, stdout=self.console, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
+        )  # fmt: skip
 
     def _project(self):
         sites = [{"name": f"site-{i + 1}", "type": "client", "org": "nvidia"} for i in range(self.clients)]
@@ -156,7 +161,7 @@ class Job:
 
     def runs_to_its_end(self, seconds=300):
         until(lambda: self.process.poll() is not None, seconds, "it does not end")
-        assert "ENDED" in self.said() and self.process.returncode == 0, self.process.returncode
+        assert self.last_word in self.said() and self.process.returncode == 0, self.process.returncode
 
     def ends(self, seconds=300):
         """It ran to its end, and the model is what it has to be."""
@@ -651,6 +656,87 @@ def two_jobs():
     with Job("--jobs", "2", poc=True, rounds=1) as job:
         job.ends()
         job.all_by_us(jobs=2)
+
+
+DEVICES = os.path.abspath(os.path.join(HERE, "..", "..", "examples", "jobs", "nvflare_devices"))
+
+
+def job_with_devices(folder, *arguments, rounds):
+    """The job of examples/jobs/nvflare_devices, with 2,400 digits that are made up: 1,400 to train with, of which each device has 140."""
+    import misbehaving
+
+    misbehaving.write_digits(os.path.join(folder, "digits.csv"), 2400)
+    subprocess.run(["bash", os.path.join(DEVICES, "certificates.sh"), folder], check=True)
+    files = ["--data", f"{folder}/digits.csv", "--certificates", folder, "--port-file", f"{folder}/port"]
+    return Job(*files, *arguments, rounds=rounds, program=os.path.join(DEVICES, "job.py"))
+
+
+def right_of(job):
+    """The digits of 400 that the clients' network and the board's find right at the beginning of each round."""
+    return [(int(client), int(board)) for client, board in re.findall(r"ACCURACY round=\d+ client=(\d+) board=(\d+) of 400", job.said())]
+
+
+@case
+def devices():
+    """Clients in C++ over TLS and the microcontroller's model at a serial line are what trains; and devices that misbehave do not count."""
+    import misbehaving
+
+    import tensorpull
+
+    programs = [os.environ.get(name) for name in ("TENSORPULL_FEDERATED_CLIENTS_TLS", "TENSORPULL_MICROCONTROLLER_CLIENTS")]
+    if not all(programs):
+        print("devices: skipped: it needs TENSORPULL_FEDERATED_CLIENTS_TLS and TENSORPULL_MICROCONTROLLER_CLIENTS", flush=True)
+        return
+    wire = misbehaving.Wire()
+    with tempfile.TemporaryDirectory(prefix="tensorpull-devices-") as folder, job_with_devices(folder, "--participants", "3", "--line", wire.near, rounds=3) as job:
+        until(lambda: os.path.exists(f"{folder}/port") or job.process.poll() is not None, 120, "the site does not listen")
+        with open(f"{folder}/port") as f:
+            server = f"127.0.0.1:{int(f.read())}"
+        own = {"cert_file": f"{folder}/device.pem", "key_file": f"{folder}/device.key"}
+        ca = f"{folder}/ca.pem"
+        misbehaving.misbehave(f"tls://{server}", tensorpull.TLS(ca_file=ca, **own), tensorpull.TLS(ca_file=ca))
+        shared = ["--data", f"{folder}/digits.csv"]
+        running = [
+            subprocess.Popen(
+                [programs[0], *shared, "--clients", "10", "--fixed", "3", "--connect", server, "--ca", ca, "--cert", own["cert_file"], "--key", own["key_file"]]
+            ),
+            subprocess.Popen([programs[1], *shared, "--rounds", "3", "--line", wire.far], stdout=subprocess.PIPE, text=True),
+        ]
+        try:
+            job.runs_to_its_end()
+            board = running[1].communicate(timeout=60)[0]
+            assert [p.wait(60) for p in running] == [0, 0]
+        finally:
+            for p in running:
+                p.kill()
+                p.wait()
+        said, right = job.said(), right_of(job)
+        for client, why in (
+            (101, "hidden_bias.*schema_mismatch"), (102, "hidden_b.*schema_mismatch"), (103, "truncated|connection_lost"), (104, "images that nobody has"),
+        ):
+            assert re.search(f"round 1: client {client} does not count: .*({why})", said), client
+        # 140 digits each; none of those that misbehaved is in the sum
+        counted = re.findall(r"site: round (\d): (client \d, client \d, client \d, the board) counted, with 560 images; (\d) left out", said)
+        assert [(number, left_out) for number, _, left_out in counted] == [("1", "5"), ("2", "0"), ("3", "0")], counted
+        # the board measures the same bytes, and computes in another order
+        own_right = [int(n) for n in re.findall(r"round \d: model \w+: (\d+) of 400", board)]
+        assert len(right) == 4 and all(abs(n - m) <= 1 for n, (_, m) in zip(own_right, right)), (own_right, right)
+        assert right[-1][0] > 300 and right[-1][0] > right[0][0] + 100 and right[-1][1] > right[0][1] + 100, right
+        print(f"devices: right of 400: {right}", flush=True)
+
+
+@case
+def no_devices():
+    """Nobody dials in, and nobody is at the line: the model goes back as it came, and says how little it weighs."""
+    import misbehaving
+
+    wire = misbehaving.Wire()
+    with tempfile.TemporaryDirectory(prefix="tensorpull-devices-") as folder, job_with_devices(folder, "--line", wire.near, "--round-seconds", "2", rounds=1) as job:
+        job.runs_to_its_end()
+        said, right = job.said(), right_of(job)
+        assert "round 1: the board does not count: it has not taken the model" in said
+        assert "round 1: NO DEVICE counted, with 9.53674e-07 images; 1 left out" in said
+        assert len(right) == 2 and right[0] == right[1], right
 
 
 def main():

@@ -73,21 +73,7 @@ fi
 firmware=$built/in_memory.elf
 [[ -z $flash ]] || firmware=$built/in_flash.elf
 
-# The line is a pseudo-terminal that QEMU makes, and names in its first words. The device speaks on its other UART.
-start_device() {
-  "$built/microcontroller_digits" "$data" "$seed" "$work/digits"
-  local qemu=(qemu-system-arm -M lm3s6965evb -display none -monitor none -kernel "$firmware" -append "|$flash|$rounds"
-    -device "loader,file=${work//,/,,}/digits,addr=0x10000,force-raw=on" -semihosting-config enable=on,target=native
-    -chardev pty,id=line -serial chardev:line -serial stdio)
-  mkfifo "$work/said"
-  "${qemu[@]}" </dev/null >"$work/said" 2>"$work/emulator" &
-  device=$!
-  exec 3<"$work/said"
-  local words
-  read -r words <&3 || { cat "$work/emulator" >&2; fail "the emulator did not start"; }
-  line=$(grep -o '/dev/[^ ]*' <<<"$words") || fail "the emulator has no pseudo-terminal: $words"
-  tee "$work/device" <&3 &
-}
+source "$root/examples/jobs/microcontroller/device.sh"
 
 wait_for_port() {
   for _ in {1..600}; do

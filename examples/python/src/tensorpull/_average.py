@@ -110,7 +110,8 @@ class WeightedAverage(OfOneProcess):
         if not 1 <= made_for <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
         session = address if isinstance(address, Session) else None
-        if session is not None and not isinstance(self._native, _native.StagedAverage):
+        staged = self._native if isinstance(self._native, _native.StagedAverage) else None
+        if session is not None and staged is None:
             raise ValueError('over a session only an average with partial="staged" pulls: what it has taken before the digest of the whole is known can be undone')
         if session is not None and ssl is not None:
             raise ValueError("ssl is for addresses: a session has its connection")
@@ -131,8 +132,8 @@ class WeightedAverage(OfOneProcess):
                 self._forget_peers()
             self._peers[_native.recipient_named(peer)] = peer
             try:
-                if session is not None:
-                    receipt = self._native.pull_over(session._session, ref_id, float(weight), peer, made_for, settings)  # type: ignore[attr-defined]
+                if session is not None and staged is not None:
+                    receipt = staged.pull_over(session._session, ref_id, float(weight), peer, made_for, settings)
                 else:
                     receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
             finally:
