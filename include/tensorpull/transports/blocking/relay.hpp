@@ -134,8 +134,8 @@ class relay_pace {
 /// session keeps end the relay with unread_messages. An owner that hangs up once a confirmation was accepted and
 /// nothing is under way ends the relay well. Errors: invalid_argument: `chunk` is empty; connection_lost: on either
 /// side, before the recipient had ended (the owner is told `cancelled` if it can still be reached), and if the line to
-/// the owner carries nothing any more (byte_stream, 8); timed_out; cancelled; violations of the protocol on either side.
-/// `at`: payload bytes passed on. Close `recipient` after an error.
+/// the owner carries nothing any more (byte_stream, 8); timed_out; cancelled; violations of the protocol on either
+/// side. `at`: payload bytes passed on. Close `recipient` after an error.
 template <class Parts, class Upstream, byte_stream Stream>
 result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk,
                       const relay_options& options = {}) noexcept {
