@@ -57,14 +57,21 @@ struct json_value {
     text.assign(digits, std::to_chars(digits, digits + sizeof digits, n).ptr);
   }
   json_value(std::span<const std::uint64_t> list) : text("[") {
-    for (const std::uint64_t n : list) text += (text.size() > 1 ? "," : "") + std::to_string(n);
+    for (const std::uint64_t n : list) add(std::to_string(n));
     text += ']';
   }
   json_value(std::span<const std::string> list) : text("[") {
-    for (const std::string& s : list) text += (text.size() > 1 ? "," : "") + json_string(s);
+    for (const std::string& s : list) add(json_string(s));
     text += ']';
   }
   json_value(const json_object& o);
+
+ private:
+  /// One more element of a list. No sum of a literal and a string: GCC 12 warns of its copy when it optimises.
+  void add(const std::string& element) {
+    if (text.size() > 1) text += ',';
+    text += element;
+  }
 };
 
 /// Fields in the order in which they were added.
