@@ -36,6 +36,10 @@ COMMANDS = {
     "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
         LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
     "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
+    "bash examples/jobs/nvflare/run.sh --table": (
+        LONG, "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 7.5 --formats pytorch --rounds 2 --steps 2"),
+    "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 20 --line 50 100": (
+        LONG, "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 7.5 --formats numpy --rounds 2 --steps 2 --line 50 100"),
     "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
