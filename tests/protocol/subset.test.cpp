@@ -309,6 +309,22 @@ TEST(Subset, Any_number_of_tensors_lands_adjacent_or_not) {
       EXPECT_EQ(p.left.status().completed, 1u);
     }
 }
+TEST(Subset, An_answer_to_many_short_names_is_no_longer_than_a_page) {
+  model source;
+  for (std::size_t i = 0; i < 100; ++i) source.add("p" + std::to_string(100 + i), dtype::f32, {2});
+  source.ready().fill(1);
+  for (std::size_t most = 56; most < 66; ++most) {  // an answer has fewer ranges than a request could have names
+    model mine = some_of(source, [&](std::size_t i) { return i < most; });
+    pair p;
+    p.left.publish(source, {1, 2}, 1);
+    p.owner_lies = [](const std::vector<std::byte>& f) {
+      if (kind_of(f) == tp::frame_kind::located) EXPECT_LE(f.size(), tp::default_limits::page_bytes);
+    };
+    const auto done = pull_part(p, mine, listed(mine));
+    ASSERT_TRUE(done) << describe(done.error()) << ", " << most;
+    EXPECT_TRUE(holds(mine, source, listed(mine)));
+  }
+}
 TEST(Subset, A_destination_that_is_a_part_needs_no_list_of_its_names) {
   const model source = long_named(200, 40).fill(1);
   for (const std::size_t most : {1u, 5u, 200u}) {

@@ -295,9 +295,12 @@ TEST(Relay, A_recipient_can_only_ask) {
   origin o;
   tp::frame letter;
   letter.kind = tp::frame_kind::application;
-  const auto text = encode(letter), answer = encode(answer_to({}, tp::frame_kind::description));
+  letter.ref = o.ref.id;
+  tp::frame asked;
+  asked.ref = o.ref.id;
+  const auto text = encode(letter), answer = encode(answer_to(asked, tp::frame_kind::description));
   const std::vector<std::byte> garbage(64, std::byte{0xff});
-  for (const std::span<const std::byte> said : {text.bytes(), answer.bytes(), std::span<const std::byte>(garbage)}) {
+  const auto ends_with = [&](std::span<const std::byte> said) {
     raw_listener outside;
     auto client = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
     raw_peer peer(std::move(*client)), stream = outside.accept();
@@ -305,8 +308,12 @@ TEST(Relay, A_recipient_can_only_ask) {
     auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
     link upstream(std::move(*up));
     std::vector<std::byte> chunk(buffer_bytes);
-    EXPECT_FALSE(tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, {20s, {}}));
-  }
+    const auto done = tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, {20s, {}});
+    return std::string_view(done ? "nothing" : to_string(done.error().code));
+  };
+  EXPECT_EQ(ends_with(text.bytes()), to_string(tp::errc::unexpected_frame));
+  EXPECT_EQ(ends_with(answer.bytes()), to_string(tp::errc::unexpected_frame));
+  EXPECT_EQ(ends_with(garbage), to_string(tp::errc::bad_frame));
   o.run->stop();
   EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
 }
