@@ -76,6 +76,22 @@ TEST(HostileOwner, A_chunk_of_another_version_offset_nonce_or_id_never_lands) {
   EXPECT_EQ(caught_in_chunk([](tp::frame& m) { m.ref.low ^= 1; }), errc::timed_out);
 }
 
+TEST(HostileOwner, Other_bytes_are_not_taken_whatever_version_they_are_said_to_be) {
+  const model asked = mixed_model().fill(1), other = mixed_model().fill(2);
+  pair p;
+  ASSERT_TRUE(p.left.references.publish(other.source(), version_of(asked), true, {1, 2}, 1));
+  const auto description = lie_about(kind::description, [&](tp::frame& m) { m.version = version_of(other); });
+  const auto chunks = lie_about_chunks([&](tp::frame& m) { m.version = version_of(other); });
+  p.owner_lies = [&](std::vector<std::byte>& f) { description(f), chunks(f); };
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  transfer<> t(to, {.ref = {1, 2}, .version = version_of(asked)}, {}, 1);
+  const auto done = p.pull(t);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::stale_version);
+  EXPECT_TRUE(mine.untouched());
+}
+
 TEST(HostileOwner, R13_late_duplicates_are_thrown_away_by_id) {
   const model source = mixed_model().fill(1);
   for (const std::size_t every : {std::size_t{1}, std::size_t{77}, ~std::size_t{0}}) {

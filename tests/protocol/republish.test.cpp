@@ -197,11 +197,11 @@ TEST(Republish, A_pull_over_datagrams_goes_on) {
     std::uint64_t last = 0;
     int times = 0;
     while (!t.ended()) {
-      ASSERT_TRUE(p.run(t, [&] { return t.ended() || t.landed_bytes() >= last + 9000; }));
+      ASSERT_TRUE(p.run(t, [&] { return t.ended() || t.landed_bytes() >= last + 2000; }));
       if (!t.ended() && publish_again(p.left, source)) last = t.landed_bytes(), ++times;
     }
     ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
-    EXPECT_GT(times, 5);
+    EXPECT_GT(times, 8) << "more often than it may be served anew without progress";
     EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
   }
 }

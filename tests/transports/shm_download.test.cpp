@@ -1,5 +1,9 @@
 // Pulls over shared memory: one copy into the recipient's own tensors, and what is sent over the socket instead.
 #include "shm.hpp"
+#include "support/models.hpp"
+
+#include <algorithm>
+#include <set>
 
 namespace shm_download_test {
 
@@ -112,6 +116,32 @@ TEST(SharedMemory, Equal_bytes_that_are_published_again_from_other_memory_are_gi
   const auto view = net::view(o.address, ref, {.unverified = true});
   ASSERT_TRUE(view);
   EXPECT_TRUE(same(**view->model(), *second));
+}
+TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_its_own) {
+  tp::owner_storage<4, 32> storage;
+  generator random{5};
+  tp::detail::sharing_owner<tp::owner<tp::xxhash_digest>, 1 << 20> o{storage, [&] { return random(); }};
+  std::vector<std::byte> slice(4096);
+  const auto sent = [&](std::uint64_t fill) {
+    model m;
+    m.add("w", tp::dtype::f32, {16}).ready().fill(fill);
+    EXPECT_TRUE(o.publish(m.source(), version_of(m), true, {1, 2}, 2));
+    decltype(o)::peer who;
+    tp::frame asked;
+    asked.kind = tp::frame_kind::describe;
+    asked.ref = {1, 2};
+    asked.memory = true;
+    tp::pending_reply r;
+    EXPECT_TRUE(o.handle(who, asked, r));
+    std::uint64_t allowance = 1 << 20;
+    EXPECT_EQ(o.digest(r, allowance, slice), tp::digest_state::ready);
+    const auto fd = o.descriptors(r);  // and it is not sent yet
+    return fd.empty() ? -1 : fd[0];
+  };
+  std::vector<int> all;
+  for (std::uint64_t fill = 1; fill < 7; ++fill) all.push_back(sent(fill));
+  EXPECT_EQ(std::ranges::count(all, -1), 0);
+  EXPECT_EQ(std::set<int>(all.begin(), all.end()).size(), all.size());
 }
 TEST(SharedMemory, A_model_that_is_published_again_and_again_under_one_ID_takes_one_place) {
   const auto model = filled(1), other = filled(2);
