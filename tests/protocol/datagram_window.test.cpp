@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
+
 namespace datagram_window_test {
 
 using tensorpull::congestion_window;
@@ -113,6 +116,37 @@ TEST(CongestionWindow, A_path_that_carries_more_than_before_is_found_to_do_so) {
   p.rounds(40);
   EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
 }
+TEST(CongestionWindow, A_path_that_carries_more_than_before_is_found_to_do_so_by_requests_that_are_spread) {
+  std::uint32_t rate = 2'500, id = 0;
+  congestion_window w(4, 4096);
+  round_trip trip;
+  us now{1'000'000};
+  struct request {
+    std::uint32_t id;
+    us left, answered;
+  };
+  std::deque<request> out;
+  const auto run = [&](us time) {
+    for (const us end = now + time; now < end; now += us(20)) {
+      while (!out.empty() && out.front().answered <= now) {
+        const request r = out.front();
+        trip.took(now - r.left);
+        w.answered(trip, r.id, id, static_cast<std::uint32_t>(out.size()), true, now);
+        out.pop_front();
+      }
+      while (out.size() < w.size() && w.release() <= now) {
+        const us free = out.empty() ? us(0) : out.back().answered + us(1'000'000) / rate;
+        out.push_back({id++, now, std::max(now + us(40'000), free)});
+        w.left(trip, now);
+      }
+    }
+  };
+  run(us(2'000'000));
+  EXPECT_NEAR(w.rate(), rate, rate / 10);
+  rate = 25'000;
+  run(us(1'280'000));
+  EXPECT_GE(w.rate(), rate * 8 / 10) << "32 round trips; a quarter more in each eight of them would make 6,100";
+}
 TEST(CongestionWindow, A_path_that_is_longer_than_before_is_found_to_be_so) {
   path p{25'000};
   p.rounds(20);
@@ -131,12 +165,18 @@ TEST(CongestionWindow, Falls_to_its_least_when_nothing_comes_and_begins_again) {
   EXPECT_GE(p.w.size(), p.holds() * 3 / 2);
 }
 TEST(CongestionWindow, Does_not_grow_far_beyond_what_is_asked_for) {
-  congestion_window w(4, 1024);
-  round_trip trip;
-  trip.took(us(40'000));
-  us now(1'000'000);
-  for (std::uint32_t id = 0; id < 1000; ++id) w.answered(trip, id, id + 1, 1, false, now += us(40'000));
-  EXPECT_LE(w.size(), 14u);
+  for (const std::uint32_t in_flight : {1u, 8u}) {
+    congestion_window w(4, 1024);
+    round_trip trip;
+    trip.took(us(40'000));
+    us now(1'000'000);
+    std::uint32_t most = 0;
+    for (std::uint32_t id = 0; id < 1000; ++id) {
+      w.answered(trip, id, id + in_flight, in_flight, false, now += us(40'000) / in_flight);
+      most = std::max(most, w.size());
+    }
+    EXPECT_LE(most, 12 + in_flight);
+  }
 }
 TEST(CongestionWindow, One_that_stays_stays) {
   congestion_window w(100, 7);
@@ -167,7 +207,7 @@ TEST(CongestionWindow, Requests_are_spread_over_the_round_trip) {
 TEST(CongestionWindow, On_one_machine_nothing_is_held_back) {
   path p{1'000'000, us(50)};
   p.rounds(30);
-  for (int i = 0; i < 1000; ++i) p.w.left(p.trip, p.now);
+  for (int i = 0; i < 100'000; ++i) p.w.left(p.trip, p.now);
   EXPECT_LE(p.w.release(), p.now);
 }
 
