@@ -256,7 +256,7 @@ BREAKAGES = [
     ("protocol/datagrams/congestion_window.hpp", "queued_ >= lasting", "queued_ >= 1", "protocol/datagram_window", "*Others*"),
     ("protocol/datagrams/congestion_window.hpp", "&& window_ <= 2 * fullest_) ++window_;", ") ++window_;", "protocol/datagram_window", "*far_beyond*"),
     ("protocol/datagrams/congestion_window.hpp", "trip.fastest() < clock) return;", "false) return;", "protocol/datagram_window", "*one_machine*"),
-    ("protocol/datagrams/selective_recipient.hpp", "(filling_ || room", "(room", "simulation/datagram_path", "*tcp*:*TCP*:*Sixteen*"),
+    ("protocol/datagrams/selective_recipient.hpp", "(filling_ || room", "(room", "protocol/datagram_recovery", "*until_the_window_is_full*"),
     ("protocol/datagrams/selective_recipient.hpp", "if (m.window == 1) window_ = congestion_window(1, 1);", "", "protocol/datagram_transfer", "*one_at_a_time*"),
     ("protocol/datagrams/selective_recipient.hpp", "m.nonce != this->nonce_ && !any_owner_", "false", "protocol/datagram_recovery", "*R13*"),
     ("protocol/datagrams/datagram_transfer.hpp", "this->hash_landed(part);", "", "protocol/datagram_recovery", "*wants_order*"),

@@ -43,6 +43,29 @@ struct ordered : tp::land {
 
 const link_conditions lossy{1200, 0.05, 0.02, microseconds(300), microseconds(0)};
 
+TEST(DatagramRecovery, Requests_that_have_begun_to_leave_do_so_until_the_window_is_full) {
+  std::vector<std::byte> hold(100'000);
+  tp::selective_recipient<tp::fixed_bytes<1112>> machine(of({1, 2}), {}, 1);
+  machine.fits(1200);
+  machine.lands(true, hold);
+  tp::frame asked;
+  ASSERT_TRUE(machine.next(asked));
+  tp::frame m;
+  m.kind = tp::frame_kind::description;
+  m.id = asked.id;
+  m.ref = {1, 2};
+  m.version = 5;
+  m.nonce = 7;
+  m.image_bytes = 1'000'000;
+  m.data_start = 8;
+  m.length = 1112;
+  m.window = 8;  // requests in a datagram
+  ASSERT_TRUE(machine.on(m));
+  const microseconds now(1'000'000);
+  std::uint32_t n = 0;
+  for (bool last = false; machine.wants_pulls(now) && machine.next_pull(asked, last, now);) ++n;
+  EXPECT_EQ(n, machine.window().size()) << "also those that would not fill a datagram";
+}
 TEST(DatagramRecovery, A_consumer_that_wants_order_gets_it_with_any_memory_for_what_comes_early) {
   for (const std::size_t chunks : {0u, 1u, 3u, 32u}) {
     lossy_pair<> pair(lossy);

@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <random>
+#include <set>
 
 namespace http_connections_test {
 
@@ -186,13 +187,16 @@ TEST_F(HttpConnections, A_server_that_serves_one_connection_at_a_time_is_asked_o
 
 TEST_F(HttpConnections, Who_waits_without_end_gives_up_no_connection) {
   options.per_request_timeout = std::chrono::milliseconds::max();
-  server.instead = [](const http_asked&, raw_peer&) {
-    std::this_thread::sleep_for(20ms);
+  // a further connection says nothing while the first range waits for it, and the others are there
+  server.instead = [](const http_asked& a, raw_peer&) {
+    std::this_thread::sleep_for(a.connection == 0 ? 20ms : 300ms);
     return false;
   };
   const auto done = pull(4);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_LE(server.connections(), 4u);
+  std::set<std::string> ranges;
+  for (const auto& a : server.asked()) EXPECT_TRUE(ranges.insert(std::string(a.field("range"))).second);
 }
 
 TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_there_is_no_other) {
