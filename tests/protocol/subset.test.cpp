@@ -318,7 +318,9 @@ TEST(Subset, An_answer_to_many_short_names_is_no_longer_than_a_page) {
     pair p;
     p.left.publish(source, {1, 2}, 1);
     p.owner_lies = [](const std::vector<std::byte>& f) {
-      if (kind_of(f) == tp::frame_kind::located) EXPECT_LE(f.size(), tp::default_limits::page_bytes);
+      if (kind_of(f) == tp::frame_kind::located) {
+        EXPECT_LE(f.size(), tp::default_limits::page_bytes);
+      }
     };
     const auto done = pull_part(p, mine, listed(mine));
     ASSERT_TRUE(done) << describe(done.error()) << ", " << most;

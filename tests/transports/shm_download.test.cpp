@@ -126,13 +126,13 @@ TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_
     model m;
     m.add("w", tp::dtype::f32, {16}).ready().fill(fill);
     EXPECT_TRUE(o.publish(m.source(), version_of(m), true, {1, 2}, 2));
-    decltype(o)::peer asks;
+    decltype(o)::peer recipient;
     tp::frame asked;
     asked.kind = tp::frame_kind::describe;
     asked.ref = {1, 2};
     asked.memory = true;
     tp::pending_reply r;
-    EXPECT_TRUE(o.handle(asks, asked, r));
+    EXPECT_TRUE(o.handle(recipient, asked, r));
     std::uint64_t allowance = 1 << 20;
     EXPECT_EQ(o.digest(r, allowance, slice), tp::digest_state::ready);
     const auto fd = o.descriptors(r);  // and it is not sent yet
