@@ -64,9 +64,8 @@ def is_server(fqcn: str) -> bool:
 def job_of(fqcn: str, other: str) -> str:
     """The job of a transfer between these two cells, as the server's name has it: "server.JOB"; a simulator's is "server" alone."""
     for name in (fqcn, other):
-        parts = FQCN.split(name)
-        if parts[0] == FQCN.ROOT_SERVER:
-            return parts[1] if len(parts) > 1 else "simulate_job"
+        if is_server(name):
+            return _between.job_of_server(name)
     raise Refuge("neither end is a FLARE server")
 
 
@@ -160,6 +159,16 @@ class Place:
         except OSError as e:
             self.is_out_of_reach(address)
             raise Refuge(f"{address} is out of reach: {e}") from None
+
+    def dial(self, address: str, abort: Any) -> tensorpull.Session:
+        """A session with the server's door. Refuge or Error: nobody answered there, which is remembered."""
+        self.refuses(address)
+        try:
+            return tensorpull.Session(address, timeout=setting("connect_timeout", 5.0), retries=0, abort=abort, ssl=self.tls)
+        except tensorpull.Error as e:
+            if e.code in ("connection_failed", "timed_out"):
+                self.is_out_of_reach(address)
+            raise
 
     def refuses(self, address: str) -> None:
         """Refuge, if nobody answered there within the last five minutes: each transfer would wait again."""

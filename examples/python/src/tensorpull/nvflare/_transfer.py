@@ -178,16 +178,10 @@ class Offering:
         if _offer.what(answer) != "call":
             raise Refuge(f"FLARE's server has no place for it: {_between.why_not(answer)}")
         call = _offer.parse_call(answer, job, place.fqcn, place.trust)
-        place.refuses(call.address)
         tensors, word = self.base_obj, secrets.token_hex(16)
         if self._gone.is_set() or tensors is None:
             raise Refuge("the model is no longer there")
-        try:
-            session = tensorpull.Session(call.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._gone, ssl=place.tls)
-        except tensorpull.Error as e:
-            if e.code in ("connection_failed", "timed_out"):
-                place.is_out_of_reach(call.address)
-            raise
+        session = place.dial(call.address, self._gone)
         try:
             ref = session.add_tensors(tensors, recipients=1, metadata={REFERENCE: word}, transaction_idle_timeout=None, recipient_idle_timeout=None)
             session.send(_between.OFFERS, call.token.encode(), [ref], timeout=_between.PATIENCE, abort=self._gone)
@@ -307,14 +301,7 @@ class Pulling:
 
     def _pull_between(self, place: Place, at: _offer.Through, how: Dict[str, Any]) -> Any:
         """Over a connection to the server's door, which passes on what another site has published there."""
-        place.refuses(at.address)
-        try:
-            session = tensorpull.Session(at.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._stopped, ssl=place.tls)
-        except tensorpull.Error as e:
-            if e.code in ("connection_failed", "timed_out"):
-                place.is_out_of_reach(at.address)
-            raise
-        with session:
+        with place.dial(at.address, self._stopped) as session:
             session.send(_between.WANTS, at.token.encode(), timeout=_between.PATIENCE, abort=self._stopped)
             _between.heard_go(session.receive(timeout=_between.PATIENCE, abort=self._stopped))
             return self.land(place, session, (), at.ref, version=at.version, **how)
