@@ -236,7 +236,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   /// Sends an application message; returns when the system has taken it, and over datagrams when the other end has it.
   /// Serves while it waits, and over a stream reads nothing if the message leaves at once. Errors: does_not_fit: body
   /// or references are above the limits; timed_out; cancelled; or why the connection is lost. If that happens after the
-  /// message was taken, it is the error of the next call.
+  /// message was taken, it is the error of a later call: the next that reads, or that the system takes nothing from.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(600),
                     const stop_token& stop = {}) noexcept {
