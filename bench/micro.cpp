@@ -1,5 +1,6 @@
 // The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an
 // image.
+#include <tensorpull/consumers/average/detail/elements.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -167,6 +168,54 @@ static void arrange_tensors(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(dynamic_image::make(std::span<const mutable_tensor_view>(all)));
 }
 BENCHMARK(arrange_tensors)->Arg(16)->Arg(400)->Arg(10000);
+
+// An average of models that are larger than any cache: what one update adds, and the result, from zero and as a
+// difference to the old model. Bytes are those of one model.
+
+template <class Element, class Origin>
+struct averaging {
+  static constexpr std::size_t n = (std::size_t{64} << 20) / Element::bytes;
+  std::vector<std::byte> update = std::vector<std::byte>(n * Element::bytes, std::byte{0x3c}), old = update;
+  std::vector<typename Element::sum> sums = std::vector<typename Element::sum>(n);
+
+  Origin origin() const noexcept {
+    if constexpr (std::is_same_v<Origin, detail::no_old_model>) return {};
+    else return {old.data()};
+  }
+  static void count(benchmark::State& state) {
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * Element::bytes));
+  }
+};
+
+template <class Element, class Origin>
+static void average_adds(benchmark::State& state) {
+  averaging<Element, Origin> a;
+  for (auto _ : state) {
+    detail::add_weighted<Element>(a.sums.data(), a.update.data(), a.n, typename Element::sum{0.25}, a.origin());
+    benchmark::ClobberMemory();
+  }
+  a.count(state);
+}
+template <class Element, class Origin>
+static void average_writes(benchmark::State& state) {
+  averaging<Element, Origin> a;
+  for (auto _ : state) {
+    detail::write_quotients<Element>(a.update.data(), a.sums.data(), a.n, 2.5, a.origin());
+    benchmark::ClobberMemory();
+  }
+  a.count(state);
+}
+using f32 = detail::native_float<float>;
+using f64 = detail::native_float<double>;
+using bf16 = detail::small_float<detail::bf16_format>;
+BENCHMARK(average_adds<f32, detail::no_old_model>);
+BENCHMARK(average_adds<f32, detail::old_model>);
+BENCHMARK(average_adds<f64, detail::no_old_model>);
+BENCHMARK(average_adds<f64, detail::old_model>);
+BENCHMARK(average_adds<bf16, detail::no_old_model>);
+BENCHMARK(average_adds<bf16, detail::old_model>);
+BENCHMARK(average_writes<f32, detail::no_old_model>);
+BENCHMARK(average_writes<f32, detail::old_model>);
 
 // What one short request costs an owner of 20,000 tensors whose table of recipients is full of strangers.
 

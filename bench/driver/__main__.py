@@ -79,7 +79,10 @@ def main():
                 say(f"{name}: {why}")
                 section = report.Section(name, name, [f"Failed: {why}"])
             section.seconds = time.monotonic() - start
-            failed = failed or any(r.get("failure") for r in section.raw if isinstance(r, dict))
+            for failure in (r.get("failure") for r in section.raw if isinstance(r, dict)):
+                if failure:
+                    failed = True
+                    say(f"{name}: {failure}")
             sections.append(section)
             report.write(options.report, about, sections, shown, chosen[k + 1:])
             if not options.json:
