@@ -524,7 +524,9 @@ TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
   two t;
   using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
   between bad(t.owners[0]->port(), [](std::size_t) { return habit{.wrong = 99'991}; });
+  between good(t.owners[1]->port(), [](std::size_t) { return habit{.each_ms = 4096}; });  // so that both carry some
   t.addresses[0] = t.texts[0] = bad.address();
+  t.addresses[1] = t.texts[1] = good.address();
   const auto mine = blank<layered>();
   const auto done = checked::download_tensors(t.from(2), t.ref, *mine, soon);
   ASSERT_TRUE(done) << to_string(done.error().code);
