@@ -5,7 +5,7 @@ set(tensorpull_folders_freestanding
   std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/parallel protocol/relay
   links links/serial links/lwip pull embedded)
 set(tensorpull_folders_tensorpull
-  . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average links/posix tensors tensors/structs tensors/numpy
+  . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average differences links/posix tensors tensors/structs tensors/numpy
   transports transports/blocking transports/session transports/peers transports/replica transports/over transports/over/loopback transports/over/tcp
   transports/over/unix_socket transports/over/pipe transports/over/proxy transports/over/udp transports/over/serial transports/over/shared_memory
   transports/http/text transports/http/recipient)
@@ -16,6 +16,7 @@ set(tensorpull_folders_capnp framing/capnp)
 set(tensorpull_folders_messages messages)
 set(tensorpull_folders_safetensors tensors/safetensors)
 set(tensorpull_folders_numpy tensors/numpy_files)
+set(tensorpull_folders_deflate differences/deflate)
 set(tensorpull_folders_torch tensors/torch)
 set(tensorpull_folders_testing testing testing/simulation testing/conformance)
 

@@ -35,6 +35,7 @@ install(FILES
 set(tensorpull_pc_tensorpull libxxhash)
 set(tensorpull_pc_capnp capnp)
 set(tensorpull_pc_numpy zlib)
+set(tensorpull_pc_deflate zlib)
 set(tensorpull_pc_tls openssl)
 set(tensorpull_pc_nats libnats)
 set(pc_folder "${CMAKE_INSTALL_DATADIR}/pkgconfig")

@@ -19,6 +19,18 @@ BREAKAGES = [
     ("system/files.hpp", "return same || ::fchmod(", "return true || ::fchmod(", "consumers/safetensors_file", "*permissions*"),
     ("system/files.hpp", "touched_ = touched_ || left_.modified == -1 || stamp_of(file_.get()) != left_;", "touched_ = stamp_of(file_.get()) != left_;", "consumers/safetensors_file", "*writes_into*"),
     ("system/files.hpp", "if (n == 0) return failure(errc::io, offset, name_);", "if (n == 0) return {};", "tensors/positioned_file", "*S8*"),
+    # differences
+    ("differences/block.hpp", "if (!coded.empty()) return failure(errc::bad_frame);", "", "differences/block", "*none_is_taken*:*that_is_none*"),
+    ("differences/block.hpp", "return static_cast<U>(bits ^ (negative | top));", "return static_cast<U>(bits ^ top);", "differences/block", "*both_sides_of_zero*"),
+    ("differences/block.hpp", "(z >> 1) ^ static_cast<U>(U{0} - (z & U{1}))", "(z >> 1)", "differences/block", "*every_bit*"),
+    ("differences/block.hpp", "if (n > 16 && !detail::is_noise(plane)) packed", "if (n > 16 && detail::is_noise(plane)) packed", "differences/block", "*small_step*"),
+    ("differences/deflate/deflate.hpp", "unpack_.avail_in == 0 && unpack_.avail_out == 0", "unpack_.avail_in == 0", "differences/block", "*Nothing_that_is_none*"),
+    ("differences/difference.hpp", "if (made.size_ > most_bytes) return failure(errc::too_large, made.size_);", "", "differences/difference", "*refused_by_name*"),
+    ("differences/applied_difference.hpp", "if (*mine != read->from) return failure(errc::digest_mismatch);", "", "differences/difference", "*not_the_old_version*"),
+    ("differences/applied_difference.hpp", "if (hash_.digest() != prologue_.to) return failure(errc::digest_mismatch);", "", "differences/difference", "*Whatever_is_wrong*"),
+    ("differences/applied_difference.hpp", "if (offset < taken_) return {};", "", "differences/difference", "*comes_again*"),
+    ("differences/applied_difference.hpp", "read->coder != Coder::id && read->coder != no_coder::id", "false", "differences/difference", "*refused_by_name*"),
+    ("differences/download_changes.hpp", "if (*is == whole.version)", "if (false)", "differences/download_changes", "*part_of_its_bytes*"),
     # image, chunking, integrity
     ("image/arrange.hpp", 'entry.name == "__metadata__"', 'entry.name == "__metadata"', "image/arrange:image/dynamic", "*"),
     ("image/arrange.hpp", "if (!is_utf8(entry.name)) return", "if (false) return", "image/arrange:image/dynamic", "*"),

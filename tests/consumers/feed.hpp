@@ -45,6 +45,8 @@ class feeder {
     for (std::size_t i = 0; i < p.pieces; ++i) {
       std::memcpy(out[i].data(), bytes_.data() + at_, out[i].size());
       if (const auto ok = to_.commit(at_, out[i]); !ok) return fail(ok.error());
+      // a transfer hashes them there
+      EXPECT_EQ(std::memcmp(out[i].data(), bytes_.data() + at_, out[i].size()), 0) << "after the commit at " << at_;
       at_ += out[i].size();
     }
     if (at_ < chunk_end) return step::moved;

@@ -164,7 +164,7 @@ def test_digests_that_lie_cost_a_pull_of_all(owner, monkeypatch, caplog, place):
     new = {"a": np.ones(5000), "b": np.zeros(5000), "c": np.ones(10)}
     truth = _changed.digests_said
     lie = {"a": old["a"], "b": new["b"], "c": new["c"]}  # "a has not changed"
-    monkeypatch.setattr(_publish, "digests_said", lambda described: truth(tensorpull._tensors.Tensors(lie).described))
+    monkeypatch.setattr(_publish, "digests_said", lambda digests: truth(dict(_changed._native.tensor_digests(tensorpull._tensors.Tensors(lie).described))))
     ref = owner.add_tensors(new, tensor_digests=True)
     with caplog.at_level(logging.WARNING, "tensorpull"):
         got = tensorpull.download_tensors(owner.address, ref, base=old, out=old if place == "in place" else None)
@@ -234,6 +234,15 @@ def test_the_memory_of_the_base_is_held_while_it_is_read(owner, monkeypatch, how
     assert seen == [True] and all(torch.equal(got[name], new[name]) for name in new)
 
 
+def test_the_order_does_not_depend_on_what_changed(owner):
+    """Of one dtype and in the order of their names, so that no order is said."""
+    model = {name: np.full(9, i, np.float32) for i, name in enumerate("abcd")}
+    ref = owner.add_tensors(model, tensor_digests=True)
+    for other in model:
+        got = tensorpull.download_tensors(owner.address, ref, base={**model, other: np.full(9, 7, np.float32)})
+        assert list(got) == list(model) and same(got, model)
+
+
 def test_what_is_returned_does_not_depend_on_what_changed(owner, framework):
     kind = np.ndarray if framework == "numpy" else torch.Tensor
     for published, mine in (
@@ -298,7 +307,7 @@ def test_abort_is_heard_while_the_base_is_read(owner, monkeypatch):
 @pytest.mark.parametrize("said", ["", "00", "zz" * 16, "0" * 47, " " * 48, "é" * 48, "0x" * 24])
 def test_digests_that_are_none_are_as_if_there_were_none(owner, monkeypatch, said):
     model = {"a": np.ones(100), "b": np.zeros(3), "c": np.zeros(5)}
-    monkeypatch.setattr(_publish, "digests_said", lambda described: {"tensorpull.digests": said})
+    monkeypatch.setattr(_publish, "digests_said", lambda digests: {"tensorpull.digests": said})
     ref = owner.add_tensors(model, tensor_digests=True)
     got = tensorpull.download_tensors(owner.address, ref, base=copy(model))
     assert same(got, model) and got.receipt.kept_bytes == 0

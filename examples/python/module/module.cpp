@@ -2,6 +2,7 @@
 // src/tensorpull.
 #include "average.hpp"
 #include "cycles.hpp"
+#include "difference.hpp"
 #include "download.hpp"
 #include "file.hpp"
 #include "listing.hpp"
@@ -127,6 +128,10 @@ PYBIND11_MODULE(_native, m) {
                            const tp::pull_settings& s) {
     return tp::download_new(from.puller(), ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   });
+  m.def("download_difference",
+        [](const tp::route& from, std::string_view ref, const py::sequence& described, const tp::pull_settings& s) {
+          return tp::download_difference(from.puller(), ref, described, s);
+        });
   m.def("look", [](const tp::route& from, std::string_view ref, std::uint64_t max_header_bytes,
                    std::uint64_t max_tensors, const tp::pull_settings& s) {
     return tp::look(from.puller(), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
@@ -137,6 +142,7 @@ PYBIND11_MODULE(_native, m) {
 
   tp::bind_view(m);
   tp::bind_images(m);
+  tp::bind_difference(m);
   tp::bind_messages(m);
 
   py::class_<tp::owner>(m, "Owner", tp::in_cycles<tp::owner>())
@@ -160,6 +166,7 @@ PYBIND11_MODULE(_native, m) {
       .def_property_readonly("closed", &tp::session::closed)
       .def("download_into", &tp::session::download_into)
       .def("download_new", &tp::session::download_new)
+      .def("download_difference", &tp::session::download_difference)
       .def("look", &tp::session::look)
       .def("add", &tp::session::add)
       .def("withdraw", &tp::session::withdraw)

@@ -2,6 +2,7 @@
 // what accepts such connections.
 #pragma once
 
+#include "difference.hpp"
 #include "download.hpp"
 #include "links.hpp"
 #include "listing.hpp"
@@ -125,6 +126,15 @@ class session {
           return mine->pull(from, static_cast<any_consumer&>(as), o, c);
         },
         ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
+  }
+  py::tuple download_difference(std::string_view ref, const py::sequence& described, const pull_settings& s) {
+    const use mine(*this, true);
+    return python::download_difference(
+        [&](const reference& from, applying& to, const pull_options& o, chunks c) {
+          consumer_for<applying> as(to);
+          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
+        },
+        ref, described, s);
   }
   /// Pulls into a consumer that can undo what it has taken.
   template <consumer Consumer>

@@ -112,7 +112,7 @@ struct consumer_requirements {
 ///     commit;
 ///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps. They
 ///     may begin and end anywhere, also within an element, so a consumer that looks at numbers keeps the beginning of
-///     one until the rest has come;
+///     one until the rest has come. They are hashed where they lie after it, so they stay there until the next call;
 ///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy says so, its own digest was right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a
 ///     failure;

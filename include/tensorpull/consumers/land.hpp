@@ -10,6 +10,8 @@
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
+#include <cstring>
+
 namespace tensorpull {
 
 /// Landing in place. Borrows the destination; its contents are unspecified from the first landed byte until finish(),
@@ -84,5 +86,24 @@ class land {
 };
 
 static_assert(consumer<land>);
+
+namespace detail {
+/// Lands bytes that are in memory already, as the image's from `at` on. Errors: those of land.
+inline result<void> land_bytes(land& to, std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+  std::span<std::byte> spans[16];
+  while (!bytes.empty()) {
+    const prepared p = to.prepare(at, bytes.size(), spans);
+    if (p.bytes == 0) return failure(errc::io, at);
+    for (std::size_t i = 0; i < p.pieces; ++i) {
+      std::memcpy(spans[i].data(), bytes.data(), spans[i].size());
+      bytes = bytes.subspan(spans[i].size());
+    }
+    // what is indirect is handed over from where it has landed
+    for (std::size_t i = 0; i < p.pieces; at += spans[i++].size())
+      if (const auto ok = to.commit(at, spans[i]); !ok) return ok;
+  }
+  return {};
+}
+}  // namespace detail
 
 }  // namespace tensorpull

@@ -5,9 +5,10 @@ What the digests say decides only what is asked for. What is taken is what the d
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _native
+from ._difference import kind_of
 from ._images import TensorRange
 from ._listing import Seen
 from ._tensors import Tensors
@@ -17,9 +18,9 @@ from ._types import Receipt
 _DIGITS = 16  # of one digest
 
 
-def digests_said(described: List[Tuple[Any, ...]]) -> Dict[str, str]:
-    """The entry of the metadata: of each tensor 16 hexadecimal digits, in the order of the image."""
-    return {DIGESTS: "".join(f"{digest:0{_DIGITS}x}" for _, digest in _native.tensor_digests(described))}
+def digests_said(digests: Mapping[str, int]) -> Dict[str, str]:
+    """The entry of the metadata: of each tensor 16 hexadecimal digits, in the order of the image, as `tensor_digests` has them."""
+    return {DIGESTS: "".join(f"{digest:0{_DIGITS}x}" for digest in digests.values())}
 
 
 def _digests_of(published: List[TensorRange], metadata: Mapping[str, str]) -> Optional[Dict[str, int]]:
@@ -37,13 +38,15 @@ class Changes(NamedTuple):
     """What a recipient lacks of a publication."""
 
     wanted: Dict[str, TensorRange]  #: is pulled, by the names under which the tensors travel
-    have: Dict[str, Any]  #: is not pulled: the recipient's own tensors
+    have: Dict[str, Any]  #: is not pulled: the recipient's own tensors, and those that a difference has brought up to date
 
 
-def changes(base: Mapping[str, Any], seen: Seen, abort: Any) -> Optional[Changes]:
+def changes(base: Mapping[str, Any], seen: Seen, abort: Any, bring: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Optional[Changes]:
     """Which tensors have other bytes than those of `base`, by the owner's digests. None: all is to be pulled, since the owner has no digests, or every tensor has changed.
 
-    If none has changed, the smallest one is pulled all the same: so the owner hears that there was a recipient, and that it has all. Cost: one pass over the tensors of `base` that are published.
+    `bring` is called with those of `base` that have changed. It returns them, or others in their place, as a difference has made them; or nothing. What has the owner's digest then is not pulled.
+    If none is to be pulled, the smallest one is all the same: so the owner hears that there was a recipient, and that it has all. Cost: one pass over the tensors of `base` that are
+    published, and one over those that were brought.
     """
     digests = _digests_of(seen.in_image, seen.metadata) if seen.listing.verifiable else None
     if digests is None:
@@ -51,8 +54,13 @@ def changes(base: Mapping[str, Any], seen: Seen, abort: Any) -> Optional[Changes
     published = {one.name: one for one in seen.in_image}
     there = {name: tensor for name, tensor in base.items() if name in published}
     mine = Tensors(there, apart=True)  # holds the memory while it is read, whatever another thread does with the dict or its tensors
-    alike = [one for one in mine.described if _is_of(one, published[one[0]])]
-    have = {name: there[name] for name, digest in _native.tensor_digests(alike, abort) if digest == digests[name]}
+    alike = [one for one in mine.described if kind_of(one) == kind_of_published(published[one[0]])]
+    have = _of_these_digests(there, alike, digests, abort)
+    changed = {one[0]: there[one[0]] for one in alike if one[0] not in have}
+    brought = bring(changed) if changed else {}
+    if brought:
+        made = Tensors(brought, apart=True)
+        have.update(_of_these_digests(brought, made.described, digests, abort))
     wanted = {name: one for name, one in published.items() if name not in have}
     if len(wanted) == len(published):
         return None
@@ -63,8 +71,12 @@ def changes(base: Mapping[str, Any], seen: Seen, abort: Any) -> Optional[Changes
     return Changes(wanted, have)
 
 
-def _is_of(described: Tuple[Any, ...], published: TensorRange) -> bool:
-    return (described[1], tuple(described[2])) == (published.dtype, tuple(published.shape))
+def _of_these_digests(tensors: Mapping[str, Any], described: List[Tuple[Any, ...]], digests: Mapping[str, int], abort: Any) -> Dict[str, Any]:
+    return {name: tensors[name] for name, digest in _native.tensor_digests(described, abort) if digest == digests[name]}
+
+
+def kind_of_published(one: TensorRange) -> Tuple[str, Tuple[int, ...]]:
+    return one.dtype, tuple(one.shape)
 
 
 def is_the_whole(tensors: Mapping[str, Any], seen: Seen, abort: Any) -> bool:
@@ -74,10 +86,11 @@ def is_the_whole(tensors: Mapping[str, Any], seen: Seen, abort: Any) -> bool:
     return bool(image.version == seen.listing.version)
 
 
-def receipt_of(pulled: Tuple[Any, ...], seen: Seen, have: Mapping[str, Any], believed: bool) -> Receipt:
-    """Of a pull of what had changed, once the digest of the whole has agreed."""
-    kept = sum(one.nbytes for one in seen.in_image if one.name in have)
-    there = seen.listing
-    return Receipt(*pulled)._replace(
-        outcome="completed", version=there.version, fingerprint=there.fingerprint, digest=there.version, believed=believed, kept_bytes=kept
+def receipt_of(pulled: Tuple[Any, ...], seen: Seen, brought_bytes: int, believed: bool) -> Receipt:
+    """Of a pull of what had changed, once the digest of the whole has agreed. `brought_bytes`: of the difference that came before."""
+    got, there = Receipt(*pulled), seen.listing
+    came = got.bytes + brought_bytes
+    return got._replace(
+        outcome="completed", bytes=came, version=there.version, fingerprint=there.fingerprint, digest=there.version, believed=believed,
+        kept_bytes=max(0, sum(one.nbytes for one in seen.in_image) - came),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from . import _native
 from ._changed import changes, is_the_whole, receipt_of
+from ._difference import bring, is_worth_it
 from ._errors import Error
 from ._images import TensorRange
 from ._listing import chosen, difference, look, look_closely, looking
@@ -16,7 +17,7 @@ from ._options import pull_settings, whole
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import arrive, as_flat, own
+from ._trees import DIFFERENCE, arrive, as_flat, own
 from ._types import Framework, Receipt, TensorDict
 
 
@@ -232,7 +233,25 @@ def _changed(
     if in_place:
         if difference(writable(base), seen.listing, False, "") is not None:
             return None  # landing in all of it says what does not fit
-    todo = changes(base, seen, settings.abort)
+    brought_bytes = 0
+
+    def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
+        nonlocal brought_bytes
+        kinds = {one.name: one for one in seen.in_image}
+        if DIFFERENCE not in seen.metadata or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
+            return {}
+        if in_place:
+            these = changed
+            tensors = writable(these)
+            tensors.mark_changed()
+        else:
+            tensors, these = _made({name: kinds[name] for name in changed}, framework, limit)
+            old = Tensors(changed, apart=True)
+            _native.copy_tensors(old.described, tensors.described)
+        brought_bytes = bring(through, where, ref_id, seen.metadata, tensors.described, settings)
+        return these if brought_bytes else {}
+
+    todo = changes(base, seen, settings.abort, brought)
     if todo is None:
         return None
     if in_place:
@@ -244,7 +263,7 @@ def _changed(
     given, believe = settings.version, settings.believe
     settings.version = seen.listing.version
     settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
-    whole_model = {**todo.have, **{name: made[name] for name in todo.wanted}}
+    whole_model = {one.name: todo.have[one.name] if one.name in todo.have else made[one.name] for one in seen.in_image}
     agreed = True
 
     def agrees() -> bool:
@@ -269,7 +288,7 @@ def _changed(
         arrived = arrive(whole_model, seen.metadata)
         result = TensorDict(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
-    result.receipt = receipt_of(receipt, seen, todo.have, not given)
+    result.receipt = receipt_of(receipt, seen, brought_bytes, not given)
     return result
 
 

@@ -15,7 +15,7 @@ from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import as_outcome, heard, publish
+from ._publish import as_outcome, heard, publish, withdrawer
 from ._tls import TLS, native
 from ._transaction import publish_together
 from ._types import OfOneProcess, Outcome, Progress, Reference, Status
@@ -149,6 +149,7 @@ class Downloader(OfOneProcess):
         keep_order: bool = True,
         version: Optional[int] = None,
         tensor_digests: bool = False,
+        base: Any = None,
     ) -> Reference:
         """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
@@ -174,6 +175,10 @@ class Downloader(OfOneProcess):
           tensor_digests
                        the metadata has 16 digits for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
                        Cost: one more pass over the bytes
+          base         an earlier version, as it was published: recipients that have it (their `base`) pull what has changed since as a difference, without loss. It is coded here, once for
+                       all of them, and published beside the tensors until they settle or are withdrawn; if that is not worth it, or the recipient has another version, the tensors are
+                       pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: about a second for each GiB that has changed. Memory: the coded bytes, which
+                       are 0.35 of fine-tuned F32 tensors, 0.1 of BF16 ones. Worth it on lines below some Gbit/s
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
@@ -183,7 +188,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, withdrawer(self._owner),
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)

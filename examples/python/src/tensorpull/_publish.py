@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import operator
+import secrets
+import weakref
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import _native
 from ._changed import digests_said
+from ._difference import publish_beside
+from ._errors import Error
 from ._options import milliseconds, reference_id, text, whole
 from ._tensors import Tensors
-from ._trees import carry, said
+from ._trees import DIFFERENCE, as_flat, carry, said
 from ._types import Outcome, Progress, Reference, Status
 
 
@@ -41,8 +45,10 @@ def publish(
     keep_order: bool = True,
     version: Optional[int] = None,
     tensor_digests: bool = False,
+    base: Any = None,
+    withdraw: Optional[Callable[[str], None]] = None,
 ) -> Reference:
-    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`."""
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `withdraw` is wanted for `base`."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of str; not {metadata!r}")
@@ -51,8 +57,10 @@ def publish(
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
-    if tensor_digests:
-        pairs.update(digests_said(described.described))
+    beside: Optional[str] = None
+    if tensor_digests or base is not None:
+        digests = dict(_native.tensor_digests(described.described))
+        pairs.update(digests_said(digests))
     how = _native.PublishSettings()
     if ref_id == "":
         raise ValueError("ref_id is empty; None is an ID of the owner's choice")
@@ -67,12 +75,39 @@ def publish(
     how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0, least=1)
     how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0, least=1)
     how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
-    if settled is not None:
-        how.settled = lambda values: settled(as_outcome(values))
+    if base is not None:
+        how.id = how.id or secrets.token_hex(16)
+        beside = publish_beside(add, how.id, described.described, digests, as_flat(base))
+    if beside is not None:
+        pairs[DIFFERENCE] = beside
+    if settled is not None or beside is not None:
+        how.settled = lambda values: _over(values, settled, beside, withdraw)
     if progress is not None:
         how.progress = lambda event: progress(Progress._make(event))
-    digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
+    try:
+        digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
+    except BaseException as e:
+        _end(beside, withdraw)
+        if beside is None or getattr(e, "code", "") != "table_full":
+            raise
+        del pairs[DIFFERENCE]  # there is a place for the whole alone
+        digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     return Reference(digits, version, fingerprint, nbytes, chunk_size)
+
+
+def _over(values: Sequence[Any], settled: Optional[Callable[[Outcome], None]], beside: Optional[str], withdraw: Optional[Callable[[str], None]]) -> None:
+    """What is published beside a whole ends with it."""
+    _end(beside, withdraw)
+    if settled is not None:
+        settled(as_outcome(values))
+
+
+def _end(beside: Optional[str], withdraw: Optional[Callable[[str], None]]) -> None:
+    if beside is not None and withdraw is not None:
+        try:
+            withdraw(beside)
+        except (Error, ValueError):  # the owner is closed, or has forgotten it
+            pass
 
 
 def _expected(recipients: Any) -> Tuple[int, List[int]]:
@@ -90,3 +125,15 @@ def _expected(recipients: Any) -> Tuple[int, List[int]]:
             raise ValueError(f"each of recipients has a name, and one of its own; not {name!r}")
         seen.add(name)
     return 0, [_native.recipient_named(name) for name in names]
+
+
+def withdrawer(owner: Any) -> Callable[[str], None]:
+    """Withdraws from it, as long as it is there: what is published has this."""
+    known = weakref.ref(owner)
+
+    def withdraw(ref_id: str) -> None:
+        alive = known()
+        if alive is not None:
+            alive.withdraw(ref_id)
+
+    return withdraw

@@ -9,7 +9,7 @@ from ._decomposed import references_of_sets
 from ._download import pull
 from ._listing import Listing, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, text, whole, with_port
-from ._publish import publish
+from ._publish import publish, withdrawer
 from ._tls import TLS, native
 from ._types import Framework, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
@@ -131,12 +131,13 @@ class Session(OfOneProcess):
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
         tensor_digests: bool = False,
+        base: Any = None,
     ) -> Reference:
         """Publishes a dict of tensors for the other end, as `Downloader.add_tensors` does; the arguments are those. `recipients=1`: it has
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order, None, tensor_digests,
+            transaction_idle_timeout, keep_order, None, tensor_digests, base, withdrawer(self._session),
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:

@@ -1,7 +1,8 @@
 """Nested dicts and lists as dicts of dotted names and back, and the order of names. Both travel in the metadata, since an image has no order of its own.
 
 Metadata keys that begin with "tensorpull." are this package's: "tensorpull.tree" is a tree's structure as JSON, "tensorpull.order" a
-flat dict's order as numbers, "tensorpull.digests" what each tensor's digest is (_changed.py). What a peer sends under them is checked like anything else that a peer sends.
+flat dict's order as numbers, "tensorpull.digests" what each tensor's digest is (_changed.py), "tensorpull.difference" the reference of
+what has changed since an earlier version (_difference.py). What a peer sends under them is checked like anything else that a peer sends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MAX_PATHS = 64 << 20
 MAX_INT_BITS = 1024
 
 RESERVED = "tensorpull."
-_TREE, _ORDER, DIGESTS = "tensorpull.tree", "tensorpull.order", "tensorpull.digests"
+_TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tensorpull.digests", "tensorpull.difference"
 _TENSOR: List[Any] = []  # how a structure says "here is a tensor"
 
 
@@ -265,7 +266,7 @@ def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
         except Error as e:
             raise ValueError(f"this dict has changed since it was made of a tree ({e.name!r}); publish dict(...) of it") from None
     for name in flat:
-        if name in (_TREE, _ORDER, DIGESTS):
+        if name in (_TREE, _ORDER, DIGESTS, DIFFERENCE):
             raise Error("reserved_name", "this name means something else in metadata", name)
     if structure is not None:
         pairs[_TREE] = structure

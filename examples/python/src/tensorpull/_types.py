@@ -88,7 +88,7 @@ class Receipt(NamedTuple):
     confirmed: bool
     unconfirmed_because: str  #: one of `ERROR_CODES`, such as "timed_out", if it is not confirmed; otherwise ""
     believed: bool
-    kept_bytes: int = 0  #: of the tensors that `base` had already, so that they were not pulled
+    kept_bytes: int = 0  #: how many bytes fewer came than all tensors have, since `base` was there
 
 
 class Update(NamedTuple):

@@ -1,0 +1,86 @@
+#include "difference.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace tensorpull::python {
+namespace {
+
+/// Keeps the coded bytes.
+struct coded {
+  model_difference made;
+};
+
+/// What becomes of the tensors of `from` in `to`: (description, no metadata, what keeps it alive), to be published;
+/// None: it would be longer than `worth` of them. The lock is released; Ctrl-C is heard.
+py::object encode_difference(const py::sequence& from, const py::sequence& to, double worth) {
+  device_reader devices, other_devices;
+  const dynamic_image old = other_devices.image_of(tensor_table(from), {}),
+                      now = devices.image_of(tensor_table(to), {});
+  interruption stop{py::none()};
+  const auto most = static_cast<std::uint64_t>(static_cast<double>(now.schema().data_bytes()) * worth);
+  auto made = [&] {
+    const interpreter_unlock unlocked;
+    devices.copies()->tell(&stop);
+    other_devices.copies()->tell(&stop);
+    deflate_coder coder;
+    auto difference = model_difference::make<deflate_coder, xxhash_digest>(old.source(), now.source(), coder, most,
+                                                                           interruption_token{&stop});
+    devices.copies()->tell(nullptr);
+    other_devices.copies()->tell(nullptr);
+    return difference;
+  }();
+  stop.rethrow();
+  if (!made && made.error() == errc::too_large) return py::none();
+  auto held = std::make_unique<coded>(coded{value_or_raise(std::move(made))});
+  const std::span<const std::byte> bytes = held->made.bytes();
+  py::list described, metadata;
+  described.append(py::make_tuple("difference", "U8", py::make_tuple(bytes.size()), py::none(),
+                                  reinterpret_cast<std::uintptr_t>(bytes.data()), 0));
+  return py::make_tuple(described, metadata, py::cast(std::move(held)));
+}
+
+result<void> copy_image(const source_view& from, const destination_view& to, interruption& stop) noexcept {
+  const image_schema &s = *from.schema, &into = *to.schema;
+  if (s.fingerprint != into.fingerprint || s.image_bytes != into.image_bytes) return failure(errc::schema_mismatch);
+  land landing(to);
+  if (const auto ok = landing.begin({.image_bytes = s.image_bytes, .data_start = s.header_bytes}); !ok) return ok;
+  std::array<std::byte, 256 * 1024> some;
+  for (std::uint64_t at = s.header_bytes; at < s.image_bytes;) {
+    if (stop.look()) return failure(errc::cancelled);
+    const std::span piece(some.data(),
+                          static_cast<std::size_t>(std::min<std::uint64_t>(some.size(), s.image_bytes - at)));
+    if (const auto read = detail::read_range(from, at, piece); !read) return read;
+    if (const auto landed = detail::land_bytes(landing, at, piece); !landed) return landed;
+    at += piece.size();
+  }
+  return {};
+}
+
+/// Copies tensors into others of the same names, dtypes and shapes, wherever both are.
+void copy_tensors(const py::sequence& from, const py::sequence& to) {
+  device_reader devices;
+  const dynamic_image image = devices.image_of(tensor_table(from), {});
+  const tensor_table table(to);
+  interruption stop{py::none()};
+  landing_table into(table, stop);
+  const auto done = [&]() -> result<void> {
+    const interpreter_unlock unlocked;
+    devices.copies()->tell(&stop);
+    const auto copied = copy_image(image.source(), into.destination(), stop);
+    devices.copies()->tell(nullptr);
+    return copied;
+  }();
+  stop.rethrow();
+  if (!done) raise(done.error());
+}
+
+}  // namespace
+
+void bind_difference(py::module_& m) {
+  py::class_<coded>(m, "CodedDifference");
+  m.def("encode_difference", &encode_difference);
+  m.def("copy_tensors", &copy_tensors);
+}
+
+}  // namespace tensorpull::python

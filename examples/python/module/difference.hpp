@@ -1,0 +1,31 @@
+// A difference between two versions of tensors: made, and applied to the older one while it is pulled.
+#pragma once
+
+#include "network.hpp"
+#include "slices.hpp"
+#include "tensor_table.hpp"
+
+#include <tensorpull/differences/applied_difference.hpp>
+#include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+
+namespace tensorpull::python {
+
+using applying = in_one_chunk<applied_difference<deflate_coder, xxhash_digest>>;
+
+/// Pulls a difference and applies it to the tensors that are described. Returns the receipt, of the difference.
+template <class Run>
+py::tuple download_difference(Run run, std::string_view ref, const py::sequence& described, const pull_settings& s) {
+  const tensor_table table(described);
+  interruption stop(s.abort);
+  landing_table image(table, stop);
+  deflate_coder coder;
+  applying to(s.native,
+              value_or_raise(applied_difference<deflate_coder, xxhash_digest>::make(image.destination(), coder)));
+  return to_python(
+      pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
+}
+
+void bind_difference(py::module_& m);
+
+}  // namespace tensorpull::python

@@ -1,0 +1,259 @@
+"""What changed since an earlier version that both sides have, as a difference: `add_tensors(base=)` and `download_tensors(base=)`."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+
+import numpy as np
+import pytest
+from generated import array
+from test_changed import bytes_of, copy, of, same
+from waiting import eventually
+
+import tensorpull
+from tensorpull import _difference, _publish
+
+torch = pytest.importorskip("torch")
+
+
+def fine_tuned(dtype, seed=5, elements=400_000):
+    """A model and what a step of AdamW at 2e-5 makes of it."""
+    g = torch.Generator().manual_seed(seed)
+    old = {"w": 0.05 * torch.randn(elements, generator=g), "b": 0.05 * torch.randn(1000, generator=g)}
+    new = {name: t + 2e-5 * torch.sign(torch.randn(t.shape, generator=g)) * torch.rand(t.shape, generator=g) for name, t in old.items()}
+    return tuple({name: t.to(dtype) for name, t in model.items()} for model in (old, new))
+
+
+def raw(model):
+    return {name: t.view(torch.uint8) if isinstance(t, torch.Tensor) and t.dim() else t for name, t in model.items()}
+
+
+def alike(a, b):
+    return list(a) == list(b) and all(torch.equal(raw(a)[n], raw(b)[n]) for n in b)
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("dtype, most", [(torch.float32, 0.6), (torch.bfloat16, 0.2), (torch.float64, 0.85), (torch.float16, 0.6)])
+def test_a_step_takes_a_part_of_the_bytes(owner, dtype, most, place):
+    old, new = fine_tuned(dtype)
+    ref = owner.add_tensors(new, recipients=1, base=old)
+    mine = copy(old)
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert alike(got, new) and alike(mine, new if place == "in place" else old)
+    assert got.receipt.outcome == "completed" and got.receipt.confirmed and not got.receipt.believed
+    nbytes = sum(t.numel() * t.element_size() for t in new.values())
+    assert got.receipt.bytes < most * nbytes and got.receipt.bytes + got.receipt.kept_bytes == nbytes
+    assert owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_arrives_is_what_is_published_whatever_both_bases_are(owner, seed):
+    rng, np_rng = random.Random(seed), np.random.default_rng(seed)
+
+    def another(t):
+        made = np.array(t, order="C")
+        if made.size:
+            flat = made.reshape(-1).view(np.uint8)
+            for _ in range(rng.randrange(1, 4)):
+                flat[rng.randrange(flat.size)] ^= 1 if made.dtype == bool else rng.randrange(1, 256)
+        return made
+
+    def version_of(model):
+        made = {name: t if rng.randrange(3) == 0 else another(t) for name, t in model.items() if rng.randrange(12)}
+        for name in [n for n in made if rng.randrange(12) == 0]:
+            made[name] = array(rng, np_rng)
+        return made
+
+    first = {f"t{i}": np.frombuffer(np_rng.bytes(4 * n), np.float32) if rng.randrange(2) else array(rng, np_rng) for i in range(rng.randrange(1, 12)) for n in [rng.choice([0, 1, 70_000])]}
+    published = version_of(first) or first
+    owners, mine = rng.choice([first, version_of(first)]), rng.choice([first, first, version_of(first)])
+    held = copy(mine)
+    in_place = {name: native(mine.get(name, t) if mine.get(name, t).dtype == t.dtype and mine.get(name, t).shape == t.shape else t) for name, t in published.items()}
+    ref = owner.add_tensors(published, recipients=2, base=owners)
+    for base, out in ((mine, None), (in_place, in_place)):
+        got = tensorpull.download_tensors(owner.address, ref, base=base, out=out, chunk_size=rng.choice([None, 1000, 4096]), framework=None if out else "numpy")
+        assert list(got) == list(published)
+        for name, t in published.items():
+            assert got[name].shape == t.shape and bits(got[name]) == bits(t), name
+        assert got.receipt.outcome == "completed" and not got.receipt.believed
+    assert all(bytes_of(mine[n]) == bytes_of(held[n]) for n in held), "the base is only read"
+    assert owner.wait(ref, 10) and owner.status(ref).completed == 2
+
+
+def native(a):
+    """What can be landed in."""
+    return np.array(a, dtype=a.dtype.newbyteorder("="), order="C")
+
+
+def bits(a):
+    a = np.ascontiguousarray(a)
+    return (a if a.dtype.isnative else a.byteswap()).tobytes()
+
+
+def test_a_recipient_of_another_version_gets_the_tensors_as_they_are(owner):
+    old, new = fine_tuned(torch.float32)
+    other = {name: t + 1 for name, t in old.items()}
+    ref = owner.add_tensors(new, recipients=3, base=old)
+    got = tensorpull.download_tensors(owner.address, ref, base=other)
+    assert alike(got, new) and got.receipt.kept_bytes == 0
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=other, out=other), new)
+    assert alike(tensorpull.download_tensors(owner.address, ref, framework="torch"), new), "one without any"
+    assert owner.wait(ref, 10) and owner.status(ref).completed == 3
+
+
+def test_tensors_that_were_not_there_or_had_another_shape_come_as_they_are(owner):
+    old, new = fine_tuned(torch.float32)
+    new.update(added=torch.ones(50), b=torch.ones(7))
+    ref = owner.add_tensors(new, recipients=1, base={**old, "gone": torch.ones(3)})
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, new) and got.receipt.kept_bytes > 0.5 * ref.nbytes and owner.wait(ref, 10)
+
+
+def test_nothing_that_changed_and_noise_and_a_model_of_one_tensor_have_none(owner, monkeypatch):
+    published = []
+    monkeypatch.setattr(_difference.logger, "debug", lambda *a: published.append(a))
+    model = {"a": np.random.default_rng(1).standard_normal(5000)}
+    near = {"a": model["a"] * (1 + 1e-12)}
+    for base in (model, {}, {"other": np.ones(3)}, {"a": np.random.default_rng(2).standard_normal(5000)}, {"a": np.ones(5000, np.float32)}, near):
+        ref = owner.add_tensors(model, base=base)
+        assert "tensorpull.difference" not in tensorpull.list_tensors(owner.address, ref).metadata and not published
+        assert same(tensorpull.download_tensors(owner.address, ref, base=base or {"a": np.zeros(1)}), model)
+
+
+def difference_of(owner, ref):
+    """Of what is published there."""
+    seen = tensorpull._listing.look_closely(
+        tensorpull._native, (tensorpull._native.Route([f"tcp://{owner.address}"], None, None, tensorpull._native.HttpSettings()),), ref[:32], 1 << 20, 100,
+        tensorpull._listing.looking(ref, 10, None, None, None, 0),
+    )  # fmt: skip
+    return seen.metadata["tensorpull.difference"]
+
+
+@pytest.mark.parametrize("how", ["settled", "withdrawn", "replaced", "refused"])
+def test_a_difference_ends_with_what_it_is_beside(owner, how, monkeypatch):
+    old, new = fine_tuned(torch.float32)
+    if how == "refused":
+        began = []
+        real = _publish.publish_beside
+        monkeypatch.setattr(_publish, "publish_beside", lambda *a: began.append(real(*a)) or began[-1])
+        with pytest.raises(tensorpull.Error):
+            owner.add_tensors(new, base=old, metadata={"w": "a tensor's name"}, ref_id="0" * 32)
+        beside = began[0]
+    else:
+        ref = owner.add_tensors(new, recipients=1, base=old)
+        beside = difference_of(owner, ref)
+        assert not owner.settled(beside)
+        if how == "settled":
+            tensorpull.download_tensors(owner.address, ref, base=old)
+        elif how == "withdrawn":
+            owner.withdraw(ref)
+        else:
+            owner.add_tensors(new, ref_id=ref)
+    assert eventually(lambda: owner.settled(beside))
+
+
+@pytest.mark.parametrize("said", ["", "00", "zz" * 16, "0" * 32, "f" * 32, "F" * 32, "itself", "the whole"])
+@pytest.mark.parametrize("place", ["new", "in place"])
+def test_a_difference_that_is_none_costs_a_pull_of_all(owner, monkeypatch, said, place):
+    old, new = fine_tuned(torch.float32)
+    if said == "the whole":
+        said = owner.add_tensors(new).id
+    elif said == "itself":
+        said = "a" * 32
+    monkeypatch.setattr(_publish, "publish_beside", lambda *a: said)
+    ref = owner.add_tensors(new, base=old, ref_id="a" * 32, recipients=1)
+    mine = copy(old)
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert alike(got, new) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10)
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+def test_a_difference_to_something_else_is_pulled_anew(owner, monkeypatch, place):
+    """The owner's program says that it leads to `new`, and it does not."""
+    old, new = fine_tuned(torch.float32)
+    lie = {name: t + 3e-5 for name, t in old.items()}
+    real = _publish.publish_beside
+    digests = dict(tensorpull._native.tensor_digests(tensorpull._tensors.Tensors(lie).described))
+    monkeypatch.setattr(_publish, "publish_beside", lambda add, ref_id, described, _, base: real(add, ref_id, tensorpull._tensors.Tensors(lie).described, digests, base))
+    ref = owner.add_tensors(new, base=old, recipients=1)
+    mine = copy(old)
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert alike(got, new) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+def test_over_a_session_both_ways(owner):
+    old, new = fine_tuned(torch.bfloat16)
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as there, door.accept(10) as here:
+        for own, other in ((there, here), (here, there)):
+            ref = own.add_tensors(new, recipients=1, base=old)
+            thread = threading.Thread(target=own.serve, args=(ref,))
+            thread.start()
+            got = other.download_tensors(ref, base=old)
+            thread.join()
+            assert alike(got, new) and got.receipt.bytes < 0.2 * ref.nbytes
+
+
+@pytest.mark.parametrize("link", ["unix:", "shm:", "udp://127.0.0.1:0"])
+def test_over_other_links(tmp_path, link):
+    old, new = fine_tuned(torch.bfloat16, elements=100_000)
+    with tensorpull.Downloader(link if "udp" in link else f"{link}{tmp_path}/s") as owner:
+        owner.start()
+        ref = owner.add_tensors(new, base=old)
+        for more in ({}, {"chunk_size": 1000}):
+            got = tensorpull.download_tensors(owner.address, ref, base=old, **more)
+            assert alike(got, new) and got.receipt.bytes < 0.3 * ref.nbytes
+
+
+def test_progress_and_abort_are_heard_while_the_difference_comes(owner):
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old)
+    seen = []
+    tensorpull.download_tensors(owner.address, ref, base=old, chunk_size=4096, progress=seen.append, progress_interval=0)
+    assert len(seen) > 20
+    for place in ("new", "in place"):
+        stop, mine = threading.Event(), copy(old)
+        with pytest.raises(tensorpull.Error) as e:
+            tensorpull.download_tensors(
+                owner.address, ref, base=mine, out=mine if place == "in place" else None, chunk_size=4096, abort=stop, progress_interval=0,
+                progress=lambda p: stop.set() if p.bytes_done > 100_000 else None,
+            )  # fmt: skip
+        assert e.value.code == "cancelled" and (place == "in place" or alike(mine, old))
+        # what is left of it is no reason to fail: it is another version
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None), new)
+
+
+def test_one_after_another(owner, caplog):
+    """Each round's difference is to the round before, and a recipient that missed one gets the tensors as they are."""
+    caplog.set_level(logging.INFO, "tensorpull")
+    g = torch.Generator().manual_seed(1)
+    model = {"w": 0.05 * torch.randn(100_000, generator=g), "b": torch.ones(8)}
+    mine, late = copy(model), copy(model)
+    for i in range(5):
+        new = {"w": model["w"] + 1e-5 * torch.randn(100_000, generator=g), "b": torch.ones(8)}
+        ref = owner.add_tensors(new, recipients=1 + (i % 2), base=model)
+        model = new
+        got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine)
+        assert got.receipt.bytes < 0.7 * ref.nbytes and alike(mine, new)
+        if i % 2:
+            assert alike(tensorpull.download_tensors(owner.address, ref, base=late, out=late), new)
+        assert owner.wait(ref, 10)
+
+
+def test_two_owners_of_one_version_have_one_difference():
+    old, new = fine_tuned(torch.float32)
+    with tensorpull.Downloader() as first, tensorpull.Downloader() as second:
+        second.start()
+        refs = [one.add_tensors(new, base=old, ref_id="b" * 32) for one in (first, second)]
+        assert refs[0] == refs[1]
+        got = tensorpull.download_tensors(["127.0.0.1:1", second.address], refs[0], base=old)
+        assert alike(got, new) and got.receipt.bytes < 0.6 * refs[0].nbytes
+
+
+def test_an_owner_whose_table_is_full_publishes_the_tensors_alone():
+    old, new = fine_tuned(torch.float32)
+    with tensorpull.Downloader(max_references=1) as owner:
+        owner.start()
+        ref = owner.add_tensors(new, base=old)
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=old), new)
