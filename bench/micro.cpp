@@ -2,6 +2,7 @@
 // image.
 #include <tensorpull/consumers/average/detail/elements.hpp>
 #include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/differences/block.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
@@ -14,6 +15,7 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -216,6 +218,41 @@ BENCHMARK(average_adds<bf16, detail::no_old_model>);
 BENCHMARK(average_adds<bf16, detail::old_model>);
 BENCHMARK(average_writes<f32, detail::no_old_model>);
 BENCHMARK(average_writes<f32, detail::old_model>);
+
+/// A block of F32 elements that have all moved by a little, or of which none has.
+struct differing {
+  static constexpr std::size_t n = difference_block_bytes;
+  std::vector<std::byte> old = std::vector<std::byte>(n), now = old, scratch = old, coded;
+  no_coder coder;
+
+  explicit differing(bool changed) : coded(coded_block_bound(n)) {
+    for (std::size_t i = 0; i < n; i += 4) {
+      const float is = 0.03f + 1e-6f * static_cast<float>(i % 1000), becomes = changed ? is + 1e-5f : is;
+      std::memcpy(&old[i], &is, 4), std::memcpy(&now[i], &becomes, 4);
+    }
+    coded.resize(encode_block(coder, dtype::f32, old, now, coded, scratch));
+  }
+  static void count(benchmark::State& state) {
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n));
+  }
+};
+/// range(0): whether the elements have changed.
+static void difference_encodes(benchmark::State& state) {
+  differing d(state.range(0) != 0);
+  std::vector<std::byte> out(coded_block_bound(d.n));
+  for (auto _ : state) benchmark::DoNotOptimize(encode_block(d.coder, dtype::f32, d.old, d.now, out, d.scratch));
+  d.count(state);
+}
+static void difference_applies(benchmark::State& state) {
+  differing d(true);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(apply_block(d.coder, dtype::f32, d.old, d.coded, d.scratch));
+    benchmark::ClobberMemory();
+  }
+  d.count(state);
+}
+BENCHMARK(difference_encodes)->ArgName("changed")->Arg(0)->Arg(1);
+BENCHMARK(difference_applies);
 
 // What one short request costs an owner of 20,000 tensors whose table of recipients is full of strangers.
 

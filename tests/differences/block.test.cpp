@@ -85,7 +85,8 @@ TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
                 now = changed(g, old, width);
     const bytes right = coded(this->coder, type, old, now);
     bytes wrong = right;
-    switch (g.below(5)) {
+    const std::uint64_t how = g.below(5);
+    switch (how) {
       case 0: wrong.resize(static_cast<std::size_t>(g.below(wrong.size()))); break;
       case 1: wrong.push_back(std::byte{}); break;
       case 2: wrong[0] = static_cast<std::byte>(3 + g.below(253)); break;
@@ -94,11 +95,64 @@ TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
     }
     bytes is = old;
     const auto took = apply(this->coder, type, is, wrong);  // a changed byte may be another block that is one
+    EXPECT_TRUE(how > 2 || !took) << how << ": too short, too long, or of an unknown kind";
     if (!took) {
       EXPECT_EQ(took.error(), tp::errc::bad_frame);
       EXPECT_TRUE(is == old);
     }
   }
+}
+
+TYPED_TEST(Block, Of_no_change_is_a_zero_for_each_plane_and_no_fewer_and_no_more) {
+  generator g(10);
+  for (std::size_t kind = 0; kind < tp::dtype_count; ++kind) {
+    const tp::dtype type = every_dtype(kind);
+    const std::size_t width = tp::detail::difference_element_of(type).width;
+    const bytes old = random_bytes(g, 200 * width);
+    EXPECT_TRUE(coded(this->coder, type, old, old) == bytes(width));
+    for (std::size_t zeros = 0; zeros < 2 * width + 2; ++zeros) {
+      bytes is = old;
+      EXPECT_EQ(apply(this->coder, type, is, bytes(zeros)).has_value(), zeros == width);
+      EXPECT_TRUE(is == old);
+    }
+  }
+}
+
+/// The packed plane is all there is, of as many bytes as it claims.
+bytes packed_block(std::span<const std::byte> packed) {
+  bytes block{std::byte{2}, std::byte{}, std::byte{}, std::byte{}, std::byte{}};
+  tp::detail::store_element(&block[1], static_cast<std::uint32_t>(packed.size()));
+  block.insert(block.end(), packed.begin(), packed.end());
+  return block;
+}
+
+TEST(BlockDeflate, A_packed_plane_is_all_of_its_bytes_and_has_all_of_its_elements) {
+  tp::deflate_coder coder;
+  const bytes plane(100, std::byte{2});
+  bytes packed(100);
+  const std::size_t n = coder.pack(plane, packed);
+  ASSERT_GT(n, 0u);
+  packed.resize(n);
+  const auto taken_as = [&](std::size_t elements, const bytes& as) {
+    bytes inout(elements);
+    const bool took = apply(coder, tp::dtype::u8, inout, packed_block(as)).has_value();
+    EXPECT_TRUE(took || inout == bytes(elements));
+    return took;
+  };
+  EXPECT_TRUE(taken_as(100, packed));
+  EXPECT_FALSE(taken_as(99, packed)) << "it goes on";
+  EXPECT_FALSE(taken_as(101, packed)) << "it ends before";
+  bytes other = packed;
+  other.push_back(std::byte{});
+  EXPECT_FALSE(taken_as(100, other)) << "something lies behind it";
+  other = packed;
+  other.pop_back();
+  EXPECT_FALSE(taken_as(100, other)) << "it is cut off";
+  EXPECT_FALSE(taken_as(100, {}));
+  EXPECT_TRUE(taken_as(100, packed)) << "what was refused leaves nothing behind";
+  bytes claims = packed_block(packed), inout(100);
+  tp::detail::store_element(&claims[1], ~std::uint32_t{0});
+  EXPECT_EQ(apply(coder, tp::dtype::u8, inout, claims).error(), tp::errc::bad_frame);
 }
 
 TEST(BlockOrder, Numbers_that_are_close_differ_by_little_on_both_sides_of_zero) {

@@ -187,6 +187,68 @@ TEST(Difference, What_comes_again_after_a_lost_connection_is_passed_over) {
   EXPECT_TRUE(same(v.old->get(), v.now->get()));
 }
 
+/// Gives a consumer each chunk damaged, then as it is, as a transfer does that checks the digest of each.
+tp::result<void> feed_damaged(applied& to, const model& carried, std::uint64_t chunk, std::uint64_t piece,
+                              generator& g) {
+  if (const auto ok = to.begin(describe(carried)); !ok) return ok;
+  const auto image = carried.image_bytes();
+  for (std::uint64_t begin = 0; begin < image.size(); begin += chunk) {
+    const std::uint64_t end = std::min<std::uint64_t>(begin + chunk, image.size());
+    for (const bool damaged : {true, false}) {
+      for (std::uint64_t at = begin; at < end;) {
+        std::span<std::byte> out[1];
+        if (to.prepare(at, std::min(piece, end - at), out).bytes == 0) return tp::failure(errc::busy);
+        std::memcpy(out[0].data(), image.data() + at, out[0].size());
+        if (damaged) out[0][static_cast<std::size_t>(g.below(out[0].size()))] ^= std::byte{0x11};
+        if (const auto ok = to.commit(at, out[0]); !ok) return ok;
+        at += out[0].size();
+      }
+      if (damaged) to.rewind(begin);
+    }
+    if (const auto ok = to.chunk(begin, end - begin); !ok) return ok;
+  }
+  return to.finish({});
+}
+
+TEST(Difference, A_damaged_chunk_that_comes_again_does_no_harm) {
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    pair_of_versions v(seed);
+    const auto difference = between(v.old->get(), v.now->get());
+    const model carried = as_model(difference.bytes());
+    for (const std::uint64_t chunk : {std::uint64_t{100}, std::uint64_t{30'000}, tp::default_chunk_bytes}) {
+      generator again(seed);
+      drawn_model mine(again, v.plan);
+      tp::deflate_coder coder;
+      auto to = *applied::make(mine.get().destination(), coder);
+      ASSERT_TRUE(feed_damaged(to, carried, chunk, 1 + v.g.below(50'000), v.g));
+      EXPECT_EQ(to.state(), difference_state::applied);
+      EXPECT_TRUE(same(mine.get(), v.now->get()));
+    }
+  }
+}
+
+TEST(Difference, A_chunk_that_is_longer_than_what_is_held_is_applied_while_it_comes) {
+  model old, now;
+  for (model* m : {&old, &now}) m->add("w", tp::dtype::f32, {300'000}).ready().fill(5);
+  generator g(3);
+  for (std::size_t i = 0; i < 1'200'000; ++i) now.destination().address(0)[i] ^= static_cast<std::byte>(g.below(256));
+  const auto difference = between(old, now);
+  const model carried = as_model(difference.bytes());
+  tp::deflate_coder coder;
+  {
+    model mine;
+    mine.add("w", tp::dtype::f32, {300'000}).ready().fill(5);
+    auto to = *applied::make(mine.destination(), coder, 1);
+    ASSERT_TRUE(feeder(to, carried, ~std::uint64_t{0} / 2).run());
+    EXPECT_TRUE(same(mine, now));
+  }
+  // damaged there, it is an error that says so
+  auto to = *applied::make(old.destination(), coder, 1);
+  EXPECT_FALSE(feed_damaged(to, carried, ~std::uint64_t{0} / 2, ~std::uint64_t{0}, g));
+  EXPECT_EQ(to.state(), difference_state::partly);
+}
+
 TEST(Difference, Takes_no_memory_for_a_block) {
   model old, now;
   for (model* m : {&old, &now}) m->add("w", tp::dtype::f32, {1'000'000}).ready().fill(5);

@@ -1,7 +1,7 @@
 # Sourced by tests/run.sh: runs the fuzz targets, two at a time.
 #   fuzz_all FOLDER SECONDS: needs root, build, the counters passed and failed, and the function say.
 
-fuzz_targets=(frames requests replies datagrams cookies headers texts cursors files arrays answers http_requests http_responses lines segments replicas landings)
+fuzz_targets=(frames requests replies datagrams cookies headers texts cursors files arrays answers http_requests http_responses lines segments replicas landings differences)
 
 # One target, from the corpus in the tree and what earlier runs found; its output to a log, its status as a file.
 fuzz_one() {

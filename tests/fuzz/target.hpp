@@ -42,6 +42,7 @@ unsigned lines(input);     ///< the size of a read, then the bytes of a serial l
 unsigned segments(input);  ///< a mode, the index of an image in shared memory
 unsigned replicas(input);  ///< settings, then what a recipient and a coordinator say to a replica, in turns
 unsigned landings(input);  ///< a mode, then an image that is written by ranges
+unsigned differences(input);  ///< a mode, then a coded block or a difference between two versions of a model
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that
 /// there is).
@@ -88,6 +89,7 @@ inline constexpr std::array targets{
     target{"segments", segments, false, 0},
     target{"replicas", replicas, true, settings::bytes},
     target{"landings", landings, false, 0},
+    target{"differences", differences, false, 0},
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then.

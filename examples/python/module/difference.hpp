@@ -9,6 +9,8 @@
 #include <tensorpull/differences/deflate/deflate.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
+#include <algorithm>
+
 namespace tensorpull::python {
 
 using applying = in_one_chunk<applied_difference<deflate_coder, xxhash_digest>>;
@@ -20,8 +22,10 @@ py::tuple download_difference(Run run, std::string_view ref, const py::sequence&
   interruption stop(s.abort);
   landing_table image(table, stop);
   deflate_coder coder;
-  applying to(s.native,
-              value_or_raise(applied_difference<deflate_coder, xxhash_digest>::make(image.destination(), coder)));
+  // a chunk is held until it is whole; longer ones than this are applied while they come
+  constexpr std::uint64_t most = std::uint64_t{16} << 20;
+  applying to(s.native, value_or_raise(applied_difference<deflate_coder, xxhash_digest>::make(
+                            image.destination(), coder, std::min(s.chunk_bytes, most))));
   return to_python(
       pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
 }

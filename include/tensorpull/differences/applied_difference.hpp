@@ -3,9 +3,11 @@
 
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/limits.hpp>
 #include <tensorpull/differences/difference.hpp>
 #include <tensorpull/image/booleans.hpp>
 
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -25,9 +27,14 @@ enum class difference_state : std::uint8_t {
 /// version or an error: `to_digest()` says which. If
 /// the owner may lie, compare that with what the new version has to be, as download_changes does with the whole.
 ///
-/// Memory: about four blocks (256 KiB), taken once, and what the coder takes; nothing is allocated for a block. After a
-/// connection was lost it goes on in the same transfer; another transfer begins with a model that is partly changed,
-/// and is refused by the digest of what it is to begin from (digest_mismatch): then the whole is pulled.
+/// Nothing of a chunk is applied before the whole chunk is there and, if the integrity policy says so, its digest was
+/// right, so a chunk that was damaged or cut off comes again and no harm is done. A chunk that is longer than the
+/// `chunk_bytes` of make() is applied while it arrives: if it was damaged, the digest at the end says so.
+///
+/// Memory: `chunk_bytes` and about three blocks (200 KiB), taken once, and what the coder takes; nothing is allocated
+/// for a block. After a connection was lost it goes on in the same transfer; another transfer begins with a model that
+/// is partly changed, and is refused by the digest of what it is to begin from (digest_mismatch): then the whole is
+/// pulled.
 ///
 /// Errors besides the coder's: bad_frame: it is no difference, or one with blocks that are none; schema_mismatch: it is
 /// of another model; unsupported_layout: another coder made it, or blocks of another size; digest_mismatch with
@@ -39,11 +46,17 @@ class applied_difference {
   static constexpr bool irrevocable = false;  ///< the digests at the end say whether it was right
 
   /// Borrows what the view points to, and the coder. Errors: out_of_memory; invalid_argument: the model cannot be read.
-  static result<applied_difference> make(const destination_view& model, Coder& coder) noexcept {
+  static result<applied_difference> make(const destination_view& model, Coder& coder,
+                                         std::uint64_t chunk_bytes = default_chunk_bytes) noexcept {
     if (!model.readable()) return failure(errc::invalid_argument);
+    // the begin of a block that goes on in the chunk may lie in front of it, and the next block has to fit
+    constexpr std::size_t block = coded_block_bound(difference_block_bytes) + 4;
+    if (chunk_bytes > std::numeric_limits<std::size_t>::max() / 2) return failure(errc::out_of_memory);
+    const std::size_t held = block + std::max<std::size_t>(static_cast<std::size_t>(chunk_bytes), block);
     std::unique_ptr<buffers> room(new (std::nothrow) buffers);
-    if (room == nullptr) return failure(errc::out_of_memory);
-    return applied_difference(model, coder, std::move(room));
+    std::unique_ptr<std::byte[]> coded(new (std::nothrow) std::byte[held]);
+    if (room == nullptr || coded == nullptr) return failure(errc::out_of_memory);
+    return applied_difference(model, coder, std::move(room), std::move(coded), held);
   }
 
   /// How far it has come.
@@ -56,7 +69,7 @@ class applied_difference {
   result<void> begin(const description& d) noexcept {
     if (d.image_bytes - d.data_start < difference_prologue::bytes) return failure(errc::bad_frame);
     end_ = d.image_bytes;
-    taken_ = d.data_start;
+    taken_ = begin_ = d.data_start;
     const image_schema& s = *to_.schema;
     return land_.begin({.fingerprint = s.fingerprint, .image_bytes = s.image_bytes, .data_start = s.header_bytes});
   }
@@ -70,20 +83,24 @@ class applied_difference {
       return {1, n};
     }
     keep_the_rest();
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, sizeof room_->coded - have_));
-    out[0] = {room_->coded + have_, n};
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, held_ - have_));
+    out[0] = {coded_.get() + have_, n};
     return {1, n};
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset < taken_) return {};
     taken_ += bytes.size();
     have_ += bytes.size();
-    const auto ok = work();
-    if (!ok) failed_ = true;
-    return ok;
+    return have_ < held_ ? result<void>{} : work();
   }
-  static result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  static void rewind(std::uint64_t) noexcept {}  // what was taken passes when it comes again
+  result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return work(); }
+  /// What was not applied is forgotten, and what was passes when it comes again.
+  void rewind(std::uint64_t offset) noexcept {
+    const std::uint64_t back = std::max(offset, begin_);
+    if (back >= taken_ || taken_ - back > have_ - worked_) return;
+    have_ -= static_cast<std::size_t>(taken_ - back);
+    taken_ = back;
+  }
   result<void> finish(const receipt&) noexcept {
     if (tensor_ != to_.schema->tensor_count || have_ != worked_) return failure(errc::bad_frame, taken_);
     if (hash_.digest() != prologue_.to) return failure(errc::digest_mismatch);
@@ -98,24 +115,29 @@ class applied_difference {
 
  private:
   struct buffers {
-    std::byte coded[2 * (coded_block_bound(difference_block_bytes) + 4)];
     std::byte block[difference_block_bytes];
     std::byte scratch[difference_block_bytes];
     std::byte passing[4096];
   };
 
-  applied_difference(const destination_view& model, Coder& coder, std::unique_ptr<buffers> room) noexcept
-      : to_(model), land_(model), coder_(&coder), room_(std::move(room)) {}
+  applied_difference(const destination_view& model, Coder& coder, std::unique_ptr<buffers> room,
+                     std::unique_ptr<std::byte[]> coded, std::size_t held) noexcept
+      : to_(model), land_(model), coder_(&coder), room_(std::move(room)), coded_(std::move(coded)), held_(held) {}
 
   /// What has come and is no whole block yet moves to the beginning of the buffer: not before more is wanted, since
   /// whoever has brought it may hash it where it lies after commit().
   void keep_the_rest() noexcept {
     have_ -= worked_;
-    std::memmove(room_->coded, room_->coded + worked_, have_);
+    std::memmove(coded_.get(), coded_.get() + worked_, have_);
     worked_ = 0;
   }
-  /// Takes as many blocks as are whole.
+  /// Applies as many blocks as are whole.
   result<void> work() noexcept {
+    const auto ok = apply_blocks();
+    if (!ok) failed_ = true;
+    return ok;
+  }
+  result<void> apply_blocks() noexcept {
     if (failed_) return failure(errc::bad_frame, taken_);
     std::size_t& at = worked_;
     if (!begun_) {
@@ -129,10 +151,10 @@ class applied_difference {
       const auto n = static_cast<std::size_t>(
           std::min<std::uint64_t>(difference_block_bytes, t.end - t.begin - within_));
       if (have_ - at < 4) break;
-      const std::uint64_t coded = load_le32(room_->coded + at);
+      const std::uint64_t coded = load_le32(coded_.get() + at);
       if (coded > coded_block_bound(n)) return failure(errc::bad_frame, taken_, t.name);
       if (have_ - at - 4 < coded) break;
-      if (const auto ok = apply(t, std::span(room_->coded + at + 4, static_cast<std::size_t>(coded)), n); !ok)
+      if (const auto ok = apply(t, std::span(coded_.get() + at + 4, static_cast<std::size_t>(coded)), n); !ok)
         return ok;
       at += 4 + static_cast<std::size_t>(coded);
       within_ += n;
@@ -146,7 +168,7 @@ class applied_difference {
   }
   result<void> open() noexcept {
     const auto read = difference_prologue::read(
-        std::span<const std::byte, difference_prologue::bytes>(room_->coded, difference_prologue::bytes));
+        std::span<const std::byte, difference_prologue::bytes>(coded_.get(), difference_prologue::bytes));
     if (!read) return failure(read.error());
     const image_schema& s = *to_.schema;
     if (read->fingerprint != s.fingerprint || read->data_bytes != s.data_bytes()) return failure(errc::schema_mismatch);
@@ -173,9 +195,11 @@ class applied_difference {
   land land_;
   Coder* coder_;
   std::unique_ptr<buffers> room_;
+  std::unique_ptr<std::byte[]> coded_;  ///< what has come and is not applied: have_ of held_ bytes, up to taken_
+  std::size_t held_;
   difference_prologue prologue_{};
   Hash hash_{};
-  std::uint64_t end_ = 0, taken_ = 0, within_ = 0;
+  std::uint64_t begin_ = 0, end_ = 0, taken_ = 0, within_ = 0;
   std::size_t have_ = 0, worked_ = 0, tensor_ = 0;
   difference_state state_ = difference_state::untouched;
   bool begun_ = false, failed_ = false;

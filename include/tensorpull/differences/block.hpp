@@ -199,6 +199,12 @@ template <difference_coder Coder>
 std::size_t encode_block(Coder& coder, dtype type, std::span<const std::byte> from, std::span<const std::byte> to,
                          std::span<std::byte> out, std::span<std::byte> scratch) noexcept {
   const std::size_t width = detail::difference_element_of(type).width, n = to.size() / width;
+  // what has not changed goes by at the speed of memory
+  if (to.empty() || std::memcmp(from.data(), to.data(), to.size()) == 0) {
+    const std::size_t planes = n > 0 ? width : 0;
+    std::fill_n(out.begin(), planes, static_cast<std::byte>(detail::plane_kind::zero));
+    return planes;
+  }
   detail::with_difference_element(
       type, [&]<class E>(E) { detail::split_planes<E>(from.data(), to.data(), n, scratch.data()); });
   std::size_t at = 0;
@@ -230,6 +236,8 @@ template <difference_coder Coder>
 result<void> apply_block(Coder& coder, dtype type, std::span<std::byte> inout, std::span<const std::byte> coded,
                          std::span<std::byte> scratch) noexcept {
   const std::size_t width = detail::difference_element_of(type).width, n = inout.size() / width;
+  const std::size_t planes = n > 0 ? width : 0;
+  if (coded.size() == planes && detail::all_zero(coded)) return {};
   for (std::size_t k = 0; k < width && n > 0; ++k) {
     const std::span<std::byte> plane = scratch.subspan(k * n, n);
     if (coded.empty()) return failure(errc::bad_frame);

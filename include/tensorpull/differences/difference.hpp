@@ -93,7 +93,7 @@ result<void> for_each_block(const image_schema& schema, F f) noexcept {
 class model_difference {
  public:
   /// Codes what becomes of `from` in `to`: the same tensors, in memory or not, of which neither changes meanwhile.
-  /// Reads each of them twice. Cost: with deflate_coder 3 to 6 s for each GiB of F32 elements that a step of training
+  /// Reads each of them twice. Cost: with deflate_coder 6 to 7 s for each GiB of F32 elements that a step of training
   /// has changed; what has not changed goes by at the speed of memory. Memory: the coded bytes, and three blocks while
   /// it is made. Errors: schema_mismatch: the tensors have other names, dtypes or shapes; too_large: it would be longer
   /// than `most_bytes`, so the whole is as good; io: a source_reader failed; out_of_memory; cancelled.

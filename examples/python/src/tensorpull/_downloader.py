@@ -177,8 +177,8 @@ class Downloader(OfOneProcess):
                        Cost: one more pass over the bytes
           base         an earlier version, as it was published: recipients that have it (their `base`) pull what has changed since as a difference, without loss. It is coded here, once for
                        all of them, and published beside the tensors until they settle or are withdrawn; if that is not worth it, or the recipient has another version, the tensors are
-                       pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: about a second for each GiB that has changed. Memory: the coded bytes, which
-                       are 0.35 of fine-tuned F32 tensors, 0.1 of BF16 ones. Worth it on lines below some Gbit/s
+                       pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: 6 to 7 s for each GiB that has changed. Memory: the coded bytes, about half
+                       of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
