@@ -166,6 +166,23 @@ class weighted_sums {
     return {};
   }
 
+  /// Whether `from` is a model as `to` is, in plain memory that is the other's own or apart from it. Errors, with the
+  /// tensor's name: schema_mismatch, unsupported_layout, invalid_argument.
+  static result<void> check(const destination_view& to, const source_view& from) noexcept {
+    if (const auto ok = has(*from.schema, *to.schema); !ok) return ok;
+    if (const auto ok = has(*to.schema, *from.schema); !ok) return ok;
+    for (std::size_t i = 0; i < to.schema->tensor_count; ++i) {  // in image order, which is the same
+      const tensor_entry &t = to.schema->tensors[i], &old = from.schema->tensors[i];
+      if (old.indirect || old.strides_bytes != nullptr || old.swap_bytes != 0)
+        return failure(errc::unsupported_layout, t.begin, t.name);
+      const auto out = reinterpret_cast<std::uintptr_t>(to.address(i)),
+                 in = reinterpret_cast<std::uintptr_t>(from.address(i));
+      if (out != in && (out < in ? in - out : out - in) < t.size_bytes())
+        return failure(errc::invalid_argument, t.begin, t.name);
+    }
+    return {};
+  }
+
  private:
   static constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 8;
   static constexpr std::uint64_t padding(std::uint64_t bytes) noexcept { return (8 - bytes % 8) % 8; }
@@ -193,21 +210,6 @@ class weighted_sums {
     }
     return {};
   }
-  static result<void> check(const destination_view& to, const source_view& from) noexcept {
-    if (const auto ok = has(*from.schema, *to.schema); !ok) return ok;
-    if (const auto ok = has(*to.schema, *from.schema); !ok) return ok;
-    for (std::size_t i = 0; i < to.schema->tensor_count; ++i) {  // in image order, which is the same
-      const tensor_entry &t = to.schema->tensors[i], &old = from.schema->tensors[i];
-      if (old.indirect || old.strides_bytes != nullptr || old.swap_bytes != 0)
-        return failure(errc::unsupported_layout, t.begin, t.name);
-      const auto out = reinterpret_cast<std::uintptr_t>(to.address(i)),
-                 in = reinterpret_cast<std::uintptr_t>(from.address(i));
-      if (out != in && (out < in ? in - out : out - in) < t.size_bytes())
-        return failure(errc::invalid_argument, t.begin, t.name);
-    }
-    return {};
-  }
-
   weighted_sums(const destination_view& to, const source_view& from, memory block, std::size_t sums_bytes,
                 std::size_t max_stops, std::size_t bytes) noexcept
       : block_(std::move(block)), to_(to), from_(from), sums_bytes_(sums_bytes), bytes_(bytes) {

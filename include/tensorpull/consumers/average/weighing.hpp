@@ -1,0 +1,327 @@
+// Look, then weigh: whole updates lie in memory or in mapped files, their differences to the old model are compared
+// with each other, and a function of the program's says what each is worth. So an update that is out of proportion, by
+// accident or on purpose, does not decide the mean. For updates that are added while they arrive: weighted_average.hpp.
+#pragma once
+
+#include <tensorpull/consumers/average/detail/slices.hpp>
+#include <tensorpull/consumers/average/detail/weighted_sums.hpp>
+#include <tensorpull/consumers/average/update_key.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/image/view.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <new>
+#include <span>
+#include <utility>
+
+namespace tensorpull {
+
+/// One whole update, as it is weighed. Its elements are borrowed.
+struct whole_update {
+  update_peer peer{};  ///< whose it is; each peer has one
+  double weight = 0;  ///< its own weight, such as its number of samples: finite, above 0
+  source_view model{};  ///< its elements, in plain memory: a model that it landed in, or a mapped safetensors file
+};
+
+/// What is known of N updates before they are weighed, in the order of their peers' numbers, however they came.
+struct update_differences {
+  std::span<const whole_update> updates;  ///< N: whose they are, with their own weights
+  std::span<const double> norms;  ///< N: the Euclidean norm of update less old model, over all tensors
+  std::span<const double> products;  ///< N * N, row by row: the Gram matrix, the dot products of the differences
+
+  /// The dot product of the differences of updates i and j.
+  double product(std::size_t i, std::size_t j) const noexcept { return products[i * updates.size() + j]; }
+};
+
+/// What a function of the program's says of each update: the result is the old model + sum of weight * scale *
+/// difference, divided by the sum of the weights.
+struct update_weights {
+  std::span<double> weights;  ///< N, to be set: finite, at least 0, not all of them 0
+  std::span<double> scales;  ///< N: finite, at least 0; 1 if nothing else is set
+
+  /// What a function for weighing is.
+  template <class F>
+  static constexpr bool set_by = std::invocable<F&, const update_differences&, const update_weights&>;
+};
+
+/// Each update has its own weight; a difference that is longer than `longest` is shortened to that. Without one it is
+/// the median norm (of an even number: the lower one in the middle), so fewer than half of the updates cannot lengthen
+/// the step beyond that of an honest one. A norm that is not finite, if such are let through, has weight 0.
+struct clip_norms {
+  double longest = 0;  ///< 0: the median norm
+
+  void operator()(const update_differences& of, const update_weights& to) const noexcept {
+    double most = longest;
+    if (most == 0) {  // scales are room for as many numbers; they are set below
+      std::ranges::transform(of.norms, to.scales.begin(), [](double norm) {
+        return std::isfinite(norm) ? norm : std::numeric_limits<double>::infinity();  // NaN has no place in an order
+      });
+      const auto middle = to.scales.begin() + static_cast<std::ptrdiff_t>((to.scales.size() - 1) / 2);
+      std::ranges::nth_element(to.scales, middle);
+      most = *middle;
+    }
+    for (std::size_t i = 0; i < of.norms.size(); ++i) {
+      to.weights[i] = std::isfinite(of.norms[i]) ? of.updates[i].weight : 0;
+      to.scales[i] = of.norms[i] > most ? most / of.norms[i] : 1;
+    }
+  }
+};
+
+/// Whole updates of one round, and what is made of them. One thread. Memory, all allocated by make(): for N =
+/// max_updates, 16 KiB and 4 KiB * N for the slices, 24 bytes * N * N, and about 200 bytes * N; nothing is allocated
+/// later. Reading is in slices of 512 elements of all updates, which stay in the cache; sums over a slice are double,
+/// in 16 sums side by side, and slices are added with compensation. The same updates give the same bits in whatever
+/// order they were added.
+///
+/// An old element that is no number (infinity, NaN, as masks have) has no difference: it counts in no norm, and its
+/// mean is that of the values by the weights alone. An element that has its old value in all updates keeps its bits.
+class weighing {
+ public:
+  /// Updates that trimmed_mean() takes at most.
+  static constexpr std::size_t max_trimmed = 64;
+
+  /// Borrows the result's memory, which only finish(), trimmed_mean() and wrapping_sum() write, and that of `base`, the
+  /// old model, which may be the result's own. trimmed_mean() and wrapping_sum() need none. Errors: as those of
+  /// weighted_average::make for the result and the base; invalid_argument (no updates), out_of_memory.
+  [[nodiscard]] static result<weighing> make(const destination_view& result_model, const source_view& base,
+                                             std::size_t max_updates) noexcept {
+    for (const tensor_entry& t : result_model.schema->entries()) {
+      if (detail::sum_bytes(t.type) == 0) return failure(errc::unsupported_dtype, t.begin, t.name);
+      if (t.indirect) return failure(errc::unsupported_layout, t.begin, t.name);
+    }
+    if (base.schema != nullptr)
+      if (const auto ok = detail::weighted_sums::check(result_model, base); !ok) return failure(ok.error());
+    if (max_updates == 0) return failure(errc::invalid_argument);
+    constexpr std::size_t most = std::size_t{1} << 20;  // so that no size below overflows
+    if (max_updates > most || max_updates > (static_cast<std::size_t>(-1) >> 6U) / max_updates)
+      return failure(errc::out_of_memory);
+    weighing made(result_model, base, max_updates);
+    if (!made.slices_ || !made.updates_ || !made.sums_ || !made.numbers_) return failure(errc::out_of_memory);
+    return made;
+  }
+
+  /// Takes an update that is complete and verified. Its elements may not change until the result is written. Errors,
+  /// and the update is not taken: invalid_argument (nobody, or a weight that is not finite and above 0), update_changed
+  /// (the peer has one already), table_full, each with the peer's name; schema_mismatch, unsupported_layout and
+  /// invalid_argument (it overlaps the result's memory and does not begin with it) with the tensor's.
+  result<void> add(const whole_update& u) noexcept {
+    if (!u.peer || !(u.weight > 0) || !std::isfinite(u.weight) || u.model.schema == nullptr)
+      return failure(errc::invalid_argument, 0, u.peer.name());
+    const auto place = std::ranges::lower_bound(all(), u.peer.id().value, {},
+                                                [](const whole_update& w) { return w.peer.id().value; });
+    if (place != all().end() && place->peer == u.peer) return failure(errc::update_changed, 0, u.peer.name());
+    if (count_ == max_) return failure(errc::table_full, 0, u.peer.name());
+    if (const auto ok = detail::weighted_sums::check(to_, u.model); !ok) return ok;
+    std::move_backward(place, all().end(), all().end() + 1);
+    *place = u;
+    ++count_;
+    return {};
+  }
+
+  /// What counts: exactly the updates whose elements are in the result, in the order of their peers' numbers.
+  std::span<const whole_update> updates() const noexcept { return {updates_.get(), count_}; }
+  /// Forgets the updates; a new round begins.
+  void reset() noexcept { count_ = 0; }
+
+  /// Norms and products of the differences: one pass over all elements, N * N / 2 multiplications for each. Valid until
+  /// the next call. Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with
+  /// differences whose squares are too large for a double, has a norm that is not finite.
+  [[nodiscard]] result<update_differences> look() noexcept {
+    if (from_.schema == nullptr) return failure(errc::invalid_argument);
+    if (count_ == 0) return failure(errc::no_updates);
+    std::fill_n(sums_.get(), count_ * count_, detail::compensated_sum{});
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      double* const old = slice(0);
+      detail::read_slice<E>(old, from_.address(tensor) + at, n);
+      for (std::size_t i = 0; i < count_; ++i) {
+        double* const d = slice(1 + i);
+        detail::read_slice<E>(d, updates_[i].model.address(tensor) + at, n);
+        for (std::size_t k = 0; k < n; ++k) d[k] = std::isfinite(old[k]) ? d[k] - old[k] : 0;
+        for (std::size_t j = 0; j <= i; ++j) sums_[i * count_ + j].add(detail::product(d, slice(1 + j), n));
+      }
+      return true;
+    });
+    for (std::size_t i = 0; i < count_; ++i) {
+      for (std::size_t j = 0; j <= i; ++j)
+        products()[i * count_ + j] = products()[j * count_ + i] = sums_[i * count_ + j].value();
+      norms()[i] = std::sqrt(products()[i * count_ + i]);
+    }
+    return update_differences{updates(), {norms(), count_}, {products(), count_ * count_}};
+  }
+
+  /// look(), then weigh(update_differences, update_weights), then the weighted mean: two passes over the elements.
+  /// An update with weight or scale 0 is not read in the second. Errors, before anything is written: those of look();
+  /// value_out_of_range with the peer's name (its norm is not finite, and `refuse_no_numbers` is set, before `weigh` is
+  /// called); invalid_argument with the peer's name (its weight or scale is negative, infinite, NaN or not set), and
+  /// without one (all weights are 0, or their sum is not finite).
+  template <class F>
+    requires(update_weights::set_by<F>)
+  result<void> finish(F&& weigh, bool refuse_no_numbers = true) noexcept {
+    const auto seen = look();
+    if (!seen) return failure(seen.error());
+    for (std::size_t i = 0; i < count_ && refuse_no_numbers; ++i)
+      if (!std::isfinite(seen->norms[i])) return failure(errc::value_out_of_range, i, updates_[i].peer.name());
+    std::fill_n(weights(), count_, std::numeric_limits<double>::quiet_NaN());
+    std::fill_n(scales(), count_, 1.0);
+    weigh(*seen, update_weights{{weights(), count_}, {scales(), count_}});
+    double sum = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      for (const double x : {weights()[i], scales()[i]})
+        if (!(x >= 0) || !std::isfinite(x)) return failure(errc::invalid_argument, i, updates_[i].peer.name());
+      sum += weights()[i];
+    }
+    if (!(sum > 0) || !std::isfinite(sum)) return failure(errc::invalid_argument);
+    for (std::size_t i = 0; i < count_; ++i) weights()[i] /= sum;
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      write_mean<E>(tensor, at, n);
+      return true;
+    });
+    to_.complete();
+    return {};
+  }
+
+  /// Each element is the mean of its values without the `cut` least and the `cut` greatest, whoever they are of; own
+  /// weights do not count. Two passes: the first finds what is no number. Errors, before anything is written:
+  /// no_updates; invalid_argument (nothing is left, or there are more than max_trimmed); unsupported_dtype (other than
+  /// F32, F64, F16, BF16) with the tensor's name; value_out_of_range (an infinity or NaN) with the peer's. The sum of
+  /// an element's values has to fit a double.
+  result<void> trimmed_mean(std::size_t cut) noexcept {
+    if (count_ == 0) return failure(errc::no_updates);
+    if (count_ > max_trimmed || cut >= count_ || 2 * cut >= count_) return failure(errc::invalid_argument);
+    if (const auto ok = only({dtype::f32, dtype::f64, dtype::f16, dtype::bf16}); !ok) return ok;
+    std::size_t bad = count_;
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      for (std::size_t i = 0; i < bad; ++i) {
+        detail::read_slice<E>(slice(1), updates_[i].model.address(tensor) + at, n);
+        if (!std::all_of(slice(1), slice(1) + n, [](double v) { return std::isfinite(v); })) bad = i;
+      }
+      return bad > 0;
+    });
+    if (bad < count_) return failure(errc::value_out_of_range, bad, updates_[bad].peer.name());
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      for (std::size_t i = 0; i < count_; ++i) {
+        std::fill_n(slice(1 + i), detail::slice_elements, 0.0);
+        detail::read_slice<E>(slice(1 + i), updates_[i].model.address(tensor) + at, n);
+      }
+      detail::for_each_comparison(count_,
+                                  [&](std::size_t i, std::size_t j) { detail::order(slice(1 + i), slice(1 + j)); });
+      const double* const low = slice(1 + cut);
+      const double* const high = slice(count_ - cut);
+      double* const sum = slice(0);
+      std::fill_n(sum, n, 0.0);
+      for (std::size_t i = cut; i < count_ - cut; ++i)
+        for (std::size_t k = 0; k < n; ++k) sum[k] += slice(1 + i)[k];
+      const auto left = static_cast<double>(count_ - 2 * cut);
+      std::byte* const out = to_.address(tensor) + at;
+      // what is equal in all that are left is its own mean; + 0.0: which zero it is would depend on the order
+      for (std::size_t k = 0; k < n; ++k)
+        E::write(out + k * E::bytes, low[k] == high[k] ? low[k] + 0.0 : sum[k] / left);
+      return true;
+    });
+    to_.complete();
+    return {};
+  }
+
+  /// Each element is the sum of its values modulo 2^32 or 2^64, without weights: what masks that cancel out in a sum
+  /// need (Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", 2017). updates() is
+  /// exactly who is in it. Errors, before anything is written: no_updates; unsupported_dtype (other than I32, U32, I64,
+  /// U64) with the tensor's name.
+  result<void> wrapping_sum() noexcept {
+    if (count_ == 0) return failure(errc::no_updates);
+    if (const auto ok = only({dtype::i32, dtype::u32, dtype::i64, dtype::u64}); !ok) return ok;
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      using word = detail::word_of<E::bytes>;
+      for (std::size_t k = 0; k < n; ++k) {
+        word sum = 0;
+        for (const whole_update& u : updates())
+          sum = static_cast<word>(sum + detail::load_own<word>(u.model.address(tensor) + at + k * E::bytes));
+        std::memcpy(to_.address(tensor) + at + k * E::bytes, &sum, sizeof sum);
+      }
+      return true;
+    });
+    to_.complete();
+    return {};
+  }
+
+ private:
+  weighing(const destination_view& to, const source_view& from, std::size_t max) noexcept
+      : to_(to), from_(from), max_(max), updates_(new(std::nothrow) whole_update[max]),
+        slices_(new(std::nothrow) double[(max + 1) * detail::slice_elements]),
+        sums_(new(std::nothrow) detail::compensated_sum[max * max]),
+        numbers_(new(std::nothrow) double[max * (max + 3)]) {}
+
+  std::span<whole_update> all() noexcept { return {updates_.get(), count_}; }
+  double* slice(std::size_t i) noexcept { return slices_.get() + i * detail::slice_elements; }
+  double* weights() noexcept { return numbers_.get(); }
+  double* scales() noexcept { return numbers_.get() + max_; }
+  double* norms() noexcept { return numbers_.get() + 2 * max_; }
+  double* products() noexcept { return numbers_.get() + 3 * max_; }
+
+  result<void> only(std::initializer_list<dtype> types) const noexcept {
+    for (const tensor_entry& t : to_.schema->entries())
+      if (std::ranges::find(types, t.type) == types.end()) return failure(errc::unsupported_dtype, t.begin, t.name);
+    return {};
+  }
+
+  /// f(element, index of the tensor, byte within it, parts), in order, while it says so.
+  template <class F>
+  void for_each_slice(F&& f) noexcept {
+    for (std::size_t t = 0; t < to_.schema->tensor_count; ++t) {
+      const tensor_entry& entry = to_.schema->tensors[t];
+      const auto call = [&]<class E>(E element) {
+        const auto parts = static_cast<std::size_t>(entry.size_bytes() / E::bytes);
+        for (std::size_t i = 0; i < parts; i += detail::slice_elements)
+          if (!f(element, t, i * E::bytes, std::min(detail::slice_elements, parts - i))) return false;
+        return true;
+      };
+      if (!detail::with_element(entry.type, call, false)) return;
+    }
+  }
+
+  template <class E>
+  void write_mean(std::size_t tensor, std::size_t at, std::size_t n) noexcept {
+    double* const sum = slice(0);
+    double* const old = slice(1);
+    const std::byte* const from = from_.address(tensor) + at;
+    detail::read_slice<E>(old, from, n);
+    bool numbers = true;
+    for (std::size_t k = 0; k < n; ++k) {
+      numbers &= std::isfinite(old[k]);
+      sum[k] = 0;
+    }
+    typename E::sum moved[detail::slice_elements];
+    for (std::size_t i = 0; i < count_; ++i) {
+      const double by = weights()[i] * scales()[i];
+      const std::byte* const x = updates_[i].model.address(tensor) + at;
+      if (by != 0)
+        for (std::size_t k = 0; k < n; ++k) sum[k] += by * (static_cast<double>(E::held(x + k * E::bytes)) - old[k]);
+    }
+    for (std::size_t k = 0; k < n && !numbers; ++k) {  // no difference, so no scale
+      if (std::isfinite(old[k])) continue;
+      sum[k] = 0;
+      for (std::size_t i = 0; i < count_; ++i)
+        if (weights()[i] != 0)
+          sum[k] += weights()[i] * static_cast<double>(E::held(updates_[i].model.address(tensor) + at + k * E::bytes));
+    }
+    for (std::size_t k = 0; k < n; ++k) moved[k] = static_cast<typename E::sum>(sum[k]);
+    detail::write_quotients<E>(to_.address(tensor) + at, moved, n, 1, detail::old_model{from});
+  }
+
+  destination_view to_;
+  source_view from_;
+  std::size_t max_, count_ = 0;
+  std::unique_ptr<whole_update[]> updates_;
+  std::unique_ptr<double[]> slices_;
+  std::unique_ptr<detail::compensated_sum[]> sums_;
+  std::unique_ptr<double[]> numbers_;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,328 @@
+// Whole updates that are looked at before they are weighed: norms and products against plain loops in double, means,
+// trimmed means and sums of every dtype, whatever order they came in; and weights and values that are refused.
+#include "../../examples/robust_weights.hpp"
+#include "../support/allocation_counter.hpp"
+#include "feed.hpp"
+#include "values.hpp"
+
+#include <tensorpull/consumers/average/weighing.hpp>
+
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <vector>
+
+namespace weighing_test {
+
+using namespace test;
+using tp::dtype;
+using tp::errc;
+using tp::update_differences;
+using tp::update_weights;
+using tp::weighing;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
+
+/// Tensors of these dtypes; of all that have a mean if none is named.
+model model_of(const std::vector<dtype>& types, std::uint64_t extent = 1037) {
+  if (types.empty()) return numeric_model(0, extent);
+  model m;
+  for (const dtype t : types) m.add("tensor." + std::string(to_string(t)), t, {extent});
+  return std::move(m.ready());
+}
+
+std::vector<double> values(model& m) {
+  std::vector<double> all;
+  for_each_element(m, [&](dtype type, std::byte* at, std::uint64_t) {
+    tp::detail::with_element(
+        type,
+        [&]<class E>(E) {
+          for (std::size_t part = 0; part < E::parts; ++part)
+            all.push_back(static_cast<double>(E::held(at + part * E::bytes)));
+          return true;
+        },
+        false);
+  });
+  return all;
+}
+
+/// How near a mean of moderate values has to be.
+double accuracy(dtype type) {
+  switch (type) {
+    case dtype::f64: return 1e-15;
+    case dtype::f32:
+    case dtype::c64: return 1e-6;
+    case dtype::f16: return 2e-3;
+    case dtype::bf16: return 2e-2;
+    default: return 0.3;
+  }
+}
+
+/// Sets element `which` of the model's first tensor, which is F32.
+void set(model& m, std::size_t which, float value) {
+  std::memcpy(m.destination().address(0) + which * sizeof value, &value, sizeof value);
+}
+
+void own_weights(const update_differences& of, const update_weights& to) {
+  for (std::size_t i = 0; i < of.updates.size(); ++i) to.weights[i] = of.updates[i].weight;
+}
+
+struct round {
+  model base, result;
+  std::deque<model> updates;
+
+  round(std::size_t count, std::uint64_t seed, const std::vector<dtype>& types, std::uint64_t extent = 1037)
+      : base(model_of(types, extent)), result(model_of(types, extent)) {
+    fill_values(base, seed);
+    fill_values(result, seed + 99);
+    for (std::size_t i = 0; i < count; ++i) fill_values(updates.emplace_back(model_of(types, extent)), seed * 1000 + i);
+  }
+  weighing made(bool backwards = false) {
+    auto w = *weighing::make(result.destination(), base.source(), updates.size());
+    for (std::size_t k = 0; k < updates.size(); ++k) {
+      const std::size_t i = backwards ? updates.size() - 1 - k : k;
+      EXPECT_TRUE(w.add({tp::recipient_id{i + 1}, static_cast<double>(i + 1), updates[i].source()}));
+    }
+    return w;
+  }
+};
+
+TEST(Weighing, Norms_and_products_are_those_of_plain_loops) {
+  round r(5, 1, {});
+  auto w = r.made();
+  const auto seen = w.look();
+  ASSERT_TRUE(seen);
+  const auto old = values(r.base);
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < 5; ++j) {
+      const auto a = values(r.updates[i]), b = values(r.updates[j]);
+      long double sum = 0, size = 0;
+      for (std::size_t k = 0; k < old.size(); ++k) {
+        const long double term = static_cast<long double>(a[k] - old[k]) * static_cast<long double>(b[k] - old[k]);
+        sum += term;
+        size += std::abs(term);
+      }
+      EXPECT_NEAR(seen->product(i, j), static_cast<double>(sum), 1e-14 * static_cast<double>(size));
+      EXPECT_EQ(seen->norms[i], std::sqrt(seen->product(i, i)));
+    }
+}
+
+TEST(Weighing, The_mean_has_the_weights_and_scales_and_keeps_what_did_not_change) {
+  for (const dtype type : {dtype::f32, dtype::f64, dtype::f16, dtype::bf16, dtype::c64, dtype::f8_e4m3, dtype::f8_e5m2,
+                           dtype::f8_e4m3fnuz, dtype::f8_e5m2fnuz}) {
+    round r(3, 2, {type});
+    // the first half is frozen, in part as what averages lose: zeros below zero
+    const std::size_t half = static_cast<std::size_t>(r.base.destination().schema->data_bytes() / 2) / 8 * 8;
+    for (auto& u : r.updates) std::memcpy(u.destination().address(0), r.base.destination().address(0), half);
+    auto w = r.made();
+    ASSERT_TRUE(w.finish([](const update_differences&, const update_weights& to) {
+      to.weights[0] = 1, to.weights[1] = 0, to.weights[2] = 3;
+      to.scales[2] = 0.5;
+    }));
+    EXPECT_EQ(std::memcmp(r.result.destination().address(0), r.base.destination().address(0), half), 0);
+    const auto old = values(r.base), a = values(r.updates[0]), c = values(r.updates[2]), is = values(r.result);
+    const double fine = accuracy(type);
+    for (std::size_t k = 0; k < old.size(); ++k)
+      EXPECT_NEAR(is[k], old[k] + (a[k] - old[k]) / 4 + (c[k] - old[k]) * 3 / 8, fine * 3) << to_string(type);
+    EXPECT_TRUE(r.result.guards_intact());
+  }
+}
+
+TEST(Weighing, The_order_of_arrival_does_not_matter_and_nothing_is_allocated_for_an_element) {
+  for (const bool trimmed : {false, true}) {
+    round a(7, 3, {dtype::f32, dtype::f16, dtype::bf16, dtype::f64});
+    round b(7, 3, {dtype::f32, dtype::f16, dtype::bf16, dtype::f64});
+    auto first = a.made(), second = b.made(true);
+    const allocation_watch watch;
+    ASSERT_TRUE(trimmed ? first.trimmed_mean(2) : first.finish(tp::clip_norms{}));
+    EXPECT_EQ(watch.count(), 0U);
+    ASSERT_TRUE(trimmed ? second.trimmed_mean(2) : second.finish(tp::clip_norms{}));
+    EXPECT_TRUE(a.result.same_tensors(b.result));
+  }
+}
+
+/// Nine honest updates make about the same step, one makes the opposite one, times ten.
+struct one_hostile : round {
+  one_hostile() : round(10, 4, {dtype::f32}) {
+    generator g(5);
+    const auto old = values(base);
+    for (std::size_t i = 0; i < 10; ++i)
+      for (std::size_t k = 0; k < old.size(); ++k) {
+        const double step = 0.01 + 0.005 * static_cast<double>(g.below(100)) / 100;
+        set(updates[i], k, static_cast<float>(old[k] + (i == 3 ? -10 * step : step)));
+      }
+  }
+  /// The mean step.
+  double step() {
+    const auto old = values(base), is = values(result);
+    double sum = 0;
+    for (std::size_t k = 0; k < old.size(); ++k) sum += is[k] - old[k];
+    return sum / static_cast<double>(old.size());
+  }
+};
+
+TEST(Weighing, A_hostile_update_turns_the_mean_but_not_what_looks_first) {
+  one_hostile r;
+  auto w = *weighing::make(r.result.destination(), r.base.source(), 10);
+  for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, 50, r.updates[i].source()}));
+  ASSERT_TRUE(w.finish(own_weights));
+  EXPECT_LT(r.step(), 0.0);
+  ASSERT_TRUE(w.finish(tp::clip_norms{}));
+  EXPECT_NEAR(r.step(), 0.0125 * 0.8, 0.0003);
+  ASSERT_TRUE(w.finish(tp::clip_norms{1e-3}));
+  EXPECT_GT(r.step(), 0.0);
+  EXPECT_LT(r.step(), 0.0001);
+  ASSERT_TRUE(w.finish(examples::krum{.hostile = 1, .keep = 5}));
+  EXPECT_NEAR(r.step(), 0.0125, 0.0003);
+  ASSERT_TRUE(w.finish(examples::geometric_median{}));
+  EXPECT_NEAR(r.step(), 0.0125, 0.002);
+  ASSERT_TRUE(w.trimmed_mean(1));
+  EXPECT_NEAR(r.step(), 0.0125, 0.0005);
+}
+
+TEST(Weighing, A_trimmed_mean_is_that_of_sorted_values) {
+  for (const std::size_t n : {1U, 2U, 3U, 10U, 33U, 64U}) {
+    round r(n, 6, {dtype::f32, dtype::f64, dtype::f16, dtype::bf16}, 517);
+    auto w = r.made();
+    for (const std::size_t cut : {std::size_t{0}, (n - 1) / 2, n / 5}) {
+      ASSERT_TRUE(w.trimmed_mean(cut));
+      model expected = model_of({dtype::f32, dtype::f64, dtype::f16, dtype::bf16}, 517);
+      std::vector<std::vector<double>> all;
+      for (auto& u : r.updates) all.push_back(values(u));
+      const auto is = values(r.result);
+      std::size_t k = 0;
+      for_each_element(expected, [&](dtype type, std::byte* at, std::uint64_t) {
+        std::vector<double> of;
+        for (const auto& u : all) of.push_back(u[k]);
+        std::ranges::sort(of);
+        double sum = 0;
+        for (std::size_t i = cut; i < n - cut; ++i) sum += of[i];
+        tp::detail::with_element(
+            type,
+            [&]<class E>(E) {
+              E::write(at, sum / static_cast<double>(n - 2 * cut));
+              return true;
+            },
+            false);
+        ++k;
+      });
+      const auto should = values(expected);
+      for (std::size_t e = 0; e < is.size(); ++e) EXPECT_NEAR(is[e], should[e], 1e-15 * std::abs(should[e]));
+    }
+  }
+}
+
+TEST(Weighing, Sums_wrap_around_and_say_whose_they_are) {
+  round r(6, 7, {dtype::i32, dtype::u32, dtype::i64, dtype::u64});
+  for (std::size_t i = 0; i < 6; ++i) r.updates[i].fill(70 + i);
+  auto w = *weighing::make(r.result.destination(), {}, 6);
+  for (const std::size_t i : {4U, 0U, 2U}) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, 1, r.updates[i].source()}));
+  ASSERT_TRUE(w.wrapping_sum());
+  ASSERT_EQ(w.updates().size(), 3U);
+  EXPECT_EQ(w.updates()[1].peer.id().value, 3U);
+  for (std::size_t t = 0; t < 4; ++t) {
+    const std::size_t bytes = tp::bits(r.result.destination().schema->tensors[t].type) / 8;
+    for (std::size_t k = 0; k < 1037; ++k) {
+      std::uint64_t sum = 0;
+      for (const std::size_t i : {0U, 2U, 4U})
+        sum += bytes == 4 ? tp::detail::load_own<std::uint32_t>(r.updates[i].destination().address(t) + 4 * k)
+                          : tp::detail::load_own<std::uint64_t>(r.updates[i].destination().address(t) + 8 * k);
+      const std::uint64_t is = bytes == 4
+                                   ? tp::detail::load_own<std::uint32_t>(r.result.destination().address(t) + 4 * k)
+                                   : tp::detail::load_own<std::uint64_t>(r.result.destination().address(t) + 8 * k);
+      EXPECT_EQ(is, bytes == 4 ? sum & 0xffffffffU : sum);
+    }
+  }
+}
+
+TEST(Weighing, Bad_weights_are_errors_and_nothing_is_written) {
+  round r(3, 8, {dtype::f32});
+  auto w = r.made();
+  const auto before = r.result.image_bytes();
+  const auto refused = [&](std::vector<double> weights, double scale, const char* who) {
+    const auto done = w.finish([&](const update_differences&, const update_weights& to) {
+      std::ranges::copy(weights, to.weights.begin());
+      to.scales[1] = scale;
+    });
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, errc::invalid_argument);
+    EXPECT_EQ(done.error().name.view(), who);
+    EXPECT_EQ(r.result.image_bytes(), before);
+  };
+  refused({1, no_number, 1}, 1, "2");
+  refused({1, 1, infinity}, 1, "3");
+  refused({-1, 1, 1}, 1, "1");
+  refused({1, 1}, 1, "3");  // one was not set
+  refused({1, 1, 1}, no_number, "2");
+  refused({1, 1, 1}, -1, "2");
+  refused({0, 0, 0}, 1, "");
+  refused({1e308, 1e308, 1}, 1, "");
+}
+
+TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_function_is_called) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    round r(3, 9, {dtype::f32});
+    set(r.updates[1], 700, value);
+    auto w = r.made();
+    const auto before = r.result.image_bytes();
+    bool called = false;
+    const auto call = [&](const update_differences& of, const update_weights& to) {
+      called = true;
+      tp::clip_norms{}(of, to);
+    };
+    for (const auto& done : {w.finish(call), w.trimmed_mean(1)}) {
+      ASSERT_FALSE(done);
+      EXPECT_EQ(done.error().code, errc::value_out_of_range);
+      EXPECT_EQ(done.error().name.view(), "2");
+    }
+    EXPECT_FALSE(called);
+    EXPECT_EQ(r.result.image_bytes(), before);
+    ASSERT_TRUE(w.finish(call, false));  // let through, it has weight 0
+    EXPECT_TRUE(called);
+    for (const double v : values(r.result)) EXPECT_TRUE(std::isfinite(v));
+  }
+}
+
+TEST(Weighing, What_is_no_number_in_the_old_model_has_no_difference) {
+  round r(2, 10, {dtype::f32});
+  const auto minus = -std::numeric_limits<float>::infinity();
+  set(r.base, 3, minus);
+  set(r.base, 4, minus);
+  for (auto& u : r.updates) set(u, 3, minus), set(u, 4, 6);
+  auto w = r.made();
+  ASSERT_TRUE(w.finish([](const update_differences& of, const update_weights& to) {
+    own_weights(of, to);
+    to.scales[0] = 0.25;
+  }));
+  const auto is = values(r.result);
+  EXPECT_EQ(is[3], -infinity);
+  EXPECT_EQ(is[4], 6);
+}
+
+TEST(Weighing, Updates_that_do_not_fit_are_refused_by_name) {
+  round r(2, 11, {dtype::f32});
+  auto w = *weighing::make(r.result.destination(), r.base.source(), 1);
+  EXPECT_EQ(w.look().error().code, errc::no_updates);
+  EXPECT_EQ(w.add({tp::update_peer{}, 1, r.updates[0].source()}).error().code, errc::invalid_argument);
+  for (const double weight : {0.0, -1.0, infinity, no_number})
+    EXPECT_EQ(w.add({"a", weight, r.updates[0].source()}).error().name.view(), "a");
+  model other = model_of({dtype::f16});
+  EXPECT_EQ(w.add({"a", 1, other.source()}).error().code, errc::schema_mismatch);
+  ASSERT_TRUE(w.add({"a", 1, r.updates[0].source()}));
+  EXPECT_EQ(w.add({"a", 1, r.updates[1].source()}).error().code, errc::update_changed);
+  EXPECT_EQ(w.add({"b", 1, r.updates[1].source()}).error().code, errc::table_full);
+  EXPECT_EQ(w.wrapping_sum().error().code, errc::unsupported_dtype);
+  EXPECT_EQ(w.trimmed_mean(1).error().code, errc::invalid_argument);
+  w.reset();
+  EXPECT_EQ(w.trimmed_mean(0).error().code, errc::no_updates);
+  auto none = *weighing::make(r.result.destination(), {}, 1);
+  ASSERT_TRUE(none.add({"a", 1, r.updates[0].source()}));
+  EXPECT_EQ(none.look().error().code, errc::invalid_argument);
+  EXPECT_EQ(weighing::make(r.result.destination(), r.base.source(), 0).error().code, errc::invalid_argument);
+}
+
+}  // namespace weighing_test
