@@ -60,10 +60,12 @@ void for_each_comparison(std::size_t n, F&& f) noexcept {
 
 /// The smaller of each two into `low`, the greater into `high`: whole slices, so that compilers vectorise it.
 inline void order(double* __restrict low, double* __restrict high) noexcept {
-  for (std::size_t i = 0; i < slice_elements; ++i) {
-    const double a = low[i], b = high[i];
-    low[i] = a < b ? a : b;
-    high[i] = a < b ? b : a;
+  for (std::size_t i = 0; i < slice_elements; i += sum_block) {
+    double least[sum_block], most[sum_block];
+    for (std::size_t j = 0; j < sum_block; ++j) least[j] = low[i + j] < high[i + j] ? low[i + j] : high[i + j];
+    for (std::size_t j = 0; j < sum_block; ++j) most[j] = low[i + j] > high[i + j] ? low[i + j] : high[i + j];
+    for (std::size_t j = 0; j < sum_block; ++j) low[i + j] = least[j];
+    for (std::size_t j = 0; j < sum_block; ++j) high[i + j] = most[j];
   }
 }
 
