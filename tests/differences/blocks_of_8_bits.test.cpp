@@ -1,0 +1,184 @@
+// Differences in blocks of 8 bits: against plain arithmetic, in every element type, and the same bits at both ends.
+#include <tensorpull/differences/blocks_of_8_bits.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+using namespace tensorpull;
+
+namespace {
+
+template <class T>
+T element(double value) {
+  return detail::narrowed_to<T>(value);
+}
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+template <class T>
+struct Blocks : testing::Test {};
+using elements = testing::Types<float, double, float16, bfloat16>;
+TYPED_TEST_SUITE(Blocks, elements);
+
+TEST(Moved, Agrees_with_the_compilers_own_conversion) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const std::uint64_t word = random();
+    const auto bits = static_cast<std::uint32_t>(word);
+    float value = 0;
+    std::memcpy(&value, &bits, 4);
+    const double wide = detail::widened(value);
+    if (!std::isnan(value)) {
+      EXPECT_EQ(wide, static_cast<double>(value));
+      EXPECT_EQ(std::signbit(wide), std::signbit(value));
+    } else {
+      EXPECT_NE(wide, wide);
+    }
+    // exponents around those of a float, so that subnormals, ties and overflow come
+    std::uint64_t near = (word & 0x800fffffffffffff) | (870 + (random() % 290)) << 52;
+    if (i % 4 == 0) near &= 0xffffffffe0000000;
+    if (i % 8 == 0) near |= 0x10000000;
+    double d = 0;
+    std::memcpy(&d, &near, 8);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(element<float>(d)), std::bit_cast<std::uint32_t>(static_cast<float>(d)));
+  }
+}
+
+TEST(Moved, Every_code_of_16_bits_comes_back) {
+  for (std::uint32_t code = 0; code < 0x10000; ++code) {
+    float16 half;
+    half.bits = static_cast<std::uint16_t>(code);
+    bfloat16 brain;
+    brain.bits = static_cast<std::uint16_t>(code);
+    const float h = half, b = brain;
+    if (h == h) {
+      EXPECT_EQ(detail::widened(half), static_cast<double>(h));
+      EXPECT_EQ(element<float16>(detail::widened(half)).bits, code);
+    }
+    if (b == b) {
+      EXPECT_EQ(detail::widened(brain), static_cast<double>(b));
+      EXPECT_EQ(element<bfloat16>(detail::widened(brain)).bits, code);
+    }
+  }
+}
+
+TEST(Moved, A_step_of_zero_leaves_the_bits) {
+  EXPECT_TRUE(std::signbit(moved(-0.0f, 0.0)));
+  EXPECT_TRUE(std::signbit(moved(-0.0f, -0.0)));
+  const float odd = std::bit_cast<float>(0x7f800001u);  // a NaN that signals
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(moved(odd, 0.0)), 0x7f800001u);
+}
+
+TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
+  using T = TypeParam;
+  using blocks = blocks_of_8_bits<8>;
+  std::mt19937_64 random(2);
+  std::normal_distribution<double> normal;
+  for (int round = 0; round < 2000; ++round) {
+    const auto n = static_cast<std::size_t>(round) % 9;
+    std::vector<T> base(n), model(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      base[i] = element<T>(normal(random));
+      model[i] = element<T>(detail::widened(base[i]) + normal(random) * 1e-2);
+    }
+    const auto scale = blocks::scale<T>(model, base);
+    ASSERT_TRUE(scale);
+    double largest = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      largest = std::max(largest, std::abs(detail::widened(model[i]) - detail::widened(base[i])));
+    EXPECT_EQ(*scale, static_cast<float>(largest / 127));
+    std::vector<std::int8_t> codes(n);
+    blocks::narrow<T>(model, base, *scale, codes);
+    auto there = base, here = base;
+    blocks::move<T>(there, *scale, codes);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double d = detail::widened(model[i]) - detail::widened(base[i]);
+      const int expected = *scale == 0 ? 0 : static_cast<int>(std::clamp(std::nearbyint(d / *scale), -127.0, 127.0));
+      ASSERT_EQ(codes[i], expected);
+      const auto plain = element<T>(detail::widened(base[i]) + static_cast<double>(*scale) * codes[i]);
+      if (codes[i] != 0) {
+        ASSERT_EQ(std::memcmp(&there[i], &plain, sizeof(T)), 0);
+      }
+    }
+    ASSERT_TRUE(blocks::advance<T>(model, here));
+    EXPECT_TRUE(same_bits(here, there));
+  }
+}
+
+TYPED_TEST(Blocks, Stay_equal_at_both_ends_for_50_rounds_down_and_up) {
+  using T = TypeParam;
+  using blocks = blocks_of_8_bits<256>;
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal;
+  for (const std::size_t n :
+       {std::size_t{1}, std::size_t{255}, std::size_t{256}, std::size_t{257}, std::size_t{1000}}) {
+    std::vector<T> owner(n), client(n);
+    for (std::size_t i = 0; i < n; ++i) owner[i] = client[i] = element<T>(normal(random));
+    const auto send = [&](std::vector<T>& from, std::vector<T>& to) {
+      auto model = from;
+      for (T& w : model) w = element<T>(detail::widened(w) + normal(random) * 1e-3);
+      for (std::size_t at = 0; at < n; at += 256) {
+        const std::size_t m = std::min<std::size_t>(256, n - at);
+        const auto piece = std::span<const T>(model).subspan(at, m);
+        const auto scale = blocks::scale<T>(piece, std::span<const T>(from).subspan(at, m));
+        ASSERT_TRUE(scale);
+        std::vector<std::int8_t> codes(m);
+        blocks::narrow<T>(piece, std::span<const T>(from).subspan(at, m), *scale, codes);
+        blocks::move<T>(std::span<T>(to).subspan(at, m), *scale, codes);
+        ASSERT_TRUE(blocks::advance<T>(piece, std::span<T>(from).subspan(at, m)));
+      }
+    };
+    for (int round = 0; round < 50; ++round) {
+      send(owner, client);
+      ASSERT_TRUE(same_bits(owner, client)) << n << " elements, round " << round << ", down";
+      send(client, owner);
+      ASSERT_TRUE(same_bits(owner, client)) << n << " elements, round " << round << ", up";
+    }
+  }
+}
+
+TYPED_TEST(Blocks, Refuse_what_is_not_finite_and_say_which) {
+  using T = TypeParam;
+  using blocks = blocks_of_8_bits<4>;
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    const std::vector<T> good(3, element<T>(1)), one{element<T>(1), element<T>(1), element<T>(bad)};
+    const auto a = blocks::scale<T>(one, good), b = blocks::scale<T>(good, one), c = blocks::scale<T>(one, one);
+    for (const auto* r : {&a, &b, &c}) {
+      ASSERT_FALSE(*r);
+      EXPECT_EQ((*r).error().code, errc::invalid_argument);
+    }
+    auto base = good;
+    EXPECT_FALSE(blocks::advance<T>(one, base));
+    EXPECT_TRUE(same_bits(base, good));
+  }
+}
+
+TEST(Scales, That_would_be_subnormal_are_zero) {
+  using blocks = blocks_of_8_bits<4>;
+  const std::vector<float> base{0, 0}, model{std::numeric_limits<float>::min(), 0};
+  const auto scale = blocks::scale<float>(model, base);
+  ASSERT_TRUE(scale);
+  EXPECT_EQ(*scale, 0.0f);
+  std::int8_t codes[2] = {1, 1};
+  blocks::narrow<float>(model, base, *scale, codes);
+  EXPECT_EQ(codes[0], 0);
+  const std::vector<double> far{1e300}, near{0};
+  EXPECT_FALSE(blocks::scale<double>(far, near));
+}
+
+TEST(Scales, From_outside_are_finite_positive_and_not_subnormal) {
+  for (const std::uint32_t good : {0u, 0x800000u, 0x3f800000u, 0x7f7fffffu})
+    EXPECT_TRUE(is_scale(std::bit_cast<float>(good))) << good;
+  for (const std::uint32_t bad : {1u, 0x7fffffu, 0x7f800000u, 0x7fc00000u, 0x80000000u, 0xbf800000u, 0xff800000u})
+    EXPECT_FALSE(is_scale(std::bit_cast<float>(bad))) << bad;
+}
+
+}  // namespace
