@@ -1,0 +1,199 @@
+// A narrowed difference is a model: it is published, pulled and applied, and both ends have the same bits.
+#include <tensorpull/differences/narrowed_difference.hpp>
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+using namespace tensorpull;
+
+namespace {
+
+using small_blocks = blocks_of_8_bits<16>;
+using difference = narrowed_difference<small_blocks>;
+
+/// Tensors of every type, of 0, 1, N - 1, N and N + 1 elements and more, and one of integers.
+struct model_of_all {
+  std::vector<std::string> names;
+  std::vector<dtype> types;
+  std::vector<std::uint64_t> counts;
+  std::vector<std::vector<std::uint64_t>> memory;
+
+  model_of_all() {
+    for (const dtype type : {dtype::f32, dtype::f64, dtype::f16, dtype::bf16, dtype::i32})
+      for (const std::uint64_t n : {0u, 1u, 15u, 16u, 17u, 100u}) {
+        names.push_back(std::string(to_string(type)) + "." + std::to_string(n));
+        types.push_back(type);
+        counts.push_back(n);
+        memory.emplace_back(n + 1);
+      }
+  }
+  void step(std::uint64_t seed, double width) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> normal(0, width);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (std::size_t k = 0; k < counts[i]; ++k) {
+        std::byte* const at = reinterpret_cast<std::byte*>(memory[i].data()) + k * (bits(types[i]) / 8);
+        if (types[i] == dtype::i32) {
+          const auto value = static_cast<std::int32_t>(random() % 1000);
+          std::memcpy(at, &value, 4);
+        }
+        (void)detail::with_movable(types[i], 0, [&](auto t) {
+          std::memcpy(&t, at, sizeof t);
+          t = moved(t, normal(random));
+          std::memcpy(at, &t, sizeof t);
+          return 0;
+        });
+      }
+  }
+  std::vector<mutable_tensor_view> views() {
+    std::vector<mutable_tensor_view> made;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      made.push_back({names[i], types[i], {&counts[i], 1}, reinterpret_cast<std::byte*>(memory[i].data()), {}, false});
+    return made;
+  }
+  std::vector<tensor_view> constant() {
+    const auto all = views();
+    return {all.begin(), all.end()};
+  }
+};
+
+/// What a recipient lands it in: memory of its own, with the schema that comes.
+struct landed {
+  std::vector<std::vector<std::uint64_t>> memory;
+  std::vector<mutable_tensor_view> views;
+  std::vector<tensor_view> constant;
+
+  explicit landed(const image_schema& schema) {
+    for (const tensor_entry& t : schema.entries()) {
+      memory.emplace_back(t.size_bytes() / 8 + 1);
+      views.push_back({t.name, t.type, t.extents(), reinterpret_cast<std::byte*>(memory.back().data()), {}, false});
+    }
+    constant.assign(views.begin(), views.end());
+  }
+};
+
+template <std::uint64_t Chunk>
+void pull(const dynamic_image& from, landed& to) {
+  using net = pipeline<tensor_list, fixed_bytes<Chunk>, loopback>;
+  auto mine = dynamic_image::make(std::span<const mutable_tensor_view>(to.views), from.schema().pairs());
+  ASSERT_TRUE(mine);
+  static typename net::downloader owner;
+  const auto ref = owner.add_tensors(from);
+  ASSERT_TRUE(ref);
+  const auto done = net::download_tensors(owner, *ref, *mine);
+  ASSERT_TRUE(done);
+  ASSERT_TRUE(owner.withdraw(*ref));
+}
+
+TEST(Narrowed, Is_pulled_and_applied_round_after_round_in_chunks_of_any_size) {
+  model_of_all owner, client;
+  owner.step(1, 1);
+  client.step(1, 1);
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    model_of_all trained = owner;
+    trained.step(10 + round, 1e-2);
+    const auto sent = difference::make(trained.constant(), owner.constant());
+    ASSERT_TRUE(sent) << to_string(sent.error().code);
+    landed down(sent->model().schema());
+    if (round % 3 == 0) pull<8>(sent->model(), down);
+    if (round % 3 == 1) pull<40>(sent->model(), down);
+    if (round % 3 == 2) pull<65536>(sent->model(), down);
+    const auto pairs = sent->model().schema().pairs();
+    ASSERT_TRUE(move_by<small_blocks>(client.views(), down.constant, pairs));
+    ASSERT_TRUE(move_by<small_blocks>(owner.views(), down.constant, pairs));
+    EXPECT_EQ(client.memory, owner.memory);
+    EXPECT_NE(client.memory, model_of_all().memory);
+  }
+}
+
+TEST(Narrowed, What_is_not_right_leaves_the_base_as_it_was) {
+  model_of_all owner, client;
+  owner.step(1, 1);
+  client.step(1, 1);
+  model_of_all trained = owner;
+  trained.step(2, 1e-2);
+  const auto sent = difference::make(trained.constant(), owner.constant());
+  ASSERT_TRUE(sent);
+  const auto pairs = sent->model().schema().pairs();
+  landed good(sent->model().schema());
+  pull<4096>(sent->model(), good);
+  const auto before = client.memory;
+  const auto refused = [&](const std::vector<tensor_view>& what, std::span<const metadata_entry> with) {
+    const auto done = move_by<small_blocks>(client.views(), what, with);
+    EXPECT_EQ(client.memory, before);
+    return done ? errc{} : done.error().code;
+  };
+  for (const std::uint32_t bad : {1u, 0x7f800000u, 0x7fc00000u, 0xbf800000u}) {
+    landed hostile = good;
+    for (std::size_t i = 0; i < hostile.views.size(); ++i) {
+      hostile.constant[i].data = reinterpret_cast<const std::byte*>(hostile.memory[i].data());
+      if (hostile.views[i].name == "F32.100.scales")
+        std::memcpy(reinterpret_cast<std::byte*>(hostile.memory[i].data()) + 4, &bad, 4);
+    }
+    EXPECT_EQ(refused(hostile.constant, pairs), errc::value_out_of_range) << bad;
+  }
+  EXPECT_EQ(refused(good.constant, {}), errc::missing_field);
+  auto fewer = good.constant;
+  fewer.pop_back();
+  EXPECT_EQ(refused(fewer, pairs), errc::schema_mismatch);
+  const auto another = move_by<blocks_of_8_bits<32>>(client.views(), good.constant, pairs);
+  ASSERT_FALSE(another);
+  EXPECT_EQ(another.error().code, errc::missing_field);
+  client.memory[1][0] ^= 1;  // one bit of F32.1
+  const auto done = move_by<small_blocks>(client.views(), good.constant, pairs);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, errc::stale_version);
+  client.memory[1][0] ^= 1;
+  EXPECT_EQ(client.memory, before);
+}
+
+TEST(Narrowed, A_range_of_any_length_has_the_same_bytes) {
+  model_of_all owner, trained;
+  owner.step(1, 1);
+  trained.step(2, 1);
+  const auto sent = difference::make(trained.constant(), owner.constant());
+  ASSERT_TRUE(sent);
+  const source_view from = sent->model().source();
+  for (std::size_t i = 0; i < from.schema->tensor_count; ++i) {
+    const tensor_entry& t = from.schema->tensors[i];
+    if (!t.indirect) continue;
+    std::vector<std::byte> whole(t.size_bytes()), parts(t.size_bytes());
+    ASSERT_TRUE(from.reader->read(from.reader->context, from.where[i], 0, whole));
+    for (const std::size_t n : {std::size_t{1}, std::size_t{3}, std::size_t{17}}) {
+      for (std::size_t at = 0; at < parts.size(); at += n)
+        ASSERT_TRUE(from.reader->read(from.reader->context, from.where[i], at,
+                                      std::span(parts).subspan(at, std::min(n, parts.size() - at))));
+      EXPECT_EQ(parts, whole) << std::string(t.name) << " in parts of " << n;
+    }
+  }
+}
+
+TEST(Narrowed, The_owner_refuses_what_is_not_finite_by_name) {
+  model_of_all owner, trained;
+  const float bad = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(trained.memory[5].data(), &bad, 4);
+  const auto sent = difference::make(trained.constant(), owner.constant());
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code, errc::invalid_argument);
+  EXPECT_EQ(sent.error().name.view(), "F32.100");
+}
+
+TEST(Narrowed, An_F32_model_takes_0_254_of_its_bytes) {
+  std::vector<float> base(1'000'000), model(1'000'000, 1e-3f);
+  const std::uint64_t n = base.size();
+  const tensor_view w{"w", dtype::f32, {&n, 1}, reinterpret_cast<const std::byte*>(model.data())};
+  const tensor_view b{"w", dtype::f32, {&n, 1}, reinterpret_cast<const std::byte*>(base.data())};
+  const auto sent = narrowed_difference<>::make({&w, 1}, {&b, 1});
+  ASSERT_TRUE(sent);
+  EXPECT_LE(static_cast<double>(sent->model().schema().image_bytes), 0.2541 * 4e6);
+}
+
+}  // namespace
