@@ -33,7 +33,6 @@ BREAKAGES = [
     ("differences/download_changes.hpp", "if (*is == whole.version)", "if (false)", "differences/download_changes", "*part_of_its_bytes*"),
     ("differences/blocks_of_8_bits.hpp", "return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);", "return std::bit_cast<float>(made);", "differences/blocks_of_8_bits", "*subnormal_are_zero*"),
     ("differences/blocks_of_8_bits.hpp", "bits < 0x7f800000);", "bits <= 0x7f800000);", "differences/blocks_of_8_bits", "*From_outside*"),
-    ("differences/blocks_of_8_bits.hpp", "if (largest_value >= infinity) {", "if (false) {", "differences/blocks_of_8_bits", "*not_finite*"),
     ("differences/moved.hpp", "<< 1 == 0 ? base : sum", "<< 1 == 1 ? base : sum", "differences/blocks_of_8_bits", "*step_of_zero*"),
     ("differences/moved.hpp", "- 1 + (mantissa >> by & 1)", "", "differences/blocks_of_8_bits", "*"),
     ("differences/narrowed_difference.hpp", "if (!is_scale(scale)) return", "if (false) return", "differences/narrowed_difference", "*leaves_the_base*"),
