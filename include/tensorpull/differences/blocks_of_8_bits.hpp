@@ -26,7 +26,7 @@ constexpr bool is_scale(float scale) noexcept {
 template <std::size_t N = 256>
 struct blocks_of_8_bits {
   static_assert(N > 0, "tensorpull: a block has at least one element");
-  static constexpr std::size_t block_elements = N;
+  static constexpr std::size_t block_elements = N;  ///< that share a scale
 
   /// How many scales a tensor has.
   static constexpr std::uint64_t blocks(std::uint64_t elements) noexcept {
