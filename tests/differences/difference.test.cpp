@@ -31,7 +31,7 @@ void train(model& m, generator& g) {
 model as_model(std::span<const std::byte> bytes) {
   model m;
   m.add("difference", tp::dtype::u8, {bytes.size()}).ready();
-  std::memcpy(m.destination().address(0), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(m.destination().address(0), bytes.data(), bytes.size());
   return m;
 }
 tp::model_difference between(const model& from, const model& to) {
