@@ -114,13 +114,13 @@ struct bits_of {
   using word = U;
   static constexpr bool floating = Floating;
 };
-using half_words = bits_of<std::uint16_t, false>;
-using half_floats = bits_of<std::uint16_t, true>;
-using words = bits_of<std::uint32_t, false>;
-using floats = bits_of<std::uint32_t, true>;
-using long_words = bits_of<std::uint64_t, false>;
-using doubles = bits_of<std::uint64_t, true>;
-using octets = bits_of<std::uint8_t, false>;
+using element_u16 = bits_of<std::uint16_t, false>;
+using element_f16 = bits_of<std::uint16_t, true>;
+using element_u32 = bits_of<std::uint32_t, false>;
+using element_f32 = bits_of<std::uint32_t, true>;
+using element_u64 = bits_of<std::uint64_t, false>;
+using element_f64 = bits_of<std::uint64_t, true>;
+using element_u8 = bits_of<std::uint8_t, false>;
 
 /// Elements that are worked on at a time: in steps that compilers vectorise one by one.
 inline constexpr std::size_t difference_step = 64;
@@ -165,10 +165,10 @@ template <class F>
 void with_difference_element(dtype type, F&& f) noexcept {
   const difference_element e = difference_element_of(type);
   switch (e.width) {
-    case 2: return e.floating ? f(half_floats{}) : f(half_words{});
-    case 4: return e.floating ? f(floats{}) : f(words{});
-    case 8: return e.floating ? f(doubles{}) : f(long_words{});
-    default: return f(octets{});
+    case 2: return e.floating ? f(element_f16{}) : f(element_u16{});
+    case 4: return e.floating ? f(element_f32{}) : f(element_u32{});
+    case 8: return e.floating ? f(element_f64{}) : f(element_u64{});
+    default: return f(element_u8{});
   }
 }
 

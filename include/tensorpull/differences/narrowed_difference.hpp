@@ -219,7 +219,7 @@ template <class Scheme = blocks_of_8_bits<>>
         return &t;
     return nullptr;
   };
-  const auto digest = [&](std::string_view expected) {
+  const auto has_digest = [&](std::string_view expected) {
     std::uint64_t sum = 0;
     for (const mutable_tensor_view& b : base)
       sum += detail::tensor_digest(b.name, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
@@ -249,7 +249,7 @@ template <class Scheme = blocks_of_8_bits<>>
       if (!is_scale(scale)) return failure(errc::value_out_of_range, i, s->name);
   }
   if (expected != narrowed.size()) return failure(errc::schema_mismatch);
-  if (!digest(said("tensorpull.base"))) return failure(errc::stale_version);
+  if (!has_digest(said("tensorpull.base"))) return failure(errc::stale_version);
   for (const mutable_tensor_view& b : base) {
     const tensor_view* const w = find(b.name, "");
     const auto bytes = static_cast<std::size_t>(*size_bytes(b.type, b.shape));
@@ -270,7 +270,7 @@ template <class Scheme = blocks_of_8_bits<>>
       return 0;
     });
   }
-  if (!digest(said("tensorpull.moved"))) return failure(errc::digest_mismatch);
+  if (!has_digest(said("tensorpull.moved"))) return failure(errc::digest_mismatch);
   return {};
 }
 
