@@ -1,3 +1,4 @@
+// NEEDS tensorpull::deflate
 #include "context.hpp"
 
 #include <tensorpull/differences/deflate/deflate.hpp>
