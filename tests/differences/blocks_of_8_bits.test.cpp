@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-using namespace tensorpull;
+namespace blocks_of_8_bits_test {
 
-namespace {
+using namespace tensorpull;
 
 template <class T>
 T element(double value) {
@@ -181,4 +181,4 @@ TEST(Scales, From_outside_are_finite_positive_and_not_subnormal) {
     EXPECT_FALSE(is_scale(std::bit_cast<float>(bad))) << bad;
 }
 
-}  // namespace
+}  // namespace blocks_of_8_bits_test

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-using namespace tensorpull;
+namespace narrowed_difference_test {
 
-namespace {
+using namespace tensorpull;
 
 using small_blocks = blocks_of_8_bits<16>;
 using difference = narrowed_difference<small_blocks>;
@@ -196,4 +196,4 @@ TEST(Narrowed, An_F32_model_takes_0_254_of_its_bytes) {
   EXPECT_LE(static_cast<double>(sent->model().schema().image_bytes), 0.2541 * 4e6);
 }
 
-}  // namespace
+}  // namespace narrowed_difference_test
