@@ -55,7 +55,7 @@ struct pair_of_versions {
   std::optional<drawn_model> old, now;
 };
 
-TEST(Difference, D1_makes_any_model_the_version_that_it_leads_to_in_pieces_of_any_length) {
+TEST(Difference, Makes_any_model_the_version_that_it_leads_to_in_pieces_of_any_length) {
   const model_seeds seeds(60);
   for (std::uint64_t seed = seeds.first; seed < seeds.first + seeds.count; ++seed) {
     SCOPED_TRACE(seed);
@@ -79,7 +79,7 @@ TEST(Difference, D1_makes_any_model_the_version_that_it_leads_to_in_pieces_of_an
   }
 }
 
-TEST(Difference, D1_a_model_that_is_not_the_old_version_is_refused_before_a_byte_changes) {
+TEST(Difference, A_model_that_is_not_the_old_version_is_refused_before_a_byte_changes) {
   for (std::uint64_t seed = 1; seed < 30; ++seed) {
     pair_of_versions v(seed);
     const auto data = v.old->get().schema().data_bytes();

@@ -28,7 +28,7 @@ struct versions {
   }
 };
 
-TEST(DownloadChanges, C1_a_model_becomes_the_new_version_by_a_part_of_its_bytes_and_the_owner_counts_it_once) {
+TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and_the_owner_counts_it_once) {
   versions v;
   std::optional<serving> server(std::in_place, *v.owner);
   std::uint64_t came = 0;
@@ -47,7 +47,7 @@ TEST(DownloadChanges, C1_a_model_becomes_the_new_version_by_a_part_of_its_bytes_
   EXPECT_LT(v.owner->status_of(v.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
 }
 
-TEST(DownloadChanges, C1_without_the_old_version_or_the_difference_all_is_pulled) {
+TEST(DownloadChanges, Without_the_old_version_or_the_difference_all_is_pulled) {
   for (const int what : {0, 1, 2, 3}) {
     SCOPED_TRACE(what);
     versions v;
