@@ -146,6 +146,11 @@ struct collector {
   template <class C> void closed(C&, const error&) {}
 };
 
+/// What `send`, `recv` and the Python package may have on its way.
+struct long_lines : default_limits {
+  static constexpr std::size_t pipelined_requests = 16, window = 32'768;
+};
+
 /// How a transport names a place, at the end that listens and at the one that dials.
 struct plain_places {
   static std::string_view listening(std::string_view at) { return at; }
@@ -164,7 +169,7 @@ struct tls_places {
 /// An owner at the far end, and pulls from it, each over a connection of its own.
 template <class Transport, class Chunking, class Places>
 struct owner_afar {
-  using net = pipeline<tensor_list, Chunking, Transport>;
+  using net = pipeline<tensor_list, Chunking, Transport, long_lines>;
   owner_afar(const bench::line& line, const image& from, const Places& p)
       : places(p), process([&](int pipe) {
           line.far().enter();
@@ -196,7 +201,7 @@ struct owner_afar {
 /// A server at the far end that pulls updates from clients that dial out.
 template <class Transport, class Places>
 struct server_afar {
-  using net = pipeline<tensor_list, fixed_bytes<2_MiB>, Transport>;
+  using net = pipeline<tensor_list, fixed_bytes<2_MiB>, Transport, long_lines>;
   server_afar(const bench::line& line, const image& from, const Places& p)
       : places(p), process([&](int pipe) {
           line.far().enter();

@@ -535,6 +535,39 @@ TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
   EXPECT_TRUE(same(*mine, *t.model));
 }
 
+// The first chunk holds the header and comes over one line alone. If that damaged it each time, the pull failed,
+// although another line was there.
+TEST(ParallelPull, A_line_that_damages_the_first_chunk_is_ended_and_another_one_goes_on) {
+  two t;
+  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  std::atomic<int> damaging = 0;  // the first connection of those that come
+  const auto habits = [&](std::size_t) { return damaging++ == 0 ? habit{.wrong = 9'973} : habit{}; };
+  between one(t.owners[0]->port(), habits);
+  between other(t.owners[1]->port(), habits);
+  t.addresses[0] = t.texts[0] = one.address();
+  t.addresses[1] = t.texts[1] = other.address();
+  const auto mine = blank<layered>();
+  const auto done = checked::download_tensors(t.from(2), t.ref, *mine, soon);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_EQ(done->damaged, 3u);
+  EXPECT_TRUE(same(*mine, *t.model));
+}
+
+TEST(ParallelPull, If_every_line_damages_the_first_chunk_the_pull_says_so) {
+  two t;
+  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  const auto habits = [](std::size_t) { return habit{.wrong = 9'973}; };
+  between one(t.owners[0]->port(), habits);
+  between other(t.owners[1]->port(), habits);
+  t.addresses[0] = t.texts[0] = one.address();
+  t.addresses[1] = t.texts[1] = other.address();
+  const auto mine = blank<layered>();
+  const auto done = checked::download_tensors(t.from(2), t.ref, *mine, soon);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, tp::errc::chunk_digest_mismatch);
+}
+
 TEST(ParallelPull, Chunks_that_are_never_whole_are_no_progress) {
   const two t;
   using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;

@@ -238,4 +238,24 @@ TEST(SilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   EXPECT_EQ(two.error(), tp::errc::connection_lost);
 }
 
+// A client that served waited until its kernel sent again, or for ever if nothing was under way.
+TEST(SilentLine, A_client_that_serves_notices_that_the_line_to_its_recipient_is_gone) {
+  raw_listener host;
+  auto client = net::session::connect(local(host.port()));
+  ASSERT_TRUE(client);
+  const raw_peer silent = host.accept();
+  const auto source = random_model<tiny>(1);
+  const auto ref = client->add_tensors(*source, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  const auto there = client->serve(tp::until_settled(*ref), tp::detail::longest_silence + 2s);
+  ASSERT_FALSE(there);
+  EXPECT_EQ(there.error(), tp::errc::timed_out) << "the recipient is there and asks for nothing";
+  EXPECT_FALSE(asks(client->stream().native_handle())) << "nothing is due after the call";
+  const gone_line gone(host.port());
+  const auto lost = client->serve(tp::until_settled(*ref), 60s);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, tp::errc::connection_lost);
+  EXPECT_EQ(lost.error().system, ETIMEDOUT);
+}
+
 }  // namespace silent_line_test

@@ -16,6 +16,9 @@ struct module_limits : default_limits {
   using owner_room = heap_owner_room;  // as many references as Downloader(max_references=...) says
   static constexpr std::uint64_t chunk_cap_bytes = max_payload_bytes;
   static constexpr std::size_t references = 512;
+  // Long lines: 16 chunks ahead over a stream, which are 640 bytes of an owner's connection, and datagrams on their way
+  // for which a thread of Python's has the 210 KiB.
+  static constexpr std::size_t pipelined_requests = 16, window = 32'768;
 };
 using chunks = bytes_up_to<max_payload_bytes>;
 
@@ -38,9 +41,9 @@ struct pull_settings {
   std::uint32_t window = 0;
   std::uint32_t retries = 3;
   std::int64_t progress_interval_ms = 100;
-  bool native = false;       ///< the image in one chunk, or an error
-  bool unverified = false;   ///< also an image without a digest
-  bool believe = false;      ///< over links where anybody can answer first, also without a version
+  bool native = false;  ///< the image in one chunk, or an error
+  bool unverified = false;  ///< also an image without a digest
+  bool believe = false;  ///< over links where anybody can answer first, also without a version
   py::object progress = py::none();
   py::object abort = py::none();
   py::object cursor = py::none();  ///< a Cursor, if a pull goes on that another one began

@@ -58,8 +58,9 @@ struct default_limits {
   static constexpr std::size_t tensors = 1'000'000;
   /// Bytes of a tensor's name.
   static constexpr std::size_t name_bytes = 1024;
-  /// Requests that one connection may have in flight at an owner, so that no queue grows with requests. Each takes 80
-  /// bytes of the connection. Longer chunks fill a longer path at no cost.
+  /// Requests that one connection may have in flight at an owner, so that no queue grows with requests, and that a
+  /// recipient over a stream has in flight if nobody says how many: the lesser number counts. Each takes 80 bytes of
+  /// the owner's connection. Longer chunks fill a longer path at no cost.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.

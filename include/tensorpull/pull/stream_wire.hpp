@@ -11,23 +11,23 @@
 
 namespace tensorpull::detail {
 
-/// A borrowed stream of which bytes are due as long as this object is there, if it can look after its line
+/// A borrowed link of which bytes are due as long as this object is there, if it can look after its line
 /// (byte_stream, 8).
-template <byte_stream Stream>
-class awaited_stream {
+template <class Link>
+class awaited_link {
  public:
-  explicit awaited_stream(Stream& stream) noexcept : stream_(&stream) { expect_bytes(true); }
-  awaited_stream(const awaited_stream&) = delete;
-  awaited_stream& operator=(const awaited_stream&) = delete;
-  ~awaited_stream() { expect_bytes(false); }
-  Stream& operator*() const noexcept { return *stream_; }
-  Stream* operator->() const noexcept { return stream_; }
+  explicit awaited_link(Link& link) noexcept : link_(&link) { expect_bytes(true); }
+  awaited_link(const awaited_link&) = delete;
+  awaited_link& operator=(const awaited_link&) = delete;
+  ~awaited_link() { expect_bytes(false); }
+  Link& operator*() const noexcept { return *link_; }
+  Link* operator->() const noexcept { return link_; }
 
  private:
   void expect_bytes(bool on) noexcept {
-    if constexpr (requires { stream_->expect_bytes(on); }) stream_->expect_bytes(on);
+    if constexpr (requires { link_->expect_bytes(on); }) link_->expect_bytes(on);
   }
-  Stream* stream_;
+  Link* link_;
 };
 
 /// A wire over a stream. Borrows the endpoint and the stream. `scratch`: as pump_once says.
@@ -56,7 +56,7 @@ class stream_pull_wire {
 
  private:
   Endpoint* end_;
-  awaited_stream<Stream> stream_;
+  awaited_link<Stream> stream_;
   std::span<std::byte> scratch_;
   io_ready wants_{};
 };

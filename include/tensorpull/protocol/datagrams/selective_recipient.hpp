@@ -41,7 +41,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Chunks from the first missing one on that may be asked for: a power of two.
   static constexpr std::uint32_t slots = static_cast<std::uint32_t>(
       std::bit_ceil(std::max<std::size_t>(Limits::window, 64)));
-  static_assert(slots <= 16384, "tensorpull: a window over datagrams has at most 16,384 requests (limits::window)");
+  static_assert(slots <= 32768, "tensorpull: a window over datagrams has at most 32,768 requests (limits::window)");
+  /// Requests that travel in one datagram at most: their answers leave in one burst.
+  static constexpr std::uint32_t most_in_one = 8;
   /// A later answer from which a request counts as lost.
   static constexpr std::uint32_t reordering = 3;
 
@@ -157,7 +159,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     if (m.kind != frame_kind::description) return begun(base::on(m));
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
-    batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), slots);
+    batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), most_in_one);
     if (m.window == 1) window_ = congestion_window(1, 1);  // it drops what comes while it answers
     return begun(base::on(fitting));
   }

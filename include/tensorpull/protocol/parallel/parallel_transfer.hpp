@@ -456,7 +456,12 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
     if (this->ended_) return;
     if (is_sequential(n)) {
+      const std::uint64_t before = this->damaged_;
       base::landed(bytes);
+      if (this->damaged_ != before && others()) {
+        this->damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
+        count_damage(n);
+      }
       return settle_first();
     }
     state& l = lines_[n];
@@ -473,8 +478,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
         ++this->damaged_;
         c->landed = 0;
         missing_.give_back(*c, n, false);
-        if (++l.damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
-        return;
+        return count_damage(n);
       }
     note_given(n, c->begin, c->begin + c->landed);
     if (c->landed < c->length()) missing_.go_on(*c);
@@ -482,6 +486,9 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     drain();
   }
 
+  void count_damage(std::uint8_t n) noexcept {
+    if (++lines_[n].damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
+  }
   /// Takes into account what is there up to the first missing byte.
   void drain() noexcept {
     if (this->ended_ || !sharing_) return;

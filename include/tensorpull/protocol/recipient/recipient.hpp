@@ -36,10 +36,6 @@ struct serves_anew {
 };
 }  // namespace detail
 
-/// Requests in flight if nobody says how many: what an owner usually allows (default_limits::pipelined_requests).
-/// Chunks of 2 MiB then fill a path that holds 14 MiB, and nothing is stored for a request.
-inline constexpr std::uint32_t usual_window = default_limits::pipelined_requests;
-
 /// What a recipient asks for and expects.
 struct pull_request {
   ref_id ref{};  ///< what to pull
@@ -52,7 +48,9 @@ struct pull_request {
   std::span<const std::string_view> subset{};
   bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
                       ///< them, whatever it names
-  std::uint32_t window = 0;  ///< requests in flight; the owner may allow fewer. 0: usual_window, over datagrams 4
+  /// requests in flight; the owner may allow fewer. 0: limits::pipelined_requests, over datagrams 4. Nothing is stored
+  /// for a request.
+  std::uint32_t window = 0;
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
   /// an image without a digest is accepted, too, if the digest of the whole would be compared
   bool unverified = false;
@@ -375,7 +373,7 @@ class recipient {
     version_ = m.version;
     context_ = {m.image_bytes, m.data_start, request_.schema};
     chunk_cap_ = owners_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, max_payload_bytes));
-    const std::uint32_t wanted = request_.window != 0 ? request_.window : usual_window;
+    const std::uint32_t wanted = request_.window != 0 ? request_.window : std::uint32_t{Limits::pipelined_requests};
     window_ = std::max<std::uint32_t>(1, std::min(wanted, std::min<std::uint32_t>(m.window, Limits::window)));
     if (request_.by_name()) return recipient_event::answered;
     if (request_.fingerprint != 0 && m.fingerprint != request_.fingerprint) return compare();

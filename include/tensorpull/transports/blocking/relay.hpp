@@ -142,7 +142,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
   if (chunk.empty()) return failure(errc::invalid_argument);
   relay_machine<typename Parts::framing, typename Parts::limits> machine(chunk, ref.id, upstream.begin_transfer());
   detail::stopwatch<typename Parts::platform> idle;
-  const detail::awaited_stream line(upstream.stream());
+  const detail::awaited_link line(upstream.stream());
   detail::relay_pace pace(options.bytes_per_second);
   bool broken = false;
   while (!machine.ended()) {

@@ -276,12 +276,14 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   }
 
   /// Serves the other end until `until(session)` is true: until_settled(ref), or a lambda. Errors: timed_out;
-  /// cancelled; or why the connection is lost.
+  /// cancelled; or why the connection is lost. Meanwhile requests are due: a TCP line that carries nothing any more is
+  /// lost after 11 s (byte_stream, 8).
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600),
                      const stop_token& stop = {}) {
     detail::check_until<Until, basic_session>();
     if constexpr (std::predicate<Until&, const basic_session&>) {
+      const detail::awaited_link requests(s_->wire.link());
       const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
       // The last answer may not have left yet, and the caller may close the connection now. What the peer asks from now
       // on is for the next call: one that goes on asking keeps nobody.
