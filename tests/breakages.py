@@ -34,6 +34,8 @@ BREAKAGES = [
     ("differences/blocks_of_8_bits.hpp", "return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);", "return std::bit_cast<float>(made);", "differences/blocks_of_8_bits", "*subnormal_are_zero*"),
     ("differences/blocks_of_8_bits.hpp", "bits < 0x7f800000);", "bits <= 0x7f800000);", "differences/blocks_of_8_bits", "*From_outside*"),
     ("differences/moved.hpp", "<< 1 == 0 ? base : sum", "<< 1 == 1 ? base : sum", "differences/blocks_of_8_bits", "*step_of_zero*"),
+    ("consumers/average/weighing.hpp", "write_quotients<E>(to_.address(tensor) + at, sum, n, 1,", "write_quotients<E>(to_.address(tensor) + at, [&] { static float f[detail::slice_elements]; for (std::size_t k = 0; k < n; ++k) f[k] = static_cast<float>(sum[k]); return f; }(), n, 1,", "consumers/weighing", "*mean_of_finite*"),
+    ("differences/moved.hpp", "if (detail::is_infinite(sum) && !detail::is_infinite(base))", "if (detail::is_infinite(base))", "differences/blocks_of_8_bits", "*finite_to_infinity*"),
     ("differences/moved.hpp", "- 1 + (mantissa >> by & 1)", "", "differences/blocks_of_8_bits", "*"),
     ("differences/narrowed_difference.hpp", "if (!is_scale(scale)) return", "if (false) return", "differences/narrowed_difference", "*leaves_the_base*"),
     ("differences/narrowed_difference.hpp", 'if (!has_digest(said("tensorpull.base"))) return', "if (false) return", "differences/narrowed_difference", "*leaves_the_base*"),

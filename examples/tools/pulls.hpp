@@ -2,6 +2,7 @@
 // they compile side by side.
 #pragma once
 
+#include "file_difference.hpp"
 #include "link_choice.hpp"
 #include "received_file.hpp"
 
@@ -26,8 +27,8 @@ struct pull_call {
                                   ///< lowest
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
-/// A look at what is there is always over the pipeline with a digest, which it has no use for.
-using pull_target = std::variant<observed_file*, finished_file*, tp::published_schema*>;
+/// A look at what is there is always over the pipeline with a digest, which it has no use for; a difference needs it.
+using pull_target = std::variant<observed_file*, finished_file*, tp::published_schema*, applied_to_file*>;
 
 tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to);  ///< tcp, unix, pipe, shm
 tp::result<tp::receipt> pull_over_datagrams(const pull_call& call, pull_target to);  ///< udp, serial

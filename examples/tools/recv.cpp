@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,6 +53,8 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --restart        fetch all of it anew, in place of what an earlier recv left
       --force          replace FILE if it exists
       --max-bytes SIZE refuse what is longer (what the disk has room for); no room is taken before bytes arrive
+      --base OLD       a file of the version before: if the sender publishes what has changed since ('send --base OLD'), only that is
+                       fetched. It may be FILE itself, with --force. Anything else is fetched whole
       --also LINK      another sender of the same version, over the same kind of link (TCP, unix: or tls://); up to 7 of them. All
                        send at a time, each as fast as it is, and the transfer goes on as long as one of them does
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
@@ -70,8 +73,10 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --tls-cert FILE, --tls-key FILE    the certificate of this end and its key, if the sender wants one
       --json           the outcome as a JSON object on standard output:
                          {"file", "outcome": "completed" or "completed_unverified", "digest", "confirmed", "believed", "bytes",
-                          "total_bytes", "resumed_bytes", "received_bytes", "chunks", "resumable", "seconds", "wrong_senders"}
+                          "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
+                          "wrong_senders"}
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
+                       "difference_bytes": what of the received bytes was a difference to --base; the rest of the file was there then.
                        "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
                        "wrong_senders": the links of those whose bytes were others than what was published; what they gave was fetched anew.
                        "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
@@ -90,7 +95,7 @@ constexpr int complete = 0, failed = 1, unwritable = 3;
 
 struct choices {
   link_choice link;
-  std::string output, name, ref_text;
+  std::string output, name, ref_text, base;
   tp::reference ref{};
   std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000, most_bytes = ~std::uint64_t{0};
   std::uint32_t retries = 8;
@@ -127,6 +132,8 @@ void check_url(const std::vector<std::string>& words, choices& c) {
                        "' is one word too many: a URL names the file, and has no reference");
   if (!c.link.also_text.empty() || c.link.connections != 0)
     throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a URL");
+  if (!c.base.empty())
+    throw option_error("--base is for what 'send --base' publishes, and a web server has no differences");
   c.link.http.used = true;
   c.link.http.secure = words[0].starts_with("https");
   c.link.address = words[0];
@@ -184,8 +191,8 @@ choices read_choices(int count, char** arguments) {
                             {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
                             {"name", true},        {"unverified", false}, {"no-digest", false},  {"json", false},
                             {"believe", false},    {"tls-name", true},    {"proxy", true},       {"digest", true},
-                            {"bearer-file", true}, {"also", true},        {"connections", true}, link_forms[0],
-                            link_forms[1],         link_forms[2],         link_forms[3]};
+                            {"bearer-file", true}, {"also", true},        {"connections", true}, {"base", true},
+                            link_forms[0],         link_forms[1],         link_forms[2],         link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -202,6 +209,7 @@ choices read_choices(int count, char** arguments) {
     else if (name == "tls-name") c.link.tls.name = value;
     else if (name == "digest") c.link.http.digest = value;
     else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
+    else if (name == "base") c.base = parse_path("--base", value);
     else if (name == "also") c.link.also_text.emplace_back(value);
     else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);
     else if (name == "proxy") set_proxy(value, c.link);
@@ -226,6 +234,8 @@ choices read_choices(int count, char** arguments) {
                          "' is no reference: 48 hexadecimal digits are wanted, as send prints them, or the first 32");
     c.ref = *ref;
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
+    if (c.no_digest && !c.base.empty())
+      throw option_error("--base needs the digest: without it nobody knows whether what came of it is right");
     if (c.no_digest && !c.link.is_stream())
       throw option_error("--no-digest is for links that lose nothing, and '" + printable(c.link.text) + "' may");
     if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
@@ -267,6 +277,7 @@ std::string again(const choices& c, const char* how) {
   if (c.unverified) text += " --unverified";
   if (c.believe) text += " --believe";
   if (c.most_bytes != ~std::uint64_t{0}) text += " --max-bytes " + std::to_string(c.most_bytes);
+  if (!c.base.empty()) text += " --base " + shell_word(c.base);
   for (const std::string& other : c.link.also_text) text += " --also " + shell_word(other);
   if (c.link.connections != 0) text += " --connections " + std::to_string(c.link.connections);
   if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
@@ -384,6 +395,8 @@ struct outcome {
   bool was_there = false;  ///< FILE was there already, and was compared with what is published
   std::uint8_t wrong = 0;  ///< which senders gave wrong bytes
   bool not_asked = false;  ///< the reference says already that what is here is of another version
+  bool bad_base = false;  ///< the file of --base cannot be read
+  std::uint64_t difference = 0;  ///< bytes of a difference that came
 };
 
 /// Draws the line, and asks whether a signal came.
@@ -421,8 +434,49 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
   return how;
 }
 
+/// Makes the file what is published, by the difference to --base, if the sender has that; otherwise leaves it to the
+/// pull of the whole, which finds out also if what came of it is right. Returns how many bytes came; where() is set if
+/// the whole is there then.
+std::uint64_t bring_difference(const choices& c, const tensor_file& base, transfer_line& line,
+                               tp::safetensors_file& file, tp::resume_cursor& where) {
+  const auto from = tp::image_version<tp::xxh3_64>(base.source(), watch{&line});
+  if (!from) return 0;
+  link_choice one = c.link;  // what is short comes from the first sender
+  one.also.clear();
+  one.connections = 0;
+  tp::pull_options options = options_of(c, line, nullptr);
+  options.believe = true;  // what comes of it is compared with the version
+  options.window = 1;
+  options.unverified = true;
+  tp::published_schema seen({});
+  (void)pull({.link = one, .ref = c.ref, .options = options, .chunk = 64 * 1024}, &seen);
+  const tp::description& d = seen.described();
+  if (!seen.complete() || d.version == 0 || d.image_bytes > c.most_bytes) return 0;
+  auto made = file_difference::begin(base, seen, file);
+  if (!made) return 0;
+  options.window = 0;
+  options.unverified = false;
+  const tp::reference whole{c.ref.id, d.version, 0};
+  const auto came = pull(
+      {.link = one, .ref = {tp::difference_id(whole, *from), 0, 0}, .options = options, .chunk = c.chunk},
+      &(*made)->target());
+  if (!came) return came.error().at;
+  if ((*made)->end()) where = {c.ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
+  return came->bytes;
+}
+
 outcome pull(const choices& c, transfer_line& line) {
   outcome done;
+  std::optional<tensor_file> base;
+  if (!c.base.empty()) {
+    auto opened = tensor_file::open(c.base);
+    if (!opened) {
+      done.how = tp::failure(opened.error());
+      done.bad_base = true;
+      return done;
+    }
+    base.emplace(std::move(*opened));
+  }
   if (c.resume && !c.link.http.used && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
     done.how = check(c, line, done.not_asked);
     done.was_there = done.how || done.how.error().code != errc::stale_version || !c.force;
@@ -456,10 +510,18 @@ outcome pull(const choices& c, transfer_line& line) {
       done.foreign_part = true;
       return done;
     }
+    if (!where && base) {
+      done.difference = bring_difference(c, *base, line, file, where);
+      if (interrupted_by != 0) {
+        where = {};
+        done.how = tp::failure(errc::cancelled);
+        return done;
+      }
+    }
     // a sender that was restarted may have another reference, but the version must be the same
     where.ref = where ? c.ref.id : tp::ref_id{};
     const tp::resume_cursor found = where;
-    if (where && !c.json)
+    if (where && !c.json && done.difference == 0)
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
@@ -490,12 +552,13 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   // if FILE has the version of the reference, it is the owner that has another
   const bool other_file = !done.how && done.was_there && done.how.error().code == errc::stale_version &&
                           (done.not_asked || c.ref.version == 0);
-  const bool local = !done.how && (other_file || done.left_part || is_about_output(done.how.error()));
+  const bool local = !done.how && !done.bad_base && (other_file || done.left_part || is_about_output(done.how.error()));
   int status = local ? unwritable : failed;
   if (interrupted) status = interrupted_status();
   if (done.how) status = complete;
   std::string message;
   if (interrupted) message = "interrupted";
+  else if (done.bad_base) message = file_error_text(c.base, done.how.error());
   else if (done.left_part)
     message = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew (" +
               printable(part_of(c.output)) + ")";
@@ -527,7 +590,8 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     out.add("bytes", done.how ? done.how->bytes : there);
     out.add("total_bytes", done.how ? done.how->bytes : line.total());
     out.add("resumed_bytes", done.how && done.was_there ? done.how->bytes : line.first());
-    out.add("received_bytes", line.received());
+    out.add("received_bytes", line.received() + done.difference);
+    out.add("difference_bytes", done.difference);
     if (done.how) out.add("chunks", done.how->chunks);
     out.add("resumable", done.kept != 0);
     out.add("seconds", line.seconds());
@@ -542,6 +606,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (done.was_there) std::printf("were there, complete");
     else std::printf("in %s", seconds_text(seconds).c_str());
     if (line.first() != 0) std::printf(", of which %s were there", bytes_text(line.first()).c_str());
+    if (done.difference != 0) std::printf(" (with a difference of %s)", bytes_text(done.difference).c_str());
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
     const char* const believed = c.link.http.used ? " (believed: no --digest was given)"
                                                   : " (believed: the reference has no version)";

@@ -8,6 +8,8 @@
 #include "tensor_file.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/differences/difference.hpp>
 #include <tensorpull/transports/http/owner/http_origin.hpp>
 
 #include <ifaddrs.h>
@@ -23,6 +25,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <new>
 #include <set>
 #include <string>
@@ -63,6 +66,8 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
       --ref REF           the reference of the first file, the second ...; may be repeated. Recipients of a sender that was ended go on
                           where they are when it is started again with the same --listen and --ref. Of its 48 digits the first 32
                           are enough; with all of them another file is refused
+      --base OLD          the version before of the first file, the second ...; may be repeated. What has changed since is published
+                          beside the file, for 'recv --base OLD': coded once, without loss, and held in memory. Worth it below 1 Gbit/s
       --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
                           That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
@@ -87,7 +92,7 @@ using clock = std::chrono::steady_clock;
 constexpr int well = 0, failed = 1, idle = 3;
 
 struct choices {
-  std::vector<std::string> files, expected;
+  std::vector<std::string> files, expected, bases;
   std::string put;  ///< a URL to send the file to
   std::vector<tp::reference> refs;
   link_choice listen, coordinator;
@@ -102,11 +107,11 @@ choices read_choices(int count, char** arguments) {
   const option_form forms[]{{"listen", true}, {"stdio", false},       {"recipients", true}, {"expect", true},
                             {"ref", true},    {"replica-of", true},   {"timeout", true},    {"idle", true},
                             {"json", false},  {"http", true},         {"metrics", false},   {"allow-origin", true},
-                            {"put", true},    {"tls-clients", false}, link_forms[0],        link_forms[1],
-                            link_forms[2],    link_forms[3]};
+                            {"put", true},    {"tls-clients", false}, {"base", true},       link_forms[0],
+                            link_forms[1],    link_forms[2],          link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http",
-                                        "metrics", "allow-origin", "replica-of"})
+                                        "metrics", "allow-origin", "replica-of", "base"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!value.starts_with("http://") && !value.starts_with("https://"))
@@ -146,6 +151,8 @@ choices read_choices(int count, char** arguments) {
       if (std::any_of(c.refs.begin(), c.refs.end(), [&](const tp::reference& r) { return r.id == ref->id; }))
         throw option_error("--ref: two files cannot have the same reference");
       c.refs.push_back(*ref);
+    } else if (name == "base") {
+      c.bases.push_back(parse_path("--base", value));
     } else if (name == "replica-of") {
       parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
       c.replica = true;
@@ -161,6 +168,7 @@ choices read_choices(int count, char** arguments) {
     if (words.empty()) throw option_error("which file? 'send model.safetensors' publishes it");
     if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
+    if (c.bases.size() > words.size()) throw option_error("there are more --base than files");
     if (!c.put.empty()) {
       if (c.serves)
         throw option_error(
@@ -196,6 +204,7 @@ choices read_choices(int count, char** arguments) {
       throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
     if (c.replica && (c.recipients != 0 || !c.expected.empty()))
       throw option_error("--recipients and --expect are for the sender that --replica-of names");
+    if (c.replica && !c.bases.empty()) throw option_error("--base is for the sender that --replica-of names");
     if (c.replica && !c.listen.door.address.empty())
       throw option_error("--http is for the sender that --replica-of names");
     if (c.replica) c.listen.coordinator = c.coordinator.address;
@@ -298,6 +307,8 @@ class sender {
                         errc::stale_version);
       refs_.push_back(*ref);
       nameless_.push_back(0);
+      if (i < choices_.bases.size())
+        if (const int bad = publish_difference(owner, i); bad != well) return bad;
       if (interrupted_by != 0) return interrupted_status();
     }
     announce();
@@ -331,6 +342,46 @@ class sender {
   }
 
  private:
+  /// Codes what has changed in file i since its --base, and publishes it where recv looks for it.
+  int publish_difference(served& owner, std::size_t i) {
+    const std::string &path = choices_.files[i], &old = choices_.bases[i];
+    const auto base = tensor_file::open(old);
+    if (!base) return complain(file_error_text(old, base.error()), base.error().code);
+    struct signal_heard {
+      static bool stop_requested() noexcept { return interrupted_by != 0; }
+    };
+    const auto from = tp::image_version<tp::xxh3_64>(base->source(), signal_heard{});
+    tp::deflate_coder coder;
+    const std::uint64_t all = files_[i].schema().image_bytes;
+    auto made = from ? tp::model_difference::make(base->source(), files_[i].source(), coder, all / 10 * 9,
+                                                  signal_heard{})
+                     : tp::result<tp::model_difference>(tp::failure(from.error()));
+    if (interrupted_by != 0) return interrupted_status();
+    if (!made && made.error().code == errc::too_large) {
+      if (!choices_.json) say("send", "almost all of " + printable(path) + " is new: it is sent whole");
+      return well;
+    }
+    if (!made && made.error().code == errc::schema_mismatch)
+      return complain(printable(old) + " has other tensors than " + printable(path) + ", so there is no difference",
+                      errc::schema_mismatch);
+    if (!made) return complain(file_error_text(old, made.error()), made.error().code);
+    differences_.push_back(std::make_unique<tp::model_difference>(std::move(*made)));
+    tp::publish_options options;
+    options.id = tp::difference_id(refs_[i], *from);
+    options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
+    options.budgets.transaction_idle = {};
+    const auto ref = owner.add_image(differences_.back()->image(), options);
+    if (!ref) return complain(file_error_text(path, ref.error()), ref.error().code);
+    beside_.push_back(*ref);
+    const std::uint64_t bytes = differences_.back()->bytes().size();
+    if (choices_.json)
+      print({{"event", "difference"}, {"file", path}, {"base", old}, {"bytes", bytes}, {"total_bytes", all}});
+    else
+      say("send",
+          "what has changed in " + printable(path) + " since " + printable(old) + " takes " + bytes_text(bytes));
+    return well;
+  }
+
   bool wanted() const { return choices_.recipients != 0 || !choices_.expected.empty(); }
   bool all_have_them() const {
     if (!wanted()) return false;
@@ -381,6 +432,8 @@ class sender {
     for (const tp::reference& ref : refs_)
       if (const auto status = owner.status_of(ref))
         sum += status->bytes_sent + status->acquired + status->lost + status->final();
+    for (const tp::reference& ref : beside_)
+      if (const auto status = owner.status_of(ref)) sum += status->bytes_sent;
     return sum;
   }
 
@@ -526,6 +579,9 @@ class sender {
       if (const auto counts = owner.status_of(refs_[i])) sent += counts->bytes_sent;
       refs += " --ref " + digits_of(refs_[i]);
     }
+    for (const tp::reference& ref : beside_)
+      if (const auto counts = owner.status_of(ref)) sent += counts->bytes_sent;
+    for (const std::string& base : choices_.bases) refs += " --base " + shell_word(base);
     const char* how = "interrupted";
     if (status == well) how = "done";
     if (status == idle) how = "idle";
@@ -578,6 +634,8 @@ class sender {
   const choices& choices_;
   std::vector<tensor_file> files_;
   std::vector<tp::reference> refs_;
+  std::vector<std::unique_ptr<tp::model_difference>> differences_;
+  std::vector<tp::reference> beside_;  ///< of the differences
   std::string address_, http_;
   std::vector<tp::progress_event> heard_;
   std::map<std::uint64_t, std::string> names_;

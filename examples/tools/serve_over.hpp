@@ -7,10 +7,11 @@
 
 namespace tools {
 
-/// Room for the files. A chunk is read while it is sent, so a long one takes no memory: 'recv --chunk 0'.
+/// Room for the files, and for a difference to each. A chunk is read while it is sent, so a long one takes no memory:
+/// 'recv --chunk 0'.
 struct room_for_files : tp::default_limits {
   static constexpr std::uint64_t chunk_cap_bytes = tp::max_payload_bytes;
-  static constexpr std::size_t references = most_files, session_references = most_files;
+  static constexpr std::size_t references = 2 * most_files, session_references = 2 * most_files;
   static constexpr std::size_t pipelined_requests = 16;  // fills a longer line, for 640 bytes of each connection
 };
 

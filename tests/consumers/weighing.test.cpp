@@ -132,6 +132,30 @@ TEST(Weighing, The_mean_has_the_weights_and_scales_and_keeps_what_did_not_change
   }
 }
 
+// The mean of differences did not fit a float, although the result does.
+TEST(Weighing, A_mean_of_finite_values_is_finite) {
+  for (const dtype type : {dtype::f32, dtype::bf16, dtype::f16, dtype::c64}) {
+    const double most = type == dtype::f16 ? 60'000 : 3e38;
+    round r(1, 5, {type});
+    const auto fill = [&](model& m, double value) {
+      for_each_element(m, [&](dtype t, std::byte* at, std::uint64_t) {
+        tp::detail::with_element(
+            t,
+            [&]<class E>(E) {
+              for (std::size_t part = 0; part < E::parts; ++part) E::write(at + part * E::bytes, value);
+              return true;
+            },
+            false);
+      });
+    };
+    fill(r.base, -most);
+    fill(r.updates[0], most);
+    auto w = r.made();
+    ASSERT_TRUE(w.finish(own_weights)) << to_string(type);
+    EXPECT_EQ(values(r.result), values(r.updates[0])) << to_string(type);
+  }
+}
+
 TEST(Weighing, The_order_of_arrival_does_not_matter_and_nothing_is_allocated_for_an_element) {
   for (const bool trimmed : {false, true}) {
     round a(7, 3, {dtype::f32, dtype::f16, dtype::bf16, dtype::f64});

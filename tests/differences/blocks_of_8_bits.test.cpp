@@ -77,6 +77,45 @@ TEST(Moved, A_step_of_zero_leaves_the_bits) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(moved(odd, 0.0)), 0x7f800001u);
 }
 
+template <class T>
+T largest_value() {
+  using bits = detail::element_bits<T>;
+  const double infinity = std::numeric_limits<double>::infinity();
+  return std::bit_cast<T>(static_cast<bits>(std::bit_cast<bits>(element<T>(infinity)) - 1));
+}
+
+// A code is rounded, so a step may be longer than the difference: weights at the largest value became infinite.
+TYPED_TEST(Blocks, Never_move_what_is_finite_to_infinity) {
+  using T = TypeParam;
+  using blocks = blocks_of_8_bits<4>;
+  const T most = largest_value<T>();
+  const double wide = detail::widened(most);
+  ASSERT_TRUE(std::isfinite(wide));
+  for (const double sign : {1.0, -1.0}) {
+    const T edge = element<T>(sign * wide);
+    std::vector<T> base{element<T>(sign * wide * 0.6), element<T>(sign * wide * 0.99), edge, element<T>(0.0)};
+    const std::vector<T> model{element<T>(sign * wide * 0.9), edge, edge, element<T>(sign * wide * 0.31)};
+    auto here = base;
+    const auto scale = blocks::scale<T>(model, base);
+    ASSERT_TRUE(scale || sizeof(T) == 8);  // such differences of F64 have no scale
+    for (const T from : base)
+      for (int code = -128; code < 128; ++code) {
+        const double step = (scale ? static_cast<double>(*scale) : wide / 127) * code;
+        EXPECT_TRUE(std::isfinite(detail::widened(moved(from, step)))) << code;
+      }
+    EXPECT_TRUE(same_bits(std::vector<T>{edge}, std::vector<T>{moved(edge, sign * wide)}));
+    if (!scale) continue;
+    std::vector<std::int8_t> codes(base.size());
+    blocks::narrow<T>(model, base, *scale, codes);
+    auto there = base;
+    blocks::move<T>(there, *scale, codes);
+    ASSERT_TRUE(blocks::advance<T>(model, here));
+    EXPECT_TRUE(same_bits(here, there));
+  }
+  const T infinite = element<T>(std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isinf(detail::widened(moved(infinite, -1.0)))) << "what is not finite stays as it is";
+}
+
 TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
   using T = TypeParam;
   using blocks = blocks_of_8_bits<8>;

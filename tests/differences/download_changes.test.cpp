@@ -47,6 +47,36 @@ TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and
   EXPECT_LT(v.owner->status_of(v.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
 }
 
+TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has) {
+  for (const bool other : {false, true}) {
+    versions v;
+    const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
+    ASSERT_TRUE(from);
+    ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(v.whole, *from)}));
+    auto mine = std::make_unique<large>(*v.old);
+    if (other) reinterpret_cast<std::byte*>(mine.get())[9] ^= std::byte{1};
+    std::uint64_t came = 0;
+    {
+      serving server(*v.owner);
+      const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, *mine, v.coder, {}, &came);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_FALSE(done->believed);
+    }
+    EXPECT_TRUE(same(*mine, *v.now));
+    EXPECT_EQ(came > 0, !other);
+  }
+}
+TEST(DownloadChanges, The_ID_of_a_difference_is_another_for_each_ID_and_version_and_tells_neither) {
+  const tp::reference whole{{1, 2}, 3, 0};
+  const tp::ref_id id = tp::difference_id(whole, 4);
+  EXPECT_EQ(tp::difference_id({{1, 2}, 3, 99}, 4), id) << "the fingerprint is no part of it";
+  for (const tp::reference& other : {tp::reference{{2, 2}, 3, 0}, {{1, 3}, 3, 0}, {{1, 2}, 4, 0}})
+    EXPECT_NE(tp::difference_id(other, 4), id);
+  EXPECT_NE(tp::difference_id(whole, 3), id);
+  // the first half of SHA-256 of "tpdifference", four zeros, and 1, 2, 3, 4 as words of 8 bytes
+  EXPECT_EQ(std::string_view(tp::to_digits(id).data(), 32), "bb8a60ada0a9ee23c2038f4fa5925427");
+}
+
 TEST(DownloadChanges, Without_the_old_version_or_the_difference_all_is_pulled) {
   for (const int what : {0, 1, 2, 3}) {
     SCOPED_TRACE(what);

@@ -103,8 +103,10 @@ class Sender:
             if word.startswith("--"):
                 break
             files += 1
-        for _ in range(files):
-            self.published.append(json.loads(self.process.stdout.readline()))
+        self.differences = []
+        while len(self.published) < files:
+            event = json.loads(self.process.stdout.readline())
+            (self.differences if event["event"] == "difference" else self.published).append(event)
         self.address, self.ref = self.published[0]["address"], self.published[0]["ref"]
         port = self.address.rpartition(":")[2]
         self.port = int(port) if port.isdigit() else 0
@@ -544,6 +546,112 @@ def several_connections_and_several_senders():
                        (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
                        (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
+
+
+def stepped(data, seed, every=3):
+    """F32 values after a small step: each third has another last byte."""
+    rng, made = random.Random(seed), bytearray(data)
+    for i in range(0, len(made), 4 * every):
+        made[i] ^= rng.randrange(1, 256)
+    return bytes(made)
+
+
+def versions():
+    """A file and the one before it: what is in their headers differs, too."""
+    w, b = struct.pack("<200000f", *(random.Random(1).gauss(0, 0.05) for _ in range(200000))), noise(1000)
+    old = safetensors([("w", "F32", [400, 500], w), ("b", "F32", [250], b), ("yes", "BOOL", [3], bytes([1, 0, 1]))], {"round": "1"})
+    new = safetensors([("w", "F32", [400, 500], stepped(w, 2)), ("b", "F32", [250], b), ("yes", "BOOL", [3], bytes([0, 0, 1]))], {"round": "2", "more": "x" * 300})
+    write("old.safetensors", old)
+    write("new.safetensors", new)
+    return old, new
+
+
+def what_has_changed_since_a_base():
+    """recv --base fetches what has changed if the sender publishes that, and the same file in any case; whole recipients are counted once."""
+    old, new = versions()
+    for listen in ([], ["--listen", "unix:there"], ["--listen", "udp://127.0.0.1:0"]):
+        with Sender("new.safetensors", "--base", "old.safetensors", "--recipients", 4, *listen) as sender:
+            difference = sender.differences[0]
+            assert difference["bytes"] < 0.4 * len(new) and difference["total_bytes"] == len(new), difference
+            plain = json.loads(run("recv", sender.address, sender.ref, "-o", "plain", "--json")[0])
+            assert plain["difference_bytes"] == 0 and plain["received_bytes"] == len(new), plain
+            canonical = Path("plain").read_bytes()
+            assert parsed(canonical) == parsed(new)
+
+            def get(base, *words, output="copy"):
+                done = json.loads(run("recv", sender.address, sender.ref, "-o", output, "--base", base, "--json", *words)[0])
+                assert Path(output).read_bytes() == canonical, base
+                assert done["outcome"] == "completed" and done["confirmed"] and not done["believed"] and done["bytes"] == len(new), done
+                return done
+
+            done = get("old.safetensors")
+            assert difference["bytes"] < done["received_bytes"] < difference["bytes"] + 1000 and done["resumed_bytes"] == len(new) - 1, done
+            assert done["difference_bytes"] == done["received_bytes"] - 1
+            write("same", old)
+            get("same", "--force", output="same")  # in its own place
+            write("other", old[:-1] + bytes([old[-1] ^ 1]))
+            done = get("other", "--force")
+            assert done["difference_bytes"] == 0 and done["received_bytes"] == len(new), done
+            events = sender.end()
+            assert [e["event"] for e in events].count("completed") == 4 and events[-1]["outcome"] == "done", events
+        for name in ("copy", "plain", "same", "other"):
+            os.remove(name)
+        assert names() == ["new.safetensors", "old.safetensors"], names()
+    # a difference that is damaged costs a fetch of all
+    with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        broken = []
+
+        def once(i, frame):
+            if not broken and len(frame) > 100_000:
+                broken.append(i)
+                frame[50_000] ^= 1
+            return frame
+
+        path = MutatingPath(sender.port, once)
+        done = json.loads(run("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--json")[0])
+        assert broken and Path("copy").read_bytes() == canonical and done["outcome"] == "completed", done
+        assert done["difference_bytes"] > 0 and done["received_bytes"] > len(new), done
+        os.remove("copy")
+    # interrupted while the difference comes: nothing is left
+    with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        path = SlowPath(sender.port, 64 * MIB)
+        path.hold_at(100_000)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=10)
+        assert recv.returncode == 130 and names() == ["new.safetensors", "old.safetensors"], (recv.returncode, err, names())
+        # killed: what is left has no place to go on from, and the base is used again
+        path.go_on()
+        path.hold_at(path.forwarded + 100_000)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path.wait_for_hold()
+        recv.kill()
+        recv.wait()
+        path.go_on()
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--resume", "--json")[0])
+        assert Path("copy").read_bytes() == canonical and done["difference_bytes"] > 0, done
+
+
+def bases_that_are_none():
+    versions()
+    write("other.safetensors", safetensors([("w", "F32", [3], noise(12))]))
+    write("noise.safetensors", safetensors([("w", "F32", [100_000], noise(400_000, 5))]))
+    write("more.safetensors", safetensors([("w", "F32", [100_000], noise(400_000, 6))]))
+    err = run("send", "new.safetensors", "--base", "other.safetensors", status=1)[1]
+    assert "other.safetensors has other tensors than new.safetensors" in err, err
+    err = run("send", "new.safetensors", "--base", "gone.safetensors", status=1)[1]
+    assert "gone.safetensors" in err, err
+    assert "more --base than files" in run("send", "new.safetensors", "--base", "old.safetensors", "--base", "old.safetensors", status=2)[1]
+    with Sender("more.safetensors", "new.safetensors", "--base", "noise.safetensors", "--base", "old.safetensors") as sender:
+        assert len(sender.differences) == 1, "noise has no difference that is worth it"
+        for base, differs in (("old.safetensors", True), ("other.safetensors", False)):
+            done = json.loads(run("recv", sender.address, sender.published[1]["ref"], "-o", "copy", "--force", "--base", base, "--json")[0])
+            assert (done["difference_bytes"] > 0) == differs and parsed(Path("copy").read_bytes()) == parsed(Path("new.safetensors").read_bytes()), done
+        failed = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--force", "--base", "gone", "--json", status=1)[0])
+        assert "gone" in failed["message"], failed
+        assert "--base needs the digest" in run("recv", sender.address, sender.ref, "-o", "x", "--base", "old.safetensors", "--no-digest", status=2)[1]
+    assert "no differences" in run("recv", "http://127.0.0.1:1/x", "-o", "x", "--base", "old.safetensors", status=2)[1]
 
 
 def a_confirmation_that_is_lost():
@@ -1398,7 +1506,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":

@@ -177,10 +177,53 @@ def test_a_difference_to_something_else_is_pulled_anew(owner, monkeypatch, place
     real = _publish.publish_beside
     digests = dict(tensorpull._native.tensor_digests(tensorpull._tensors.Tensors(lie).described))
     monkeypatch.setattr(_publish, "publish_beside", lambda add, ref_id, described, _, base: real(add, ref_id, tensorpull._tensors.Tensors(lie).described, digests, base))
+    nbytes = sum(t.numel() * t.element_size() for t in new.values())
     ref = owner.add_tensors(new, base=old, recipients=1)
     mine = copy(old)
     got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
     assert alike(got, new) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10) and owner.status(ref).completed == 1
+    assert got.receipt.bytes > 1.2 * nbytes, "what came in vain came as well"
+
+
+def test_a_difference_that_makes_a_bool_two_costs_a_pull_of_all(owner, monkeypatch):
+    rng = np.random.default_rng(3)
+    old = {"b": rng.integers(0, 2, 300_000).astype(bool), "s": np.ones(1)}
+    new = {"b": old["b"] ^ (rng.random(300_000) < 0.1), "s": np.ones(1)}
+    real = tensorpull._native.encode_difference
+
+    def twos(before, now, worth):
+        two = {"b": old["b"].view(np.uint8) + (new["b"] != old["b"]).astype(np.uint8) * 2}
+        as_bytes = {"b": old["b"].view(np.uint8)}
+        return real(*(tensorpull._tensors.Tensors(one).described for one in (as_bytes, two)), worth)
+
+    monkeypatch.setattr(tensorpull._native, "encode_difference", twos)
+    ref = owner.add_tensors(new, recipients=1, base=old)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert all(np.array_equal(got[n], new[n]) for n in new) and owner.wait(ref, 10)
+
+
+def test_the_same_version_again_under_its_reference_keeps_its_difference(owner):
+    """The difference has the same ID then, and the first whole's end withdrew that of the second."""
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old)
+    for _ in range(3):
+        ref = owner.add_tensors(new, recipients=1, base=old, ref_id=ref)
+    beside = difference_of(owner, ref)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, new) and got.receipt.kept_bytes > 0
+    assert owner.wait(ref, 10) and eventually(lambda: owner.settled(beside))
+
+
+def test_max_bytes_is_of_what_a_difference_has_brought_and_of_the_rest(owner):
+    old, new = fine_tuned(torch.float32)
+    nbytes = {name: t.numel() * t.element_size() for name, t in new.items()}
+    new["more"] = torch.ones(300_000)  # is pulled as it is
+    ref = owner.add_tensors(new, recipients=1, base=old)
+    least = sum(nbytes.values()) + 1_200_000
+    with pytest.raises(tensorpull.Error) as e:
+        tensorpull.download_tensors(owner.address, ref, base=old, max_bytes=least - 1)
+    assert e.value.code == "too_large"
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=old, max_bytes=least), new)
 
 
 def test_over_a_session_both_ways(owner):

@@ -1,6 +1,8 @@
 // The difference between two versions of a model, as a model: one tensor of bytes, published and pulled like any other.
 #pragma once
 
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/sha256.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/differences/block.hpp>
 #include <tensorpull/image/dynamic.hpp>
@@ -8,10 +10,12 @@
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/std/stop_token.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace tensorpull {
@@ -88,6 +92,27 @@ result<void> for_each_block(const image_schema& schema, F f) noexcept {
 }
 
 }  // namespace detail
+
+/// The ID under which the difference from another version to `whole` can be published, so that whoever knows `whole`
+/// and has that version finds it, and no reference of it has to travel. It is as secret as that of `whole`: the first
+/// half of a SHA-256 of it. `from_version`: of the image that a recipient has; both versions are those of verifiable
+/// images.
+constexpr ref_id difference_id(const reference& whole, std::uint64_t from_version) noexcept {
+  std::array<std::byte, 48> text{};
+  constexpr std::string_view what = "tpdifference";  // and zeros, so that no other hash of an ID is the same
+  for (std::size_t i = 0; i < what.size(); ++i) text[i] = static_cast<std::byte>(what[i]);
+  store_le64(&text[16], whole.id.high);
+  store_le64(&text[24], whole.id.low);
+  store_le64(&text[32], whole.version);
+  store_le64(&text[40], from_version);
+  sha256_hash hash;
+  hash.update(text);
+  const sha256_value digest = hash.value();
+  std::array<std::byte, 16> half{};
+  std::copy_n(digest.begin(), 16, half.begin());
+  const ref_id made{load_le64(&half[0]), load_le64(&half[8])};
+  return made ? made : ref_id{1, 1};
+}
 
 /// A difference, coded once for all recipients: it can be published as it is, or its bytes kept in a file.
 class model_difference {

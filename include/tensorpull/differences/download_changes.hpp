@@ -52,4 +52,19 @@ result<receipt> download_changes(const Where& where, const reference& whole, con
   return Net::download_tensors(where, whole, model, how);
 }
 
+/// The same if the owner has published the difference under difference_id(), of `whole` and the version that the model
+/// has: no second reference is needed. Cost besides the bytes: one more pass over the model. One more error:
+/// unsupported_layout: the model cannot be read.
+template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
+result<receipt> download_changes(const Where& where, const reference& whole, typename Net::model_type& model,
+                                 Coder& coder, const pull_options& options = {},
+                                 std::uint64_t* difference_bytes = nullptr) noexcept {
+  const auto from = image_version<Hash>(Net::parts::tensors::destination(model), options.stop);
+  if (!from) return failure(from.error());
+  pull_options how = options;
+  how.believe = options.believe || whole.version != 0;  // the difference has no version, and is compared with the whole
+  return download_changes<Net, Where, Coder, Hash>(where, whole, {difference_id(whole, *from), 0, 0}, model, coder, how,
+                                                   difference_bytes);
+}
+
 }  // namespace tensorpull

@@ -1,6 +1,7 @@
 // An element moved by a step, with the same bits on every machine and with whatever flags a program was compiled.
 //
-// moved = round(base + scale * code), where the product and the sum are doubles. A float times an integer of 16 bits
+// moved = round(base + scale * code), where the product and the sum are doubles; beyond the largest value it is that
+// value. A float times an integer of 16 bits
 // or less is exact in a double, so a compiler that contracts the multiplication and the addition into one instruction
 // changes nothing. All else is done on bits: nothing compares floats, and there are no subnormal doubles. So neither
 // -ffast-math nor a processor that treats subnormals as zero changes a bit of F32, F16 and BF16. A subnormal F64 is
@@ -14,6 +15,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 namespace tensorpull {
 
@@ -92,12 +94,27 @@ constexpr T narrowed_to(double value) noexcept {
   }
 }
 
+template <movable_element T>
+using element_bits =
+    std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+template <movable_element T>
+constexpr bool is_infinite(T value) noexcept {
+  using bits = element_bits<T>;
+  constexpr bits magnitude = static_cast<bits>(-1) >> 1;
+  return (std::bit_cast<bits>(value) & magnitude) ==
+         std::bit_cast<bits>(narrowed_to<T>(std::bit_cast<double>(std::uint64_t{0x7ff} << 52)));
+}
+
 }  // namespace detail
 
 /// `base` moved by `step`, a finite double. A step of zero leaves the bits as they are, those of -0.0 and of a NaN too.
+/// What is finite stays so: a rounded step may lead beyond the largest value although no model was there.
 template <movable_element T>
 constexpr T moved(T base, double step) noexcept {
-  const T sum = detail::narrowed_to<T>(detail::widened(base) + step);
+  using bits = detail::element_bits<T>;
+  T sum = detail::narrowed_to<T>(detail::widened(base) + step);
+  if (detail::is_infinite(sum) && !detail::is_infinite(base))
+    sum = std::bit_cast<T>(static_cast<bits>(std::bit_cast<bits>(sum) - 1));
   return std::bit_cast<std::uint64_t>(step) << 1 == 0 ? base : sum;
 }
 

@@ -19,7 +19,7 @@ from ._trees import DIFFERENCE
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 _WORTH = 0.9
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
-_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout"})
+_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range"})
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -29,7 +29,7 @@ Description = Tuple[Any, ...]
 def publish_beside(
     add: Callable[..., Tuple[str, int, int, int]], ref_id: str, new: List[Description], digests: Mapping[str, int], base: Mapping[str, Any]
 ) -> Optional[str]:  # fmt: skip
-    """Codes what of `new` has changed since `base`, publishes it through `add` of the compiled half, and returns its ID. `ref_id`: of the whole; `digests`: of each tensor of `new`.
+    """Codes what of `new` has changed since `base`, publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says; `digests`: of each tensor of `new`.
 
     None: nothing that was there has changed, or coding it is not worth it, or the owner's table is full. Cost: one pass over the tensors of `base`, and one over both versions of what has
     changed, on this thread. Memory: the coded bytes, as long as they are published.
@@ -45,7 +45,7 @@ def publish_beside(
     if coded is None:
         return None
     how = _native.PublishSettings()
-    how.id = _id_beside(ref_id, digests)
+    how.id = ref_id
     try:
         digits, _, _, nbytes = add(*coded, how)
     except Error as e:
@@ -56,7 +56,7 @@ def publish_beside(
     return digits[:32]
 
 
-def _id_beside(ref_id: str, digests: Mapping[str, int]) -> str:
+def id_beside(ref_id: str, digests: Mapping[str, int]) -> str:
     """As secret as the whole's ID, of which it is made. Each version has another; and several owners of one version have the same, so that their metadata is the same."""
     text = " ".join(("tensorpull.difference", ref_id[:32].lower(), *(f"{digest:x}" for digest in digests.values())))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -76,22 +76,23 @@ def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:
     return described[1], tuple(described[2])
 
 
-def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[str, str], described: List[Description], settings: Any) -> int:
-    """Pulls the difference that the metadata of `whole` names, and applies it to these tensors in place: they have to be what it is a difference to. Returns the bytes that came.
+def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[str, str], described: List[Description], settings: Any) -> Tuple[int, bool]:
+    """Pulls the difference that the metadata of `whole` names, and applies it to these tensors in place: they have to be what it is a difference to. Returns the bytes that came,
+    and whether they were applied.
 
-    0: there is none, or not of these tensors; they are as they were. Or it is not what it should be: then they are something else. Raises what ends the pull as a whole.
+    False: there is none, or not of these tensors; they are as they were. Or it is not what it should be: then they are something else. Raises what ends the pull as a whole.
     """
     ref_id = metadata.get(DIFFERENCE, "")
     if not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
-        return 0
+        return 0, False
     given = settings.version, settings.believe
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
     try:
-        return int(through.download_difference(*where, ref_id, described, settings)[1])
+        return int(through.download_difference(*where, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise
         logger.info("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
-        return 0
+        return e.landed, False
     finally:
         settings.version, settings.believe = given

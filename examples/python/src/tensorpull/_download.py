@@ -183,12 +183,13 @@ def pull(
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
     limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
 
+    spent = 0  # bytes of a difference that was of no use
     if base is not None:
         base = as_flat(base)
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
-        changed = _changed(through, where, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
+        changed, spent = _changed(through, where, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
         if changed is not None:
             return changed
     if out is not None:
@@ -221,22 +222,24 @@ def pull(
         result = TensorDict(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
     result.receipt = Receipt(*receipt)
+    if spent:
+        result.receipt = result.receipt._replace(bytes=result.receipt.bytes + spent)
     return result
 
 
 def _changed(
     through: Any, where: Tuple[Any, ...], ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
     about: Any, settings: Any,
-) -> Optional[TensorDict]:  # fmt: skip
-    """Pulls what has changed since `base`. None: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
+) -> Tuple[Optional[TensorDict], int]:  # fmt: skip
+    """Pulls what has changed since `base`. None, and how many bytes have come: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
     seen = look_closely(through, where, ref_id, max_header_bytes, max_tensors, about)
     if in_place:
         if difference(writable(base), seen.listing, False, "") is not None:
-            return None  # landing in all of it says what does not fit
-    brought_bytes = 0
+            return None, 0  # landing in all of it says what does not fit
+    brought_bytes, brought_names = 0, frozenset[str]()
 
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
-        nonlocal brought_bytes
+        nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
         if DIFFERENCE not in seen.metadata or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
             return {}
@@ -248,18 +251,22 @@ def _changed(
             tensors, these = _made({name: kinds[name] for name in changed}, framework, limit)
             old = Tensors(changed, apart=True)
             _native.copy_tensors(old.described, tensors.described)
-        brought_bytes = bring(through, where, ref_id, seen.metadata, tensors.described, settings)
-        return these if brought_bytes else {}
+        brought_bytes, applied = bring(through, where, ref_id, seen.metadata, tensors.described, settings)
+        if not applied:
+            return {}
+        brought_names = frozenset(these)
+        return these
 
     todo = changes(base, seen, settings.abort, brought)
     if todo is None:
-        return None
+        return None, brought_bytes
     if in_place:
         tensors = writable({name: base[name] for name in todo.wanted})
         made = dict(base)
         tensors.mark_changed()
     else:
-        tensors, made = _made(todo.wanted, framework, limit)
+        already = sum(one.nbytes for one in seen.in_image if one.name in brought_names and one.name in todo.have)
+        tensors, made = _made(todo.wanted, framework, limit, already)
     given, believe = settings.version, settings.believe
     settings.version = seen.listing.version
     settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
@@ -278,7 +285,7 @@ def _changed(
         if agreed:
             raise
         logger.warning("%s: what was there and what came are not what is published, whatever its digests of tensors say; all of it is pulled", short(ref_id))
-        return None
+        return None, brought_bytes
     finally:
         settings.version, settings.believe, settings.agrees = given, believe, None
     if in_place:
@@ -289,13 +296,13 @@ def _changed(
         result = TensorDict(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
     result.receipt = receipt_of(receipt, seen, brought_bytes, not given)
-    return result
+    return result, brought_bytes
 
 
-def _made(wanted: Mapping[str, TensorRange], framework: Optional[str], limit: int) -> Tuple[Tensors, Dict[str, Any]]:
-    """New tensors for what is wanted, one for each that is published, within the limit; described, and by the names under which they travel."""
+def _made(wanted: Mapping[str, TensorRange], framework: Optional[str], limit: int, already: int = 0) -> Tuple[Tensors, Dict[str, Any]]:
+    """New tensors for what is wanted, one for each that is published, within the limit, of which `already` bytes were made; described, and by the names under which they travel."""
     published = {one.name: one for one in wanted.values()}
-    nbytes = sum(one.nbytes for one in published.values())
+    nbytes = already + sum(one.nbytes for one in published.values())
     if nbytes > limit:
         raise Error("too_large", f"the bytes of the tensors that are asked for are {nbytes}, and max_bytes is {limit}")
     made: Dict[str, Any] = {}

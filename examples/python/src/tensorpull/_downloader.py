@@ -15,7 +15,7 @@ from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import as_outcome, heard, publish, withdrawer
+from ._publish import Beside, as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
 from ._types import OfOneProcess, Outcome, Progress, Reference, Status
@@ -88,6 +88,7 @@ class Downloader(OfOneProcess):
             references,
             remembered,
         ))  # fmt: skip
+        self._beside = Beside(self._owner)
         self._http = ""
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
@@ -188,7 +189,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, withdrawer(self._owner),
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, self._beside,
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)

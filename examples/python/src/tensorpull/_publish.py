@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import secrets
+import threading
 import weakref
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import _native
 from ._changed import digests_said
-from ._difference import publish_beside
+from ._difference import id_beside, publish_beside
 from ._errors import Error
 from ._options import milliseconds, reference_id, text, whole
 from ._tensors import Tensors
@@ -46,9 +47,9 @@ def publish(
     version: Optional[int] = None,
     tensor_digests: bool = False,
     base: Any = None,
-    withdraw: Optional[Callable[[str], None]] = None,
+    beside_of: Optional["Beside"] = None,
 ) -> Reference:
-    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `withdraw` is wanted for `base`."""
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `beside_of` is wanted for `base`."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of str; not {metadata!r}")
@@ -57,7 +58,7 @@ def publish(
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
-    beside: Optional[str] = None
+    beside = ""
     if tensor_digests or base is not None:
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
@@ -77,37 +78,47 @@ def publish(
     how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
     if base is not None:
         how.id = how.id or secrets.token_hex(16)
-        beside = publish_beside(add, how.id, described.described, digests, as_flat(base))
-    if beside is not None:
+        assert beside_of is not None
+        beside = _publish_beside(beside_of, add, id_beside(how.id, digests), described.described, digests, as_flat(base))
+    if beside:
         pairs[DIFFERENCE] = beside
-    if settled is not None or beside is not None:
-        how.settled = lambda values: _over(values, settled, beside, withdraw)
+    if settled is not None or beside:
+        how.settled = lambda values: _over(values, settled, beside, beside_of)
     if progress is not None:
         how.progress = lambda event: progress(Progress._make(event))
     try:
         digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     except BaseException as e:
-        _end(beside, withdraw)
-        if beside is None or getattr(e, "code", "") != "table_full":
+        _end(beside, beside_of)
+        if not beside or getattr(e, "code", "") != "table_full":
             raise
         del pairs[DIFFERENCE]  # there is a place for the whole alone
         digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     return Reference(digits, version, fingerprint, nbytes, chunk_size)
 
 
-def _over(values: Sequence[Any], settled: Optional[Callable[[Outcome], None]], beside: Optional[str], withdraw: Optional[Callable[[str], None]]) -> None:
+def _publish_beside(beside_of: "Beside", add: Callable[..., Tuple[str, int, int, int]], ref_id: str, *what: Any) -> str:
+    """The ID of a difference that is published for one more whole; "": there is none."""
+    beside_of.hold(ref_id)  # before it is there: a whole that ends meanwhile leaves it alone
+    made = None
+    try:
+        made = publish_beside(add, ref_id, *what)
+    finally:
+        if made is None:
+            beside_of.let_go(ref_id)
+    return made or ""
+
+
+def _over(values: Sequence[Any], settled: Optional[Callable[[Outcome], None]], beside: str, beside_of: Optional["Beside"]) -> None:
     """What is published beside a whole ends with it."""
-    _end(beside, withdraw)
+    _end(beside, beside_of)
     if settled is not None:
         settled(as_outcome(values))
 
 
-def _end(beside: Optional[str], withdraw: Optional[Callable[[str], None]]) -> None:
-    if beside is not None and withdraw is not None:
-        try:
-            withdraw(beside)
-        except (Error, ValueError):  # the owner is closed, or has forgotten it
-            pass
+def _end(beside: str, beside_of: Optional["Beside"]) -> None:
+    if beside and beside_of is not None:
+        beside_of.let_go(beside)
 
 
 def _expected(recipients: Any) -> Tuple[int, List[int]]:
@@ -127,13 +138,30 @@ def _expected(recipients: Any) -> Tuple[int, List[int]]:
     return 0, [_native.recipient_named(name) for name in names]
 
 
-def withdrawer(owner: Any) -> Callable[[str], None]:
-    """Withdraws from it, as long as it is there: what is published has this."""
-    known = weakref.ref(owner)
+class Beside:
+    """What an owner publishes beside its wholes. A difference has one ID for one version under one reference, so wholes that follow each other may have the same one: it is withdrawn
+    when the last of them has ended. Knows the owner as long as it is there: what is published has this. Any thread may call."""
 
-    def withdraw(ref_id: str) -> None:
-        alive = known()
-        if alive is not None:
-            alive.withdraw(ref_id)
+    def __init__(self, owner: Any) -> None:
+        self._owner = weakref.ref(owner)
+        self._wholes: Dict[str, int] = {}
+        self._lock = threading.Lock()
 
-    return withdraw
+    def hold(self, ref_id: str) -> None:
+        """One more whole has it."""
+        with self._lock:
+            self._wholes[ref_id] = self._wholes.get(ref_id, 0) + 1
+
+    def let_go(self, ref_id: str) -> None:
+        """A whole that had it has ended."""
+        with self._lock:
+            self._wholes[ref_id] -= 1
+            if self._wholes[ref_id] > 0:
+                return
+            del self._wholes[ref_id]
+        owner = self._owner()
+        if owner is not None:
+            try:
+                owner.withdraw(ref_id)
+            except (Error, ValueError):  # it is closed, or has forgotten it
+                pass

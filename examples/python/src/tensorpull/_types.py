@@ -79,7 +79,7 @@ class Receipt(NamedTuple):
     said which bytes these had to be (a reference's version, `version`, or `digest` of a URL), so whoever answered was believed; of a subset always."""
 
     outcome: str
-    bytes: int
+    bytes: int  #: that came, those of a difference that could not be used among them
     chunks: int
     damaged: int  #: chunks that came with wrong bytes and were fetched again
     version: int  #: of what is published there. If `believed`, as whoever answered says: of a subset no byte was compared with it

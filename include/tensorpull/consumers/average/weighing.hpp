@@ -111,7 +111,8 @@ class weighing {
   /// Takes an update that is complete and verified. Its elements may not change until the result is written. Errors,
   /// and the update is not taken: invalid_argument (nobody, or a weight that is not finite and above 0), update_changed
   /// (the peer has one already), table_full, each with the peer's name; schema_mismatch, unsupported_layout and
-  /// invalid_argument (it overlaps the result's memory and does not begin with it) with the tensor's.
+  /// invalid_argument (it overlaps the result's memory and does not begin with it) with the tensor's. An overlap with
+  /// a tensor of another name is not noticed.
   result<void> add(const whole_update& u) noexcept {
     if (!u.peer || !(u.weight > 0) || !std::isfinite(u.weight) || u.model.schema == nullptr)
       return failure(errc::invalid_argument, 0, u.peer.name());
@@ -297,7 +298,6 @@ class weighing {
       numbers &= std::isfinite(old[k]);
       sum[k] = 0;
     }
-    typename E::sum moved[detail::slice_elements];
     for (std::size_t i = 0; i < count_; ++i) {
       const double by = weights()[i] * scales()[i];
       const std::byte* const x = updates_[i].model.address(tensor) + at;
@@ -311,8 +311,7 @@ class weighing {
         if (weights()[i] != 0)
           sum[k] += weights()[i] * static_cast<double>(E::held(updates_[i].model.address(tensor) + at + k * E::bytes));
     }
-    for (std::size_t k = 0; k < n; ++k) moved[k] = static_cast<typename E::sum>(sum[k]);
-    detail::write_quotients<E>(to_.address(tensor) + at, moved, n, 1, detail::old_model{from});
+    detail::write_quotients<E>(to_.address(tensor) + at, sum, n, 1, detail::old_model{from});
   }
 
   destination_view to_;

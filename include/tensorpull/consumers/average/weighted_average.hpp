@@ -96,8 +96,8 @@ class weighted_average {
   /// average. The longest chunk that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4,
   /// F6, F8_E8M0) and unsupported_layout (a tensor without an address, or one of the base that is strided or in the
   /// other byte order), schema_mismatch (the base is another model), invalid_argument (a tensor of the base overlaps
-  /// the result's and does not begin with it), with the tensor's name; invalid_argument without a name (no peers, or a
-  /// first round of 0); out_of_memory.
+  /// the result's and does not begin with it; one with a tensor of another name is not noticed), with the tensor's
+  /// name; invalid_argument without a name (no peers, or a first round of 0); out_of_memory.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers,
                                                      const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);

@@ -154,8 +154,8 @@ struct no_old_model {
     return E::read(x + i * E::bytes);
   }
   static void advance(std::size_t) noexcept {}
-  template <class E>
-  static void write(std::byte* to, const typename E::sum* sums, std::size_t n, double weight) noexcept {
+  template <class E, class Sum>
+  static void write(std::byte* to, const Sum* sums, std::size_t n, double weight) noexcept {
     for (std::size_t j = 0; j < n; ++j) E::write(to + j * E::bytes, static_cast<double>(sums[j]) / weight);
   }
 };
@@ -173,12 +173,12 @@ struct old_model {
   }
   void advance(std::size_t bytes) noexcept { first += bytes; }
   /// The old elements may lie where the new ones go.
-  template <class E>
-  void write(std::byte* to, const typename E::sum* sums, std::size_t n, double weight) const noexcept {
+  template <class E, class Sum>
+  void write(std::byte* to, const Sum* sums, std::size_t n, double weight) const noexcept {
     if (n == sum_block) return write_block<E>(to, sums, first, weight);
-    std::array<typename E::sum, sum_block> few{};
+    std::array<Sum, sum_block> few{};
     std::array<std::byte, sum_block * E::bytes> old{}, is;
-    std::memcpy(few.data(), sums, n * sizeof(typename E::sum));
+    std::memcpy(few.data(), sums, n * sizeof(Sum));
     std::memcpy(old.data(), first, n * E::bytes);
     write_block<E>(is.data(), few.data(), old.data(), weight);
     std::memcpy(to, is.data(), n * E::bytes);
@@ -186,12 +186,11 @@ struct old_model {
 
  private:
   /// In steps that compilers vectorise one by one.
-  template <class E>
-  static void write_block(std::byte* to, const typename E::sum* sums, const std::byte* from, double weight) noexcept {
-    using sum = typename E::sum;
-    using mask = word_of<sizeof(sum)>;
+  template <class E, class Sum>
+  static void write_block(std::byte* to, const Sum* sums, const std::byte* from, double weight) noexcept {
+    using mask = word_of<sizeof(Sum)>;
     using bits = word_of<E::bytes>;
-    std::array<sum, sum_block> old;
+    std::array<Sum, sum_block> old;
     std::array<mask, sum_block> stays;
     std::array<bits, sum_block> was, is;
     std::array<std::byte, sum_block * E::bytes> moved;
@@ -226,9 +225,9 @@ void add_weighted(typename E::sum* __restrict sums, const std::byte* __restrict 
 }
 
 /// Element i = what is at the origin + sums[i] / weight, for n parts; that is a double, rounded once to float32 and,
-/// for smaller types, from there.
-template <class E, class Origin = no_old_model>
-void write_quotients(std::byte* to, const typename E::sum* __restrict sums, std::size_t n, double weight,
+/// for smaller types, from there. The sums are of the element's type of sums, or doubles.
+template <class E, class Sum, class Origin = no_old_model>
+void write_quotients(std::byte* to, const Sum* __restrict sums, std::size_t n, double weight,
                      Origin origin = {}) noexcept {
   for (std::size_t left = n / sum_block; left > 0; --left, sums += sum_block, to += sum_block * E::bytes) {
     origin.template write<E>(to, sums, sum_block, weight);
