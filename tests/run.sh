@@ -125,7 +125,7 @@ python_asan() {
   step python-asan "the build" "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade --target "$folder/package" \
     "--config-settings=build-dir=$folder/build" "--config-settings=cmake.define.CMAKE_CXX_FLAGS=$flags" --config-settings=cmake.build-type=Debug \
     --config-settings=cmake.define.TENSORPULL_PYTHON_TOOLS=OFF "$root/examples/python" || return
-  local files=(again average changed difference errors files hostile_arguments images listing mutated_replies numpy session strided ties transfers)
+  local files=(again average changed difference errors files hostile_arguments images listing mutated_replies numpy session strided ties transfers weighing)
   files=("${files[@]/#/$root/tests/python/test_}")
   # the sanitizer looks for what throws exceptions when it begins, and the interpreter has no C++
   step python-asan "the tests" env "LD_PRELOAD=$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \

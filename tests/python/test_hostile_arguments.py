@@ -151,7 +151,7 @@ def test_odd_tensors_of_torch_arrive_as_they_are(owner):
 
 def test_handles_are_of_one_process_and_results_are_not(owner):
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as session:
-        for handle in (owner, door, session, tensorpull.WeightedAverage({"w": np.zeros(1)})):
+        for handle in (owner, door, session, tensorpull.WeightedAverage({"w": np.zeros(1)}), tensorpull.Weighing({"w": np.zeros(1)})):
             for copied in (pickle.dumps, copy.copy, copy.deepcopy):
                 with pytest.raises(TypeError, match="belongs to the process"):
                     copied(handle)

@@ -9,6 +9,7 @@
 #include "owner.hpp"
 #include "route.hpp"
 #include "session.hpp"
+#include "weighing.hpp"
 
 #include <tensorpull/tensors/numpy/numpy_descr.hpp>
 
@@ -143,6 +144,7 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_view(m);
   tp::bind_images(m);
   tp::bind_difference(m);
+  tp::bind_weighing(m);
   tp::bind_messages(m);
 
   py::class_<tp::owner>(m, "Owner", tp::in_cycles<tp::owner>())

@@ -107,9 +107,9 @@ constexpr ref_id difference_id(const reference& whole, std::uint64_t from_versio
   store_le64(&text[40], from_version);
   sha256_hash hash;
   hash.update(text);
-  const sha256_value digest = hash.value();
+  const sha256_value all = hash.value();
   std::array<std::byte, 16> half{};
-  std::copy_n(digest.begin(), 16, half.begin());
+  std::copy_n(all.begin(), 16, half.begin());
   const ref_id made{load_le64(&half[0]), load_le64(&half[8])};
   return made ? made : ref_id{1, 1};
 }

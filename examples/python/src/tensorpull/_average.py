@@ -59,11 +59,11 @@ class WeightedAverage(OfOneProcess):
         if chunk_size == 0:
             raise ValueError("an average wants chunks: what has been added cannot be taken back")
         if base is not None:
-            _flat(base)
+            flat_tensors(base)
             if like is None and out is None:
                 like = base
         if like is not None and out is None:
-            _flat(like)
+            flat_tensors(like)
             out = empty_like(like)
         elif out is None or like is not None:
             raise ValueError("either like, or out, or base alone")
@@ -187,7 +187,7 @@ class WeightedAverage(OfOneProcess):
             return self._native.whole_weight
 
 
-def _flat(tensors: Any) -> None:
+def flat_tensors(tensors: Any) -> None:
     if not isinstance(tensors, Mapping):
         raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
     for name, tensor in tensors.items():

@@ -155,10 +155,10 @@ class Beside:
     def let_go(self, ref_id: str) -> None:
         """A whole that had it has ended."""
         with self._lock:
-            self._wholes[ref_id] -= 1
-            if self._wholes[ref_id] > 0:
+            left = self._wholes.pop(ref_id, 1) - 1
+            if left > 0:
+                self._wholes[ref_id] = left
                 return
-            del self._wholes[ref_id]
         owner = self._owner()
         if owner is not None:
             try:

@@ -1,0 +1,158 @@
+"""Look, then weigh: whole updates are compared with each other before it is decided what each of them is worth."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _native
+from ._average import flat_tensors
+from ._download import writable
+from ._options import text, whole
+from ._tensors import Tensors, empty_like
+from ._types import OfOneProcess, TensorDict
+
+
+class Differences(NamedTuple):
+    """What is known of N updates before they are weighed. The order is the same in whatever order they came."""
+
+    peers: Tuple[str, ...]
+    weights: Tuple[float, ...]  #: their own
+    norms: Any  #: float64 array of N: the Euclidean norm of update less base, over all tensors
+    products: Any  #: float64 array of N x N: the Gram matrix, the dot products of the differences
+
+
+class clip_norms:
+    """Each update has its own weight; a difference that is longer than `longest` is shortened to that. None: than the median norm, so fewer than half of the updates cannot lengthen the
+    step beyond that of an honest one."""
+
+    def __init__(self, longest: Optional[float] = None) -> None:
+        self.longest = 0.0 if longest is None else float(longest)
+        if not 0 <= self.longest < float("inf") or (longest is not None and self.longest == 0):
+            raise ValueError(f"longest is a length above 0; not {longest!r}")
+
+
+#: Gives N weights, or N weights and N scales (1 if there are none): the result is base + sum(weight * scale * difference) / sum(weight).
+Weigh = Callable[[Differences], Union[Sequence[float], Tuple[Sequence[float], Sequence[float]]]]
+
+
+class Weighing(OfOneProcess):
+    """Whole updates of one round, and what is made of them. An update that is out of proportion, by accident or on purpose, does not decide the mean.
+
+    `base`: the old model, a flat dict of tensors in the CPU's memory. Without it there is only `trimmed_mean` and `wrapping_sum`; give `like` then, a dict of the updates' tensors.
+    `out`: the result goes into these tensors, which are written by the last step only and may be those of `base`; otherwise new ones are made. All are borrowed, and may not change
+    until there is a result. Memory: what `out` takes, 4 KiB for each of `max_updates`, and 24 bytes for each pair of them. Errors, and nothing is written then: "no_updates";
+    "value_out_of_range" with the peer's name (infinities or NaNs); "invalid_argument" (weights that are negative, no numbers, of another number or all zero; what a function raises is
+    raised). Threads take turns; a function that weighs may not use this object.
+    """
+
+    def __init__(
+        self, base: Optional[Mapping[str, Any]] = None, *, like: Optional[Mapping[str, Any]] = None, out: Optional[Mapping[str, Any]] = None, max_updates: int = 64
+    ) -> None:  # fmt: skip
+        if like is not None and (base is not None or out is not None) or (base is None and like is None and out is None):
+            raise ValueError("either base, with or without out, or like or out alone")
+        for one in (base, like, out):
+            if one is not None:
+                flat_tensors(one)
+        if out is None:
+            out = empty_like(base if base is not None else like)
+        self._tensors = writable(out)
+        before = Tensors(base) if base is not None else None
+        self._to = dict(out)
+        self._native = _native.WholeUpdates(
+            self._tensors.described, before.described if before else None, (self._tensors.keep, before.keep if before else None), whole(max_updates, "max_updates", 2**20, least=1)
+        )
+        self._peers: Dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._holder = 0  # the thread that has it
+
+    def add(self, peer: str, weight: float, tensors: Mapping[str, Any]) -> None:
+        """Takes an update that is complete, such as what `download_tensors` has returned. Its tensors are held until `reset`. `weight`: its own, such as its number of samples.
+        Errors, and it is not taken: "update_changed" (the peer has one already), "table_full", "invalid_argument" (the weight) with the peer's name; "schema_mismatch",
+        "unsupported_layout" with the tensor's."""
+        if not isinstance(peer, str) or not peer:
+            raise ValueError(f"peer is the client's name; not {peer!r}")
+        text(peer, "peer", "the client's name")
+        if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
+            raise TypeError(f"weight is a number; not {weight!r}")
+        flat_tensors(tensors)
+        described = Tensors(tensors)
+        with self._turn():
+            self._native.add(described.described, described.keep, float(weight), peer)
+            self._peers[_native.recipient_named(peer)] = peer
+
+    @property
+    def peers(self) -> List[str]:
+        """Whose updates are there: exactly those of which a result is made."""
+        with self._turn():
+            return [self._peers[who] for who, _ in self._native.updates]
+
+    def look(self) -> Differences:
+        """What the updates look like beside `base`. Cost: one pass over all of them."""
+        with self._turn():
+            return self._seen(*self._native.look())
+
+    def result(self, weigh: Union[Weigh, clip_norms], *, refuse_no_numbers: bool = True) -> TensorDict:
+        """The weighted mean of the differences, added to `base`. `weigh`: `clip_norms()`, or a function of `Differences`. With `refuse_no_numbers=False` the function sees norms that are
+        not finite, and gives such updates weight 0. Cost: two passes over all updates."""
+        if not isinstance(weigh, clip_norms) and not callable(weigh):
+            raise TypeError(f"weigh is clip_norms() or a function of Differences; not {weigh!r}")
+
+        def ask(norms: bytes, products: bytes) -> Tuple[List[float], List[float]]:
+            return _weights_of(weigh(self._seen(norms, products)), len(self._native.updates))  # type: ignore[operator]
+
+        with self._turn():
+            self._tensors.mark_changed()
+            if isinstance(weigh, clip_norms):
+                self._native.finish_clipped(weigh.longest, bool(refuse_no_numbers))
+            else:
+                self._native.finish(ask, bool(refuse_no_numbers))
+            return TensorDict(self._to)
+
+    def trimmed_mean(self, cut: int) -> TensorDict:
+        """Each element is the mean of its values without the `cut` least and the `cut` greatest. Own weights do not count. At most 64 updates."""
+        with self._turn():
+            self._tensors.mark_changed()
+            self._native.trimmed_mean(whole(cut, "cut", 2**31 - 1))
+            return TensorDict(self._to)
+
+    def wrapping_sum(self) -> TensorDict:
+        """Each element is the sum of its values modulo 2**32 or 2**64, without weights, of int32, uint32, int64 and uint64: what masks that cancel out in a sum need."""
+        with self._turn():
+            self._tensors.mark_changed()
+            self._native.wrapping_sum()
+            return TensorDict(self._to)
+
+    def reset(self) -> None:
+        """Lets go of the updates; a new round begins."""
+        with self._turn():
+            self._native.reset()
+            self._peers.clear()
+
+    def _seen(self, norms: bytes, products: bytes) -> Differences:
+        import numpy
+
+        updates = self._native.updates
+        lengths = numpy.frombuffer(norms, numpy.float64).copy()
+        gram = numpy.frombuffer(products, numpy.float64).reshape(len(lengths), -1).copy()
+        return Differences(tuple(self._peers[who] for who, _ in updates), tuple(weight for _, weight in updates), lengths, gram)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._holder == threading.get_ident():
+            raise RuntimeError("a function that weighs cannot use the Weighing that has called it")
+        with self._lock:
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = 0
+
+
+def _weights_of(given: Any, count: int) -> Tuple[List[float], List[float]]:
+    weights, scales = given if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "__len__") else (given, [1.0] * count)
+    made = [float(w) for w in weights], [float(s) for s in scales]
+    if len(made[0]) != count or len(made[1]) != count:
+        raise ValueError(f"there are {count} updates, and {len(made[0])} weights and {len(made[1])} scales")
+    return made

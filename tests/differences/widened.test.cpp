@@ -1,0 +1,280 @@
+// A narrowed difference that is applied while it arrives: into a model in place, and into an average. Against move_by,
+// and against the average of the moved models.
+#include <tensorpull/consumers/average/weighted_average.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/differences/difference.hpp>
+#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/tensorpull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace widened_test {
+
+using namespace tensorpull;
+
+using small_blocks = blocks_of_8_bits<16>;
+using difference = narrowed_difference<small_blocks>;
+template <std::uint64_t Chunk>
+using net = pipeline<tensor_list, fixed_bytes<Chunk>, loopback, chunk_and_image_digest>;
+
+/// Tensors of these types, of 0 to many elements.
+struct some_model {
+  std::vector<std::string> names;
+  std::vector<dtype> types;
+  std::vector<std::uint64_t> counts;
+  std::vector<std::vector<std::uint64_t>> memory;
+
+  explicit some_model(const std::vector<dtype>& of = {dtype::f32}) {
+    for (const dtype type : of)
+      for (const std::uint64_t n : {0u, 1u, 15u, 16u, 17u, 100u, 5000u}) {
+        names.push_back(std::string(to_string(type)) + "." + std::to_string(n));
+        types.push_back(type);
+        counts.push_back(n);
+        memory.emplace_back(n + 1);
+      }
+    step(1, 1);
+  }
+  some_model stepped(std::uint64_t seed, double width) const {
+    some_model made = *this;
+    made.step(seed, width);
+    return made;
+  }
+  void step(std::uint64_t seed, double width) {
+    std::mt19937_64 random(seed);
+    std::normal_distribution<double> normal(0, width);
+    for (std::size_t i = 0; i < names.size(); ++i)
+      for (std::size_t k = 0; k < counts[i]; ++k) {
+        std::byte* const at = reinterpret_cast<std::byte*>(memory[i].data()) + k * (bits(types[i]) / 8);
+        const bool moves = detail::with_movable(types[i], false, [&](auto t) {
+          std::memcpy(&t, at, sizeof t);
+          t = moved(t, normal(random));
+          std::memcpy(at, &t, sizeof t);
+          return true;
+        });
+        if (!moves) at[0] = static_cast<std::byte>(random());
+      }
+  }
+  std::vector<mutable_tensor_view> views() {
+    std::vector<mutable_tensor_view> made;
+    for (std::size_t i = 0; i < names.size(); ++i)
+      made.push_back({names[i], types[i], {&counts[i], 1}, reinterpret_cast<std::byte*>(memory[i].data()), {}, false});
+    return made;
+  }
+  std::vector<tensor_view> constant() {
+    const auto all = views();
+    return {all.begin(), all.end()};
+  }
+  dynamic_image image() { return *dynamic_image::make(std::span<const mutable_tensor_view>(views())); }
+  friend bool operator==(const some_model& a, const some_model& b) { return a.memory == b.memory; }
+};
+
+result<difference> narrowed(some_model& now, some_model& base) {
+  return difference::make(now.constant(), base.constant());
+}
+/// What the sender has afterwards.
+some_model advanced(some_model now, some_model base) {
+  for (std::size_t i = 0; i < now.names.size(); ++i) {
+    const bool moves = detail::with_movable(now.types[i], false, [&](auto t) {
+      using T = decltype(t);
+      auto* const to = reinterpret_cast<T*>(base.memory[i].data());
+      const auto* const from = reinterpret_cast<const T*>(now.memory[i].data());
+      for (std::size_t at = 0; at < now.counts[i]; at += 16) {
+        const std::size_t n = std::min<std::size_t>(16, static_cast<std::size_t>(now.counts[i]) - at);
+        EXPECT_TRUE(small_blocks::advance<T>({from + at, n}, {to + at, n}));
+      }
+      return true;
+    });
+    if (!moves) base.memory[i] = now.memory[i];
+  }
+  return base;
+}
+
+template <std::uint64_t Chunk, class Consumer>
+result<receipt> pulled(const dynamic_image& from, Consumer& to) {
+  typename net<Chunk>::downloader owner;
+  const auto ref = owner.add_image(from.source());
+  if (!ref) return failure(ref.error());
+  return net<Chunk>::pull(owner, *ref, to);
+}
+
+template <std::uint64_t Chunk>
+void moves_in_place() {
+  for (const std::vector<dtype>& types :
+       {std::vector<dtype>{dtype::f32}, {dtype::bf16}, {dtype::f64, dtype::f32, dtype::f16, dtype::i64, dtype::u8}}) {
+    some_model owner(types), mine = owner;
+    for (std::uint64_t round = 2; round < 5; ++round) {
+      some_model now = owner.stepped(round, 1e-3);
+      auto d = narrowed(now, owner);
+      ASSERT_TRUE(d);
+      auto image = mine.image();
+      land to(image.destination());
+      auto wide = widened<land, small_blocks>::make(to, image.source(), Chunk);
+      ASSERT_TRUE(wide);
+      const auto done = pulled<Chunk>(d->model(), *wide);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      owner = advanced(now, owner);
+      EXPECT_TRUE(mine == owner) << round;
+    }
+  }
+}
+TEST(Widened, A_model_is_moved_in_place_round_after_round_in_chunks_of_any_length) {
+  moves_in_place<64>();
+  moves_in_place<1000>();
+  moves_in_place<64_KiB>();
+}
+
+template <std::uint64_t Chunk>
+void averages(dtype type) {
+  some_model base({type}), result_model = base, expected = base;
+  auto to = result_model.image(), plain_to = expected.image(), from = base.image();
+  auto buffers = chunk_buffers::make(64_KiB, 2), other_buffers = chunk_buffers::make(64_KiB, 2);
+  ASSERT_TRUE(buffers && other_buffers);
+  auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
+  auto plain = weighted_average<>::make(plain_to.destination(), *other_buffers, {.base = from.source()});
+  ASSERT_TRUE(average && plain);
+  for (std::uint64_t client = 1; client <= 5; ++client) {
+    some_model now = base.stepped(client * 10, 1e-2), there = advanced(now, base);
+    auto d = narrowed(now, base);
+    ASSERT_TRUE(d);
+    weighted_average<>::update update(*average, static_cast<double>(client), {recipient_id{client}, 1});
+    auto wide = widened<weighted_average<>::update, small_blocks>::make(update, from.source(), Chunk);
+    ASSERT_TRUE(wide);
+    const auto done = pulled<Chunk>(d->model(), *wide);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    // the same peer again adds nothing
+    weighted_average<>::update again(*average, static_cast<double>(client), {recipient_id{client}, 1});
+    auto twice = widened<weighted_average<>::update, small_blocks>::make(again, from.source(), Chunk);
+    ASSERT_TRUE(pulled<Chunk>(d->model(), *twice));
+    auto whole = there.image();
+    weighted_average<>::update one(*plain, static_cast<double>(client), {recipient_id{client}, 1});
+    ASSERT_TRUE(pulled<64_KiB>(whole, one));
+  }
+  EXPECT_EQ(average->whole_updates(), 5u);
+  ASSERT_TRUE(average->finish());
+  ASSERT_TRUE(plain->finish());
+  EXPECT_TRUE(result_model == expected) << "the same bits as of the moved models";
+}
+TEST(Widened, An_average_is_that_of_the_moved_models_bit_by_bit) {
+  averages<64>(dtype::f32);
+  averages<1000>(dtype::f32);
+  averages<64_KiB>(dtype::f32);
+  averages<1000>(dtype::bf16);
+  averages<1000>(dtype::f64);
+}
+
+TEST(Widened, A_difference_to_another_base_is_refused_before_a_byte_is_given) {
+  some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
+  reinterpret_cast<std::byte*>(mine.memory.back().data())[3] ^= std::byte{1};
+  const some_model held = mine;
+  auto d = narrowed(now, owner);
+  ASSERT_TRUE(d);
+  auto image = mine.image();
+  land to(image.destination());
+  auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+  ASSERT_TRUE(wide);
+  const auto done = pulled<1000>(d->model(), *wide);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::stale_version);
+  EXPECT_TRUE(mine == held);
+  auto other = widened<land, blocks_of_8_bits<32>>::make(to, image.source(), 1000);
+  ASSERT_TRUE(other);
+  const auto none = pulled<1000>(d->model(), *other);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error(), errc::schema_mismatch) << "another number of scales";
+}
+
+/// What a sender that lies publishes: the tensors of a difference, with some bytes and metadata of its own.
+struct lie {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<tensor_view> views;
+  std::vector<metadata_entry> metadata;
+  std::optional<dynamic_image> image;
+
+  lie(const dynamic_image& from, std::string_view tensor, std::span<const std::byte> first, std::string_view key = {},
+      std::string_view value = {}) {
+    for (const tensor_entry& t : from.schema().entries()) {
+      auto& bytes = memory.emplace_back(static_cast<std::size_t>(t.size_bytes()));
+      EXPECT_TRUE(detail::read_range(from.source(), from.schema().header_bytes + t.begin, bytes));
+      if (t.name == tensor) std::memcpy(bytes.data(), first.data(), first.size());
+      views.push_back({t.name, t.type, t.extents(), bytes.data()});
+    }
+    for (metadata_entry pair : from.schema().pairs()) {
+      if (pair.key == key) pair.value = value;
+      metadata.push_back(pair);
+    }
+    image.emplace(*dynamic_image::make(std::span<const tensor_view>(views), metadata));
+  }
+};
+
+TEST(Widened, What_lies_is_refused_by_name) {
+  some_model owner, now = owner.stepped(2, 1e-3);
+  auto d = narrowed(now, owner);
+  ASSERT_TRUE(d);
+  const auto bytes_of = [](std::uint32_t scale) {
+    std::array<std::byte, 4> b;
+    for (std::size_t i = 0; i < 4; ++i) b[i] = static_cast<std::byte>(scale >> 8 * i & 255);
+    return b;
+  };
+  const auto outcome = [&](const lie& what, bool changes) {
+    some_model mine = owner;
+    auto image = mine.image();
+    land to(image.destination());
+    auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+    EXPECT_TRUE(wide);
+    const auto done = pulled<1000>(*what.image, *wide);
+    EXPECT_EQ(mine == owner, !changes);
+    return done ? errc{} : done.error().code;
+  };
+  for (const std::uint32_t scale : {0x7fc00000u, 0x7f800000u, 0x80000000u, 0xbf800000u, 1u})
+    EXPECT_EQ(outcome(lie(d->model(), "F32.100.scales", bytes_of(scale)), false), errc::value_out_of_range) << scale;
+  EXPECT_EQ(outcome(lie(d->model(), "F32.100.scales", bytes_of(0x3f800000)), true), errc::digest_mismatch);
+  const std::byte code{static_cast<unsigned char>(-128)};
+  EXPECT_EQ(outcome(lie(d->model(), "F32.100", {&code, 1}), true), errc::digest_mismatch);
+  for (const std::string_view key : {"tensorpull.blocks_of_8_bits", "tensorpull.moved", "tensorpull.base"}) {
+    const errc expected = key == "tensorpull.base" ? errc::stale_version : errc::missing_field;
+    EXPECT_EQ(outcome(lie(d->model(), "", {}, key, "1"), false), expected) << key;
+    EXPECT_EQ(outcome(lie(d->model(), "", {}, key, ""), false), expected) << key;
+  }
+  EXPECT_EQ(outcome(lie(d->model(), "", {}, "tensorpull.moved", "0123456789abcdef"), true), errc::digest_mismatch);
+}
+
+TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_made) {
+  for (const std::vector<dtype>& types : {std::vector<dtype>{dtype::f32, dtype::bf16}, {dtype::f32, dtype::i32}}) {
+    some_model base(types), out = base;
+    auto to = out.image(), from = base.image();
+    auto buffers = chunk_buffers::make(64_KiB, 1);
+    auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
+    ASSERT_TRUE(average);
+    weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
+    const auto wide = widened<weighted_average<>::update, small_blocks>::make(update, from.source(), 1000);
+    ASSERT_FALSE(wide);
+    EXPECT_EQ(wide.error(), errc::unsupported_layout);
+  }
+  some_model base({dtype::i64, dtype::f32}), out = base;  // wide integers come first in both
+  auto to = out.image(), from = base.image();
+  auto buffers = chunk_buffers::make(64_KiB, 1);
+  auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
+  weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
+  EXPECT_TRUE((widened<weighted_average<>::update, small_blocks>::make(update, from.source(), 1000)));
+}
+
+TEST(Widened, A_chunk_that_is_longer_than_said_is_an_error) {
+  some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
+  auto d = narrowed(now, owner);
+  auto image = mine.image();
+  land to(image.destination());
+  auto wide = widened<land, small_blocks>::make(to, image.source(), 999);
+  const auto done = pulled<1000>(d->model(), *wide);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::does_not_fit);
+}
+
+}  // namespace widened_test

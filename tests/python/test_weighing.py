@@ -1,0 +1,204 @@
+"""Look, then weigh: whole updates are compared before it is decided what each is worth."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import tensorpull
+from tensorpull import Weighing, clip_norms
+
+N = 7
+
+
+def model(seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    return {"w": (scale * rng.standard_normal((40, 33))).astype(np.float32), "b": scale * rng.standard_normal(5), "h": (scale * rng.standard_normal(9)).astype(np.float16)}
+
+
+def a_round(base=None, count=N, **options):
+    base = model(0) if base is None else base
+    updates = {f"client-{i}": {name: (t + step).astype(t.dtype) for (name, t), step in zip(base.items(), model(i + 1, 0.1).values())} for i in range(count)}
+    w = Weighing(base, **options)
+    for i, (peer, tensors) in enumerate(updates.items()):
+        w.add(peer, i + 1.0, tensors)
+    return base, updates, w
+
+
+def flat(m):
+    return np.concatenate([t.astype(np.float64).ravel() for t in m.values()])
+
+
+def near(a, b):
+    return all(np.allclose(a[n].astype(float), b[n], rtol=0, atol=2e-3 if a[n].dtype == np.float16 else 1e-6) for n in b)
+
+
+def test_norms_and_products_are_numpys():
+    base, updates, w = a_round()
+    seen = w.look()
+    d = {peer: flat(u) - flat(base) for peer, u in updates.items()}
+    assert sorted(seen.peers) == sorted(updates) == sorted(w.peers)
+    assert seen.norms.shape == (N,) and seen.products.shape == (N, N) and seen.norms.dtype == np.float64
+    for i, a in enumerate(seen.peers):
+        assert seen.weights[i] == list(updates).index(a) + 1.0
+        assert np.isclose(seen.norms[i], np.linalg.norm(d[a]), rtol=1e-12)
+        for k, b in enumerate(seen.peers):
+            assert np.isclose(seen.products[i, k], d[a] @ d[b], rtol=1e-9, atol=1e-12)
+
+
+def test_a_function_says_what_each_is_worth_and_by_how_much_it_moves():
+    base, updates, w = a_round()
+    order = w.look().peers
+
+    def weigh(seen):
+        assert seen.peers == order
+        return [1.0 if p in ("client-1", "client-4") else 0.0 for p in seen.peers], np.where(np.array(seen.peers) == "client-4", 0.5, 1.0)
+
+    got = w.result(weigh)
+    want = {n: (base[n] + ((updates["client-1"][n] - base[n].astype(float)) + 0.5 * (updates["client-4"][n] - base[n].astype(float))) / 2) for n in base}
+    assert near(got, want)
+    # the same round again, and weights alone
+    got = w.result(lambda seen: seen.weights)
+    total = sum(range(1, N + 1))
+    want = {n: base[n] + sum((i + 1) * (u[n] - base[n].astype(float)) for i, u in enumerate(updates.values())) / total for n in base}
+    assert near(got, want)
+
+
+def test_one_hostile_client_does_not_decide_the_mean_and_rounds_follow_each_other():
+    base, out = model(0), None
+    for round in range(3):
+        honest = model(round + 50, 0.1)
+        w = Weighing(base, out=base) if out is None else w
+        w.reset()
+        for i in range(9):
+            noise = model(1000 * round + i, 0.01)
+            w.add(f"c{i}", 10, {n: (t + honest[n] + noise[n]).astype(t.dtype) for n, t in base.items()})
+        w.add("hostile", 10, {n: (t - 100 * honest[n]).astype(t.dtype) for n, t in base.items()})
+        before = {n: t.copy() for n, t in base.items()}
+        out = w.result(clip_norms())
+        assert all(out[n] is base[n] for n in base)
+        moved = (flat(base) - flat(before)) @ flat(honest) / (flat(honest) @ flat(honest))
+        assert 0.6 < moved < 1.2, moved
+
+
+def test_a_trimmed_mean_and_sums_that_wrap():
+    updates = [np.array([3, 1, 2], np.float32), np.array([1, 9, 2], np.float32), np.array([2, 2, -100], np.float32)]
+    w = Weighing(like={"a": updates[0]})
+    for i, u in enumerate(updates):
+        w.add(str(i), 1, {"a": u})
+    assert w.trimmed_mean(1)["a"].tolist() == [2, 2, 2]
+    with pytest.raises(tensorpull.Error, match="invalid_argument"):
+        w.look()
+    out = {"a": np.zeros(2, np.uint32)}
+    w = Weighing(out=out)
+    for i in range(3):
+        w.add(str(i), 1, {"a": np.array([2**31, i], np.uint32)})
+    assert w.wrapping_sum()["a"] is out["a"] and out["a"].tolist() == [2**31, 3]
+
+
+@pytest.mark.parametrize("given, error", [
+    (lambda s: [np.nan] * N, "invalid_argument"), (lambda s: [-1.0] + [1.0] * (N - 1), "invalid_argument"), (lambda s: [0.0] * N, "invalid_argument"),
+    (lambda s: [float("inf")] * N, "invalid_argument"), (lambda s: ([1.0] * N, [-1.0] * N), "invalid_argument"), (lambda s: [1.0], ValueError),
+    (lambda s: None, TypeError), (lambda s: "weights", ValueError), (lambda s: 1 / 0, ZeroDivisionError),
+])  # fmt: skip
+def test_weights_that_are_none_leave_the_old_model(given, error):
+    out = model(77)
+    held = {n: t.copy() for n, t in out.items()}
+    base, _, w = a_round(out=out)
+    with pytest.raises(tensorpull.Error if isinstance(error, str) else error) as e:
+        w.result(given)
+    if isinstance(error, str):
+        assert e.value.code == error
+    assert all(np.array_equal(out[n], held[n]) for n in out)
+    assert near(w.result(lambda s: s.weights), {n: t.astype(float) for n, t in out.items()}), "the next one is right"
+
+
+def test_an_update_with_nan_is_refused_by_name_or_seen():
+    base, updates, w = a_round()
+    w.add("bad", 1, {n: np.full_like(t, np.nan) for n, t in base.items()})
+    for call in (lambda: w.result(clip_norms()), lambda: w.result(lambda s: s.weights), lambda: w.trimmed_mean(1)):
+        with pytest.raises(tensorpull.Error) as e:
+            call()
+        assert (e.value.code, e.value.name) == ("value_out_of_range", "bad")
+    got = w.result(lambda s: np.where(np.isfinite(s.norms), s.weights, 0), refuse_no_numbers=False)
+    assert all(np.isfinite(t).all() for t in got.values())
+    assert all(np.isfinite(t).all() for t in w.result(clip_norms(), refuse_no_numbers=False).values())
+
+
+def test_what_is_no_update():
+    base, updates, w = a_round(max_updates=N)
+    one = updates["client-1"]
+    for peer, weight, tensors, code in (
+        ("client-1", 1, one, "update_changed"), ("x", 1, one, "table_full"), ("x", 0, one, "invalid_argument"), ("x", float("nan"), one, "invalid_argument"),
+        ("x", -1, one, "invalid_argument"), 
+    ):  # fmt: skip
+        with pytest.raises(tensorpull.Error) as e:
+            w.add(peer, weight, tensors)
+        assert e.value.code == code
+    w.reset()
+    assert w.peers == []
+    with pytest.raises(tensorpull.Error, match="no_updates"):
+        w.result(clip_norms())
+    for tensors, name in (({**one, "more": np.ones(2)}, "more"), ({"w": one["w"]}, "b"), ({**one, "w": one["w"].astype(np.float64)}, "w"), ({**one, "w": one["w"].T}, "w")):
+        with pytest.raises(tensorpull.Error) as e:
+            w.add("x", 1, tensors)
+        assert e.value.code in ("schema_mismatch", "unsupported_layout"), e.value
+    for bad in ((5, 1, one), ("", 1, one), ("x", "1", one), ("x", None, one), ("x", 1, [one]), ("x", 1, {"w": 3})):
+        with pytest.raises((TypeError, ValueError)):
+            w.add(*bad)
+    for bad in ({}, {"base": base, "like": base}, {"like": base, "out": base}, {"base": 5}, {"base": base, "max_updates": 0}):
+        with pytest.raises((TypeError, ValueError)):
+            Weighing(**bad)
+    for bad in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError):
+            clip_norms(bad)
+    with pytest.raises(TypeError):
+        w.result("mean")
+
+
+def test_the_function_may_not_use_the_object_and_threads_take_turns():
+    _, _, w = a_round()
+    for call in (lambda: w.look(), lambda: w.reset(), lambda: w.result(clip_norms()), lambda: w.peers):
+        with pytest.raises(RuntimeError, match="has called it"):
+            w.result(lambda s: call())
+    got, inside, go = [], threading.Event(), threading.Event()
+
+    def slow(s):
+        inside.set()
+        go.wait(10)
+        return s.weights
+
+    other = threading.Thread(target=lambda: got.append(w.result(slow)))
+    other.start()
+    assert inside.wait(10)
+    threading.Timer(0.1, go.set).start()
+    assert near(w.result(lambda s: s.weights), {n: t.astype(float) for n, t in w.result(lambda s: s.weights).items()})
+    other.join()
+    assert len(got) == 1
+
+
+def test_updates_are_held_and_let_go():
+    import gc
+    import weakref
+
+    base = {"w": np.zeros(1000, np.float32)}
+    w = Weighing(base)
+    t = np.ones(1000, np.float32)
+    known = weakref.ref(t)
+    w.add("a", 1, {"w": t})
+    del t
+    gc.collect()
+    assert known() is not None and w.result(clip_norms())["w"].tolist() == [1] * 1000
+    w.reset()
+    gc.collect()
+    assert known() is None
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    base = {"w": torch.zeros(100, dtype=torch.bfloat16), "b": torch.zeros(3)}
+    w = Weighing(base)
+    for i in range(3):
+        w.add(str(i), 1, {n: t + i for n, t in base.items()})
+    got = w.result(lambda s: s.weights)
+    assert isinstance(got["w"], torch.Tensor) and got["w"].dtype == torch.bfloat16 and got["w"].tolist() == [1.0] * 100 and got["b"].tolist() == [1.0] * 3
