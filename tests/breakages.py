@@ -35,6 +35,7 @@ BREAKAGES = [
     ("differences/blocks_of_8_bits.hpp", "bits < 0x7f800000);", "bits <= 0x7f800000);", "differences/blocks_of_8_bits", "*From_outside*"),
     ("differences/moved.hpp", "<< 1 == 0 ? base : sum", "<< 1 == 1 ? base : sum", "differences/blocks_of_8_bits", "*step_of_zero*"),
     ("consumers/average/weighing.hpp", "write_quotients<E>(to_.address(tensor) + at, sum, n, 1,", "write_quotients<E>(to_.address(tensor) + at, [&] { static float f[detail::slice_elements]; for (std::size_t k = 0; k < n; ++k) f[k] = static_cast<float>(sum[k]); return f; }(), n, 1,", "consumers/weighing", "*mean_of_finite*"),
+    ("differences/applied_difference.hpp", " || d.image_bytes - d.data_start > longest(s)", "", "differences/difference", "*refused_by_name*"),
     ("differences/widened.hpp", "if (said(\"tensorpull.base\") != std::string_view(mine.data(), 16)) return failure(errc::stale_version);", "", "differences/widened", "*another_base*"),
     ("differences/widened.hpp", "if (!is_scale(scale)) return failure(errc::value_out_of_range, taken_, t.name);", "", "differences/widened", "*What_lies*"),
     ("differences/widened.hpp", "if (t.begin < before) return failure(errc::unsupported_layout, t.begin, t.name);", "", "differences/widened", "*another_order*"),

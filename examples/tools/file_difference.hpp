@@ -88,14 +88,12 @@ class file_difference {
     const tp::image_schema& schema = to.seen_.schema_of_image();
     return to.put(to.seen_.described().data_start + schema.tensors[tensor].begin + offset, bytes);
   }
-  /// Of the old file: a block is read before it is written, and never again.
+  /// Of the old file, whose tensors lie in the same order: a block is read before it is written, and never again.
   static tp::result<void> read(const void* self, std::uintptr_t tensor, std::uint64_t offset,
                                std::span<std::byte> out) noexcept {
     const auto& from = *static_cast<const file_difference*>(self);
     const tp::source_view base = from.base_.source();
-    const std::size_t i = tp::detail::find_tensor(*base.schema, from.seen_.schema_of_image().tensors[tensor].name);
-    if (i == base.schema->tensor_count) return tp::failure(errc::schema_mismatch);
-    return tp::detail::read_range(base, base.schema->header_bytes + base.schema->tensors[i].begin + offset, out);
+    return tp::detail::read_range(base, base.schema->header_bytes + base.schema->tensors[tensor].begin + offset, out);
   }
 
   const tensor_file& base_;

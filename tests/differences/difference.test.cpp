@@ -108,8 +108,9 @@ TEST(Difference, Of_another_model_or_of_anything_else_is_refused_by_name) {
   const auto difference = between(v.old->get(), v.now->get());
   tp::deflate_coder coder;
   {
-    auto to = *applied::make(w.old->get().destination(), coder);
-    EXPECT_EQ(feeder(to, as_model(difference.bytes()), 4096).run().error(), errc::schema_mismatch);
+    const auto of_a_smaller_one = between(w.old->get(), w.now->get());
+    auto to = *applied::make(v.old->get().destination(), coder);
+    EXPECT_EQ(feeder(to, as_model(of_a_smaller_one.bytes()), 4096).run().error(), errc::schema_mismatch);
   }
   {
     tp::no_coder none;
@@ -119,6 +120,12 @@ TEST(Difference, Of_another_model_or_of_anything_else_is_refused_by_name) {
   for (const std::size_t n : {0u, 1u, 63u, 64u, 5000u}) {
     auto to = *applied::make(v.old->get().destination(), coder);
     EXPECT_EQ(feeder(to, as_model(std::vector<std::byte>(n, std::byte{7})), 4096).run().error(), errc::bad_frame);
+    EXPECT_EQ(to.state(), difference_state::untouched);
+  }
+  // what is longer than a difference can be is refused before a byte of it comes
+  for (const std::uint64_t n : {std::uint64_t{1} << 60, 2 * v.old->get().image_bytes().size() + 1'000'000}) {
+    auto to = *applied::make(v.old->get().destination(), coder);
+    EXPECT_EQ(to.begin({.image_bytes = n, .data_start = 64}).error(), errc::bad_frame);
     EXPECT_EQ(to.state(), difference_state::untouched);
   }
   EXPECT_EQ(tp::model_difference::make(v.old->get().source(), w.now->get().source(), coder).error(),

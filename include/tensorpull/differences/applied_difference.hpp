@@ -36,10 +36,10 @@ enum class difference_state : std::uint8_t {
 /// is partly changed, and is refused by the digest of what it is to begin from (digest_mismatch): then the whole is
 /// pulled.
 ///
-/// Errors besides the coder's: bad_frame: it is no difference, or one with blocks that are none; schema_mismatch: it is
-/// of another model; unsupported_layout: another coder made it, or blocks of another size; digest_mismatch with
-/// `untouched`: the model is not the version that it begins from, or with `partly`: what came is not what it leads to;
-/// value_out_of_range: a member of type `bool` would be something else.
+/// Errors besides the coder's: bad_frame: it is no difference, longer than one can be, or has blocks that are none;
+/// schema_mismatch: it is of another model; unsupported_layout: another coder made it, or blocks of another size;
+/// digest_mismatch with `untouched`: the model is not the version that it begins from, or with `partly`: what came is
+/// not what it leads to; value_out_of_range: a member of type `bool` would be something else.
 template <difference_coder Coder, hash Hash = xxh3_64>
 class applied_difference {
  public:
@@ -67,10 +67,11 @@ class applied_difference {
   static std::uint64_t fingerprint() noexcept { return 0; }  // of the difference; that of the model is in it
   static const image_schema* schema() noexcept { return nullptr; }
   result<void> begin(const description& d) noexcept {
-    if (d.image_bytes - d.data_start < difference_prologue::bytes) return failure(errc::bad_frame);
+    const image_schema& s = *to_.schema;
+    if (d.image_bytes - d.data_start < difference_prologue::bytes || d.image_bytes - d.data_start > longest(s))
+      return failure(errc::bad_frame);
     end_ = d.image_bytes;
     taken_ = begin_ = d.data_start;
-    const image_schema& s = *to_.schema;
     return land_.begin({.fingerprint = s.fingerprint, .image_bytes = s.image_bytes, .data_start = s.header_bytes});
   }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
@@ -124,6 +125,16 @@ class applied_difference {
                      std::unique_ptr<std::byte[]> coded, std::size_t held) noexcept
       : to_(model), land_(model), coder_(&coder), room_(std::move(room)), coded_(std::move(coded)), held_(held) {}
 
+  /// Bytes of the longest difference that there can be to such a model: a sender that has more is not waited for.
+  static std::uint64_t longest(const image_schema& s) noexcept {
+    std::uint64_t all = difference_prologue::bytes;
+    for (const tensor_entry& t : s.entries()) {
+      const std::uint64_t size = t.size_bytes(), rest = size % difference_block_bytes;
+      all += size / difference_block_bytes * (4 + coded_block_bound(difference_block_bytes));
+      if (rest != 0) all += 4 + coded_block_bound(static_cast<std::size_t>(rest));
+    }
+    return all;
+  }
   /// What has come and is no whole block yet moves to the beginning of the buffer: not before more is wanted, since
   /// whoever has brought it may hash it where it lies after commit().
   void keep_the_rest() noexcept {
