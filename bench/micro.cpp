@@ -1,8 +1,10 @@
 // The parts that a transfer is made of, each alone: gather and scatter of a range, frames, digest, the header of an
 // image.
 #include <tensorpull/consumers/average/detail/elements.hpp>
+#include <tensorpull/consumers/average/weighing.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/differences/block.hpp>
+#include <tensorpull/differences/blocks_of_8_bits.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
@@ -16,6 +18,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -253,6 +256,93 @@ static void difference_applies(benchmark::State& state) {
 }
 BENCHMARK(difference_encodes)->ArgName("changed")->Arg(0)->Arg(1);
 BENCHMARK(difference_applies);
+
+// Ten whole updates of 16 MiB, looked at and weighed. Bytes are those of all updates.
+
+struct ten_updates {
+  static constexpr std::size_t n = std::size_t{4} << 20;
+  std::uint64_t extent = n;
+  std::vector<std::vector<float>> memory = std::vector<std::vector<float>>(12, std::vector<float>(n));
+  std::vector<dynamic_image> images;
+  std::optional<weighing> all;
+
+  ten_updates() {
+    for (std::size_t m = 0; m < memory.size(); ++m) {
+      for (std::size_t i = 0; i < n; ++i)
+        memory[m][i] = 0.03f + 1e-6f * static_cast<float>(i % 1000) + 1e-5f * static_cast<float>((i * 7 + m * 13) % 17);
+      const mutable_tensor_view one{.name = "w",
+                                    .type = dtype::f32,
+                                    .shape = {&extent, 1},
+                                    .data = reinterpret_cast<std::byte*>(memory[m].data())};
+      images.push_back(*dynamic_image::make(std::span(&one, 1)));
+    }
+    all.emplace(*weighing::make(images[10].destination(), images[11].source(), 10));
+    for (std::uint64_t i = 0; i < 10; ++i) (void)all->add({recipient_id{i + 1}, 1.0, images[i].source()});
+  }
+  static void count(benchmark::State& state) {
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * 10 * n * 4));
+  }
+};
+static void weighing_looks(benchmark::State& state) {
+  ten_updates u;
+  for (auto _ : state) benchmark::DoNotOptimize(u.all->look());
+  u.count(state);
+}
+static void weighing_finishes(benchmark::State& state) {
+  ten_updates u;
+  for (auto _ : state) benchmark::DoNotOptimize(u.all->finish(clip_norms{}));
+  u.count(state);
+}
+static void weighing_trims(benchmark::State& state) {
+  ten_updates u;
+  for (auto _ : state) benchmark::DoNotOptimize(u.all->trimmed_mean(1));
+  u.count(state);
+}
+BENCHMARK(weighing_looks)->Unit(benchmark::kMillisecond);
+BENCHMARK(weighing_finishes)->Unit(benchmark::kMillisecond);
+BENCHMARK(weighing_trims)->Unit(benchmark::kMillisecond);
+
+/// A block of 256 F32 elements in 8 bits: its scale and codes, and the move that they make.
+struct narrowing {
+  using blocks = blocks_of_8_bits<256>;
+  static constexpr std::size_t n = 256;
+  std::array<float, n> base{}, now{};
+  std::array<std::int8_t, n> codes{};
+  float scale = 0;
+
+  narrowing() {
+    for (std::size_t i = 0; i < n; ++i) {
+      base[i] = 0.03f + 1e-4f * static_cast<float>(i % 100);
+      now[i] = base[i] + 1e-6f * static_cast<float>(i % 37);
+    }
+    code();
+  }
+  void code() {
+    scale = *blocks::scale<float>(now, base);
+    blocks::narrow<float>(now, base, scale, codes);
+  }
+  static void count(benchmark::State& state) {
+    state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * n * 4));
+  }
+};
+static void narrowing_codes(benchmark::State& state) {
+  narrowing b;
+  for (auto _ : state) {
+    b.code();
+    benchmark::ClobberMemory();
+  }
+  b.count(state);
+}
+static void narrowing_moves(benchmark::State& state) {
+  narrowing b;
+  for (auto _ : state) {
+    narrowing::blocks::move<float>(b.base, b.scale, b.codes);
+    benchmark::ClobberMemory();
+  }
+  b.count(state);
+}
+BENCHMARK(narrowing_codes);
+BENCHMARK(narrowing_moves);
 
 // What one short request costs an owner of 20,000 tensors whose table of recipients is full of strangers.
 
