@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/differences/narrowed_difference.hpp>
@@ -46,7 +47,8 @@ class widened {
   /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not; or `Inner`
   /// takes bytes in order, and elements of this tensor come before others that it has to get first: models whose
   /// floating tensors have several types, or that have masks of single bytes beside them); duplicate_name (a tensor is
-  /// called like another's scales); out_of_memory; those of dynamic_image.
+  /// called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
+  /// std::bad_alloc if there is no memory for what it takes.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
                                             std::uint64_t chunk_bytes = default_chunk_bytes) {
     const image_schema& model = *base.schema;
@@ -54,6 +56,7 @@ class widened {
     std::vector<std::string> names(model.tensor_count);
     std::vector<std::uint64_t> counts(model.tensor_count);
     auto parts = std::make_unique<state>();
+    parts->first_scale.resize(model.tensor_count);
     for (std::size_t i = 0; i < model.tensor_count; ++i) {
       const tensor_entry& t = model.tensors[i];
       const auto token = [&](std::uintptr_t kind) { return reinterpret_cast<const std::byte*>(4 * i + kind); };
@@ -65,7 +68,6 @@ class widened {
       }
       names[i] = std::string(t.name) + ".scales";
       counts[i] = Scheme::blocks(elements_of(t));
-      parts->first_scale.resize(model.tensor_count);
       parts->first_scale[i] = parts->scales.size();
       parts->scales.resize(parts->scales.size() + static_cast<std::size_t>(counts[i]));
       views.push_back({t.name, dtype::i8, t.extents(), token(codes), {}, 0, true});
@@ -101,7 +103,6 @@ class widened {
       return failure(errc::schema_mismatch);
     data_start_ = d.data_start;
     taken_ = tensor_ = 0;
-    checked_ = false;
     sum_ = 0;
     header_.emplace(ours().tensor_count);
     description whole_model = d;
@@ -239,7 +240,6 @@ class widened {
     const auto mine = detail::hexadecimal(sum);
     if (said("tensorpull.base") != std::string_view(mine.data(), 16)) return failure(errc::stale_version);
     std::copy(moved_to.begin(), moved_to.end(), leads_to_.begin());
-    checked_ = true;
     return {};
   }
 
@@ -351,7 +351,8 @@ class widened {
   std::size_t tensor_ = 0;  // the first that is not whole
   xxh3_64 hash_{};
   std::array<char, 16> leads_to_{};
-  bool checked_ = false, hashing_ = false;
+  bool hashing_ = false;
 };
+static_assert(consumer<widened<land>>);
 
 }  // namespace tensorpull
