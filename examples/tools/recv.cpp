@@ -439,6 +439,7 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
 /// the whole is there then.
 std::uint64_t bring_difference(const choices& c, const tensor_file& base, transfer_line& line,
                                tp::safetensors_file& file, tp::resume_cursor& where) {
+  line.prelude();
   const auto from = tp::image_version<tp::xxh3_64>(base.source(), watch{&line});
   if (!from) return 0;
   link_choice one = c.link;  // what is short comes from the first sender

@@ -26,8 +26,11 @@ class transfer_line {
     if (begun_) return;
     begun_ = true;
     first_ = bytes_ = offset;
-    began_ = rated_ = moved_ = told_ = clock::now();
+    rated_ = moved_ = told_ = clock::now();
+    if (began_ == clock::time_point{}) began_ = rated_;
   }
+  /// What is counted in seconds begins before the first byte.
+  void prelude() { began_ = clock::now(); }
   void arrived(std::uint64_t bytes) {
     const auto now = moved_ = clock::now();
     bytes_ += bytes, unrated_ += bytes;
