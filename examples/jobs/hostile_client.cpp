@@ -103,8 +103,8 @@ int run(const sites::options& chosen) {
       is[i] = train(digits, r, factors[i], chosen.rounds, chosen.seed);
       std::printf("| %.3f ", is[i]);
       std::fflush(stdout);
-      // one hostile client must not cost more than a tenth, except where nobody looks
-      if (&r != rules && is[i] < is[0] - 0.1) well = false;
+      // one hostile client must not cost more than a fifth, except where nobody looks
+      if (&r != rules && is[i] < is[0] - 0.2) well = false;
     }
     std::printf("|\n");
     if (&r == rules && is[1] > is[0] - 0.3) well = false;  // the mean has no defence, so this is a test of the others

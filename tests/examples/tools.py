@@ -856,7 +856,7 @@ def D3_outputs_that_cannot_be():
 
 def what_an_earlier_recv_left_is_said_in_full():
     write("model.safetensors", CANONICAL)
-    fields = {"file", "outcome", "code", "message", "bytes", "total_bytes", "resumed_bytes", "received_bytes", "resumable", "seconds", "wrong_senders"}
+    fields = {"file", "outcome", "code", "message", "bytes", "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "resumable", "seconds", "wrong_senders"}
     with Sender("model.safetensors") as sender:
         path = SlowPath(sender.port, 16 * MIB)
         path.hold_at(3 * MIB)
