@@ -56,8 +56,9 @@ def recipe_of(a, name):
         for workflow in recipe._job._deploy_map["server"].app_config.workflows:
             workflow.controller.__class__ = VaryingFedAvg
     settings = json.loads(a.settings)
+    if settings or a.server_settings:
+        recipe.add_server_config({**settings, **json.loads(a.server_settings or "{}")})
     if settings:
-        recipe.add_server_config(settings)
         recipe.add_client_config(settings)
     return recipe
 
@@ -82,6 +83,7 @@ def main():
     p.add_argument("--server", default=OURS)
     p.add_argument("--site", default=OURS)
     p.add_argument("--settings", default="{}")
+    p.add_argument("--server-settings", default="", help="of the server alone")
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--large", action="store_true")
     p.add_argument("--format", default="pytorch", help="what the server gets: FLARE's own default is numpy")

@@ -598,6 +598,48 @@ def lazy_memory():
     assert held[True] < held[False] - 84, held
 
 
+def less_than_all(job):
+    """Models that came to a site as what has changed since the one before."""
+    return sum(job.count(r"by tensorpull: done in \S+ s, \d+ bytes and \d+ less than all", f"site-{i + 1}") for i in range(job.clients))
+
+
+@each_format
+def differences(*format_):
+    """Three sites, of which two take part in each round: one that had the model of the round before pulls what has changed, and another one all. The final model is the same."""
+    digests = []
+    for mode in ("off", "coded"):
+        with Job("--varying", "--settings", json.dumps({"tensorpull_differences": mode}), *format_, clients=3, rounds=5, TENSORPULL_EACH="2") as job:
+            job.runs_to_its_end()
+            rounds = [re.findall(r"site-\d", chosen) for chosen in re.findall(r"Sampled clients: \[(.*)\]", job.logs("server"))]
+            assert len(rounds) == 5 and all(len(chosen) == 2 for chosen in rounds), rounds
+            again = sum(len({*now} & {*before}) for before, now in zip(rounds, rounds[1:]))
+            assert 0 < again < 8, rounds
+            job.counted = [int(site[-1]) for chosen in rounds for site in chosen]
+            job.check(glob.glob(f"{glob.escape(job.folder)}/**/FL_global_model.pt", recursive=True))
+            digests.append(job.digest)
+            assert job.count(UPDATE_BY_US) == 10 and job.count(BY_US) == 20 and not job.count(BY_FLARE)
+            assert less_than_all(job) == (again if mode == "coded" else 0), (less_than_all(job), again)
+    assert digests[0] == digests[1], digests
+
+
+@case
+def differences_in_poc():
+    """Over TLS, in processes of their own."""
+    with Job("--settings", '{"tensorpull_differences": "coded"}', poc=True) as job:
+        job.ends()
+        job.all_by_us()
+        assert less_than_all(job) == 2
+
+
+@case
+def differences_where_only_the_server_has_them():
+    """Its sites keep nothing, so nothing is made for them."""
+    with Job("--server-settings", '{"tensorpull_differences": "coded"}') as job:
+        job.ends()
+        job.all_by_us()
+        assert not less_than_all(job) and not job.count("the next model is")
+
+
 def by_round(job):
     """The most memory (MiB) and the most threads that the simulator's server had, by the number of rounds that had begun."""
     held, threads, peaks_of = {}, {}, None

@@ -1,4 +1,4 @@
-"""Runs job.py with and without tensorpull, in turns, and prints what each took: measure.py [--table] [--repeats N] [--line MS MBIT] [options of job.py]."""
+"""Runs job.py in two ways or more, in turns, and prints what each took: measure.py [--table | --differences] [--repeats N] [--line MS MBIT] [options of job.py]."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # with --flat an update of tensors is pulled when FLARE's sum asks for it, so that the server holds one at a time
 WAYS = {
     "stock": (["--stock"], {}), "tensorpull": ([], {}), "tensorpull, flat": (["--flat"], {"NVFLARE_TENSORPULL_LAZY": "1"}),
+    "differences": ([], {"NVFLARE_TENSORPULL_DIFFERENCES": "coded"}),
 }  # fmt: skip
 DONE = {True: r"download ref=\S+ done: elapsed=([\d.]+)s size=([\d.]+)MB", False: r"tensorpull: ref=\S+ from (\S+) by (\S+): done in ([\d.]+) s, (\d+) bytes"}
 
@@ -106,10 +107,11 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
         times = [(float(m[1]), float(m[2]) * 2**20) for m in found if m]
     else:
         # an update that waits is not timed: its time in the log has the wait in it
-        times = [(float(m[3]), float(m[4])) for m in found if m and m[2] == "tensorpull" and not (environment and m[1].startswith("site"))]
+        times = [(float(m[3]), float(m[4])) for m in found if m and m[2] == "tensorpull" and not ("--flat" in words and m[1].startswith("site"))]
     if not times:
         raise SystemExit(f"no transfer of {way} is in the logs: tensorpull leaves a model of less than 2 MiB to FLARE's chunks")
     largest = max(size for _, size in times)
+    to_sites = [(float(m[3]), float(m[4])) for m in found if not stock and m and m[1].startswith("server")]
     ended = sorted({stamp(line) for line in lines if re.search(r"Aggregated (\d+)/\1 results", line)})
     server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
     sites = [s for s in seen.values() if s["role"].startswith("site")]
@@ -126,7 +128,8 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
     accuracies = re.findall(r"ACCURACY round=(\d+) ([\d.]+)", text + logs)
     return {
         "transfer": statistics.median(t for t, size in times if size > largest / 2), "first transfer": statistics.median([t for t, _ in times[: len(sites)]]),
-        "transfers": len(times), "bytes": largest,
+        "transfers": len(times), "bytes": largest, "MB to sites": sum(size for _, size in to_sites) / 1e6,
+        "to a site": statistics.median([t for t, _ in to_sites[len(sites) :]] or [0.0]),  # after the first round
         "round": statistics.median([b - a for a, b in zip(ended, ended[1:])] or [0.0]), "cpu": sum(s["cpu"] for s in seen.values()), "server cpu": server["cpu"],
         "server memory": server["memory"], "site memory": max((s["memory"] for s in sites), default=0.0),
         "server threads": most(1, 0, 1e12), "threads, round 2": most(1, *ended[:2]) if len(ended) > 2 else 0, "threads, last round": most(1, *ended[-2:]) if len(ended) > 2 else 0,
@@ -167,8 +170,8 @@ def table(a: argparse.Namespace, options: "list[str]") -> "list[dict]":
     print("| sites | MB | format | way | one transfer | one round | processor time | server's peak memory | server's most threads |\n|---|---|---|---|---|---|---|---|---|", flush=True)
     for sites, megabytes, kind in itertools.product(a.sites, a.megabytes, a.formats):
         these = [*options, "--clients", str(sites), "--width", str(width_of(megabytes)), "--format", kind]
-        runs = in_turns(list(WAYS), a.repeats, these, a.line)
-        of = {way: {name: statistics.median(r[name] for r in runs[way]) for name, _ in columns} for way in WAYS}
+        runs = in_turns(list(WAYS)[:3], a.repeats, these, a.line)
+        of = {way: {name: statistics.median(r[name] for r in runs[way]) for name, _ in columns} for way in runs}
         for way, mine in of.items():
             beside = {name: f" ({of['stock'][name] / mine[name]:.1f})" if way != "stock" and mine[name] else "" for name in mine}
             cells = [form.format(mine[name]) + beside[name] for name, form in columns]
@@ -182,6 +185,7 @@ def main() -> None:
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--json", default="")
     p.add_argument("--line", nargs=2, default=[], metavar=("MS", "MBIT"), help="the job's processes reach each other over a line like this; needs root")
+    p.add_argument("--differences", action="store_true", help="with tensorpull, and with what has changed since the model before, instead of without tensorpull and with it")
     p.add_argument("--table", action="store_true", help="a row for each of --sites, --megabytes and --formats")
     p.add_argument("--sites", type=int, nargs="+", default=[2, 8])
     p.add_argument("--megabytes", type=float, nargs="+", default=[20.0, 207.0])
@@ -193,17 +197,19 @@ def main() -> None:
             with open(a.json, "w") as f:
                 json.dump(rows, f, indent=1)
         return
-    runs = in_turns(["stock", "tensorpull"], a.repeats, options, a.line)
-    print(f"{'':34}{'stock':>12}{'tensorpull':>12}{'ratio':>8}")
+    first, second = ("tensorpull", "differences") if a.differences else ("stock", "tensorpull")
+    runs = in_turns([first, second], a.repeats, options, a.line)
+    print(f"{'':34}{first:>12}{second:>12}{'ratio':>8}")
     for name, unit, what in (
         ("transfer", "s", "one transfer"), ("first transfer", "s", "the first one to a site"), ("round", "s", "one round"), ("cpu", "s", "processor time, all processes"), ("server cpu", "s", "processor time, server"),
         ("server memory", "MiB", "peak memory, server"), ("site memory", "MiB", "peak memory, a site"), ("server threads", "", "threads, server"),
         ("threads, round 2", "", "threads, server, round 2"), ("threads, last round", "", "threads, server, last round"),
         ("memory, round 2", "MiB", "memory, server, round 2"), ("memory, last round", "MiB", "memory, server, last round"),
+        *([("MB to sites", "MB", "models to the sites"), ("to a site", "s", "one to a site, after round 1")] if a.differences else []),
     ):  # fmt: skip
-        stock, ours = (statistics.median(r[name] for r in runs[way]) for way in runs)
-        print(f"{what + (', ' + unit if unit else ''):34}{stock:12.2f}{ours:12.2f}{stock / ours if ours else 0:8.2f}")
-    print(f"{'final model':34}{runs['stock'][-1]['digest'][:10]:>12}{runs['tensorpull'][-1]['digest'][:10]:>12}")
+        before, after = (statistics.median(r[name] for r in runs[way]) for way in runs)
+        print(f"{what + (', ' + unit if unit else ''):34}{before:12.2f}{after:12.2f}{before / after if after else 0:8.2f}")
+    print(f"{'final model':34}{runs[first][-1]['digest'][:10]:>12}{runs[second][-1]['digest'][:10]:>12}")
     if a.json:
         with open(a.json, "w") as f:
             json.dump(runs, f, indent=1)

@@ -17,6 +17,7 @@ usage: bash examples/jobs/nvflare/run.sh [--python PYTHON] [options of measure.p
   --width N         of the model: 1024 gives 7.5 MB (the default), 6600 gives 195 MB
   --format FORMAT   what the server computes with: pytorch (the default here) or numpy (FLARE's)
   --line MS MBIT    all processes reach each other over a line like this, which they share; needs root and iproute2
+  --differences     with tensorpull, and with what has changed since the model before (tensorpull_differences), instead of without tensorpull and with it
   --table           one row for each of --sites N..., --megabytes M... and --formats F... (2 8, 20 207, numpy pytorch); 40 minutes on two cores, 20 GiB of memory
 TEXT
     exit 0

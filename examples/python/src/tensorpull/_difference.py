@@ -17,7 +17,7 @@ from ._tensors import Tensors
 from ._trees import DIFFERENCE
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
-_WORTH = 0.9
+WORTH = 0.9
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range"})
 
@@ -41,7 +41,7 @@ def publish_beside(
     changed = [one for one in alike if before[one[0]] != digests[one[0]]]
     if not is_worth_it(sum(map(nbytes_of, changed)), min(map(nbytes_of, new), default=0)):
         return None
-    coded = _native.encode_difference(changed, [of[one[0]] for one in changed], _WORTH)
+    coded = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
     if coded is None:
         return None
     how = _native.PublishSettings()
@@ -68,7 +68,7 @@ def nbytes_of(described: Description) -> int:
 
 def is_worth_it(changed_bytes: int, smallest_bytes: int) -> bool:
     """Whether a difference can save bytes: the smallest tensor of all is pulled as well, so that the owner hears of this recipient."""
-    return changed_bytes > 0 and smallest_bytes <= (1 - _WORTH) * changed_bytes
+    return changed_bytes > 0 and smallest_bytes <= (1 - WORTH) * changed_bytes
 
 
 def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:

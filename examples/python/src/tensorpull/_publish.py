@@ -48,8 +48,10 @@ def publish(
     tensor_digests: bool = False,
     base: Any = None,
     beside_of: Optional["Beside"] = None,
+    known: Optional[Mapping[str, str]] = None,
 ) -> Reference:
-    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `beside_of` is wanted for `base`."""
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `beside_of` is wanted for `base`. `known`: digests and a difference that are
+    there already, as the metadata says them."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of str; not {metadata!r}")
@@ -62,6 +64,7 @@ def publish(
     if tensor_digests or base is not None:
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
+    pairs.update(known or {})
     how = _native.PublishSettings()
     if ref_id == "":
         raise ValueError("ref_id is empty; None is an ID of the owner's choice")
@@ -79,7 +82,7 @@ def publish(
     if base is not None:
         how.id = how.id or secrets.token_hex(16)
         assert beside_of is not None
-        beside = _publish_beside(beside_of, add, id_beside(how.id, digests), described.described, digests, as_flat(base))
+        beside = hold_beside(beside_of, add, id_beside(how.id, digests), described.described, digests, as_flat(base))
     if beside:
         pairs[DIFFERENCE] = beside
     if settled is not None or beside:
@@ -97,8 +100,8 @@ def publish(
     return Reference(digits, version, fingerprint, nbytes, chunk_size)
 
 
-def _publish_beside(beside_of: "Beside", add: Callable[..., Tuple[str, int, int, int]], ref_id: str, *what: Any) -> str:
-    """The ID of a difference that is published for one more whole; "": there is none."""
+def hold_beside(beside_of: "Beside", add: Callable[..., Tuple[str, int, int, int]], ref_id: str, *what: Any) -> str:
+    """The ID of a difference that is published for one more whole, which lets go of it in the end; "": there is none."""
     beside_of.hold(ref_id)  # before it is there: a whole that ends meanwhile leaves it alone
     made = None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import secrets
 import threading
 import weakref
@@ -12,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 SAMPLES = 64
 #: Models that nobody publishes at the moment, and whose versions are remembered.
 IDLE = 8
+_numbers = itertools.count()
 
 
 class Model:
@@ -19,6 +21,7 @@ class Model:
 
     def __init__(self, key: Any, alive: List[Any]) -> None:
         self.key = key
+        self.number = next(_numbers)  #: a later one has a larger one
         self.word = secrets.token_hex(16)
         self.version: Optional[int] = None
         self.lock = threading.Lock()

@@ -208,5 +208,14 @@ def parse_call(said: Any, job: str, site: str, trust: Trust) -> Call:
 
 
 def word(kind: str) -> Dict[str, Any]:
-    """A word without anything else: "pulling", "pulled", "wait", "failed"."""
+    """A word without anything else: "pulling", "pulled", "wait", "failed", "soon", "asks"."""
     return {"v": VERSION, "is": kind}
+
+
+def pulled(keeps: bool) -> Dict[str, Any]:
+    """The last word of a pull: whether the site keeps the model, so that the next one may be told as what has changed since."""
+    return {**word("pulled"), "keeps": True} if keeps else word("pulled")
+
+
+def keeps(said: Dict[str, Any]) -> bool:
+    return said.get("keeps") is True

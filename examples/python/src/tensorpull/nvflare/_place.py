@@ -21,6 +21,7 @@ from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from . import _between
+from ._earlier import OFF, Base, Earlier, mode_of
 from ._kept import KEEP_BYTES, Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
@@ -108,6 +109,9 @@ class Place:
         self._failed: Dict[str, float] = {}
         self.models = Models()
         self.kept = Kept(setting("keep_bytes", KEEP_BYTES))
+        mode = mode_of(setting("differences", OFF))
+        self.earlier = Earlier(mode) if self.is_server and mode != OFF else None
+        self.base = Base(self.kept) if not self.is_server and mode != OFF else None
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"

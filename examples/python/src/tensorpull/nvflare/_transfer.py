@@ -13,6 +13,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_objec
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _between, _offer
+from ._earlier import ASKS_TO_KEEP, LONGEST, SOON
 from ._kept import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
@@ -63,8 +64,10 @@ class Offering:
         self._flare_ref = ""
         self._once = threading.Lock()
         self._published: Optional[Tuple[tensorpull.Reference, str, str]] = None  # with the address and the word
+        self._with_changes: Optional[Tuple[tensorpull.Reference, str, str]] = None  # the same, for sites that keep the model before
         self._model: Optional[Tuple[Place, Model]] = None  # where it is known as shared
         self._refusal = ""
+        self._offered: Set[str] = set()  # to whom
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
         self._waits: Dict[str, Dict[str, Any]] = {}  # of a requester that is a site: where the model waits for it
         self._waiting: Dict[str, threading.Lock] = {}
@@ -74,29 +77,43 @@ class Offering:
         self._flare_ref = ref_id
         super().set_transaction(tx_id, ref_id)
 
-    def _publish(self, place: Place) -> Tuple[tensorpull.Reference, str, str]:
-        """Once for all sites that ask for this one of FLARE's references. Sites with references of their own to the same tensors share the pass over the bytes that the digest takes."""
+    def _there(self) -> Dict[str, Any]:
+        """The tensors. Called with the lock."""
+        if self._gone.is_set() or self.base_obj is None:
+            raise Refuge("the model is no longer there")
+        if self._refusal:
+            raise Refuge(self._refusal)
+        return dict(self.base_obj)
+
+    def _publish(self, place: Place, requester: str) -> Optional[Tuple[tensorpull.Reference, str, str]]:
+        """Once for all sites that ask for this one of FLARE's references, and once more for those that keep the model before. Sites with references of their own to the same tensors share
+        the pass over the bytes that the digest takes. None: what has changed since that model is not there yet."""
         with self._once:
-            tensors = self.base_obj
-            if self._gone.is_set() or tensors is None:
-                raise Refuge("the model is no longer there")
-            if self._refusal:
-                raise Refuge(self._refusal)
+            tensors = self._there()
+            if self._model is None:
+                self._model = place, place.models.take(tensors)
+            model = self._model[1]
+        changes = place.earlier.changes(requester, self.framework, model, tensors, lambda: place.owner()[0]) if place.earlier else None
+        if changes is not None and not changes.there.wait(SOON) and changes.may_come():
+            return None
+        metadata = {REFERENCE: model.word, **({ASKS_TO_KEEP: "1"} if place.earlier else {})}
+        with self._once:
+            tensors = self._there()
+            owner, address = place.owner()
+            if changes is not None and changes.said:
+                if self._with_changes is None:
+                    self._with_changes = changes.publish(tensors, metadata), address, model.word
+                return self._with_changes
             if self._published is None:
-                owner, address = place.owner()
-                model = place.models.take(tensors)
                 try:
                     with model.lock:
                         # FLARE's budgets say how long it stays
-                        ref = owner.add_tensors(
-                            tensors, metadata={REFERENCE: model.word}, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version
-                        )  # fmt: skip
+                        ref = owner.add_tensors(tensors, metadata=metadata, transaction_idle_timeout=None, recipient_idle_timeout=None, version=model.version)
                         model.version = ref.version
                 except _GOES_ON as e:
-                    place.models.give_back(model)
                     self._refusal = str(e)
                     raise
-                self._model, self._published = (place, model), (ref, address, model.word)
+                self._published = ref, address, model.word
             return self._published
 
     def _first(self, requester: str) -> Optional[Dict[str, Any]]:
@@ -115,7 +132,11 @@ class Offering:
                 place.refuses(SERVERS_DOOR)
                 return _offer.offer_between(job, requester, nbytes)
             if place.is_server:
-                ref, address, word = self._publish(place)
+                published = self._publish(place, requester)
+                if published is None:
+                    return _offer.word("soon")
+                ref, address, word = published
+                self._offered.add(requester)
                 return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
             return _offer.offer(job, requester, None, "", 0, nbytes)
         except Off as e:
@@ -134,7 +155,12 @@ class Offering:
         said = state.get(KEY)
         kind = _offer.what(said)
         if kind == "pulled":
+            if _offer.keeps(said):
+                self._is_kept(requester)
             return ProduceRC.EOF, None, {}
+        if kind == "asks":
+            offer = self._first(requester)
+            return (ProduceRC.OK, [b""], _with(offer)) if offer else super().produce(dict(_BEGINNING), requester)
         if kind == "call":
             self._call(said, requester)
         if kind == "wanted":
@@ -149,6 +175,14 @@ class Offering:
             why = self._calls.get(requester, "")
             return ProduceRC.OK, [b""], _with(_offer.word("failed" if why else "wait"))
         return super().produce({k: v for k, v in state.items() if k != KEY}, requester)
+
+    def _is_kept(self, requester: str) -> None:
+        """By a site that was offered it."""
+        with self._once:
+            model, tensors = self._model, self.base_obj
+            offered = requester in self._offered
+        if model is not None and tensors is not None and offered and model[0].earlier is not None:
+            model[0].earlier.keeps(requester, self.framework, model[1], tensors)
 
     def _wait_at_the_door(self, said: Any, requester: str) -> Dict[str, Any]:
         """Publishes the model at the server's door for another site; where it is. A connection and a publication for each site, so that each one's confirmation counts."""
@@ -243,14 +277,16 @@ class Offering:
     def release(self) -> None:
         with self._once:
             self._gone.set()
-            published, self._published = self._published, None
-        if published and self._model:
+            published = [made[0] for made in (self._published, self._with_changes) if made]
+            self._published = self._with_changes = None
+        if self._model:
             place, model = self._model
             place.models.give_back(model)
-            try:
-                place.owner()[0].withdraw(published[0])
-            except _GOES_ON as e:
-                self.logger.debug(f"tensorpull: {e}")
+            for ref in published:
+                try:
+                    place.owner()[0].withdraw(ref)
+                except _GOES_ON as e:
+                    self.logger.debug(f"tensorpull: {e}")
         super().release()
 
 
@@ -278,14 +314,20 @@ class Pulling:
         self._failure: Optional[BaseException] = None
         self._token, self._caller = "", None
         self._most, self._asked = 0, False  # bytes that are offered; whether another site was asked to go to the door
+        self._keeps, self._began = False, time.monotonic()
         self.without_offer = False
-        self.way, self.bytes = "FLARE's chunks", 0
+        self.way, self.bytes, self.kept_bytes = "FLARE's chunks", 0, 0
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
     def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
-        return land_in_kept(through, where, ref, place.kept, self._framework, **how)
+        base = place.base if is_server(self._source) else None
+        got = base.land(through, where, ref, self._framework, **how) if base else None
+        if got is None:
+            got = land_in_kept(through, where, ref, place.kept, self._framework, **how)
+        self._keeps = base.is_of(self._framework, got, got.metadata.get(ASKS_TO_KEEP) is not None) if base else False
+        return got
 
     def landed(self, got: Dict[str, Any]) -> None:
         """All of it is there, and is what it has to be."""
@@ -326,7 +368,7 @@ class Pulling:
             if got.metadata.get(REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
             check_names(got)
-            self.bytes = got.receipt.bytes
+            self.bytes, self.kept_bytes = got.receipt.bytes, got.receipt.kept_bytes
             self.landed(_apart(got))
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
             self._failure = e
@@ -385,6 +427,8 @@ class Pulling:
             if said is None:
                 self._own_chunks = self.without_offer = True
                 return super().consume(ref_id, state, data)
+            if _offer.what(said) == "soon" and time.monotonic() - self._began < 2 * LONGEST:
+                return self._asks_again()
             if self._asked and _offer.what(said) == "failed":
                 return self._fall_back(Refuge("the other site could not bring it to the server's door"))
             try:
@@ -407,7 +451,15 @@ class Pulling:
         if self._failure is not None:
             return _with(_offer.word("pulling")) if self._stopped() else self._fall_back(self._failure)
         self.result, self._got, self.way = self._got, None, "tensorpull"
-        return _with(_offer.word("pulled"))
+        return _with(_offer.pulled(self._keeps))
+
+    def _asks_again(self) -> Dict[str, Any]:
+        """After a while: the server makes what has changed since the model that this site keeps."""
+        until = time.monotonic() + self._wait
+        self._wait = min(self._wait * 2, 2.0)
+        while not self._stopped() and time.monotonic() < until:
+            time.sleep(0.05)
+        return _with(_offer.word("asks"))
 
     def _fall_back(self, why: BaseException) -> Dict[str, Any]:
         self._stop.set()
@@ -477,6 +529,7 @@ class Decomposing:
                 consumer.download_failed(ref_id, "it did not end")
                 raise
             size = f", {consumer.bytes} bytes" if consumer.bytes else ""
+            size += f" and {consumer.kept_bytes} less than all" if consumer.kept_bytes else ""
             self.logger.info(
                 f"tensorpull: ref={ref_id} from {from_fqcn} by {consumer.way}: {'failed' if consumer.error else 'done'} in {time.time() - began:.3f} s{size}"
             )

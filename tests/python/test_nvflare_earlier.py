@@ -1,0 +1,380 @@
+"""Models of a FLARE job that travel as what has changed since the one before: who gets how much, that all of them get the same, and what the ends keep for it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+import types
+import weakref
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
+
+import tensorpull  # noqa: E402
+from tensorpull.nvflare import _earlier, _offer, _place, _transfer  # noqa: E402
+from tensorpull.nvflare._offer import KEY  # noqa: E402
+from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
+
+ALL = 1_200_000  #: bytes of MODEL, about
+MODEL = {"T0": np.arange(200_000, dtype=np.float32), "T1": np.linspace(0, 1, 100_000, dtype=np.float32), "T2": np.ones((3, 4), np.float64), "T3": np.zeros((0, 2), np.int64)}
+
+
+class Cell:
+    def __init__(self, fqcn):
+        self._fqcn = fqcn
+        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
+
+    def get_fqcn(self):
+        return self._fqcn
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def kind(request):
+    return request.param
+
+
+def of(kind, model):
+    """Arrays, or torch's tensors, of these numbers."""
+    if kind == "numpy":
+        return {name: array.copy() for name, array in model.items()}
+    torch = pytest.importorskip("torch")
+    return {name: torch.from_numpy(array.copy()) for name, array in model.items()}
+
+
+def stepped(model, names=("T0", "T1"), by=1e-3):
+    """A later round's: new tensors, and those of the other names as they were."""
+    return {name: value + value * by if name in names else value for name, value in model.items()}
+
+
+def same(got, model):
+    return got.keys() == model.keys() and all(got[n].dtype == v.dtype and got[n].shape == v.shape and (got[n] == v).all() for n, v in model.items())
+
+
+class Job:
+    """A server and its sites, in this process."""
+
+    def __init__(self, settings):
+        self.settings, self.cells, self.offered = settings, {"server": Cell("server.4d5f")}, []
+
+    def cell(self, name):
+        return self.cells.setdefault(name, Cell(f"{name}.4d5f"))
+
+    def place(self, name):
+        return _place.place_of(self.cell(name))
+
+    def restart(self, name):
+        del self.cells[name]
+
+    def offer(self, model):
+        """FLARE makes one for each site and task."""
+        offering = OfferedArrays
+        if any(not isinstance(t, np.ndarray) for t in model.values()):
+            from tensorpull.nvflare.decomposers.tensor import OfferedTensors as offering
+        offered = offering(dict(model), 1 << 20, self.cell("server"))
+        offered._flare_ref, offered.num_receivers = "R1", 1
+        self.offered.append(offered)
+        return offered
+
+    def pull(self, site, model, offered=None, change=lambda state: None):
+        """One site has the model in the end; the consumer."""
+        offered = offered or self.offer(model)
+        framework, consuming = offered.framework, PulledArrays
+        if framework == "torch":
+            from tensorpull.nvflare.decomposers.tensor import PulledTensors as consuming
+        cell = self.cell(site)
+        pulled = consuming(None, {}).begin(cell, "server.4d5f", "R1", framework, 60.0, False, None)
+        pulled.states, state = [], None
+        for _ in range(10_000):
+            rc, data, new = offered.produce(state, cell.get_fqcn())
+            if rc != ProduceRC.OK:
+                break
+            change(new)
+            pulled.states.append(_offer.what(new.get(KEY)))
+            state = pulled.consume("R1", new, data)
+            pulled.states.append(_offer.what(state.get(KEY)))
+        assert rc == ProduceRC.EOF and same(pulled.result, model)
+        return pulled
+
+    def round(self, model, *sites):
+        """All of them pull by tensorpull, each at the time of its own, and FLARE lets go of it; how many bytes came to each."""
+        made = [self.offer(model) for _ in sites]
+        came = [self.pull(site, model, offered) for site, offered in zip(sites, made)]
+        assert all(pulled.way == "tensorpull" for pulled in came)
+        for offered in made:
+            offered.release()
+        return [pulled.bytes for pulled in came]
+
+    def close(self):
+        for offered in self.offered:
+            offered.release()
+        for cell in self.cells.values():
+            place = _place._places.get(id(cell))
+            if place is not None and place._owner is not None:
+                place._owner.close()
+
+
+@pytest.fixture
+def job(monkeypatch):
+    settings = {"least_bytes": 0, "differences": "coded", "keep_bytes": 1 << 28}
+    real = _place.setting
+    for module in (_place, _transfer):
+        monkeypatch.setattr(module, "setting", lambda name, default: settings.get(name, real(name, default)))
+    made = Job(settings)
+    yield made
+    made.close()
+
+
+def test_a_site_that_has_the_model_before_pulls_what_has_changed(job, kind, caplog):
+    caplog.set_level(logging.INFO)
+    model = of(kind, MODEL)
+    assert job.round(model, "site-1", "site-2") > [ALL, ALL]
+    for _ in range(3):
+        model = stepped(model)
+        assert all(100 < came < 0.8 * ALL for came in job.round(model, "site-1", "site-2"))
+    assert caplog.text.count("the next model is a coded difference") == 3, "once for both sites"
+
+
+def test_tensors_that_have_not_changed_are_not_sent_and_nothing_is_coded(job, kind, caplog):
+    caplog.set_level(logging.INFO)
+    job.settings["differences"] = "tensors"
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    for name, nbytes in (("T1", 400_000), ("T0", 800_000)):
+        model = stepped(model, (name,))
+        (came,) = job.round(model, "site-1")
+        assert nbytes <= came < nbytes + 5000
+    assert "a coded difference" not in caplog.text and caplog.text.count("the tensors that have changed, made") == 2
+    model = {name: value + 1 for name, value in model.items()}
+    assert job.round(model, "site-1")[0] > ALL
+    assert "nothing that is less than all" in caplog.text
+
+
+def test_a_site_that_was_away_and_one_that_has_restarted_get_all(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1", "site-2", "site-3")
+    job.restart("site-3")
+    model = stepped(model)
+    less, all_ = job.round(model, "site-1", "site-3")
+    assert less < 0.8 * ALL < ALL < all_
+    model = stepped(model)
+    one, two, three = job.round(model, "site-1", "site-2", "site-3")
+    assert one < 0.8 * ALL and three < 0.8 * ALL and two > ALL
+    model = stepped(model)
+    assert all(came < 0.8 * ALL for came in job.round(model, "site-3", "site-2", "site-1"))
+
+
+def test_a_site_whose_copy_is_another_one_by_a_byte_gets_that_tensor_or_all(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1", "site-2")
+    base = job.place("site-1").base._of[kind].tensors
+    base["T0"][77] += 1
+    model = stepped(model)
+    one, two = job.round(model, "site-1", "site-2")
+    assert two < 0.8 * ALL and one >= 800_000, "the difference is of no use to it"
+    model = stepped(model)
+    assert all(came < 0.8 * ALL for came in job.round(model, "site-1", "site-2"))
+
+
+@pytest.mark.parametrize("end", ["server", "sites"])
+def test_nothing_is_kept_or_coded_unless_both_ends_have_it(job, kind, end):
+    for name in ("server", "site-1"):
+        job.settings["differences"] = "coded" if name.startswith(end[:4]) else "off"
+        job.place(name)
+    model = of(kind, MODEL)
+    for _ in range(3):
+        assert job.round(model, "site-1")[0] > ALL
+        model = stepped(model)
+    earlier, base = job.place("server").earlier, job.place("site-1").base
+    assert (earlier is None) == (end == "sites") and (base is None) == (end == "server")
+    assert not (earlier and earlier._newest) and not (base and base._of)
+
+
+def test_a_trainer_that_writes_to_what_it_got_disturbs_nobody(job, kind):
+    model = of(kind, MODEL)
+    seen = []
+    for _ in range(3):
+        pulled = job.pull("site-1", model)
+        assert pulled.way == "tensorpull"
+        seen.append((pulled, {name: value + 0 for name, value in model.items()}))
+        pulled.result["T1"] *= 0
+        seen[-1][1]["T1"] *= 0
+        assert all(same(then.result, was) for then, was in seen)
+        model = stepped(model)
+    assert seen[2][0].bytes < 0.8 * ALL and seen[2][0].kept_bytes > 0.2 * ALL
+
+
+def test_a_server_that_changes_its_model_in_place_sends_all_of_it(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    for value in model.values():
+        value += 1
+    assert job.round(model, "site-1")[0] > ALL
+    assert job.round(stepped(model), "site-1")[0] < 0.8 * ALL
+
+
+def test_tensors_that_share_memory(job, kind):
+    for _ in range(3):
+        model = of(kind, MODEL)
+        model["T0"] += float(_)
+        model["T4"] = model["T0"][:]
+        pulled = job.pull("site-1", model)
+        assert pulled.way == "tensorpull"
+        pulled.result["T0"] += 1
+        assert (pulled.result["T4"] == model["T4"]).all(), "they arrive apart"
+    assert pulled.bytes < 0.9 * ALL
+
+
+def test_another_model_in_between_is_pulled_as_a_whole(job, kind):
+    model, other = of(kind, MODEL), of(kind, {"T0": np.ones(70_000, np.float32), "T1": np.arange(5, dtype=np.int32)})
+    job.round(model, "site-1")
+    assert job.round(other, "site-1")[0] > 280_000
+    assert job.round(stepped(model), "site-1")[0] > ALL
+    assert job.round(stepped(stepped(model)), "site-1")[0] < 0.8 * ALL
+
+
+def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind, monkeypatch):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    monkeypatch.setattr(_transfer, "SOON", 0.0)
+    go, coded = threading.Event(), _earlier.hold_beside
+    monkeypatch.setattr(_earlier, "hold_beside", lambda *a: go.wait(60) and coded(*a))
+    model = stepped(model)
+    threading.Timer(1.0, go.set).start()
+    pulled = job.pull("site-1", model)
+    assert pulled.way == "tensorpull" and pulled.bytes < 0.8 * ALL
+    waited = pulled.states[:-1].count("soon")
+    assert 2 <= waited == pulled.states.count("asks") <= 10 and pulled.states[2 * waited] == "offer"
+    go.clear()
+    monkeypatch.setattr(_earlier, "LONGEST", 0.5)
+    pulled = job.pull("site-1", stepped(model))
+    assert pulled.way == "tensorpull" and pulled.bytes > ALL and "soon" in pulled.states
+    go.set()
+
+
+def test_a_model_that_goes_away_while_a_site_waits_is_not_offered(job, kind, monkeypatch):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    monkeypatch.setattr(_transfer, "SOON", 0.0)
+    go, coded = threading.Event(), _earlier.hold_beside
+    monkeypatch.setattr(_earlier, "hold_beside", lambda *a: go.wait(60) and coded(*a))
+    model = stepped(model)
+    offered = job.offer(model)
+    assert _offer.what(offered.produce(None, "site-1.4d5f")[2][KEY]) == "soon"
+    place = job.place("server")
+    offered.release()
+    assert not any(known.users for known in place.models._known.values())
+    go.set()
+    assert job.round(model, "site-1")[0] < 0.8 * ALL, "it was made all the same, for the next task of the same model"
+
+
+def test_a_server_that_says_soon_for_ever_is_left_to_flares_chunks(job, kind, monkeypatch):
+    monkeypatch.setattr(_transfer, "LONGEST", 0.2)
+    model = of(kind, MODEL)
+
+    def change(new):
+        if KEY in new:
+            new[KEY] = _offer.word("soon")
+
+    offered, began = job.offer(model), time.monotonic()
+    pulled = job.pull("site-1", model, offered, change)
+    assert pulled.way != "tensorpull" and time.monotonic() - began < 20
+
+
+def test_an_error_of_coding_is_logged_and_all_is_offered(job, kind, monkeypatch, caplog):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+
+    def fails(*_):
+        raise tensorpull.Error("out_of_memory", "there is none")
+
+    monkeypatch.setattr(_earlier, "hold_beside", fails)
+    assert job.round(stepped(model), "site-1")[0] > ALL
+    assert "cannot be told, so all of it is offered" in caplog.text
+
+
+def test_a_site_without_memory_for_the_copy_has_the_model_all_the_same(job, kind, monkeypatch, caplog):
+    def fails(*_):
+        raise MemoryError("there is none")
+
+    monkeypatch.setattr(_earlier, "copied", fails)
+    model = of(kind, MODEL)
+    for _ in range(2):
+        assert job.round(model, "site-1")[0] > ALL
+        model = stepped(model)
+    assert "this model is not kept" in caplog.text and not job.place("server").earlier._newest
+
+
+def test_who_says_that_it_keeps_a_model_that_it_was_not_offered_is_not_believed(job, kind):
+    offered = job.offer(of(kind, MODEL))
+    assert job.pull("site-1", of(kind, MODEL), offered).way == "tensorpull"
+    assert offered.produce({KEY: _offer.pulled(True)}, "site-2.4d5f")[0] == ProduceRC.EOF
+    assert job.place("server").earlier._newest[kind].sites == {"site-1.4d5f"}
+
+
+def test_a_peer_that_says_something_else_than_yes_keeps_nothing(job):
+    offered = job.offer(of("numpy", MODEL))
+    offered.produce(None, "site-1.4d5f")
+    for said in (1, "True", [True], None, {"keeps": True}):
+        assert offered.produce({KEY: {**_offer.word("pulled"), "keeps": said}}, "site-1.4d5f")[0] == ProduceRC.EOF
+    assert not job.place("server").earlier._newest
+
+
+def test_the_server_keeps_one_model_and_one_difference(job, kind):
+    place, gone, beside = job.place("server"), [], set()
+    model = of(kind, MODEL)
+    for _ in range(5):
+        job.round(model, "site-1", "site-2")
+        gone.append(weakref.ref(model["T0"]))
+        beside |= set(place.owner()[0]._beside._wholes)
+        model = stepped(model)
+        job.offered.clear()
+        gc.collect()
+        assert [one() is not None for one in gone] == [False] * (len(gone) - 1) + [True]
+    assert len(beside) == 4 and len(place.owner()[0]._beside._wholes) == 1
+    states = sorted(place.owner()[0].outcome(one).verdict for one in beside)
+    assert states == ["open"] + ["withdrawn"] * 3, states
+
+
+def test_a_site_keeps_one_copy_of_each_kind(job):
+    for kind in ("numpy", "torch", "numpy", "torch"):
+        job.round(of(kind, MODEL), "site-1")
+    assert sorted(job.place("site-1").base._of) == ["numpy", "torch"]
+
+
+def test_a_pull_that_fails_in_the_middle_leaves_no_copy(job, kind, monkeypatch):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    model = stepped(model)
+    pull = _earlier.pull
+
+    def dies(*args, base, **more):
+        next(iter(base.values()))[:10] = 7
+        raise tensorpull.Error("connection_lost", "it is gone")
+
+    monkeypatch.setattr(_earlier, "pull", dies)
+    pulled = job.pull("site-1", model)
+    assert pulled.way != "tensorpull", "FLARE's chunks have brought it"
+    assert not job.place("site-1").base._of
+    monkeypatch.setattr(_earlier, "pull", pull)
+    assert job.round(stepped(model), "site-1")[0] > ALL
+
+
+def test_what_is_offered_between_two_sites_or_by_an_older_server_keeps_no_copy(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    job.place("server").earlier = None  # as a server of an older version is
+    assert job.round(stepped(model), "site-1")[0] > ALL
+    assert not job.place("site-1").base._of
+
+
+def test_another_word_than_the_three_is_refused(job, caplog):
+    job.settings["differences"] = "yes"
+    offered = job.offer(of("numpy", MODEL))
+    pulled = job.pull("site-1", of("numpy", MODEL), offered)
+    assert pulled.way != "tensorpull" and "tensorpull_differences is" in caplog.text
