@@ -40,6 +40,8 @@ COMMANDS = {
         LONG, "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 7.5 --formats pytorch --rounds 2 --steps 2"),
     "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 20 --line 50 100": (
         LONG, "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 7.5 --formats numpy --rounds 2 --steps 2 --line 50 100"),
+    "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1865 --line 50 20": (
+        LONG, "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1024 --rounds 2 --steps 2 --line 50 100"),
     "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),

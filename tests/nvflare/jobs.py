@@ -628,7 +628,7 @@ def differences_in_poc():
     with Job("--settings", '{"tensorpull_differences": "coded"}', poc=True) as job:
         job.ends()
         job.all_by_us()
-        assert less_than_all(job) == 2
+        assert less_than_all(job) == 2 and job.count("the next model is a coded difference") == 1
 
 
 @case

@@ -230,12 +230,32 @@ def test_tensors_that_share_memory(job, kind):
     assert pulled.bytes < 0.9 * ALL
 
 
-def test_another_model_in_between_is_pulled_as_a_whole(job, kind):
+def test_another_model_in_between_is_pulled_as_a_whole(job, kind, caplog):
+    caplog.set_level(logging.INFO)
     model, other = of(kind, MODEL), of(kind, {"T0": np.ones(70_000, np.float32), "T1": np.arange(5, dtype=np.int32)})
     job.round(model, "site-1")
     assert job.round(other, "site-1")[0] > 280_000
-    assert job.round(stepped(model), "site-1")[0] > ALL
-    assert job.round(stepped(stepped(model)), "site-1")[0] < 0.8 * ALL
+    model = stepped(model)
+    assert job.round(model, "site-1")[0] > ALL
+    assert "the next model is" not in caplog.text
+    assert job.round(stepped(model), "site-1")[0] < 0.8 * ALL
+
+
+def test_nothing_is_made_for_a_site_that_does_not_have_the_model_before(job, kind, caplog):
+    caplog.set_level(logging.INFO)
+    first = of(kind, MODEL)
+    second, third = stepped(first), stepped(stepped(first))
+    job.round(first, "site-1", "site-2")
+    job.round(first, "site-3")
+    job.round(second, "site-1")
+    caplog.clear()
+    assert job.round(third, "site-2")[0] > ALL
+    job.round(third, "site-1")
+    assert caplog.text.count("the next model is a coded difference") == 1
+    job.round(second, "site-1")  # it goes back to an older one
+    caplog.clear()
+    assert job.round(stepped(third), "site-1")[0] > ALL
+    assert "the next model is" not in caplog.text
 
 
 def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind, monkeypatch):
@@ -365,10 +385,22 @@ def test_a_pull_that_fails_in_the_middle_leaves_no_copy(job, kind, monkeypatch):
     assert job.round(stepped(model), "site-1")[0] > ALL
 
 
-def test_what_is_offered_between_two_sites_or_by_an_older_server_keeps_no_copy(job, kind):
+def test_a_model_of_another_site_leaves_the_copy_alone(job, kind):
+    model, other = of(kind, MODEL), {name: value + 5 for name, value in of(kind, MODEL).items()}
+    job.round(model, "site-1")
+    pulled = (type(job.pull("site-1", model)))(None, {}).begin(job.cell("site-1"), "site-2.4d5f", "R1", kind, 60.0, False, None)
+    with tensorpull.Downloader() as owner:
+        owner.start()
+        ref = owner.add_tensors(other, metadata={_earlier.ASKS_TO_KEEP: "1"})
+        got = pulled.land(job.place("site-1"), tensorpull, (owner.address,), ref.id, per_request_timeout=30.0, retries=1, max_bytes=1 << 30, abort=None, version=ref.version)
+    assert same(got, other) and not pulled._keeps and same(job.place("site-1").base._of[kind].tensors, model)
+    assert job.round(stepped(model), "site-1")[0] < 0.8 * ALL
+
+
+def test_a_server_without_the_setting_has_no_copy_kept(job, kind):
     model = of(kind, MODEL)
     job.round(model, "site-1")
-    job.place("server").earlier = None  # as a server of an older version is
+    job.place("server").earlier = None
     assert job.round(stepped(model), "site-1")[0] > ALL
     assert not job.place("site-1").base._of
 
