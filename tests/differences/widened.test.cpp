@@ -266,15 +266,114 @@ TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_m
   EXPECT_TRUE((widened<weighted_average<>::update, small_blocks>::make(update, from.source(), 1000)));
 }
 
-TEST(Widened, A_chunk_that_is_longer_than_said_is_an_error) {
+TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_that_can_be_undone) {
+  for (const std::uint64_t held : {1u, 64u, 999u}) {
+    some_model owner, now = owner.stepped(2, 1e-3), mine = owner, out = owner;
+    auto d = narrowed(now, owner);
+    auto image = mine.image(), to_out = out.image();
+    land to(image.destination());
+    auto wide = widened<land, small_blocks>::make(to, image.source(), held);
+    const auto done = pulled<1000>(d->model(), *wide);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(mine == advanced(now, owner));
+
+    auto base = owner.image();
+    auto buffers = chunk_buffers::make(64_KiB, 1);
+    auto average = weighted_average<>::make(to_out.destination(), *buffers, {.base = base.source()});
+    weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
+    auto added = widened<weighted_average<>::update, small_blocks>::make(update, base.source(), held);
+    const auto none = pulled<1000>(d->model(), *added);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error(), errc::does_not_fit);
+  }
+}
+
+/// All bytes of an image.
+std::vector<std::byte> bytes_of(const source_view& image) {
+  std::vector<std::byte> all(static_cast<std::size_t>(image.schema->image_bytes)), slice(4096);
+  for (std::uint64_t at = 0; at < all.size();) {
+    std::span<const std::byte> pieces[16];
+    const gathered g = gather(image, at, all.size() - at, pieces, slice);
+    EXPECT_FALSE(g.failed);
+    for (std::size_t i = 0; i < g.pieces; at += pieces[i++].size())
+      std::memcpy(&all[static_cast<std::size_t>(at)], pieces[i].data(), pieces[i].size());
+  }
+  return all;
+}
+/// Gives a consumer [from, to) of an image as one chunk, or a part of it that ends with the connection.
+template <class Consumer>
+result<void> give(Consumer& to, std::span<const std::byte> image, std::size_t from, std::size_t end,
+                  bool whole = true) {
+  for (std::size_t at = from; at < end;) {
+    std::array<std::span<std::byte>, 1> room;
+    if (to.prepare(at, end - at, room).pieces == 0) return failure(errc::busy, at);
+    std::memcpy(room[0].data(), &image[at], room[0].size());
+    if (const auto ok = to.commit(at, room[0]); !ok) return ok;
+    at += room[0].size();
+  }
+  return whole ? to.chunk(from, end - from) : result<void>{};
+}
+
+TEST(Widened, A_second_transfer_begins_anew_wherever_the_first_was_cut_off) {
+  some_model owner({dtype::i64, dtype::f32}), now = owner.stepped(2, 1e-3), out = owner;
+  auto d = narrowed(now, owner);
+  ASSERT_TRUE(d);
+  const auto image = bytes_of(d->model().source());
+  const image_schema& s = d->model().schema();
+  const description what{{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
+  auto base = owner.image(), to_out = out.image();
+  land to(to_out.destination());  // not into the base, which is that of the second as well
+  auto wide = widened<land, small_blocks>::make(to, base.source(), 1000);
+  ASSERT_TRUE(wide);
+  for (std::size_t cut = 0; cut < image.size(); cut += 3000) {
+    ASSERT_TRUE(wide->begin(what));
+    for (std::size_t at = 0; at < cut; at += 1000) ASSERT_TRUE(give(*wide, image, at, at + 1000));
+    wide->abandon({errc::connection_lost, 0, 0, {}});
+    const auto done = pulled<1000>(d->model(), *wide);
+    ASSERT_TRUE(done) << to_string(done.error().code) << " " << cut;
+    ASSERT_TRUE(out == advanced(now, owner)) << cut;
+  }
+}
+
+TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_again) {
   some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
   auto d = narrowed(now, owner);
-  auto image = mine.image();
-  land to(image.destination());
-  auto wide = widened<land, small_blocks>::make(to, image.source(), 999);
-  const auto done = pulled<1000>(d->model(), *wide);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), errc::does_not_fit);
+  const auto image = bytes_of(d->model().source());
+  const image_schema& s = d->model().schema();
+  auto model = mine.image();
+  land to(model.destination());
+  auto wide = widened<land, small_blocks>::make(to, model.source(), 100);
+  ASSERT_TRUE(wide->begin({{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true}));
+  for (std::size_t at = 0, n = 1000; at < image.size(); at += n) {
+    n = std::min<std::size_t>(1000, image.size() - at);
+    ASSERT_TRUE(give(*wide, image, at, at + n * 7 / 8, false));
+    wide->rewind(at);
+    ASSERT_TRUE(give(*wide, image, at, at + n)) << at;
+  }
+  ASSERT_TRUE(wide->finish({}));
+  EXPECT_TRUE(mine == advanced(now, owner));
+}
+
+// Its text is kept while it comes, so a sender could have had any memory.
+TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused_before_it_comes) {
+  some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
+  auto d = narrowed(now, owner);
+  for (const std::size_t much : {60'000u, 70'000u}) {
+    const std::string value(much, 'x');
+    lie with(d->model(), "", {}, "", {});
+    with.metadata.push_back({"much", value});
+    with.image.emplace(*dynamic_image::make(std::span<const tensor_view>(with.views), with.metadata));
+    some_model in_place = owner;
+    auto image = in_place.image();
+    land to(image.destination());
+    auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+    const auto done = pulled<1000>(*with.image, *wide);
+    EXPECT_EQ(bool(done), much < 64 * 1024);
+    if (done) continue;
+    EXPECT_EQ(done.error(), errc::too_large);
+    EXPECT_EQ(done.error().at, 0u);
+    EXPECT_TRUE(in_place == owner);
+  }
 }
 
 }  // namespace widened_test

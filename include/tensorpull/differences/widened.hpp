@@ -32,13 +32,16 @@ namespace tensorpull {
 ///
 /// The base is compared before `Inner` gets a byte, by the digest in the difference's metadata, and all that came is
 /// compared at the end, whatever the digests of chunks said. A chunk is held until it is whole and its digest was
-/// right. Memory, taken by make(): the scales (4 bytes for each block), a chunk, and two tables of the tensors; with
-/// the header of what comes, its text is added. A block is moved on the stack.
+/// right. One that is longer than make() was told is moved while it comes if `Inner` is not irrevocable, and the digest
+/// at the end says whether it was right: without digests of chunks, a chunk that goes on after a lost connection is
+/// one. Memory, taken by make(): the scales (4 bytes for each block), a chunk, and two tables of the tensors; with the
+/// header of what comes, its text is added: of metadata 64 KiB at most. A block is moved on the stack.
 ///
 /// Errors besides those of `Inner`, with the tensor's name if there is one: missing_field (no metadata of the scheme,
 /// or of another N); stale_version (the difference is to another base); value_out_of_range (a scale that is NaN,
-/// infinite, negative or subnormal); does_not_fit (a chunk is longer than make() was told); digest_mismatch (at the
-/// end: what came does not lead to what the sender has); bad_frame; out_of_memory.
+/// infinite, negative or subnormal); does_not_fit (`Inner` is irrevocable, and a chunk is longer than make() was
+/// told); too_large (more metadata); digest_mismatch (at the end: what came does not lead to what the sender has);
+/// bad_frame; out_of_memory.
 template <consumer Inner, class Scheme = blocks_of_8_bits<>>
 class widened {
  public:
@@ -101,9 +104,12 @@ class widened {
     const image_schema& model = *base_.schema;
     if (d.data_start > d.image_bytes || d.image_bytes - d.data_start != ours().data_bytes() || d.data_start == 0)
       return failure(errc::schema_mismatch);
+    // its text is kept, so what it adds to the tensors' is bounded
+    if (d.data_start > ours().header_bytes + most_metadata_bytes) return failure(errc::too_large, d.data_start);
     data_start_ = d.data_start;
     taken_ = tensor_ = 0;
     sum_ = 0;
+    hashing_ = false;
     header_.emplace(ours().tensor_count);
     description whole_model = d;
     whole_model.fingerprint = model.fingerprint;
@@ -118,7 +124,13 @@ class widened {
     // wait
     if (std::array<std::span<std::byte>, 1> room; !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
       return {};
-    const std::uint64_t filled = offset - taken_, all = state_->chunk.size();
+    const std::uint64_t all = state_->chunk.size();
+    if (offset < taken_) {  // was taken, and comes again
+      const auto n = static_cast<std::size_t>(std::min({length, taken_ - offset, all}));
+      out[0] = {state_->chunk.data(), n};
+      return {1, n};
+    }
+    const std::uint64_t filled = offset - taken_;
     if (filled >= all) {  // commit() says so, which this call cannot
       out[0] = {state_->chunk.data(), 1};
       return {1, 1};
@@ -128,27 +140,21 @@ class widened {
     return {1, n};
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    if (offset - taken_ + bytes.size() > state_->chunk.size()) return failure(errc::does_not_fit, state_->chunk.size());
-    return {};
+    if (offset < taken_) return {};
+    const std::uint64_t filled = offset - taken_ + bytes.size(), all = state_->chunk.size();
+    if constexpr (irrevocable) {
+      if (filled > all) return failure(errc::does_not_fit, all);
+      return {};
+    } else {
+      return filled < all ? result<void>{} : take_held(static_cast<std::size_t>(filled));
+    }
   }
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
-    if (offset != taken_ || length > state_->chunk.size()) return failure(errc::invalid_argument, offset);
-    std::span<const std::byte> bytes(state_->chunk.data(), static_cast<std::size_t>(length));
-    if (taken_ < data_start_) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(data_start_ - taken_, bytes.size()));
-      if (const auto ok = take_header(bytes.first(n)); !ok) return ok;
-      taken_ += n;
-      bytes = bytes.subspan(n);
-    }
-    while (!bytes.empty()) {
-      const auto n = take(bytes);
-      if (!n) return failure(n.error());
-      taken_ += *n;
-      bytes = bytes.subspan(*n);
-    }
-    return {};
+    const std::uint64_t end = offset + length;
+    if (offset > taken_ || end > taken_ + state_->chunk.size()) return failure(errc::invalid_argument, offset);
+    return end > taken_ ? take_held(static_cast<std::size_t>(end - taken_)) : result<void>{};
   }
-  void rewind(std::uint64_t) noexcept {}  // only whole chunks were taken
+  void rewind(std::uint64_t) noexcept {}  // what was taken passes when it comes again
   result<void> finish(const receipt& r) noexcept {
     if (taken_ != data_start_ + ours().data_bytes()) return failure(errc::invalid_argument, taken_);
     end_tensors();
@@ -182,7 +188,7 @@ class widened {
     std::vector<std::size_t> first_scale;  // of each tensor of the model
     std::vector<std::byte> chunk;
   };
-  static constexpr std::size_t piece_bytes = 4096;
+  static constexpr std::size_t piece_bytes = 4096, most_metadata_bytes = std::size_t{64} * 1024;
 
   widened(Inner& inner, const source_view& base, std::unique_ptr<state> parts) noexcept
       : inner_(&inner), base_(base), state_(std::move(parts)) {}
@@ -204,6 +210,23 @@ class widened {
     return 0;
   }
 
+  /// The bytes that are held, from taken_ on.
+  result<void> take_held(std::size_t n) noexcept {
+    std::span<const std::byte> bytes(state_->chunk.data(), n);
+    if (taken_ < data_start_) {
+      const auto text = static_cast<std::size_t>(std::min<std::uint64_t>(data_start_ - taken_, bytes.size()));
+      if (const auto ok = take_header(bytes.first(text)); !ok) return ok;
+      taken_ += text;
+      bytes = bytes.subspan(text);
+    }
+    while (!bytes.empty()) {
+      const auto took = take(bytes);
+      if (!took) return failure(took.error());
+      taken_ += *took;
+      bytes = bytes.subspan(*took);
+    }
+    return {};
+  }
   result<void> take_header(std::span<const std::byte> bytes) noexcept {
     try {
       if (const auto ok = header_->take(bytes); !ok) return ok;
