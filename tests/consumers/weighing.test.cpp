@@ -285,6 +285,12 @@ TEST(Weighing, Bad_weights_are_errors_and_nothing_is_written) {
   refused({1, 1, 1}, -1, "2");
   refused({0, 0, 0}, 1, "");
   refused({1e308, 1e308, 1}, 1, "");
+  for (const double longest : {-1.0, no_number, -infinity}) {
+    const auto done = w.finish(tp::clip_norms{longest});
+    ASSERT_FALSE(done) << longest;
+    EXPECT_EQ(done.error().code, errc::invalid_argument);
+    EXPECT_EQ(r.result.image_bytes(), before);
+  }
 }
 
 TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_function_is_called) {
@@ -325,6 +331,36 @@ TEST(Weighing, What_is_no_number_in_the_old_model_has_no_difference) {
   const auto is = values(r.result);
   EXPECT_EQ(is[3], -infinity);
   EXPECT_EQ(is[4], 6);
+}
+
+// One client of many could have made a mask of minus infinities NaN.
+TEST(Weighing, An_update_with_another_infinity_than_the_old_one_is_refused_by_name) {
+  const auto infinite = std::numeric_limits<float>::infinity(), none = std::numeric_limits<float>::quiet_NaN();
+  for (const float old : {-infinite, infinite, none})
+    for (const float value : {-infinite, infinite, none, 5.0F}) {
+      SCOPED_TRACE(std::to_string(old) + " " + std::to_string(value));
+      round r(5, 12, {dtype::f32});
+      for (const std::size_t which : {3U, 700U}) {
+        set(r.base, which, old);
+        for (auto& u : r.updates) set(u, which, old);
+      }
+      set(r.updates[3], 700, value);
+      auto w = r.made();
+      const auto before = r.result.image_bytes();
+      const auto done = w.finish(tp::clip_norms{});
+      const bool fine = value == 5 || value == old || (std::isnan(old) && std::isnan(value));
+      ASSERT_EQ(bool(done), fine);
+      if (!fine) {
+        EXPECT_EQ(done.error().code, errc::value_out_of_range);
+        EXPECT_EQ(done.error().name.view(), "4");
+        EXPECT_EQ(r.result.image_bytes(), before);
+        ASSERT_TRUE(w.finish(tp::clip_norms{}, false));  // let through, it has weight 0
+      }
+      for (const std::size_t which : {3U, 700U}) {
+        const double is = values(r.result)[which];
+        EXPECT_TRUE(std::isnan(old) ? std::isnan(is) : is == static_cast<double>(old)) << which << " " << is;
+      }
+    }
 }
 
 TEST(Weighing, Updates_that_do_not_fit_are_refused_by_name) {

@@ -56,7 +56,7 @@ struct update_weights {
 /// the median norm (of an even number: the lower one in the middle), so fewer than half of the updates cannot lengthen
 /// the step beyond that of an honest one. A norm that is not finite, if such are let through, has weight 0.
 struct clip_norms {
-  double longest = 0;  ///< 0: the median norm
+  double longest = 0;  ///< 0: the median norm; below 0 and NaN are an error of finish (invalid_argument)
 
   void operator()(const update_differences& of, const update_weights& to) const noexcept {
     double most = longest;
@@ -70,7 +70,7 @@ struct clip_norms {
     }
     for (std::size_t i = 0; i < of.norms.size(); ++i) {
       to.weights[i] = std::isfinite(of.norms[i]) ? of.updates[i].weight : 0;
-      to.scales[i] = of.norms[i] > most ? most / of.norms[i] : 1;
+      to.scales[i] = of.norms[i] <= most || !std::isfinite(of.norms[i]) ? 1 : most / of.norms[i];
     }
   }
 };
@@ -82,7 +82,8 @@ struct clip_norms {
 /// order they were added.
 ///
 /// An old element that is no number (infinity, NaN, as masks have) has no difference: it counts in no norm, and its
-/// mean is that of the values by the weights alone. An element that has its old value in all updates keeps its bits.
+/// mean is that of the values by the weights alone. An update that has another infinity there, or NaN in its place, has
+/// a norm that is NaN. An element that has its old value in all updates keeps its bits.
 class weighing {
  public:
   /// Updates that trimmed_mean() takes at most.
@@ -134,7 +135,8 @@ class weighing {
 
   /// Norms and products of the differences: one pass over all elements, N * N / 2 multiplications for each. Valid until
   /// the next call. Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with
-  /// differences whose squares are too large for a double, has a norm that is not finite.
+  /// differences whose squares are too large for a double, has a norm that is not finite: not if the old value is the
+  /// same.
   [[nodiscard]] result<update_differences> look() noexcept {
     if (from_.schema == nullptr) return failure(errc::invalid_argument);
     if (count_ == 0) return failure(errc::no_updates);
@@ -142,10 +144,15 @@ class weighing {
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
       double* const old = slice(0);
       detail::read_slice<E>(old, from_.address(tensor) + at, n);
+      const bool numbers = std::all_of(old, old + n, [](double v) { return std::isfinite(v); });
       for (std::size_t i = 0; i < count_; ++i) {
         double* const d = slice(1 + i);
         detail::read_slice<E>(d, updates_[i].model.address(tensor) + at, n);
-        for (std::size_t k = 0; k < n; ++k) d[k] = std::isfinite(old[k]) ? d[k] - old[k] : 0;
+        if (numbers)
+          for (std::size_t k = 0; k < n; ++k) d[k] -= old[k];
+        else
+          for (std::size_t k = 0; k < n; ++k)
+            d[k] = std::isfinite(old[k]) ? d[k] - old[k] : no_difference(d[k], old[k]);
         for (std::size_t j = 0; j <= i; ++j) sums_[i * count_ + j].add(detail::product(d, slice(1 + j), n));
       }
       return true;
@@ -285,6 +292,12 @@ class weighing {
       };
       if (!detail::with_element(entry.type, call, false)) return;
     }
+  }
+
+  /// What counts where the old value is no number: 0, or NaN if the new one is another that is none, which would spoil
+  /// the mean.
+  static double no_difference(double now, double old) noexcept {
+    return now == old || (now != now && old != old) ? 0 : now * 0;
   }
 
   template <class E>
