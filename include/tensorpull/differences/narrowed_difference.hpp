@@ -5,6 +5,7 @@
 // value for each block; all others travel whole. In a file F32 comes before I8, so scales come before what they scale.
 #pragma once
 
+#include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/tensor_view.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/differences/blocks_of_8_bits.hpp>
@@ -37,11 +38,25 @@ constexpr bool is_narrowed(dtype type) noexcept {
   return with_movable(type, false, [](auto) { return true; });
 }
 
+/// Hashes whole elements as an image has them, so that machines of either byte order say the same of a model.
+inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<const std::byte> bytes) noexcept {
+  if constexpr (!little_endian_machine) {
+    const std::size_t width = number_bytes(type);
+    std::array<std::byte, 1024> reversed;
+    while (width != 0 && !bytes.empty()) {
+      const std::size_t n = std::min(bytes.size(), reversed.size());
+      for (std::size_t i = 0; i < n; ++i) reversed[i] = bytes[i + width - 1 - 2 * (i % width)];
+      hash.update(std::span<const std::byte>(reversed).first(n));
+      bytes = bytes.subspan(n);
+    }
+  }
+  hash.update(bytes);
+}
 /// Of a tensor with its name. Those of a model are added, so that the order of a list does not matter.
-inline std::uint64_t tensor_digest(std::string_view name, std::span<const std::byte> bytes) noexcept {
+inline std::uint64_t tensor_digest(std::string_view name, dtype type, std::span<const std::byte> bytes) noexcept {
   xxh3_64 hash;
   hash.update(name);
-  hash.update(bytes);
+  hash_elements(hash, type, bytes);
   return hash.digest();
 }
 
@@ -99,10 +114,10 @@ class narrowed_difference {
       if (!size) return failure(size.error());
       if (!other) return failure(other.error());
       const auto bytes = static_cast<std::size_t>(*size);
-      from += detail::tensor_digest(b.name, {b.data, bytes});
+      from += detail::tensor_digest(b.name, b.type, {b.data, bytes});
       pairs->push_back({w.data, b.data, w.type, *size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)});
       if (!detail::is_narrowed(w.type)) {
-        to += detail::tensor_digest(w.name, {w.data, bytes});
+        to += detail::tensor_digest(w.name, w.type, {w.data, bytes});
         views.push_back(w);
         continue;
       }
@@ -154,7 +169,7 @@ class narrowed_difference {
       std::memcpy(block.data(), p.base + at * sizeof(T), n * sizeof(T));
       const auto scale = Scheme::template advance<T>(detail::elements_at<T>(p.model, at, n), {block.data(), n});
       if (!scale) return failure(scale.error());
-      hash.update(std::as_bytes(std::span<const T>(block.data(), n)));
+      detail::hash_elements(hash, p.type, std::as_bytes(std::span<const T>(block.data(), n)));
     }
     return hash.digest();
   }
@@ -222,7 +237,7 @@ template <class Scheme = blocks_of_8_bits<>>
   const auto has_digest = [&](std::string_view expected) {
     std::uint64_t sum = 0;
     for (const mutable_tensor_view& b : base)
-      sum += detail::tensor_digest(b.name, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
+      sum += detail::tensor_digest(b.name, b.type, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
     const auto text = detail::hexadecimal(sum);
     return std::string_view(text.data(), 16) == expected;
   };

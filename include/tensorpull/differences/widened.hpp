@@ -258,7 +258,7 @@ class widened {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < base_.schema->tensor_count; ++i) {
       const tensor_entry& t = base_.schema->tensors[i];
-      sum += detail::tensor_digest(t.name, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
+      sum += detail::tensor_digest(t.name, t.type, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
     }
     const auto mine = detail::hexadecimal(sum);
     if (said("tensorpull.base") != std::string_view(mine.data(), 16)) return failure(errc::stale_version);
@@ -318,13 +318,13 @@ class widened {
       Scheme::template move<T>(std::span(piece).first(n), scale,
                                {reinterpret_cast<const std::int8_t*>(moves.data()), n});
       const auto made = std::as_bytes(std::span<const T>(piece.data(), n));
-      hash_.update(made);
       if constexpr (!little_endian_machine)  // an image is little-endian
         for (T& one : std::span(piece).first(n)) {
           auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(one);
           std::ranges::reverse(bytes);
           one = std::bit_cast<T>(bytes);
         }
+      hash_.update(made);
       if (const auto ok = give(base_.schema->tensors[i].begin + first * sizeof(T), made); !ok) return ok;
       first += n;
       moves = moves.subspan(n);
