@@ -193,7 +193,9 @@ def test_the_owner_counts_once_a_recipient_whose_base_changed_meanwhile(owner, d
     ref = owner.add_tensors(new, recipients=recipients, tensor_digests=True)
     got = tensorpull.download_tensors(owner.address, ref, base=disturbed, out=disturbed if place == "in place" else None)
     assert same(got, new) and got.receipt.kept_bytes == 0 and got.receipt.confirmed
-    assert owner.status(ref).completed == 1 and owner.status(ref).cancelled == 0 and owner.settled(ref) == (recipients == 1)
+    assert owner.status(ref).completed == 1 and owner.status(ref).cancelled == 0
+    # The connection of the pull in vain may still hold the publication for a moment.
+    assert owner.wait(ref, 60) if recipients == 1 else not owner.settled(ref)
 
 
 def test_over_a_session_a_base_that_changed_meanwhile_costs_a_pull_of_all(disturbed):

@@ -431,20 +431,22 @@ def test_a_wait_hears_what_is_told_between_its_looks(owner, monkeypatch):
     assert waits[9] == 0.1 and sum(waits[10:]) < 0.01
 
 
-def test_a_keyboard_interrupt_of_a_callback_is_ctrl_c():
+@pytest.mark.parametrize("seconds", [0, 0.5])
+def test_a_keyboard_interrupt_of_a_callback_is_ctrl_c_in_a_call_that_waits_too(seconds):
     done = run(
         """
-        import time, numpy, tensorpull
+        import threading, time, numpy, tensorpull
         def settled(_):
             raise KeyboardInterrupt
         owner = tensorpull.Downloader().start()
         ref = owner.add_tensors({"a": numpy.zeros(3)}, recipients=1, settled=settled)
         try:
-            tensorpull.download_tensors(owner.address, ref)
-            time.sleep(60)
+            threading.Timer(%s, tensorpull.download_tensors, (owner.address, ref)).start()
+            time.sleep(600)
         except KeyboardInterrupt:
             print("heard", owner.settled(ref))
         """
+        % seconds
     )
     assert (done.returncode, done.stdout) == (0, "heard True\n"), done.stdout + done.stderr
 

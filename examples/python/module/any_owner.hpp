@@ -72,7 +72,7 @@ struct published {
       PyObject* const returned = or_rest([&] { return PyObject_CallFunctionObjArgs(to.ptr(), event.ptr(), nullptr); });
       if (returned != nullptr) return Py_DECREF(returned);
       py::error_already_set thrown;
-      if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();  // so that serve() raises it
+      if (thrown.matches(PyExc_KeyboardInterrupt)) interrupt_main_thread();  // so that serve() raises it
       else thrown.discard_as_unraisable("a callback of tensorpull");
     }
   };

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <optional>
 #include <thread>
 
@@ -117,6 +118,26 @@ template <class F>
 auto without_lock(F f) {
   const interpreter_unlock others;
   return f();
+}
+
+/// What Ctrl-C does, for a KeyboardInterrupt that code of another place has raised: the main thread raises it. By a
+/// signal to that thread, so that it is heard in a call of the system that waits, such as time.sleep(), which
+/// PyErr_SetInterrupt() leaves waiting. A process that does not listen to SIGINT in Python hears nothing. The caller
+/// holds the lock.
+inline void interrupt_main_thread() noexcept {
+  try {
+    or_rest([] {
+      const auto signal = py::module_::import("signal");
+      const int number = signal.attr("SIGINT").cast<int>();
+      if (PyCallable_Check(signal.attr("getsignal")(number).ptr()) == 0) return;
+      signal.attr("pthread_kill")(py::module_::import("threading").attr("main_thread")().attr("ident"), number);
+    });
+  } catch (const py::error_already_set&) {
+    // Of the thread that calls this, if it is the main one: its own KeyboardInterrupt.
+    PyErr_SetInterrupt();
+  } catch (const std::exception&) {
+    PyErr_SetInterrupt();
+  }
 }
 
 }  // namespace tensorpull::python

@@ -128,7 +128,7 @@ class route {
         tell_(a.index, a.before, to_text(a.failed == errc{} ? std::string_view() : code_name(a.failed)), a.system);
       });
     } catch (py::error_already_set& thrown) {
-      if (thrown.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+      if (thrown.matches(PyExc_KeyboardInterrupt)) interrupt_main_thread();
       else thrown.discard_as_unraisable("a log handler of tensorpull");
     }
   }

@@ -80,7 +80,7 @@ class device_copies {
         PyErr_WriteUnraisable(nullptr);
       }
     }
-    if (interrupted) PyErr_SetInterrupt();
+    if (interrupted) interrupt_main_thread();
     return copied;
   }
 
