@@ -283,9 +283,30 @@ struct ten_updates {
     state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * 10 * n * 4));
   }
 };
+/// range(0): how many of the ten are new; the others were looked at when they came.
 static void weighing_looks(benchmark::State& state) {
   ten_updates u;
-  for (auto _ : state) benchmark::DoNotOptimize(u.all->look());
+  const auto add = [&](std::uint64_t i) { (void)u.all->add({recipient_id{i + 1}, 1.0, u.images[i].source()}); };
+  const auto fresh = static_cast<std::uint64_t>(state.range(0));
+  for (auto _ : state) {
+    state.PauseTiming();
+    u.all->reset();
+    for (std::uint64_t i = 0; i < 10 - fresh; ++i) add(i);
+    if (fresh < 10) (void)u.all->look();
+    for (std::uint64_t i = 10 - fresh; i < 10; ++i) add(i);
+    state.ResumeTiming();
+    benchmark::DoNotOptimize(u.all->look());
+  }
+  u.count(state);
+}
+/// What there is to read, for comparison: memcpy of each update into the result's memory.
+static void weighing_copies(benchmark::State& state) {
+  ten_updates u;
+  for (auto _ : state)
+    for (std::size_t i = 0; i < 10; ++i) {
+      std::memcpy(u.memory[10].data(), u.memory[i].data(), u.n * sizeof(float));
+      benchmark::ClobberMemory();
+    }
   u.count(state);
 }
 static void weighing_finishes(benchmark::State& state) {
@@ -298,7 +319,8 @@ static void weighing_trims(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(u.all->trimmed_mean(1));
   u.count(state);
 }
-BENCHMARK(weighing_looks)->Unit(benchmark::kMillisecond);
+BENCHMARK(weighing_looks)->ArgName("new")->Arg(10)->Arg(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(weighing_copies)->Unit(benchmark::kMillisecond);
 BENCHMARK(weighing_finishes)->Unit(benchmark::kMillisecond);
 BENCHMARK(weighing_trims)->Unit(benchmark::kMillisecond);
 

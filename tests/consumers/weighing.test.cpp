@@ -169,6 +169,71 @@ TEST(Weighing, The_order_of_arrival_does_not_matter_and_nothing_is_allocated_for
   }
 }
 
+std::vector<double> products_of(const tp::result<update_differences>& seen) {
+  EXPECT_TRUE(seen);
+  return {seen->products.begin(), seen->products.end()};
+}
+
+// Groups of four slices and single ones; tensors that end within a group of four elements and within a block.
+TEST(Weighing, A_look_after_each_update_finds_the_same_bits_as_one_at_the_end) {
+  for (const std::uint64_t extent : {1U, 2U, 3U, 19U, 1037U}) {
+    round r(11, 12, {dtype::f32, dtype::f64, dtype::i8}, extent);
+    auto at_the_end = r.made();
+    const auto all = products_of(at_the_end.look());
+    auto w = *weighing::make(r.result.destination(), r.base.source(), 11);
+    std::vector<std::size_t> there;
+    for (const std::size_t i : {5U, 2U, 10U, 0U, 9U, 1U, 8U, 3U, 7U, 4U, 6U}) {
+      ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, static_cast<double>(i + 1), r.updates[i].source()}));
+      there.insert(std::ranges::lower_bound(there, i), i);
+      if (i == 1 || i == 4) continue;  // two are new at the next one
+      const auto seen = w.look();
+      ASSERT_TRUE(seen);
+      ASSERT_EQ(seen->norms.size(), there.size());
+      for (std::size_t a = 0; a < there.size(); ++a) {
+        EXPECT_EQ(seen->updates[a].peer.id().value, there[a] + 1);
+        EXPECT_EQ(seen->norms[a], std::sqrt(all[there[a] * 11 + there[a]]));
+        for (std::size_t b = 0; b < there.size(); ++b)
+          EXPECT_EQ(seen->product(a, b), all[there[a] * 11 + there[b]]) << there[a] << ' ' << there[b];
+      }
+    }
+    ASSERT_TRUE(w.finish(own_weights));
+    const auto looked = r.result.image_bytes();
+    ASSERT_TRUE(at_the_end.finish(own_weights));
+    EXPECT_EQ(r.result.image_bytes(), looked);
+  }
+}
+
+// In place: what the result was written over is what was compared.
+TEST(Weighing, What_was_compared_is_forgotten_when_a_result_is_written_and_when_a_round_begins) {
+  for (const int how : {0, 1, 2}) {
+    round r(3, 13, {how == 2 ? dtype::u32 : dtype::f32});
+    auto w = *weighing::make(r.base.destination(), r.base.source(), 3);
+    for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, 1, r.updates[i].source()}));
+    const auto before = products_of(w.look());
+    const auto held = tp::detail::load_own<std::uint32_t>(r.updates[1].destination().address(0));
+    std::memset(r.updates[1].destination().address(0), 1, 4);  // nobody may do so; it shows that nothing is read again
+    EXPECT_EQ(products_of(w.look()), before);
+    std::memcpy(r.updates[1].destination().address(0), &held, 4);
+    const auto refused = w.finish([](const update_differences&, const update_weights&) {});
+    EXPECT_EQ(refused.error().code, errc::invalid_argument);
+    EXPECT_EQ(products_of(w.look()), before);
+    const auto write = [&] {
+      if (how == 0) return w.finish(own_weights);
+      return how == 1 ? w.trimmed_mean(1) : w.wrapping_sum();
+    };
+    ASSERT_TRUE(write());
+    const auto after = products_of(w.look());
+    EXPECT_NE(after, before);
+    auto fresh = *weighing::make(r.result.destination(), r.base.source(), 3);
+    for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(fresh.add({tp::recipient_id{i + 1}, 1, r.updates[i].source()}));
+    EXPECT_EQ(products_of(fresh.look()), after);
+    w.reset();  // other updates of the same peers
+    for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, 1, r.updates[2 - i].source()}));
+    const auto turned = products_of(w.look());
+    for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(turned[i], after[8 - i]);
+  }
+}
+
 /// Nine honest updates make about the same step, one makes the opposite one, times ten.
 struct one_hostile : round {
   one_hostile() : round(10, 4, {dtype::f32}) {

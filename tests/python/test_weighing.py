@@ -46,6 +46,20 @@ def test_norms_and_products_are_numpys():
             assert np.isclose(seen.products[i, k], d[a] @ d[b], rtol=1e-9, atol=1e-12)
 
 
+def test_a_look_after_each_update_finds_what_one_at_the_end_does_and_so_does_the_next_round():
+    base, updates, whole = a_round()
+    w = Weighing(base, out={n: t.copy() for n, t in base.items()})
+    for _ in range(2):
+        w.reset()
+        for i, (peer, tensors) in reversed(list(enumerate(updates.items()))):
+            w.add(peer, i + 1.0, tensors)
+            seen = w.look()
+        end = whole.look()
+        assert seen.peers == end.peers and np.array_equal(seen.norms, end.norms) and np.array_equal(seen.products, end.products)
+        got, want = w.result(clip_norms()), whole.result(clip_norms())
+        assert all(np.array_equal(got[n], want[n]) for n in base)
+
+
 def test_a_function_says_what_each_is_worth_and_by_how_much_it_moves():
     base, updates, w = a_round()
     order = w.look().peers

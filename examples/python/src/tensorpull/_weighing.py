@@ -89,13 +89,14 @@ class Weighing(OfOneProcess):
             return [self._peers[who] for who, _ in self._native.updates]
 
     def look(self) -> Differences:
-        """What the updates look like beside `base`. Cost: one pass over all of them."""
+        """What the updates look like beside `base`. What an earlier look has compared is known to this one and to `result`, so a look after each `add` does the work while other updates
+        are on their way. Cost: one pass over all of them if any is new."""
         with self._turn():
             return self._seen(*self._native.look())
 
     def result(self, weigh: Union[Weigh, clip_norms], *, refuse_no_numbers: bool = True) -> TensorDict:
         """The weighted mean of the differences, added to `base`. `weigh`: `clip_norms()`, or a function of `Differences`. With `refuse_no_numbers=False` the function sees norms that are
-        not finite, and gives such updates weight 0. Cost: two passes over all updates."""
+        not finite, and gives such updates weight 0. Cost: two passes over all updates, or one after a look."""
         if not isinstance(weigh, clip_norms) and not callable(weigh):
             raise TypeError(f"weigh is clip_norms() or a function of Differences; not {weigh!r}")
 

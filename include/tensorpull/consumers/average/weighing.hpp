@@ -78,8 +78,8 @@ struct clip_norms {
 /// Whole updates of one round, and what is made of them. One thread. Memory, all allocated by make(): for N =
 /// max_updates, 16 KiB and 4 KiB * N for the slices, 24 bytes * N * N, and about 200 bytes * N; nothing is allocated
 /// later. Reading is in slices of 512 elements of all updates, which stay in the cache; sums over a slice are double,
-/// in 16 sums side by side, and slices are added with compensation. The same updates give the same bits in whatever
-/// order they were added.
+/// in 4 sums side by side, and slices are added with compensation, in the order of the tensors. The same updates give
+/// the same bits in whatever order they were added and looked at.
 ///
 /// An old element that is no number (infinity, NaN, as masks have) has no difference: it counts in no norm, and its
 /// mean is that of the values by the weights alone. An update that has another infinity there, or NaN in its place, has
@@ -105,11 +105,13 @@ class weighing {
     if (max_updates > most || max_updates > (static_cast<std::size_t>(-1) >> 6U) / max_updates)
       return failure(errc::out_of_memory);
     weighing made(result_model, base, max_updates);
-    if (!made.slices_ || !made.updates_ || !made.sums_ || !made.numbers_) return failure(errc::out_of_memory);
+    if (!made.slices_ || !made.updates_ || !made.places_ || !made.sums_ || !made.numbers_)
+      return failure(errc::out_of_memory);
     return made;
   }
 
-  /// Takes an update that is complete and verified. Its elements may not change until the result is written. Errors,
+  /// Takes an update that is complete and verified. Its elements may not change until the result is written, nor may
+  /// those of the base from the first look on. Errors,
   /// and the update is not taken: invalid_argument (nobody, or a weight that is not finite and above 0), update_changed
   /// (the peer has one already), table_full, each with the peer's name; schema_mismatch, unsupported_layout and
   /// invalid_argument (it overlaps the result's memory and does not begin with it) with the tensor's. An overlap with
@@ -122,44 +124,35 @@ class weighing {
     if (place != all().end() && place->peer == u.peer) return failure(errc::update_changed, 0, u.peer.name());
     if (count_ == max_) return failure(errc::table_full, 0, u.peer.name());
     if (const auto ok = detail::weighted_sums::check(to_, u.model); !ok) return ok;
+    std::size_t* const at = places_.get() + (place - all().begin());
     std::move_backward(place, all().end(), all().end() + 1);
+    std::move_backward(at, places_.get() + count_, places_.get() + count_ + 1);
     *place = u;
-    ++count_;
+    *at = count_++;
     return {};
   }
 
   /// What counts: exactly the updates whose elements are in the result, in the order of their peers' numbers.
   std::span<const whole_update> updates() const noexcept { return {updates_.get(), count_}; }
   /// Forgets the updates; a new round begins.
-  void reset() noexcept { count_ = 0; }
+  void reset() noexcept { count_ = compared_ = 0; }
 
-  /// Norms and products of the differences: one pass over all elements, N * N / 2 multiplications for each. Valid until
-  /// the next call. Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with
+  /// Norms and products of the differences. What an earlier look has compared is known: this one compares the updates
+  /// that are new with each other and with all others. So a look after each add() does the work while other updates
+  /// are on their way, and leaves one update's to the end; it reads all of them each time, though. Cost: no pass if
+  /// none is new; otherwise one over all elements, with a multiplication for each pair that is. Valid until the next
+  /// call. Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with
   /// differences whose squares are too large for a double, has a norm that is not finite: not if the old value is the
   /// same.
   [[nodiscard]] result<update_differences> look() noexcept {
     if (from_.schema == nullptr) return failure(errc::invalid_argument);
     if (count_ == 0) return failure(errc::no_updates);
-    std::fill_n(sums_.get(), count_ * count_, detail::compensated_sum{});
-    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
-      double* const old = slice(0);
-      detail::read_slice<E>(old, from_.address(tensor) + at, n);
-      const bool numbers = std::all_of(old, old + n, [](double v) { return std::isfinite(v); });
-      for (std::size_t i = 0; i < count_; ++i) {
-        double* const d = slice(1 + i);
-        detail::read_slice<E>(d, updates_[i].model.address(tensor) + at, n);
-        if (numbers)
-          for (std::size_t k = 0; k < n; ++k) d[k] -= old[k];
-        else
-          for (std::size_t k = 0; k < n; ++k)
-            d[k] = std::isfinite(old[k]) ? d[k] - old[k] : no_difference(d[k], old[k]);
-        for (std::size_t j = 0; j <= i; ++j) sums_[i * count_ + j].add(detail::product(d, slice(1 + j), n));
-      }
-      return true;
-    });
+    if (compared_ < count_) compare();
     for (std::size_t i = 0; i < count_; ++i) {
-      for (std::size_t j = 0; j <= i; ++j)
-        products()[i * count_ + j] = products()[j * count_ + i] = sums_[i * count_ + j].value();
+      for (std::size_t j = 0; j <= i; ++j) {
+        const auto [first, second] = std::minmax(places_[i], places_[j]);
+        products()[i * count_ + j] = products()[j * count_ + i] = sums_[second * max_ + first].value();
+      }
       norms()[i] = std::sqrt(products()[i * count_ + i]);
     }
     return update_differences{updates(), {norms(), count_}, {products(), count_ * count_}};
@@ -192,7 +185,7 @@ class weighing {
       write_mean<E>(tensor, at, n);
       return true;
     });
-    to_.complete();
+    complete();
     return {};
   }
 
@@ -234,7 +227,7 @@ class weighing {
         E::write(out + k * E::bytes, low[k] == high[k] ? low[k] + 0.0 : sum[k] / left);
       return true;
     });
-    to_.complete();
+    complete();
     return {};
   }
 
@@ -255,7 +248,7 @@ class weighing {
       }
       return true;
     });
-    to_.complete();
+    complete();
     return {};
   }
 
@@ -263,7 +256,7 @@ class weighing {
   weighing(const destination_view& to, const source_view& from, std::size_t max) noexcept
       : to_(to), from_(from), max_(max), updates_(new(std::nothrow) whole_update[max]),
         slices_(new(std::nothrow) double[(max + 1) * detail::slice_elements]),
-        sums_(new(std::nothrow) detail::compensated_sum[max * max]),
+        places_(new(std::nothrow) std::size_t[max]), sums_(new(std::nothrow) detail::compensated_sum[max * max]),
         numbers_(new(std::nothrow) double[max * (max + 3)]) {}
 
   std::span<whole_update> all() noexcept { return {updates_.get(), count_}; }
@@ -299,6 +292,37 @@ class weighing {
   static double no_difference(double now, double old) noexcept {
     return now == old || (now != now && old != old) ? 0 : now * 0;
   }
+  /// Slices and sums are in the order of arrival, so that what is known stays where it is.
+  void compare() noexcept {
+    std::fill(sums_.get() + compared_ * max_, sums_.get() + count_ * max_, detail::compensated_sum{});
+    for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      double* const old = slice(0);
+      detail::read_slice<E>(old, from_.address(tensor) + at, n);
+      const bool numbers = std::all_of(old, old + n, [](double v) { return std::isfinite(v); });
+      const std::size_t whole = (n + 3) / 4 * 4;
+      for (std::size_t i = 0; i < count_; ++i) {
+        double* const d = slice(1 + places_[i]);
+        const auto* const now = updates_[i].model.address(tensor) + at;
+        if (numbers) {
+          detail::read_differences<E>(d, now, old, n);
+        } else {
+          detail::read_slice<E>(d, now, n);
+          for (std::size_t k = 0; k < n; ++k)
+            d[k] = std::isfinite(old[k]) ? d[k] - old[k] : no_difference(d[k], old[k]);
+        }
+        std::fill(d + n, d + whole, 0.0);
+      }
+      for (std::size_t p = compared_; p < count_; ++p)
+        detail::add_products(sums_.get() + p * max_, slice(1 + p), slice(1), p + 1, whole);
+      return true;
+    });
+    compared_ = count_;
+  }
+  /// What was written may be what was compared.
+  void complete() noexcept {
+    to_.complete();
+    compared_ = 0;
+  }
 
   template <class E>
   void write_mean(std::size_t tensor, std::size_t at, std::size_t n) noexcept {
@@ -313,9 +337,8 @@ class weighing {
     }
     for (std::size_t i = 0; i < count_; ++i) {
       const double by = weights()[i] * scales()[i];
-      const std::byte* const x = updates_[i].model.address(tensor) + at;
-      if (by != 0)
-        for (std::size_t k = 0; k < n; ++k) sum[k] += by * (static_cast<double>(E::held(x + k * E::bytes)) - old[k]);
+      if (by == 0) continue;
+      detail::add_differences<E>(sum, updates_[i].model.address(tensor) + at, old, n, by);
     }
     for (std::size_t k = 0; k < n && !numbers; ++k) {  // no difference, so no scale
       if (std::isfinite(old[k])) continue;
@@ -330,9 +353,11 @@ class weighing {
   destination_view to_;
   source_view from_;
   std::size_t max_, count_ = 0;
+  std::size_t compared_ = 0;  // those that came first, whose sums are there
   std::unique_ptr<whole_update[]> updates_;
   std::unique_ptr<double[]> slices_;
-  std::unique_ptr<detail::compensated_sum[]> sums_;
+  std::unique_ptr<std::size_t[]> places_;  // of each in `updates_`: how many came before it
+  std::unique_ptr<detail::compensated_sum[]> sums_;  // of those at two places, the later one's row by row
   std::unique_ptr<double[]> numbers_;
 };
 
