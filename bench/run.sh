@@ -14,7 +14,7 @@ plots (SVG), report.json, log.txt.
   --smoke          everything is built and every suite runs once, in its smallest form, without NVIDIA FLARE and torch: does it still work? Its figures mean nothing
   --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more. With --only wan: every line, loss and model,
                    which takes hours
-  --only NAME      one of: transfers chunks recipients tls tensors latency local udp wan unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
+  --only NAME      one of: transfers chunks recipients tls tensors latency local udp wan changes unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
                    may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
@@ -54,7 +54,7 @@ done
 
 mkdir -p -- "$build"
 source "$root/cmake/packages.sh"
-items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev libxxhash-dev
+items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev libxxhash-dev zlib1g-dev
   libzmq3-dev cppzmq-dev libnats-dev nats-server libssl-dev libgrpc++-dev protoc:protobuf-compiler libprotobuf-dev grpc_cpp_plugin:protobuf-compiler-grpc libbenchmark-dev)
 python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3
@@ -78,7 +78,7 @@ launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 {
   cmake -S "$root" -B "$build" "${generator[@]}" "${launcher[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_BENCH=ON -DTENSORPULL_BUILD_TESTS=OFF \
-    "-DTENSORPULL_COMPONENTS=freestanding;tensorpull;asio;capnp;messages;testing;tls;nats" \
+    "-DTENSORPULL_COMPONENTS=freestanding;tensorpull;asio;capnp;messages;testing;tls;nats;safetensors;deflate" \
     -DTENSORPULL_BUILD_EXAMPLES=OFF && cmake --build "$build" --parallel "$(nproc)"
 } >"$build/build.log" 2>&1 || { grep -E -A 3 'error: |^FAILED|CMake Error' "$build/build.log" >&2 || tail -n 30 "$build/build.log" >&2; fail "the build failed"; }
 

@@ -48,6 +48,7 @@ COMMANDS = {
     "bash bench/run.sh --only transfers": (LONG, "bash bench/run.sh --only transfers --quick --rounds 1 --no-python"),
     "bash bench/run.sh --only wan": (LONG, "bash bench/run.sh --only wan --smoke"),
     "bash bench/run.sh --only wan --all": (LONG, "bash bench/run.sh --only wan --all --smoke"),
+    "bash bench/run.sh --only changes": (LONG, "bash bench/run.sh --only changes --smoke"),
     "bash bench/run.sh --all": (LONG, "bash bench/run.sh --only latency --all --quick --rounds 1 --no-python"),
     "python3 bench/size/report.py": (TEST, "size.is_measured"),
     "cmake --preset dev": (SHORT, "cmake --preset dev"),

@@ -21,6 +21,7 @@ SUITES = {
     "local": others.one_process,
     "udp": others.udp,
     "wan": others.wan,
+    "changes": others.changes,
     "unix_socket": others.unix_socket,
     "nats": others.nats,
     "hostile": others.hostile,

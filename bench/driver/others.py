@@ -1,9 +1,12 @@
 """Suites that are programs of their own: long lines, flatness, the guide's case, micro benchmarks, profiles, compile time, loopback and pinned latency."""
 
+import array
 import json
 import os
+import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -334,6 +337,67 @@ def wan(run, quick, folder, say, everything=False):
         section.tables.append(Table("wan", "Seconds, and times as long", header + WAN_WAYS + ["late, ms"], rows))
     if trips:
         section.tables.append(Table("wan_round_trips", "Round trips more than the bare push (http: than curl)", header + [n for n in WAN_WAYS if "bare" not in n and n != "curl"], trips))
+    return section
+
+
+CHANGES_LINE = (50, 20)  # ms, Mbit/s
+# Pairs of models that fine_tune.py leaves, and what is sent instead of the second.
+CHANGES_PAIRS = [
+    ("what a client has made, F32", "base", "client", "adapters"),
+    ("the mean of the clients, F32", "base", "mean", "adapters"),
+    ("what a client has made, BF16", "base_bf16", "client_bf16", None),
+    ("the mean of the clients, BF16", "base_bf16", "mean_bf16", None),
+]
+
+
+def made_up_pair(folder):
+    """Two small safetensors files: weights, and the same after a step."""
+    chance = random.Random(1)
+    weights = [chance.gauss(0, 0.05) for _ in range(1 << 16)]
+    for name, values in (("base", weights), ("client", [w + chance.gauss(0, 1e-5) for w in weights])):
+        text = json.dumps({"w": {"dtype": "F32", "shape": [len(values)], "data_offsets": [0, 4 * len(values)]}}).encode()
+        text += b" " * (-len(text) % 8)
+        floats = array.array("f", values)
+        if sys.byteorder == "big":
+            floats.byteswap()
+        with open(os.path.join(folder, f"{name}.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + floats.tobytes())
+
+
+def changes(run, quick, folder, say):
+    section = Section("changes", "What a new version of a model costs a recipient that has the old one")
+    ms, mbit = CHANGES_LINE
+    say("changes: the main job")
+    digits = os.path.join(ROOT, "build", "examples", "data", "mnist_5k.csv")
+    rounds = "3" if quick else str(min(15, run.most_rounds or 15))
+    printed = output_of([os.path.join(run.build, "bench_changes_job"), str(ms), str(mbit), rounds, *([digits] if os.path.exists(digits) else [])], run.log)
+    section.text.append(printed)
+    section.raw.append({"job": printed.splitlines()})
+    tuned = os.path.join(ROOT, "build", "changes")
+    with tempfile.TemporaryDirectory() as made_up:
+        if quick or not os.path.exists(os.path.join(tuned, "adapters.safetensors")):
+            section.text.append("The models are made up: bench/changes/fine_tune.py makes real ones.")
+            made_up_pair(made_up)
+            tuned = made_up
+        for label, old, new, instead in CHANGES_PAIRS:
+            path = lambda name: os.path.join(tuned, f"{name}.safetensors")
+            if not os.path.exists(path(new)):
+                continue
+            say(f"changes: {label}")
+            moved = os.path.join(folder, f"{new}_moved.safetensors")
+            there = path(instead) if instead and os.path.exists(path(instead)) else "-"
+            rows = [json.loads(line) for line in output_of([os.path.join(run.build, "bench_changes"), path(old), path(new), str(ms), str(mbit), there, moved], run.log).splitlines()]
+            section.text += [row["without"] for row in rows if "without" in row and row["without"] not in section.text]
+            rows = [row for row in rows if "way" in row]
+            section.raw.append({"pair": label, "ways": rows})
+            section.tables.append(
+                Table(
+                    f"changes_{new}",
+                    f"{label}; {mbit} Mbit/s, {ms} ms",
+                    ["", "MB", "of the whole", "made ready in s", "s over the line"],
+                    [[r["way"], f"{r['bytes'] / 1e6:.2f}", f"{r['of_the_whole']:.3f}", f"{r['ready_seconds']:.2f}", f"{r['line_seconds']:.1f}" if "line_seconds" in r else ""] for r in rows],
+                )
+            )
     return section
 
 

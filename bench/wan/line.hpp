@@ -179,6 +179,7 @@ class line {
   /// Why there is no line, or null.
   const char* failed() const { return failed_; }
   const network_end& far() const { return far_; }
+  const network_end& near() const { return near_; }
   const line_counts& counts() const { return *counts_; }
   /// It carries nothing for so many seconds, from a second after now.
   void go_for(double seconds) const {
