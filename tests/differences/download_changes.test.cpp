@@ -97,6 +97,30 @@ TEST(DownloadChanges, Without_the_old_version_or_the_difference_all_is_pulled) {
   }
 }
 
+TEST(DownloadChanges, An_open_connection_brings_differences_and_wholes_one_after_the_other) {
+  versions v;
+  const auto whole = *v.owner->add_tensors(*v.now);
+  const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
+  ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(whole, *from)}));
+  const serving server(*v.owner);
+  auto session = net::session::connect(local(v.owner->port()));
+  ASSERT_TRUE(session);
+  for (const bool other : {false, true, false})
+    for (const bool named : {false, true}) {
+      SCOPED_TRACE(other);
+      SCOPED_TRACE(named);
+      auto mine = std::make_unique<large>(*v.old);
+      if (other) reinterpret_cast<std::byte*>(mine.get())[9] ^= std::byte{1};
+      std::uint64_t came = 7;
+      const auto done = named ? tp::download_changes<net>(*session, whole, v.changes, *mine, v.coder, {}, &came)
+                              : tp::download_changes<net>(*session, whole, *mine, v.coder, {}, &came);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_TRUE(done->confirmed);
+      EXPECT_TRUE(same(*mine, *v.now));
+      EXPECT_EQ(came > 0, !other);
+    }
+}
+
 TEST(DownloadChanges, A_difference_to_another_version_than_the_whole_costs_a_pull_of_all) {
   versions v;
   const auto other = random_model<large>(2);

@@ -133,6 +133,9 @@ class job {
     server_.emplace(between_.server, between_.bytes_per_second);
     between_.enter_clients();
     clients_.emplace(between_.clients, between_.bytes_per_second);
+    for (auto& one : to_server_) one.emplace(must(net::session::connect(server_->address()), "a connection"));
+    between_.enter_server();
+    for (auto& one : to_clients_) one.emplace(must(net::session::connect(clients_->address()), "a connection"));
     federated::initialise(*global_, seed);
     for (auto& m : mine_) m = std::make_unique<perceptron>();
   }
@@ -145,7 +148,7 @@ class job {
       else
         model.emplace(server_->owner(), *global_, how_ == way::lossless && round > 1 ? held_.get() : nullptr, coder_);
       between_.enter_clients();
-      for (auto& mine : mine_) timed([&] { return down(*mine, model, step); });
+      for (std::size_t c = 0; c < clients; ++c) timed([&] { return down(c, model, step); });
       step.reset();
       model.reset();
       *held_ = *mine_[0];  // what all of them have now, and the server with them
@@ -171,16 +174,16 @@ class job {
     total_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   /// The bytes that came.
-  std::uint64_t down(perceptron& mine, std::optional<changes>& model, std::optional<narrowed>& step) {
+  std::uint64_t down(std::size_t c, std::optional<changes>& model, std::optional<narrowed>& step) {
+    perceptron& mine = *mine_[c];
     if (step) {
       land to(raw_tensors<perceptron>::destination(mine));
       auto moves = must(widened<land>::make(to, of(mine), 64_KiB), "a consumer");
-      return must(net::pull(server_->address(), step->ref, moves), "the step").bytes;
+      return must(to_server_[c]->pull(step->ref, moves), "the step").bytes;
     }
-    if (!model->difference)
-      return must(net::download_tensors(server_->address(), model->whole, mine), "the model").bytes;
+    if (!model->difference) return must(to_server_[c]->download_tensors(model->whole, mine), "the model").bytes;
     std::uint64_t came = 0;
-    must(download_changes<net>(server_->address(), model->whole, mine, coder_, {}, &came), "what has changed");
+    must(download_changes<net>(*to_server_[c], model->whole, mine, coder_, {}, &came), "what has changed");
     return came != 0 ? came : of(mine).schema->image_bytes;
   }
   std::uint64_t up(const perceptron& trained, std::size_t c, std::uint32_t round) {
@@ -188,14 +191,14 @@ class job {
     if (how_ == way::in_8_bits) {
       const narrowed step(clients_->owner(), trained, *held_);
       auto moves = must(widened<average_type::update>::make(into, of(*held_), 64_KiB), "a consumer");
-      return must(net::pull(clients_->address(), step.ref, moves), "an update").bytes;
+      return must(to_clients_[c]->pull(step.ref, moves), "an update").bytes;
     }
     const changes model(clients_->owner(), trained, how_ == way::lossless ? held_.get() : nullptr, coder_);
-    if (how_ == way::whole) return must(net::pull(clients_->address(), model.whole, into), "an update").bytes;
+    if (how_ == way::whole) return must(to_clients_[c]->pull(model.whole, into), "an update").bytes;
     // the whole is made here, and added then
     auto made = std::make_unique<perceptron>(*held_);
     std::uint64_t came = 0;
-    must(download_changes<net>(clients_->address(), model.whole, *made, coder_, {}, &came), "an update");
+    must(download_changes<net>(*to_clients_[c], model.whole, *made, coder_, {}, &came), "an update");
     using near = pipeline<raw_tensors<perceptron>, fixed_bytes<64_KiB>, loopback, chunk_and_image_digest>;
     near::downloader here;
     must(near::pull(here, must(here.add_tensors(*made), "an update"), into), "an update");
@@ -214,6 +217,7 @@ class job {
   chunk_buffers buffers_;
   average_type average_;
   std::optional<publishing_end> server_, clients_;
+  std::optional<net::session> to_server_[clients], to_clients_[clients];
   outcome total_;
 };
 
