@@ -444,7 +444,7 @@ def test_a_keyboard_interrupt_of_a_callback_is_ctrl_c_in_a_call_that_waits_too(s
             threading.Timer(%s, tensorpull.download_tensors, (owner.address, ref)).start()
             time.sleep(600)
         except KeyboardInterrupt:
-            print("heard", owner.settled(ref))
+            print("heard", owner.wait(ref, 60))
         """
         % seconds
     )
