@@ -37,6 +37,7 @@ def policy_headers():
               "transports/over/proxy/proxied_address.hpp", "transports/replica/replica_owner.hpp", "transports/host/host.hpp", "transports/host/owner.hpp", "transports/http/owner/http_owner.hpp",
               "transports/http/owner/http_door.hpp", "transports/http/recipient/http_put.hpp", "transports/https/https_put.hpp", "messages/tensor_decomposer.hpp")
     headers |= {root / name for name in others}
+    headers |= set((root / "differences").rglob("*.hpp")) - set((root / "differences").rglob("detail/*.hpp"))
     scale = ("string_view", "vector", "boost/hana.hpp", "capnp/message.h", "boost/asio.hpp")
     return scale + tuple(sorted(f"tensorpull/{p.relative_to(root)}" for p in headers))
 
@@ -45,7 +46,7 @@ def all_series():
     ends, middle = (1, 1000), (100, 250, 500)
     return (
         Series("programs", "A pipeline of 400 tensors", "program", (
-            Line("", ("empty", "headers", *sources.PULLS, *sources.OWNERS, "http_put"), ("empty", "loopback"), sources.roles),)),
+            Line("", ("empty", "headers", *sources.PULLS, *sources.OWNERS, "http_put", *sources.LESS), ("empty", "loopback"), sources.roles),)),
         Series("tensors", "A file with one pipeline over a model of many tensors", "tensors", (
             Line("layers that are alike", (1, *middle, 1000), ends, lambda n: sources.with_pipeline(sources.repeated_model(n))),
             Line("every member distinct", (1, *middle, 1000), (1, 50), lambda n: sources.with_pipeline(sources.distinct_model(n))),

@@ -83,6 +83,23 @@ OWNERS = {
     "http_only<tcp>, owner": ("transports/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
     "replica_of, owner": ("transports/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
 }
+# What sends less around the same pipeline, over TCP: headers, what the file does.
+LESS = {
+    "download_changes": (("differences/download_changes.hpp", "differences/deflate/deflate.hpp"),
+                         "bool f(const tensorpull::reference& ref, model& to, tensorpull::deflate_coder& coder) { return tensorpull::download_changes<net0>(\"server:8002\", ref, to, coder).has_value(); }\n"),
+    "widened<land>": (("differences/widened.hpp", "consumers/land.hpp"),
+                      "bool f(const tensorpull::reference& ref, model& to) {\n  tensorpull::land in_place(net0::parts::tensors::destination(to));\n"
+                      "  auto moves = tensorpull::widened<tensorpull::land>::make(in_place, net0::parts::tensors::source(to), 4096);\n"
+                      "  return moves && net0::pull(\"server:8002\", ref, *moves).has_value();\n}\n"),
+    "model_difference, owner": (("transports/host/owner.hpp", "differences/difference.hpp", "differences/deflate/deflate.hpp"),
+                                "bool f(const model& from, const model& to, tensorpull::deflate_coder& coder) {\n  const auto made = tensorpull::model_difference::make(tensorpull::raw_tensors<model>::source(from), tensorpull::raw_tensors<model>::source(to), coder);\n"
+                                "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->image()).has_value();\n}\n"),
+    "narrowed_difference, owner": (("transports/host/owner.hpp", "differences/narrowed_difference.hpp"),
+                                   "bool f(std::span<const tensorpull::tensor_view> now, std::span<const tensorpull::tensor_view> base) {\n  const auto made = tensorpull::narrowed_difference<>::make(now, base);\n"
+                                   "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->model().source()).has_value();\n}\n"),
+    "weighing": (("consumers/average/weighing.hpp",),
+                 "bool f(tensorpull::weighing& updates) { return updates.finish(tensorpull::clip_norms{}).has_value(); }\n"),
+}
 
 
 def roles(role):
@@ -95,6 +112,9 @@ def roles(role):
     if role == "http_put":
         return ("#include <tensorpull/transports/http/recipient/http_put.hpp>\n" + HEADERS + model +
                 "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n")
+    if role in LESS:
+        headers, does = LESS[role]
+        return "".join(f"#include <tensorpull/{header}>\n" for header in headers) + HEADERS + model + pipeline(transport="tcp") + does
     header, transport, *rest = (PULLS | OWNERS)[role]
     text = (f"#include <tensorpull/{header}>\n" if header else "") + HEADERS + model
     if role in OWNERS:
