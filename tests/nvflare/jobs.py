@@ -600,7 +600,11 @@ def lazy_memory():
 
 def less_than_all(job):
     """Models that came to a site as what has changed since the one before."""
-    return sum(job.count(r"by tensorpull: done in \S+ s, \d+ bytes and \d+ less than all", f"site-{i + 1}") for i in range(job.clients))
+    return sum(job.count(LESS, f"site-{i + 1}") for i in range(job.clients))
+
+
+LESS = r"by tensorpull: done in \S+ s, \d+ bytes and \d+ less than all"
+UPDATE_OF_LESS = r"from site-\S+ " + LESS
 
 
 @each_format
@@ -619,6 +623,7 @@ def differences(*format_):
             digests.append(job.digest)
             assert job.count(UPDATE_BY_US) == 10 and job.count(BY_US) == 20 and not job.count(BY_FLARE)
             assert less_than_all(job) == (again if mode == "coded" else 0), (less_than_all(job), again)
+            assert job.count(UPDATE_OF_LESS) == (10 if mode == "coded" else 0), job.count(UPDATE_OF_LESS)
     assert digests[0] == digests[1], digests
 
 
@@ -629,6 +634,7 @@ def differences_in_poc():
         job.ends()
         job.all_by_us()
         assert less_than_all(job) == 2 and job.count("the next model is a coded difference") == 1
+        assert job.count(UPDATE_OF_LESS) == job.count("this update is a coded difference") == 4
 
 
 @case
@@ -637,7 +643,7 @@ def differences_where_only_the_server_has_them():
     with Job("--server-settings", '{"tensorpull_differences": "coded"}') as job:
         job.ends()
         job.all_by_us()
-        assert not less_than_all(job) and not job.count("the next model is")
+        assert not less_than_all(job) and not job.count("the next model is|this update is")
 
 
 def by_round(job):

@@ -136,8 +136,8 @@ def test_a_difference_ends_with_what_it_is_beside(owner, how, monkeypatch):
     old, new = fine_tuned(torch.float32)
     if how == "refused":
         began = []
-        real = _publish.publish_beside
-        monkeypatch.setattr(_publish, "publish_beside", lambda *a: began.append(real(*a)) or began[-1])
+        real = _publish.publish_coded
+        monkeypatch.setattr(_publish, "publish_coded", lambda *a: began.append(real(*a)) or began[-1])
         with pytest.raises(tensorpull.Error):
             owner.add_tensors(new, base=old, metadata={"w": "a tensor's name"}, ref_id="0" * 32)
         beside = began[0]
@@ -162,7 +162,7 @@ def test_a_difference_that_is_none_costs_a_pull_of_all(owner, monkeypatch, said,
         said = owner.add_tensors(new).id
     elif said == "itself":
         said = "a" * 32
-    monkeypatch.setattr(_publish, "publish_beside", lambda *a: said)
+    monkeypatch.setattr(_publish, "publish_coded", lambda *a: said)
     ref = owner.add_tensors(new, base=old, ref_id="a" * 32, recipients=1)
     mine = copy(old)
     got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
@@ -174,9 +174,9 @@ def test_a_difference_to_something_else_is_pulled_anew(owner, monkeypatch, place
     """The owner's program says that it leads to `new`, and it does not."""
     old, new = fine_tuned(torch.float32)
     lie = {name: t + 3e-5 for name, t in old.items()}
-    real = _publish.publish_beside
+    real = _publish.code
     digests = dict(tensorpull._native.tensor_digests(tensorpull._tensors.Tensors(lie).described))
-    monkeypatch.setattr(_publish, "publish_beside", lambda add, ref_id, described, _, base: real(add, ref_id, tensorpull._tensors.Tensors(lie).described, digests, base))
+    monkeypatch.setattr(_publish, "code", lambda described, _, base: real(tensorpull._tensors.Tensors(lie).described, digests, base))
     nbytes = sum(t.numel() * t.element_size() for t in new.values())
     ref = owner.add_tensors(new, base=old, recipients=1)
     mine = copy(old)

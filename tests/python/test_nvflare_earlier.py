@@ -52,6 +52,13 @@ def stepped(model, names=("T0", "T1"), by=1e-3):
     return {name: value + value * by if name in names else value for name, value in model.items()}
 
 
+def eventually(condition):
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
 def same(got, model):
     return got.keys() == model.keys() and all(got[n].dtype == v.dtype and got[n].shape == v.shape and (got[n] == v).all() for n, v in model.items())
 
@@ -71,35 +78,57 @@ class Job:
     def restart(self, name):
         del self.cells[name]
 
-    def offer(self, model):
+    def offer(self, model, of="server"):
         """FLARE makes one for each site and task."""
         offering = OfferedArrays
         if any(not isinstance(t, np.ndarray) for t in model.values()):
             from tensorpull.nvflare.decomposers.tensor import OfferedTensors as offering
-        offered = offering(dict(model), 1 << 20, self.cell("server"))
+        offered = offering(dict(model), 1 << 20, self.cell(of))
         offered._flare_ref, offered.num_receivers = "R1", 1
         self.offered.append(offered)
         return offered
 
-    def pull(self, site, model, offered=None, change=lambda state: None):
-        """One site has the model in the end; the consumer."""
-        offered = offered or self.offer(model)
+    def pull(self, site, model, offered=None, change=lambda state: None, source="server", late=False):
+        """One site has the model in the end; the consumer. `late`: when something asks for it."""
+        offered = offered or self.offer(model, source)
         framework, consuming = offered.framework, PulledArrays
         if framework == "torch":
-            from tensorpull.nvflare.decomposers.tensor import PulledTensors as consuming
+            from tensorpull.nvflare.decomposers.tensor import AwaitedTensors, PulledTensors
+
+            consuming = AwaitedTensors if late else PulledTensors
         cell = self.cell(site)
-        pulled = consuming(None, {}).begin(cell, "server.4d5f", "R1", framework, 60.0, False, None)
-        pulled.states, state = [], None
-        for _ in range(10_000):
-            rc, data, new = offered.produce(state, cell.get_fqcn())
-            if rc != ProduceRC.OK:
-                break
-            change(new)
-            pulled.states.append(_offer.what(new.get(KEY)))
-            state = pulled.consume("R1", new, data)
-            pulled.states.append(_offer.what(state.get(KEY)))
-        assert rc == ProduceRC.EOF and same(pulled.result, model)
+        pulled = consuming(None, {}).begin(cell, self.cell(source).get_fqcn(), "R1", framework, 60.0, False, None)
+        pulled.states, ended = [], threading.Event()
+
+        def download():
+            state = None
+            for _ in range(10_000):
+                rc, data, new = offered.produce(state, cell.get_fqcn())
+                if rc != ProduceRC.OK:
+                    break
+                change(new)
+                pulled.states.append(_offer.what(new.get(KEY)))
+                state = pulled.consume("R1", new, data)
+                pulled.states.append(_offer.what(state.get(KEY)))
+            assert rc == ProduceRC.EOF
+            ended.set()
+
+        if late:
+            error, update = pulled.through(download)
+            assert not error and same({name: update[name] for name in model}, model)
+            assert ended.wait(60)
+        else:
+            download()
+            assert same(pulled.result, model)
         return pulled
+
+    def update(self, site, model, **more):
+        """FLARE's server has the update of a site in the end, by tensorpull; how many bytes came."""
+        offered = self.offer(model, site)
+        pulled = self.pull("server", model, offered, source=site, **more)
+        assert pulled.way == "tensorpull"
+        offered.release()
+        return pulled.bytes
 
     def round(self, model, *sites):
         """All of them pull by tensorpull, each at the time of its own, and FLARE lets go of it; how many bytes came to each."""
@@ -115,8 +144,9 @@ class Job:
             offered.release()
         for cell in self.cells.values():
             place = _place._places.get(id(cell))
-            if place is not None and place._owner is not None:
-                place._owner.close()
+            for end in (place._owner, place._door) if place is not None else ():
+                if end is not None:
+                    end.close()
 
 
 @pytest.fixture
@@ -262,8 +292,8 @@ def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind,
     model = of(kind, MODEL)
     job.round(model, "site-1")
     monkeypatch.setattr(_transfer, "SOON", 0.0)
-    go, coded = threading.Event(), _earlier.hold_beside
-    monkeypatch.setattr(_earlier, "hold_beside", lambda *a: go.wait(60) and coded(*a))
+    go, coded = threading.Event(), _earlier.code
+    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and coded(*a))
     model = stepped(model)
     threading.Timer(1.0, go.set).start()
     pulled = job.pull("site-1", model)
@@ -281,8 +311,8 @@ def test_a_model_that_goes_away_while_a_site_waits_is_not_offered(job, kind, mon
     model = of(kind, MODEL)
     job.round(model, "site-1")
     monkeypatch.setattr(_transfer, "SOON", 0.0)
-    go, coded = threading.Event(), _earlier.hold_beside
-    monkeypatch.setattr(_earlier, "hold_beside", lambda *a: go.wait(60) and coded(*a))
+    go, coded = threading.Event(), _earlier.code
+    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and coded(*a))
     model = stepped(model)
     offered = job.offer(model)
     assert _offer.what(offered.produce(None, "site-1.4d5f")[2][KEY]) == "soon"
@@ -313,7 +343,7 @@ def test_an_error_of_coding_is_logged_and_all_is_offered(job, kind, monkeypatch,
     def fails(*_):
         raise tensorpull.Error("out_of_memory", "there is none")
 
-    monkeypatch.setattr(_earlier, "hold_beside", fails)
+    monkeypatch.setattr(_earlier, "code", fails)
     assert job.round(stepped(model), "site-1")[0] > ALL
     assert "cannot be told, so all of it is offered" in caplog.text
 
@@ -410,3 +440,145 @@ def test_another_word_than_the_three_is_refused(job, caplog):
     offered = job.offer(of("numpy", MODEL))
     pulled = job.pull("site-1", of("numpy", MODEL), offered)
     assert pulled.way != "tensorpull" and "tensorpull_differences is" in caplog.text
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_is_pulled_as_what_has_changed_since_the_model_that_its_site_keeps(job, kind, caplog, late):
+    if late and kind == "numpy":
+        pytest.skip("arrays never wait")
+    caplog.set_level(logging.INFO)
+    model = of(kind, MODEL)
+    for _ in range(3):
+        job.round(model, "site-1", "site-2")
+        updates = {site: stepped(model, by=1e-3 * k) for k, site in enumerate(("site-1", "site-2"), 1)}
+        for site, update in updates.items():
+            assert 100 < job.update(site, update, late=late) < 0.8 * ALL
+        model = stepped(model, by=1.5e-3)
+    assert caplog.text.count("this update is a coded difference") == 6
+    place = job.place("server")
+    assert not place.owner()[0]._beside._wholes or len(place.owner()[0]._beside._wholes) == 1
+
+
+def test_of_an_update_only_the_tensors_that_have_changed_come(job, kind):
+    job.settings["differences"] = "tensors"
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    came = job.update("site-1", stepped(model, ("T1",)))
+    assert 400_000 <= came < 420_000
+    assert job.round(stepped(model, ("T1",)), "site-1")[0] < 420_000, "the site has its copy again"
+
+
+@pytest.mark.parametrize("tied", ["neither", "the model", "the update", "both"])
+def test_tensors_of_an_update_that_share_memory(job, kind, tied):
+    model = of(kind, {**MODEL, "T4": MODEL["T1"]})
+    if tied in ("the model", "both"):
+        model["T4"] = model["T1"]
+    job.round(model, "site-1")
+    update = stepped(model, ("T0", "T1", "T4"))
+    if tied in ("the update", "both"):
+        update["T4"] = update["T1"]
+    assert job.update("site-1", update) < 0.8 * (ALL + (0 if tied in ("the update", "both") else 400_000))
+
+
+def test_an_update_of_a_site_that_keeps_nothing_comes_as_a_whole(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    assert job.update("site-2", stepped(model)) > ALL
+    job.restart("site-1")
+    assert job.update("site-1", stepped(model)) > ALL
+
+
+def test_an_update_that_the_server_knows_no_model_for_comes_as_a_whole(job, kind):
+    """Its site keeps a model, and the server has started anew, or keeps another, or has the setting no more."""
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    earlier = job.place("server").earlier
+    job.place("server").earlier = None
+    assert job.update("site-1", stepped(model)) > ALL
+    job.place("server").earlier = _earlier.Earlier("coded")
+    assert job.update("site-1", stepped(model)) > ALL
+    held = earlier._newest[kind]
+    earlier._newest[kind] = held._replace(tensors={name: value + 1 for name, value in held.tensors.items()})
+    job.place("server").earlier = earlier
+    assert job.update("site-1", stepped(model)) > 0.8 * ALL
+
+
+def test_an_update_of_other_tensors_than_the_model_comes_as_a_whole(job, kind):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    for other in (
+        {**model, "T4": model["T2"] + 1},
+        {name: value for name, value in model.items() if name != "T3"},
+        {**model, "T1": model["T1"].reshape(-1, 2)},
+        {**model, "T1": of(kind, {"T1": np.linspace(0, 1, 100_000)})["T1"]},
+    ):
+        assert job.update("site-1", other) > 0.9 * ALL
+    assert job.update("site-1", stepped(model)) < 0.8 * ALL
+
+
+def test_updates_that_are_differences_already_are_not_coded_each_time(job, kind, monkeypatch):
+    model, tried, code = of(kind, MODEL), [], _earlier.code
+    job.round(model, "site-1")
+    monkeypatch.setattr(_earlier, "code", lambda *a: (tried.append(k), code(*a))[1])
+    some = np.random.default_rng(1)
+    for k in range(8):
+        # numbers of any size, none of them infinite
+        noise = {name: (some.bytes(value.nbytes), value) for name, value in MODEL.items()}
+        noise = {name: (np.frombuffer(bits, np.uint8) & np.where(np.arange(len(bits)) % 4 == 3, 0xBF, 0xFF)).astype(np.uint8).view(value.dtype).reshape(value.shape) for name, (bits, value) in noise.items()}
+        assert job.update("site-1", of(kind, noise)) > 0.9 * ALL
+    assert tried == [0, 2, 5], "the first, then after one that was not tried, then after two"
+
+
+def test_a_server_without_memory_for_a_copy_pulls_the_update_as_a_whole(job, kind, monkeypatch, caplog):
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+
+    def fails(*_, **__):
+        raise MemoryError("there is none")
+
+    monkeypatch.setattr(_earlier, "copied", fails)
+    assert job.update("site-1", stepped(model)) > ALL
+    assert "is pulled as a whole: there is none" in caplog.text
+
+
+def test_an_update_that_lies_about_what_has_changed_arrives_all_the_same_or_not_at_all(job, kind, monkeypatch):
+    """Its site says digests of other tensors, or a difference to another model."""
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    update, real = stepped(model), _earlier.digests_said
+    monkeypatch.setattr(_earlier, "digests_said", lambda digests: real({name: digest ^ (name == "T0") for name, digest in digests.items()}))
+    assert job.update("site-1", update) > 0.6 * ALL
+    monkeypatch.setattr(_earlier, "digests_said", real)
+    job.round(stepped(model, by=2e-3), "site-1")
+    code = _earlier.code
+    monkeypatch.setattr(_earlier, "code", lambda now, digests, base: code(now, digests, {name: value + value for name, value in base.items()}))
+    assert job.update("site-1", update) > ALL
+
+
+def test_a_model_that_comes_while_an_update_is_coded_is_pulled_as_a_whole_and_is_the_next_copy(job, kind, monkeypatch):
+    model, go, code = of(kind, MODEL), threading.Event(), _earlier.code
+    job.round(model, "site-1")
+    base = job.place("site-1").base
+    coding = []
+    monkeypatch.setattr(_earlier, "code", lambda *a: (coding.append(1) or len(coding) > 1 or go.wait(60), code(*a))[1])
+    update = base.changes(kind, stepped(model))
+    assert update is not None and base.changes(kind, stepped(model)) is None
+    later = stepped(model, by=5e-3)
+    assert eventually(lambda: coding) and job.round(later, "site-1")[0] > ALL
+    go.set()
+    assert update.there.wait(60) and update.said
+    assert same(base._of[kind].tensors, later), "the older copy has not come back"
+    update.end()
+
+
+def test_an_update_that_goes_away_while_it_is_coded_keeps_nothing(job, kind, monkeypatch):
+    model, go, code = of(kind, MODEL), threading.Event(), _earlier.code
+    job.round(model, "site-1")
+    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and code(*a))
+    offered = job.offer(stepped(model), "site-1")
+    assert _offer.what(offered.produce(None, "server.4d5f")[2][KEY]) == "soon"
+    update = offered._update
+    offered.release()
+    go.set()
+    assert update.there.wait(60) and update._coded is None and update._beside is None
+    assert same(job.place("site-1").base._of[kind].tensors, model)

@@ -26,13 +26,11 @@ _ID = re.compile("[0-9a-f]{32}")
 Description = Tuple[Any, ...]
 
 
-def publish_beside(
-    add: Callable[..., Tuple[str, int, int, int]], ref_id: str, new: List[Description], digests: Mapping[str, int], base: Mapping[str, Any]
-) -> Optional[str]:  # fmt: skip
-    """Codes what of `new` has changed since `base`, publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says; `digests`: of each tensor of `new`.
+def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, Any]) -> Optional[Tuple[Any, ...]]:
+    """Codes what of `new` has changed since `base`; what `publish_coded` takes. `digests`: of each tensor of `new`.
 
-    None: nothing that was there has changed, or coding it is not worth it, or the owner's table is full. Cost: one pass over the tensors of `base`, and one over both versions of what has
-    changed, on this thread. Memory: the coded bytes, as long as they are published.
+    None: nothing that was there has changed, or coding it is not worth it. Cost: one pass over the tensors of `base`, and one over both versions of what has changed, on this thread.
+    Memory: the coded bytes.
     """
     of = {one[0]: one for one in new}
     old = Tensors({name: tensor for name, tensor in base.items() if name in of}, apart=True)
@@ -41,7 +39,12 @@ def publish_beside(
     changed = [one for one in alike if before[one[0]] != digests[one[0]]]
     if not is_worth_it(sum(map(nbytes_of, changed)), min(map(nbytes_of, new), default=0)):
         return None
-    coded = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
+    coded: Optional[Tuple[Any, ...]] = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
+    return coded
+
+
+def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Optional[Tuple[Any, ...]]) -> Optional[str]:
+    """Publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says. None: there is nothing, or the owner's table is full."""
     if coded is None:
         return None
     how = _native.PublishSettings()

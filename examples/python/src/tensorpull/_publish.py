@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _native
 from ._changed import digests_said
-from ._difference import id_beside, publish_beside
+from ._difference import code, id_beside, publish_coded
 from ._errors import Error
 from ._options import milliseconds, reference_id, text, whole
 from ._tensors import Tensors
@@ -82,7 +82,8 @@ def publish(
     if base is not None:
         how.id = how.id or secrets.token_hex(16)
         assert beside_of is not None
-        beside = hold_beside(beside_of, add, id_beside(how.id, digests), described.described, digests, as_flat(base))
+        new, old, beside_id = described.described, as_flat(base), id_beside(how.id, digests)
+        beside = hold_beside(beside_of, beside_id, lambda: publish_coded(add, beside_id, code(new, digests, old)))
     if beside:
         pairs[DIFFERENCE] = beside
     if settled is not None or beside:
@@ -100,12 +101,12 @@ def publish(
     return Reference(digits, version, fingerprint, nbytes, chunk_size)
 
 
-def hold_beside(beside_of: "Beside", add: Callable[..., Tuple[str, int, int, int]], ref_id: str, *what: Any) -> str:
+def hold_beside(beside_of: "Beside", ref_id: str, publish_it: Callable[[], Optional[str]]) -> str:
     """The ID of a difference that is published for one more whole, which lets go of it in the end; "": there is none."""
     beside_of.hold(ref_id)  # before it is there: a whole that ends meanwhile leaves it alone
     made = None
     try:
-        made = publish_beside(add, ref_id, *what)
+        made = publish_it()
     finally:
         if made is None:
             beside_of.let_go(ref_id)

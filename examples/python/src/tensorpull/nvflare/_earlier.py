@@ -1,7 +1,8 @@
 """A model travels as what has changed since the one before, if both ends have that one still (tensorpull_differences).
 
 A site says at the end of a pull that it keeps the model. The server holds the tensors of the newest model that a site keeps. When that site asks for the next one, what has changed is made
-once, for all sites that keep the same. What a site takes is told by the digest of the whole, as ever: a site that has something else than the server believes pulls all of it.
+once, for all sites that keep the same. An update of a site is told as what has changed since the model that it keeps. What an end takes is told by the digest of the whole, as ever: one that
+has something else than the other believes pulls all of it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ import tensorpull
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from .. import _native
-from .._changed import digests_said
-from .._difference import WORTH, nbytes_of
+from .._changed import digests_said, kind_of_published
+from .._difference import WORTH, code, kind_of, nbytes_of, publish_coded
 from .._download import pull
+from .._listing import look_closely, looking
 from .._options import DEFAULT_CHUNK_BYTES
-from .._publish import hold_beside, publish
+from .._publish import Beside, hold_beside, publish
 from .._route import over_addresses
 from .._session import Session
 from .._tensors import Tensors
-from .._trees import DIFFERENCE
+from .._trees import DIFFERENCE, DIGESTS
 from .._types import TensorDict
 from ._kept import Kept, kept_maker
 from ._models import Model
@@ -36,6 +38,8 @@ ASKS_TO_KEEP = "nvflare.keep"
 SOON = 0.25
 #: Seconds after which what has changed is not waited for any more, and the site is offered all of it.
 LONGEST = 600.0
+#: Of what an owner says it has, as `download_tensors` has it.
+_MOST_HEADER, _MOST_TENSORS = 16 << 20, 1_000_000
 
 
 def mode_of(value: Any) -> str:
@@ -46,51 +50,59 @@ def mode_of(value: Any) -> str:
 
 
 class Changes:
-    """What has changed from one model to the next. A thread of its own makes it, since coding takes 6 to 7 s for each GiB, and FLARE's requests have to be answered sooner."""
+    """What has changed from one model to another. A thread of its own makes it, since coding takes 6 to 7 s for each GiB, and FLARE's requests have to be answered sooner."""
 
-    def __init__(self, owner: tensorpull.Downloader, tensors: Mapping[str, Any], base: Mapping[str, Any], mode: str) -> None:
+    def __init__(self, what: str, tensors: Mapping[str, Any], base: Mapping[str, Any], mode: str, done: Callable[["Changes"], None] = lambda _: None) -> None:
+        """`what`: the former's name in the log. `done` is called when `base` is not read any more."""
         self.logger = get_obj_logger(self)
         self.there = threading.Event()
         self.said: Dict[str, str] = {}  # what a publication says of it, once it is there; nothing: it is of no use
         self.lock = threading.Lock()
         self.version: Optional[int] = None  # of publications that say it, once there was one
-        self._owner, self._began, self._id, self._ended = owner, time.monotonic(), secrets.token_hex(16), False
-        self._coded = False
-        threading.Thread(target=self._make, args=(tensors, base, mode), name="tensorpull-changes", daemon=True).start()
+        self._what, self._began, self._id, self._ended = what, time.monotonic(), secrets.token_hex(16), False
+        self._coded: Optional[Tuple[Any, ...]] = None  # until it is published
+        self._beside: Optional[Beside] = None  # of the owner that has it then
+        threading.Thread(target=self._make, args=(tensors, base, mode, done), name="tensorpull-changes", daemon=True).start()
 
     def may_come(self) -> bool:
-        """Whether a site is to wait for it."""
+        """Whether the other end is to wait for it."""
         return not self.there.is_set() and time.monotonic() - self._began < LONGEST
 
-    def _make(self, tensors: Mapping[str, Any], base: Mapping[str, Any], mode: str) -> None:
+    def _make(self, tensors: Mapping[str, Any], base: Mapping[str, Any], mode: str, done: Callable[["Changes"], None]) -> None:
         said: Dict[str, str] = {}
-        coded = False
+        coded = None
         try:
             now = Tensors(tensors).described
             digests = dict(_native.tensor_digests(now))
             before = dict(_native.tensor_digests(Tensors({name: base[name] for name in digests if name in base}, apart=True).described))
             if mode == CODED:
-                coded = bool(hold_beside(self._owner._beside, self._owner._owner.add, self._id, now, digests, base))
+                coded = code(now, digests, base)
             there = {one[0]: nbytes_of(one) for one in now}
             stays = sum(there[name] for name, digest in digests.items() if before.get(name) == digest)
             if coded or stays > (1 - WORTH) * sum(there.values()):
-                said = {**digests_said(digests), **({DIFFERENCE: self._id} if coded else {})}
+                said = digests_said(digests)
             what = "a coded difference" if coded else "the tensors that have changed" if said else "nothing that is less than all"
-            self.logger.info(f"tensorpull: the next model is {what}, made in {time.monotonic() - self._began:.3f} s")
+            self.logger.info(f"tensorpull: {self._what} is {what}, made in {time.monotonic() - self._began:.3f} s")
         except Exception as e:  # noqa: BLE001: all of it is offered then
             self.logger.warning(f"tensorpull: what has changed since the last model cannot be told, so all of it is offered: {e}")
         with self.lock:
-            self._coded = coded
-            if self._ended:
-                self._let_go()
+            self._coded = None if self._ended else coded
         self.said = said
+        done(self)
         self.there.set()
 
-    def publish(self, tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> tensorpull.Reference:
-        """All of the next model, with the word of what has changed. The publications of it share the pass over its bytes."""
+    def publish(
+        self, add: Callable[..., Tuple[str, int, int, int]], beside: Beside, tensors: Mapping[str, Any], metadata: Mapping[str, str], recipients: int = 0,
+        settled: Optional[Callable[[tensorpull.Outcome], None]] = None,
+    ) -> tensorpull.Reference:  # fmt: skip
+        """All of the new model, with the word of what has changed, through one owner's `add`. The publications of it share the pass over its bytes."""
         with self.lock:
+            coded, self._coded = self._coded, None
+            if coded is not None and hold_beside(beside, self._id, lambda: publish_coded(add, self._id, coded)):
+                self._beside = beside
+                self.said = {**self.said, DIFFERENCE: self._id}
             ref = publish(
-                self._owner._owner.add, tensors, DEFAULT_CHUNK_BYTES, 0, 0, None, metadata, None, None, 30.0, None, None, None, version=self.version, known=self.said
+                add, tensors, DEFAULT_CHUNK_BYTES, recipients, 0, None, metadata, settled, None, 30.0, None, None, None, version=self.version, known=self.said
             )  # fmt: skip
             self.version = ref.version
             return ref
@@ -98,13 +110,10 @@ class Changes:
     def end(self) -> None:
         """Nobody is told of it any more, and its bytes are let go of, as soon as they are there."""
         with self.lock:
-            self._ended = True
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._coded:
-            self._coded = False
-            self._owner._beside.let_go(self._id)
+            self._ended, self._coded = True, None
+            beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.let_go(self._id)
 
 
 class _Held(NamedTuple):
@@ -133,6 +142,7 @@ class Earlier:
     """
 
     def __init__(self, mode: str) -> None:
+        self.logger = get_obj_logger(self)
         self._mode = mode
         self._lock = threading.Lock()
         self._newest: Dict[str, _Held] = {}
@@ -149,7 +159,7 @@ class Earlier:
             else:  # it has gone back to an older one
                 newest.sites.discard(site)
 
-    def changes(self, site: str, framework: str, model: Model, tensors: Mapping[str, Any], owner: Callable[[], tensorpull.Downloader]) -> Optional[Changes]:
+    def changes(self, site: str, framework: str, model: Model, tensors: Mapping[str, Any]) -> Optional[Changes]:
         """What has changed since the model that this site keeps; None: all is to be offered to it."""
         ended: Optional[Changes] = None
         try:
@@ -162,12 +172,45 @@ class Earlier:
                 if following.model is not model or site not in following.sites:
                     return None
                 if following.changes is None and following.base is not None and _alike(following.base.tensors, tensors):
-                    following.changes = Changes(owner(), dict(tensors), following.base.tensors, self._mode)
+                    following.changes = Changes("the next model", dict(tensors), following.base.tensors, self._mode)
                 following.base = None  # the thread has it as long as it needs it
                 return following.changes
         finally:
             if ended is not None:
                 ended.end()
+
+    def land(
+        self, site: str, through: Session, ref: str, framework: str, kept: Kept, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any
+    ) -> Optional[TensorDict]:  # fmt: skip
+        """Pulls a site's update into new tensors, which are first a copy of the model that it keeps: what has changed since comes. None: it says nothing of that, or there is no memory, and
+        nothing has come."""
+        with self._lock:
+            newest = self._newest.get(framework)
+            base = newest.tensors if newest is not None and site in newest.sites else None
+        if base is None:
+            return None
+        seen = look_closely(through._session, (), ref, _MOST_HEADER, _MOST_TENSORS, looking(ref, per_request_timeout, abort, None, None, retries))
+        ours = {one[0]: kind_of(one) for one in Tensors(base, apart=True).described}
+        told = {name: kind_of_published(one) for name, one in seen.listing.tensors.items()}
+        if DIGESTS not in seen.metadata or told != ours or sum(one.nbytes for one in seen.in_image) > max_bytes:
+            return None
+        try:
+            mine = copied({one.name: base[one.name] for one in seen.in_image}, kept, framework, apart=True)
+        except (MemoryError, tensorpull.Error) as e:
+            self.logger.warning(f"tensorpull: the update of {site} is pulled as a whole: {e}")
+            return None
+        # those that are one at the site are one here, whatever the model had
+        tensors = {name: mine[one.name] for name, one in seen.listing.tensors.items()}
+        return _land_in(tensors, through._session, (), ref, per_request_timeout, retries, abort, None)
+
+
+def _land_in(
+    tensors: Dict[str, Any], through: Any, where: Tuple[Any, ...], ref: str, per_request_timeout: Optional[float], retries: int, abort: Any, version: Optional[int]
+) -> TensorDict:  # fmt: skip
+    """Pulls into these tensors what is another than theirs."""
+    return pull(
+        through, where, ref, per_request_timeout, None, None, abort, None, tensors, False, None, None, None, _MOST_HEADER, _MOST_TENSORS, 0.1, version, None, 0, retries, False, base=tensors
+    )  # fmt: skip
 
 
 def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -183,15 +226,18 @@ class _Copy(NamedTuple):
 class Base:
     """A site's: a copy of the newest model of each framework that it has pulled and whose owner asked to keep it. Nobody else has its tensors, so no trainer changes them."""
 
-    def __init__(self, kept: Kept) -> None:
-        self._kept = kept
+    def __init__(self, kept: Kept, mode: str = CODED) -> None:
+        self._kept, self._mode = kept, mode
         self._lock = threading.Lock()
         self._of: Dict[str, _Copy] = {}
+        self._models: Dict[str, int] = {}  # how many have come
+        self._in_vain: Dict[str, Tuple[int, int]] = {}  # how many updates in a row were nothing less than all, and for how many it is not tried again
         self.logger = get_obj_logger(self)
 
     def is_of(self, framework: str, landed: TensorDict, asked: bool) -> bool:
         """Whether the copy is of this model from now on: not, if the server has not asked for it, or there is no memory. Cost: one pass, if `land` has not brought it; memory: one model."""
         with self._lock:
+            self._models[framework] = self._models.get(framework, 0) + 1
             base = self._of.pop(framework, None)  # its memory may be what the copy takes
         if not asked:
             return False
@@ -218,9 +264,7 @@ class Base:
             return None
 
         def begin(through: Any, *where: Any) -> TensorDict:
-            return pull(
-                through, where, ref, per_request_timeout, None, None, abort, None, base, False, None, None, None, 16 << 20, 1_000_000, 0.1, version, None, 0, retries, False, base=base
-            )  # fmt: skip
+            return _land_in(base, through, where, ref, per_request_timeout, retries, abort, version)
 
         try:
             got = begin(through._session) if isinstance(through, Session) else over_addresses(where[0], ssl, lambda route: begin(_native, route))[0]
@@ -234,11 +278,34 @@ class Base:
             self._of[framework] = _Copy(base, landed)
         return landed
 
+    def changes(self, framework: str, tensors: Mapping[str, Any]) -> Optional[Changes]:
+        """What has changed from the copy to an update that is to be sent; None: there is no copy, or not of such a model, or updates are never less. Meanwhile the copy is away: a model
+        that comes is pulled as a whole, and is the next copy."""
+        with self._lock:
+            there = self._of.get(framework)
+            if there is None or not _alike(there.tensors, tensors):
+                return None
+            tried, rest = self._in_vain.get(framework, (0, 0))
+            if rest:
+                self._in_vain[framework] = tried, rest - 1
+                return None
+            del self._of[framework]
+            models = self._models.get(framework, 0)
 
-def copied(tensors: Mapping[str, Any], kept: Kept, framework: str) -> Dict[str, Any]:
-    """New tensors with the same bytes, in the memory of `kept`; those that are one are one again."""
+        def done(changes: Changes) -> None:
+            with self._lock:
+                # Some trainers send differences, and filters add noise: their updates have nothing of the model.
+                self._in_vain[framework] = (0, 0) if changes.said else (tried + 1, 2 ** min(tried, 6))
+                if self._models.get(framework, 0) == models:
+                    self._of.setdefault(framework, there)
+
+        return Changes("this update", dict(tensors), there.tensors, self._mode, done)
+
+
+def copied(tensors: Mapping[str, Any], kept: Kept, framework: str, apart: bool = False) -> Dict[str, Any]:
+    """New tensors with the same bytes, in the memory of `kept`; those that are one are one again, unless they are to be `apart`."""
     made: Dict[str, Any] = {}
-    theirs = Tensors(tensors)
+    theirs = Tensors(tensors, apart=apart)
     make = kept_maker(made, kept, framework)
     for name, dtype, shape, *_ in theirs.described:
         make(name, dtype, tuple(shape))

@@ -111,7 +111,7 @@ class Place:
         self.kept = Kept(setting("keep_bytes", KEEP_BYTES))
         mode = mode_of(setting("differences", OFF))
         self.earlier = Earlier(mode) if self.is_server and mode != OFF else None
-        self.base = Base(self.kept) if not self.is_server and mode != OFF else None
+        self.base = Base(self.kept, mode) if not self.is_server and mode != OFF else None
 
     def _listen(self) -> str:
         default = "127.0.0.1" if self.tls is None and not without_tls() else "0.0.0.0"

@@ -13,7 +13,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_objec
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _between, _offer
-from ._earlier import ASKS_TO_KEEP, LONGEST, SOON
+from ._earlier import ASKS_TO_KEEP, LONGEST, SOON, Changes
 from ._kept import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
@@ -66,6 +66,7 @@ class Offering:
         self._published: Optional[Tuple[tensorpull.Reference, str, str]] = None  # with the address and the word
         self._with_changes: Optional[Tuple[tensorpull.Reference, str, str]] = None  # the same, for sites that keep the model before
         self._model: Optional[Tuple[Place, Model]] = None  # where it is known as shared
+        self._update: Optional[Changes] = None  # of a site's: what has changed since the model that it keeps
         self._refusal = ""
         self._offered: Set[str] = set()  # to whom
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
@@ -93,7 +94,7 @@ class Offering:
             if self._model is None:
                 self._model = place, place.models.take(tensors)
             model = self._model[1]
-        changes = place.earlier.changes(requester, self.framework, model, tensors, lambda: place.owner()[0]) if place.earlier else None
+        changes = place.earlier.changes(requester, self.framework, model, tensors) if place.earlier else None
         if changes is not None and not changes.there.wait(SOON) and changes.may_come():
             return None
         metadata = {REFERENCE: model.word, **({ASKS_TO_KEEP: "1"} if place.earlier else {})}
@@ -102,7 +103,7 @@ class Offering:
             owner, address = place.owner()
             if changes is not None and changes.said:
                 if self._with_changes is None:
-                    self._with_changes = changes.publish(tensors, metadata), address, model.word
+                    self._with_changes = changes.publish(owner._owner.add, owner._beside, tensors, metadata), address, model.word
                 return self._with_changes
             if self._published is None:
                 try:
@@ -138,6 +139,12 @@ class Offering:
                 ref, address, word = published
                 self._offered.add(requester)
                 return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
+            with self._once:
+                if self._update is None and place.base is not None:
+                    self._update = place.base.changes(self.framework, self._there())
+                update = self._update
+            if update is not None and not update.there.wait(SOON) and update.may_come():
+                return _offer.word("soon")
             return _offer.offer(job, requester, None, "", 0, nbytes)
         except Off as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
@@ -263,9 +270,12 @@ class Offering:
                 tensors = self.base_obj
                 if tensors is None:
                     return
-                ref = session.add_tensors(
-                    tensors, recipients=1, metadata={REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
-                )  # fmt: skip
+                metadata, told = {REFERENCE: self._flare_ref}, lambda _: settled.set()
+                update = self._update
+                if update is not None and update.said:
+                    ref = update.publish(session._session.add, session._beside, tensors, metadata, recipients=1, settled=told)
+                else:
+                    ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
                 session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
                 session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
         except _GOES_ON as e:
@@ -279,6 +289,9 @@ class Offering:
             self._gone.set()
             published = [made[0] for made in (self._published, self._with_changes) if made]
             self._published = self._with_changes = None
+            update, self._update = self._update, None
+        if update is not None:
+            update.end()
         if self._model:
             place, model = self._model
             place.models.give_back(model)
@@ -324,6 +337,8 @@ class Pulling:
         """Pulls into new tensors of the framework and returns them."""
         base = place.base if is_server(self._source) else None
         got = base.land(through, where, ref, self._framework, **how) if base else None
+        if place.earlier is not None and not where:  # over a connection that the site made
+            got = place.earlier.land(self._source, through, ref, self._framework, place.kept, **how)
         if got is None:
             got = land_in_kept(through, where, ref, place.kept, self._framework, **how)
         self._keeps = base.is_of(self._framework, got, got.metadata.get(ASKS_TO_KEEP) is not None) if base else False
