@@ -1,5 +1,5 @@
-// A file of tensors becomes its next version by a difference: the old file is read, and the new one is written beside
-// it.
+// A file of tensors becomes its next version by a difference, or by the tensors that have changed: the old file is
+// read, and the new one is written beside it.
 #pragma once
 
 #include "received_file.hpp"
@@ -7,6 +7,7 @@
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/differences/applied_difference.hpp>
+#include <tensorpull/differences/changed_tensors.hpp>
 #include <tensorpull/differences/deflate/deflate.hpp>
 
 #include <algorithm>
@@ -20,6 +21,27 @@ namespace tools {
 
 /// What a pull of a difference goes into.
 using applied_to_file = tp::applied_difference<tp::deflate_coder>;
+
+/// What a pull of tensors that have changed goes into. The owner is told to forget that it was asked: the pull of the
+/// whole, which finds that all is there, is counted.
+class changed_to_file : public tp::land {
+ public:
+  explicit changed_to_file(const tp::destination_view& to) noexcept : land(to) {}
+
+  /// Whether all of them are there. The pull has ended as `cancelled` then.
+  bool complete() const noexcept { return complete_; }
+
+  tp::result<void> finish(const tp::receipt& r) noexcept {
+    if (const auto ok = land::finish(r); !ok) return ok;
+    complete_ = true;
+    return tp::failure(errc::cancelled);
+  }
+  static constexpr bool looked() noexcept { return true; }
+
+ private:
+  bool complete_ = false;
+};
+static_assert(tp::consumer<changed_to_file>);
 
 /// The next version of `base`, written into a file that is to be: the header as it was published, and tensors that are
 /// read from the one and written to the other. Borrows all three. Memory: what applied_difference takes, and 64 KiB.
@@ -63,7 +85,29 @@ class file_difference {
 
   /// What the difference is pulled into.
   applied_to_file& target() { return *applied_; }
-  /// The difference has been applied: all of the file is on the disk.
+  /// What is written, and read from the base.
+  tp::destination_view model() { return image_->destination(); }
+  /// Copies the tensors that have not changed.
+  tp::result<void> copy_others(const tp::changed_tensors& changed) {
+    const tp::image_schema &all = image_->schema(), &some = *changed.destination().schema;
+    const tp::source_view from = base_.source();
+    std::vector<std::byte> piece(64 * 1024);
+    for (std::size_t i = 0, k = 0; i < all.tensor_count; ++i) {
+      const tp::tensor_entry& t = all.tensors[i];
+      if (k < some.tensor_count && some.tensors[k].name == t.name) {  // both in the order of the image
+        ++k;
+        continue;
+      }
+      for (std::uint64_t at = t.begin, n = 0; at < t.end; at += n) {
+        n = std::min<std::uint64_t>(piece.size(), t.end - at);
+        const std::span these = std::span(piece).first(static_cast<std::size_t>(n));
+        if (const auto ok = tp::detail::read_range(from, from.schema->header_bytes + at, these); !ok) return ok;
+        if (const auto ok = put(all.header_bytes + at, these); !ok) return ok;
+      }
+    }
+    return {};
+  }
+  /// All of the file is on the disk.
   tp::result<void> end() { return file_.safetensors_file::chunk(0, seen_.described().image_bytes); }
 
  private:

@@ -25,7 +25,8 @@ tp::result<tp::receipt> pull_by(const Where& where, const pull_call& call, pull_
                                 const tp::pull_options& options, const Cut& cut) {
   return std::visit(
       [&]<class Target>(Target* target) -> tp::result<tp::receipt> {
-        constexpr bool looks = std::is_same_v<Target, tp::published_schema> || std::is_same_v<Target, applied_to_file>;
+        constexpr bool looks = std::is_same_v<Target, tp::published_schema> ||
+                               std::is_same_v<Target, applied_to_file> || std::is_same_v<Target, changed_to_file>;
         if constexpr (looks && !Net::parts::integrity::whole) return tp::failure(tp::errc::unsupported_request);
         else return Net::pull(where, call.ref, *target, options, cut);
       },

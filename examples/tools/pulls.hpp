@@ -28,7 +28,8 @@ struct pull_call {
   bool digest = true;  ///< whether the digest of the whole is checked; over datagrams it always is
 };
 /// A look at what is there is always over the pipeline with a digest, which it has no use for; a difference needs it.
-using pull_target = std::variant<observed_file*, finished_file*, tp::published_schema*, applied_to_file*>;
+using pull_target =
+    std::variant<observed_file*, finished_file*, tp::published_schema*, applied_to_file*, changed_to_file*>;
 
 tp::result<tp::receipt> pull_over_streams(const pull_call& call, pull_target to);  ///< tcp, unix, pipe, shm
 tp::result<tp::receipt> pull_over_datagrams(const pull_call& call, pull_target to);  ///< udp, serial

@@ -54,7 +54,8 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --force          replace FILE if it exists
       --max-bytes SIZE refuse what is longer (what the disk has room for); no room is taken before bytes arrive
       --base OLD       a file of the version before: if the sender publishes what has changed since ('send --base OLD'), only that is
-                       fetched. It may be FILE itself, with --force. Anything else is fetched whole
+                       fetched; otherwise the tensors that have changed, if it says their digests ('send --tensor-digests'). It may be
+                       FILE itself, with --force. Anything else is fetched whole
       --also LINK      another sender of the same version, over the same kind of link (TCP, unix: or tls://); up to 7 of them. All
                        send at a time, each as fast as it is, and the transfer goes on as long as one of them does
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
@@ -76,7 +77,8 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
                           "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "chunks", "resumable", "seconds",
                           "wrong_senders"}
                          {"file", "outcome": "failed" or "interrupted", "code", "message", "bytes", ...}
-                       "difference_bytes": what of the received bytes was a difference to --base; the rest of the file was there then.
+                       "difference_bytes": what of the received bytes was a difference to --base, or tensors that have changed since;
+                       the rest of the file was there then.
                        "believed": REF (or --digest) did not say which bytes are right, so the sender was believed about that.
                        "wrong_senders": the links of those whose bytes were others than what was published; what they gave was fetched anew.
                        "confirmed" is whether the sender is known to have recorded it; "unconfirmed_because" is a code if it is not. FILE
@@ -132,8 +134,7 @@ void check_url(const std::vector<std::string>& words, choices& c) {
                        "' is one word too many: a URL names the file, and has no reference");
   if (!c.link.also_text.empty() || c.link.connections != 0)
     throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a URL");
-  if (!c.base.empty())
-    throw option_error("--base is for what 'send --base' publishes, and a web server has no differences");
+  if (!c.base.empty()) throw option_error("--base is for what 'send' publishes, and a web server has no differences");
   c.link.http.used = true;
   c.link.http.secure = words[0].starts_with("https");
   c.link.address = words[0];
@@ -434,9 +435,9 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
   return how;
 }
 
-/// Makes the file what is published, by the difference to --base, if the sender has that; otherwise leaves it to the
-/// pull of the whole, which finds out also if what came of it is right. Returns how many bytes came; where() is set if
-/// the whole is there then.
+/// Makes the file what is published, by the difference to --base or by the tensors that have changed, if the sender has
+/// the one or says the digests of the others; otherwise leaves it to the pull of the whole, which finds out also if
+/// what came of it is right. Returns how many bytes came; `where` is set if the whole is there then.
 std::uint64_t bring_difference(const choices& c, const tensor_file& base, transfer_line& line,
                                tp::safetensors_file& file, tp::resume_cursor& where) {
   line.prelude();
@@ -461,9 +462,24 @@ std::uint64_t bring_difference(const choices& c, const tensor_file& base, transf
   const auto came = pull(
       {.link = one, .ref = {tp::difference_id(whole, *from), 0, 0}, .options = options, .chunk = c.chunk},
       &(*made)->target());
-  if (!came) return came.error().at;
-  if ((*made)->end()) where = {c.ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
-  return came->bytes;
+  const auto go_on_from_its_end = [&] {
+    if ((*made)->end()) where = {c.ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
+  };
+  if (came) {
+    go_on_from_its_end();
+    return came->bytes;
+  }
+  const std::uint64_t in_vain = came.error().at;
+  if (interrupted_by != 0) return in_vain;
+  const auto changed = tp::changed_tensors::find<tp::xxhash_digest>((*made)->model(), seen.schema_of_image(),
+                                                                    watch{&line});
+  if (!changed || changed->are_all()) return in_vain;
+  changed_to_file to(changed->destination());
+  options.part = true;
+  options.version = d.version;
+  const auto how = pull({.link = one, .ref = whole, .options = options, .chunk = c.chunk}, &to);
+  if (to.complete() && (*made)->copy_others(*changed)) go_on_from_its_end();
+  return in_vain + (how ? how->bytes : how.error().at);
 }
 
 outcome pull(const choices& c, transfer_line& line) {

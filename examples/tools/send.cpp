@@ -10,6 +10,8 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/differences/deflate/deflate.hpp>
 #include <tensorpull/differences/difference.hpp>
+#include <tensorpull/integrity/tensor_digests.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/transports/http/owner/http_origin.hpp>
 
 #include <ifaddrs.h>
@@ -68,6 +70,8 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
                           are enough; with all of them another file is refused
       --base OLD          the version before of the first file, the second ...; may be repeated. What has changed since is published
                           beside the file, for 'recv --base OLD': coded once, without loss, and held in memory. Worth it below 1 Gbit/s
+      --tensor-digests    say the digest of each tensor in the header, so that 'recv --base OLD' and base= in Python fetch those that have
+                          changed, whatever OLD is. The files are read once more; it is another version than without this option
       --replica-of LINK   help the sender at LINK, which has the same files under the same --ref: a balancer may give recipients to either.
                           That sender counts who has them. HOST:PORT, or unix:PATH if --listen is one
       --timeout SECS      a recipient that takes nothing for so long is given up (600)
@@ -99,6 +103,7 @@ struct choices {
   bool replica = false;
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
+  bool tensor_digests = false;
   bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
 
@@ -107,11 +112,11 @@ choices read_choices(int count, char** arguments) {
   const option_form forms[]{{"listen", true}, {"stdio", false},       {"recipients", true}, {"expect", true},
                             {"ref", true},    {"replica-of", true},   {"timeout", true},    {"idle", true},
                             {"json", false},  {"http", true},         {"metrics", false},   {"allow-origin", true},
-                            {"put", true},    {"tls-clients", false}, {"base", true},       link_forms[0],
-                            link_forms[1],    link_forms[2],          link_forms[3]};
+                            {"put", true},    {"tls-clients", false}, {"base", true},       {"tensor-digests", false},
+                            link_forms[0],    link_forms[1],          link_forms[2],        link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http",
-                                        "metrics", "allow-origin", "replica-of", "base"})
+                                        "metrics", "allow-origin", "replica-of", "base", "tensor-digests"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!value.starts_with("http://") && !value.starts_with("https://"))
@@ -153,6 +158,8 @@ choices read_choices(int count, char** arguments) {
       c.refs.push_back(*ref);
     } else if (name == "base") {
       c.bases.push_back(parse_path("--base", value));
+    } else if (name == "tensor-digests") {
+      c.tensor_digests = true;
     } else if (name == "replica-of") {
       parse_link(value, "--replica-of wants HOST:PORT, as in server:8002, or unix:PATH", c.coordinator);
       c.replica = true;
@@ -299,7 +306,12 @@ class sender {
       options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
       options.budgets.transaction_idle = {};  // this program says itself when it ends
       options.progress = hear;
-      const auto ref = owner.add_image(files_[i].source(), options);
+      if (choices_.tensor_digests) {
+        auto with = tp::image_with_tensor_digests::make<tp::xxhash_digest, 16 * 1024>(files_[i].source());
+        if (!with) return complain(file_error_text(choices_.files[i], with.error()), with.error().code);
+        with_digests_.push_back(std::move(*with));
+      }
+      const auto ref = owner.add_image(published(i), options);
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
       if (i < choices_.refs.size() && choices_.refs[i].version != 0 && choices_.refs[i].version != ref->version)
         return complain(printable(choices_.files[i]) + " is not what --ref says: " + digits_of(*ref) +
@@ -453,7 +465,7 @@ class sender {
 
   void announce() const {
     for (std::size_t i = 0; i < files_.size(); ++i) {
-      const tp::image_schema& schema = files_[i].schema();
+      const tp::image_schema& schema = *published(i).schema;
       const std::string ref = digits_of(refs_[i]);
       if (choices_.json) {
         json_object line{{"event", "published"},
@@ -528,7 +540,7 @@ class sender {
         continue;
       }
       const std::string name = who(e.recipient), file = printable(choices_.files[i]),
-                        of = " of " + bytes_text(files_[i].schema().image_bytes) + " sent)";
+                        of = " of " + bytes_text(published(i).schema->image_bytes) + " sent)";
       switch (e.phase) {
         case tp::progress_phase::started: say("send", name + " pulls " + file); break;
         case tp::progress_phase::completed:
@@ -540,7 +552,7 @@ class sender {
           const char* what = " got other bytes than those of ";
           if (e.code != errc::digest_mismatch) {
             what = " has not confirmed that it has ";
-            if (sent < files_[i].schema().image_bytes)
+            if (sent < published(i).schema->image_bytes)
               what = e.code == errc::timed_out ? " has vanished, without all of " : " could not get all of ";
           }
           say("send", name + what + file + " (" + bytes_text(sent) + of);
@@ -582,6 +594,7 @@ class sender {
     for (const tp::reference& ref : beside_)
       if (const auto counts = owner.status_of(ref)) sent += counts->bytes_sent;
     for (const std::string& base : choices_.bases) refs += " --base " + shell_word(base);
+    if (choices_.tensor_digests) refs += " --tensor-digests";
     const char* how = "interrupted";
     if (status == well) how = "done";
     if (status == idle) how = "idle";
@@ -632,7 +645,13 @@ class sender {
   }
 
   const choices& choices_;
+  /// What is published of a file.
+  tp::source_view published(std::size_t i) const {
+    return with_digests_.empty() ? files_[i].source() : with_digests_[i].source();
+  }
+
   std::vector<tensor_file> files_;
+  std::vector<tp::image_with_tensor_digests> with_digests_;  ///< of each file, if that is wanted
   std::vector<tp::reference> refs_;
   std::vector<std::unique_ptr<tp::model_difference>> differences_;
   std::vector<tp::reference> beside_;  ///< of the differences

@@ -633,6 +633,58 @@ def what_has_changed_since_a_base():
         assert Path("copy").read_bytes() == canonical and done["difference_bytes"] > 0, done
 
 
+def only_tensors_that_have_changed_since_a_base():
+    """recv --base fetches tensors whose digests are others, of a sender that says them, and is counted once; the file is that of any other recipient."""
+    frozen = [(f"layer.{i}.weight", "F32", [100, 250], noise(100_000, i)) for i in range(20)]
+    adapter = [(f"layer.{i}.lora", "F32", [8], noise(32, 50 + i)) for i in range(20)]
+    other = [(name, kind, shape, bytes([data[0] ^ 1]) + data[1:]) for name, kind, shape, data in adapter]
+    write("old.safetensors", safetensors(frozen + adapter, {"round": "1"}))
+    write("new.safetensors", safetensors(frozen + other, {"round": "2"}))
+    for listen in ([], ["--listen", "unix:there"], ["--listen", "udp://127.0.0.1:0"]):
+        with Sender("new.safetensors", "--tensor-digests", "--recipients", 5, *listen) as sender:
+            published = sender.published[0]
+            plain = json.loads(run("recv", sender.address, sender.ref, "-o", "plain", "--json")[0])
+            assert plain["received_bytes"] == plain["bytes"] == published["bytes"] > len(Path("new.safetensors").read_bytes()), (plain, published)
+            canonical = Path("plain").read_bytes()
+            metadata, tensors = parsed(canonical)
+            assert tensors == parsed(Path("new.safetensors").read_bytes())[1]
+            assert metadata.pop("tensorpull.digests") and metadata == {"round": "2"}, metadata
+
+            def get(base, *words, output="copy"):
+                done = json.loads(run("recv", sender.address, sender.ref, "-o", output, "--base", base, "--json", *words)[0])
+                assert Path(output).read_bytes() == canonical, base
+                assert done["outcome"] == "completed" and done["confirmed"] and not done["believed"] and done["bytes"] == len(canonical), done
+                return done
+
+            done = get("old.safetensors", "--name", "site-1")
+            assert done["difference_bytes"] == 20 * 32 and done["received_bytes"] == 20 * 32 + 1 < 0.005 * len(canonical), done
+            write("same", Path("old.safetensors").read_bytes())
+            assert get("same", "--force", output="same")["difference_bytes"] == 20 * 32  # in its own place
+            assert get("plain", "--force")["difference_bytes"] == 32  # nothing has changed: the smallest comes
+            write("others", safetensors([(name, kind, shape, bytes([data[0] ^ 9]) + data[1:]) for name, kind, shape, data in frozen + other]))
+            done = get("others", "--force")
+            assert done["difference_bytes"] == 0 and done["received_bytes"] == len(canonical), done
+            events = sender.end()
+            assert [e["event"] for e in events].count("completed") == 5 and events[-1]["outcome"] == "done", events
+        for name in ("copy", "plain", "same", "others"):
+            os.remove(name)
+        assert names() == ["new.safetensors", "old.safetensors"], names()
+    # what recv wrote says the digests of its tensors: a sender of it needs no option, and one that lies costs a fetch of all
+    with Sender("new.safetensors", "--tensor-digests", "--base", "old.safetensors") as sender:
+        run("recv", sender.address, sender.ref, "-o", "plain")
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "coded", "--base", "old.safetensors", "--json")[0])
+        assert Path("coded").read_bytes() == Path("plain").read_bytes() and done["difference_bytes"] > 32 * 20, "a coded difference comes first"
+    wrong = dict(parsed(Path("plain").read_bytes())[0])
+    write("lies.safetensors", safetensors(frozen[:-1] + [(*frozen[-1][:3], noise(100_000, 99))] + other, wrong))
+    with Sender("plain", "lies.safetensors", "--recipients", 1) as sender:
+        done = json.loads(run("recv", sender.address, sender.published[0]["ref"], "-o", "again", "--base", "old.safetensors", "--json")[0])
+        assert done["difference_bytes"] == 32 * 20 and Path("again").read_bytes() == Path("plain").read_bytes(), done
+        done = json.loads(run("recv", sender.address, sender.published[1]["ref"], "-o", "truth", "--base", "old.safetensors", "--json")[0])
+        assert done["received_bytes"] == 32 * 20 + done["bytes"] and parsed(Path("truth").read_bytes()) == parsed(Path("lies.safetensors").read_bytes()), done
+        assert done["confirmed"] and [e["event"] for e in sender.end()].count("completed") == 2
+    assert "--put sends the file away" in run("send", "plain", "--put", "http://127.0.0.1:1/x", "--tensor-digests", status=2)[1]
+
+
 def bases_that_are_none():
     versions()
     write("other.safetensors", safetensors([("w", "F32", [3], noise(12))]))

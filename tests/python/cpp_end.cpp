@@ -1,6 +1,7 @@
 // The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or
-// into memory.
+// into memory, all or what has changed.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
+#include <tensorpull/differences/download_changes.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,13 +34,13 @@ static void say(const Owner& owner, const reference& ref) {
   std::fflush(stdout);
 }
 
-/// serve FILE: until one recipient has confirmed.
-static int serve_file(const char* path) {
+/// serve FILE, serve-digests FILE: until one recipient has confirmed.
+static int serve_file(const char* path, bool tensor_digests) {
   auto image = safetensors_image::open(path);
   if (!image) return complain(image.error());
   auto owner = file_net::downloader::open();
   if (!owner) return complain(owner.error());
-  const auto ref = owner->add_tensors(*image, {.recipients = 1});
+  const auto ref = owner->add_tensors(*image, {.recipients = 1, .tensor_digests = tensor_digests});
   if (!ref) return complain(ref.error());
   say(*owner, *ref);
   owner->run(until_settled(*ref));
@@ -54,6 +56,35 @@ static int pull_file(const char* address, const char* digits, const char* path) 
   const auto done = file_net::pull(address, *ref, *to);
   if (!done) return complain(done.error());
   std::printf("%s %llu\n", to_string(done->outcome).data(), static_cast<unsigned long long>(done->digest));
+  return 0;
+}
+
+/// changed ADDRESS REF OLD NEW: reads the file OLD into memory, pulls what has changed, writes it as NEW.
+static int pull_changed(const char* address, const char* digits, const char* from, const char* to) {
+  const auto ref = parse_reference(digits);
+  const auto old = safetensors_image::open(from);
+  if (!ref || !old) return 2;
+  const source_view there = old->source();
+  const auto memory = std::make_unique<std::byte[]>(static_cast<std::size_t>(there.schema->data_bytes()) + 1);
+  std::vector<mutable_tensor_view> views;
+  for (const tensor_entry& t : there.schema->entries()) {
+    const std::span bytes(memory.get() + t.begin, static_cast<std::size_t>(t.size_bytes()));
+    if (const auto ok = detail::read_range(there, there.schema->header_bytes + t.begin, bytes); !ok)
+      return complain(ok.error());
+    views.push_back({t.name, t.type, t.extents(), bytes.data()});
+  }
+  auto image = dynamic_image::make(views);
+  if (!image) return complain(image.error());
+  std::uint64_t kept = 0;
+  const auto done = download_changes<list_net>(address, *ref, *image, {}, &kept);
+  if (!done) return complain(done.error());
+  std::vector<std::byte> all(static_cast<std::size_t>(image->schema().image_bytes));
+  const std::size_t header = write_header(image->schema(), 0, all);
+  std::memcpy(all.data() + header, memory.get(), all.size() - header);
+  std::FILE* const out = std::fopen(to, "wb");
+  if (out == nullptr || std::fwrite(all.data(), 1, all.size(), out) != all.size() || std::fclose(out) != 0) return 2;
+  std::printf("%s %llu %llu\n", to_string(done->outcome).data(), static_cast<unsigned long long>(done->version),
+              static_cast<unsigned long long>(kept));
   return 0;
 }
 
@@ -114,12 +145,15 @@ static int pull_bytes(const char* address, const char* digits, std::uint64_t byt
 
 int main(int count, char** a) {
   const std::string_view what = count > 1 ? a[1] : "";
-  if (what == "serve" && count == 3) return serve_file(a[2]);
+  if ((what == "serve" || what == "serve-digests") && count == 3) return serve_file(a[2], what != "serve");
   if (what == "pull" && count == 5) return pull_file(a[2], a[3], a[4]);
+  if (what == "changed" && count == 6) return pull_changed(a[2], a[3], a[4], a[5]);
   if (what == "serve-bytes" && count == 3) return serve_bytes(std::strtoull(a[2], nullptr, 10));
   if (what == "pull-bytes" && count == 5) return pull_bytes(a[2], a[3], std::strtoull(a[4], nullptr, 10));
-  std::fprintf(stderr,
-               "usage: %s serve FILE | pull ADDRESS REF FILE | serve-bytes BYTES | pull-bytes ADDRESS REF BYTES\n",
-               a[0]);
+  std::fprintf(
+      stderr,
+      "usage: %s serve FILE | serve-digests FILE | pull ADDRESS REF FILE | changed ADDRESS REF OLD NEW | serve-bytes "
+      "BYTES | pull-bytes ADDRESS REF BYTES\n",
+      a[0]);
   return 2;
 }

@@ -1,9 +1,13 @@
-// Brings a model up to date by a difference, or by a pull of the whole.
+// Brings a model up to date by a difference, by the tensors that have changed, or by a pull of the whole.
 #pragma once
 
+#include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/differences/applied_difference.hpp>
+#include <tensorpull/differences/changed_tensors.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
 #include <type_traits>
@@ -22,7 +26,107 @@ result<receipt> pull_changes(Where& where, const reference& ref, Consumer& to, c
   else return Net::pull(where, ref, to, options);
 }
 
+/// Whether a pull that was to spare another ends that one, too.
+constexpr bool ends_all(errc code) noexcept {
+  return code == errc::cancelled || code == errc::timed_out || code == errc::connection_failed ||
+         code == errc::connection_lost;
+}
+
+/// Pulls the whole into the model.
+template <class Net, class Where>
+result<receipt> pull_whole(Where& where, const reference& whole, typename Net::model_type& model,
+                           const pull_options& options) noexcept {
+  if constexpr (is_session_of<Net, Where>) return where.download_tensors(whole, model, options);
+  else return Net::download_tensors(where, whole, model, options);
+}
+
+/// The same pipeline with chunks as long as the header that a look expects, but not longer than those of the pipeline.
+template <class Parts>
+struct looking_parts : Parts {
+  using usual = typename Parts::chunking;
+  static constexpr std::uint64_t most = 1024 * 1024;
+  static constexpr std::uint64_t longest = usual::max_chunk_bytes == 0 || usual::max_chunk_bytes > most
+                                               ? most
+                                               : usual::max_chunk_bytes;
+  using chunking = bytes_up_to<longest>;
+};
+
+/// Asks what is published, whose header has about `header_bytes`. The pull ends as `cancelled` once `seen` is complete.
+template <class Net, class Where>
+result<receipt> pull_description(Where& where, const reference& whole, published_schema& seen,
+                                 std::uint64_t header_bytes, pull_options options) noexcept {
+  options.window = 1;
+  options.unverified = true;
+  options.progress = {};
+  using parts = looking_parts<typename Net::parts>;
+  if constexpr (is_session_of<Net, Where>) return where.pull(whole, seen, options);
+  else if constexpr (parts::transport::reliable && parts::transport::ordered &&
+                     pulls_from<typename parts::transport, parts, Where&, published_schema>)
+    return parts::transport::template pull<parts>(where, whole, seen, options, typename parts::chunking{header_bytes});
+  else return Net::pull(where, whole, seen, options);
+}
+
 }  // namespace detail
+
+/// Makes `model` what is published under `whole`, whatever it is before, by a pull of the tensors that have other
+/// bytes: of an owner that publishes with publish_options::tensor_digests, or of one in Python with
+/// `tensor_digests=True`. All of it is pulled if the owner says no digests of tensors, has other tensors, cannot give
+/// some by name (an owner over HTTP, a microcontroller), or if every tensor has changed. What was there and what came
+/// is compared with the digest of the whole before the owner counts the recipient, which it does once; digests of
+/// tensors that lie cost a pull of all. The receipt is of `whole`; `kept_bytes`, if it is not null, is how many bytes
+/// of tensors did not come.
+///
+/// `where` is what Net::download_tensors takes, or a Net::session. There are two pulls: one of the header, for which
+/// the owner counts nobody, and then one of the tensors. The first takes up to twice the length of the header; over a
+/// session and over datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest
+/// tensor comes nevertheless. `options` hold for each pull; its cursor and its names are not used. If it ends with an
+/// error, some tensors are new and the others are old, except what was landing: the next call finds that, and pulls
+/// what is missing.
+///
+/// Errors: those of Net::download_tensors; value_out_of_range as land. Cost besides the bytes: two passes over the
+/// model. Memory besides the pull's: the header as it is published with its table (new_model_limits), which has 16
+/// bytes a tensor for the digests, and 64 bytes a tensor; nothing for a chunk.
+template <class Net, hash Hash = xxh3_64, class Where>
+result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
+                                 const pull_options& options = {}, std::uint64_t* kept_bytes = nullptr) noexcept {
+  if (kept_bytes != nullptr) *kept_bytes = 0;
+  pull_options how = options;
+  how.cursor = nullptr;
+  how.tensors = {};
+  how.part = false;
+  const destination_view to = Net::parts::tensors::destination(model);
+  // as long as ours with the digests, and room for the metadata of an owner that says an order or a tree, too
+  const std::uint64_t own = to.schema->header_bytes, tensors = to.schema->tensor_count;
+  published_schema seen({.max_header_bytes = 2 * own + 16 * tensors + 64 * 1024, .max_tensors = tensors});
+  const auto looked = detail::pull_description<Net>(where, whole, seen, own + 16 * tensors + 64, how);
+  if (!seen.complete() && !looked && detail::ends_all(looked.error().code)) return looked;
+  if (!seen.complete() || !seen.described().verifiable) return detail::pull_whole<Net>(where, whole, model, how);
+
+  const description& d = seen.described();
+  const image_schema& published = seen.schema_of_image();
+  const auto changed = changed_tensors::find<Hash>(to, published, options.stop);
+  if (!changed && changed.error().code == errc::cancelled) return failure(changed.error());
+  if (!changed || changed->are_all()) return detail::pull_whole<Net>(where, whole, model, how);
+
+  changed_landing<Hash> landing(*changed, published, d.version, options.stop);
+  const bool given = whole.version != 0 || options.version != 0;
+  pull_options of_these = how;
+  of_these.part = true;
+  of_these.version = d.version;
+  of_these.believe = options.believe || given;  // whoever answers: the whole is compared with the version
+  auto got = detail::pull_changes<Net>(where, whole, landing, of_these);
+  if (got) {
+    got->outcome = outcome::completed;
+    got->bytes = d.image_bytes;
+    got->version = got->digest = d.version;
+    got->fingerprint = d.fingerprint;
+    got->believed = !given;
+    if (kept_bytes != nullptr) *kept_bytes = changed->kept_bytes();
+    return got;
+  }
+  const bool refused = !landing.begun() && got.error().code == errc::unsupported_request;
+  return landing.in_vain() || refused ? detail::pull_whole<Net>(where, whole, model, how) : got;
+}
 
 /// Makes `model` what is published under `whole`, whatever it is before. If it is the version that `difference` begins
 /// from, the difference is pulled and applied in place; otherwise, and also if what has become of it has another digest
@@ -58,19 +162,13 @@ result<receipt> download_changes(Where&& where, const reference& whole, const re
       // there is nothing left to pull then, and the owner is told
       if (*is == whole.version)
         here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
-    } else {
-      switch (got.error().code) {
-        case errc::cancelled:
-        case errc::timed_out:
-        case errc::connection_failed:
-        case errc::connection_lost: return got;
-        default: break;  // it is gone, or is none to this model
-      }
-    }
+      else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
+    } else if (detail::ends_all(got.error().code)) {
+      return got;
+    }  // otherwise it is gone, or is none to this model
   }
   how.cursor = &here;
-  if constexpr (detail::is_session_of<Net, Where>) return where.download_tensors(whole, model, how);
-  else return Net::download_tensors(where, whole, model, how);
+  return detail::pull_whole<Net>(where, whole, model, how);
 }
 
 /// The same if the owner has published the difference under difference_id(), of `whole` and the version that the model

@@ -2,6 +2,7 @@
 // session, loopback) has one.
 #pragma once
 
+#include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/protocol/owner/access.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
@@ -139,7 +140,8 @@ class publisher {
     if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
     const auto done = publish(tensors::source(model), options, std::move(keep));
     if constexpr (requires { owner_.share(*done, tensors::source(model), region); })
-      if (done) owner_.share(*done, tensors::source(model), region);
+      // with digests of tensors it is another image than the one in that memory
+      if (done && !options.tensor_digests) owner_.share(*done, tensors::source(model), region);
     return done;
   }
   /// Refuses a constant temporary, which can be neither kept nor borrowed.
@@ -354,7 +356,23 @@ class publisher {
 #endif
   }
 
+  /// What a publication with digests of tensors keeps: its table borrows the names of the model.
+  struct with_digests {
+    unique_any model;
+    image_with_tensor_digests image;
+  };
+
   result<reference> publish(const source_view& image, const publish_options& options, unique_any keep) noexcept {
+    if (options.tensor_digests) {
+      auto made = image_with_tensor_digests::make<typename Parts::owner_hash, digest_slice>(image);
+      if (!made) return failure(made.error());
+      unique_any both;
+      const auto* const kept = both.keep(with_digests{std::move(keep), std::move(*made)});
+      if (kept == nullptr) return failure(errc::out_of_memory);
+      publish_options rest = options;
+      rest.tensor_digests = false;
+      return publish(kept->image.source(), rest, std::move(both));
+    }
     const std::uint64_t fingerprint = image.schema->fingerprint;  // a callback may end the image before this returns
     const system_entropy random;
     std::uint64_t version = options.version;

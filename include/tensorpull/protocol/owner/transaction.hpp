@@ -179,6 +179,12 @@ struct publish_options {
   /// Nothing checks it here. If the bytes are others, a pull of the whole image fails with `digest_mismatch`. A pull of
   /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
   std::uint64_t version = 0;
+  /// The image's metadata says the digest of each tensor (`tensorpull.digests`), so that a recipient that has an
+  /// earlier version pulls those that have changed: download_changes in C++, `base=` in Python. It is another image
+  /// then, with another version. Costs one more pass over the bytes, 16 bytes a tensor of each recipient's header, and
+  /// 72 bytes a tensor of this owner's memory as long as it is published. One more error: out_of_memory. A model that
+  /// lies in memory which other programs can be given is copied there once more.
+  bool tensor_digests = false;
 
   /// The options of a transaction of this reference alone.
   constexpr transaction_options alone() const noexcept {

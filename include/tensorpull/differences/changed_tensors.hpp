@@ -1,0 +1,147 @@
+// Which tensors of a model have other bytes than what is published, and where those land.
+#pragma once
+
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/arrange.hpp>
+#include <tensorpull/image/header.hpp>
+#include <tensorpull/integrity/tensor_digests.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace tensorpull {
+
+/// Those tensors of a model in memory that have other digests than an owner says (integrity/tensor_digests.hpp), as a
+/// model of their own: a recipient pulls them by name (`pull_options::part`), and they land where they belong. The
+/// owner's word decides only what is asked for. Whether all of the model is what is published then is what
+/// version_under() says. Memory: 64 bytes a tensor, taken once.
+class changed_tensors {
+ public:
+  /// `published`: what the owner says, such as published_schema::schema_of_image(); used during the call alone. Borrows
+  /// what `model` points to. If no tensor has changed, the smallest that has bytes counts as changed: so the owner
+  /// hears that there was a recipient. Cost: one pass over the model. Errors: not_verifiable: the owner says no digests
+  /// of tensors; schema_mismatch: its tensors are others, or there are none; invalid_argument: the model cannot be
+  /// read; out_of_memory; cancelled: `stop` has said so; io and others: of the model's reader.
+  template <hash Hash>
+  static result<changed_tensors> find(const destination_view& model, const image_schema& published,
+                                      const stop_token& stop = {}) noexcept {
+    const image_schema& mine = *model.schema;
+    const std::size_t count = mine.tensor_count;
+    if (!model.readable()) return failure(errc::invalid_argument);
+    // fingerprints that agree by an owner's design say nothing of the number
+    if (published.fingerprint != mine.fingerprint || published.tensor_count != count || count == 0)
+      return failure(errc::schema_mismatch);
+    const std::string_view digests = tensor_digests_of(published);
+    if (digests.empty()) return failure(errc::not_verifiable);
+    changed_tensors made(model, count);
+    if (made.entries_ == nullptr || made.where_ == nullptr) return failure(errc::out_of_memory);
+    std::size_t smallest = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto digest = tensor_digest_of<Hash>(model, i, stop);
+      if (!digest) return failure(digest.error());
+      if (!says_digest(digests, i, *digest)) made.take(i);
+      const std::uint64_t size = mine.tensors[i].size_bytes(), least = mine.tensors[smallest].size_bytes();
+      if (least == 0 || (size != 0 && size < least)) smallest = i;
+    }
+    if (made.count_ == 0) made.take(smallest);
+    const auto placed = detail::place_entries({made.entries_.get(), made.count_}, {});
+    if (!placed) return failure(placed.error());
+    made.schema_ = *placed;
+    made.schema_.of_members = mine.of_members;
+    return made;
+  }
+
+  /// Whether they are all tensors of the model.
+  bool are_all() const noexcept { return count_ == all_.schema->tensor_count; }
+  /// Bytes of the other tensors.
+  std::uint64_t kept_bytes() const noexcept { return all_.schema->data_bytes() - schema_.data_bytes(); }
+  /// Where they land. Valid while this object lives and stays where it is.
+  destination_view destination() const noexcept { return {&schema_, all_.base, where_.get(), all_.writer, nullptr}; }
+  /// All of the model.
+  const destination_view& model() const noexcept { return all_; }
+
+ private:
+  changed_tensors(const destination_view& all, std::size_t count) noexcept
+      : all_(all), entries_(new(std::nothrow) tensor_entry[count]), where_(new(std::nothrow) std::uintptr_t[count]) {}
+  void take(std::size_t i) noexcept {
+    entries_[count_] = all_.schema->tensors[i];
+    where_[count_++] = all_.where[i];
+  }
+
+  destination_view all_;
+  std::unique_ptr<tensor_entry[]> entries_;
+  std::unique_ptr<std::uintptr_t[]> where_;
+  std::size_t count_ = 0;
+  image_schema schema_{};
+};
+
+/// The version that an image would have with this header, which describes the same tensors in the same order (its
+/// metadata may be others). `stop` is asked before every 16 MiB. Cost: one pass over the bytes. Errors: cancelled; io
+/// if a source_reader failed.
+template <hash Hash>
+result<std::uint64_t> version_under(const image_schema& header, const source_view& image,
+                                    const stop_token& stop = {}) noexcept {
+  constexpr std::uint64_t between = std::uint64_t{16} << 20;
+  Hash h;
+  std::byte text[4096];
+  for (std::uint64_t at = 0; at < header.header_bytes;) {
+    const std::size_t n = write_header(header, at, text);
+    h.update({text, n});
+    at += n;
+  }
+  const image_schema& own = *image.schema;
+  for (std::uint64_t at = own.header_bytes, n = 0; at < own.image_bytes; at += n) {
+    if (stop.stop_requested()) return failure(errc::cancelled, at);
+    n = std::min(between, own.image_bytes - at);
+    if (const auto read = hash_range<Hash>(h, image, at, n); !read) return failure(read.error());
+  }
+  const std::uint64_t d = h.digest();
+  return d == 0 ? 1 : d;
+}
+
+/// The consumer that lands changed tensors. Before the owner hears that they are there, all of the model is compared
+/// with what is published: digest_mismatch if it is something else. The owner is told to forget that it was asked then,
+/// and also if nothing has landed, so that another pull by the same program is not counted as a second recipient.
+template <hash Hash>
+class changed_landing : public land {
+ public:
+  /// Borrows all of it. `published`: as the owner says; `version`: the digest of all of it.
+  changed_landing(const changed_tensors& to, const image_schema& published, std::uint64_t version,
+                  const stop_token& stop) noexcept
+      : land(to.destination()), all_(to.model()), published_(published), version_(version), stop_(stop) {}
+
+  /// Whether all had landed, and was not what is published.
+  bool in_vain() const noexcept { return in_vain_; }
+  /// Whether the owner has found the tensors.
+  bool begun() const noexcept { return begun_; }
+
+  result<void> begin(const description& d) noexcept {
+    begun_ = true;
+    return land::begin(d);
+  }
+  result<void> finish(const receipt& r) noexcept {
+    if (const auto good = land::finish(r); !good) return good;
+    const auto is = version_under<Hash>(published_, all_, stop_);
+    if (!is) return failure(is.error());
+    in_vain_ = *is != version_;
+    if (in_vain_) return failure(errc::digest_mismatch);
+    all_.complete();
+    return {};
+  }
+  /// Whether the owner is told to forget that it was asked.
+  bool looked() const noexcept { return in_vain_ || !begun_; }
+
+ private:
+  destination_view all_;
+  const image_schema& published_;
+  std::uint64_t version_;
+  const stop_token& stop_;
+  bool begun_ = false, in_vain_ = false;
+};
+
+}  // namespace tensorpull
