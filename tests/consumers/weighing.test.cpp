@@ -203,6 +203,41 @@ TEST(Weighing, A_look_after_each_update_finds_the_same_bits_as_one_at_the_end) {
   }
 }
 
+// Each update in turn, before and after a look at some or all of them, and before others come.
+TEST(Weighing, Without_an_update_that_is_removed_the_round_has_the_bits_that_it_has_without_it) {
+  constexpr std::size_t all = 6;
+  constexpr std::size_t order[] = {3, 0, 5, 1, 4, 2};
+  for (std::size_t gone = 0; gone < all; ++gone)
+    for (const std::size_t looked_at : {0U, 3U, 6U})
+      for (const std::size_t before : {4U, 6U}) {
+        round r(all, 21, {dtype::f32, dtype::i8}, 37);
+        auto w = *weighing::make(r.result.destination(), r.base.source(), all);
+        auto without = *weighing::make(r.result.destination(), r.base.source(), all);
+        bool is_gone = false;
+        for (std::size_t k = 0; k <= all; ++k) {
+          if (k >= before && !is_gone && std::find(order, order + k, gone) != order + k) {
+            ASSERT_TRUE(w.remove(tp::recipient_id{gone + 1}));
+            is_gone = true;
+          }
+          if (k == all) break;
+          const std::size_t i = order[k];
+          const tp::whole_update u{tp::recipient_id{i + 1}, static_cast<double>(i + 1), r.updates[i].source()};
+          ASSERT_TRUE(w.add(u));
+          ASSERT_TRUE(i == gone || without.add(u));
+          ASSERT_TRUE(k + 1 != looked_at || w.look());
+        }
+        ASSERT_EQ(w.updates().size(), all - 1);
+        EXPECT_EQ(products_of(w.look()), products_of(without.look())) << gone << ' ' << looked_at << ' ' << before;
+        ASSERT_TRUE(w.finish(own_weights));
+        const auto bytes = r.result.image_bytes();
+        ASSERT_TRUE(without.finish(own_weights));
+        EXPECT_EQ(r.result.image_bytes(), bytes);
+        EXPECT_EQ(w.remove(tp::recipient_id{gone + 1}).error().code, errc::no_updates);
+        ASSERT_TRUE(w.add({tp::recipient_id{gone + 1}, 1, r.updates[gone].source()}));  // it may come again
+        EXPECT_EQ(w.updates().size(), all);
+      }
+}
+
 // In place: what the result was written over is what was compared.
 TEST(Weighing, What_was_compared_is_forgotten_when_a_result_is_written_and_when_a_round_begins) {
   for (const int how : {0, 1, 2}) {
@@ -379,6 +414,14 @@ TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_fu
     ASSERT_TRUE(w.finish(call, false));  // let through, it has weight 0
     EXPECT_TRUE(called);
     for (const double v : values(r.result)) EXPECT_TRUE(std::isfinite(v));
+    const auto nobody = w.remove("client-7");
+    EXPECT_EQ(nobody.error().code, errc::no_updates);
+    EXPECT_EQ(nobody.error().name.view(), "client-7");
+    ASSERT_TRUE(w.remove(tp::recipient_id{2}));  // by its name, and the round goes on
+    ASSERT_TRUE(w.finish(tp::clip_norms{}));
+    const auto left = values(r.result);
+    for (const double v : left) EXPECT_TRUE(std::isfinite(v));
+    ASSERT_TRUE(w.trimmed_mean(0));
   }
 }
 

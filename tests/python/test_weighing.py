@@ -139,6 +139,62 @@ def test_an_update_with_nan_is_refused_by_name_or_seen():
     assert all(np.isfinite(t).all() for t in w.result(clip_norms(), refuse_no_numbers=False).values())
 
 
+def test_without_an_update_that_is_removed_the_round_goes_on():
+    base, updates, w = a_round()
+    _, _, without = a_round()
+    without.remove("client-2")
+    w.look()
+    w.add("bad", 1, {n: np.full_like(t, np.nan) for n, t in base.items()})
+    for goes in ("client-2", "bad"):
+        with pytest.raises(tensorpull.Error) as e:
+            w.trimmed_mean(1)
+        assert e.value.name == "bad"
+        w.remove(goes)
+    assert sorted(w.peers) == sorted(set(updates) - {"client-2"})
+    seen, end = w.look(), without.look()
+    assert seen.peers == end.peers and np.array_equal(seen.products, end.products)
+    for make in (lambda it: it.result(clip_norms()), lambda it: it.trimmed_mean(1)):
+        got, want = make(w), make(without)
+        assert all(np.array_equal(got[n], want[n]) for n in base)
+    for nobody in ("client-2", "bad"):
+        with pytest.raises(tensorpull.Error) as e:
+            w.remove(nobody)
+        assert (e.value.code, e.value.name) == ("no_updates", nobody)
+    with pytest.raises(TypeError):
+        w.remove(2)
+    w.add("client-2", 3.0, updates["client-2"])
+    assert w.look().peers == a_round()[2].look().peers
+
+
+def test_what_is_removed_is_let_go():
+    import gc
+    import weakref
+
+    w = Weighing({"w": np.zeros(9)})
+    tensors = {peer: np.full(9, float(k)) for k, peer in enumerate("abc")}
+    for peer, t in tensors.items():
+        w.add(peer, 1, {"w": t})
+    known = {peer: weakref.ref(t) for peer, t in tensors.items()}
+    del tensors, t
+    w.remove("b")
+    gc.collect()
+    assert [known[peer]() is None for peer in "abc"] == [False, True, False]
+    assert w.result(clip_norms(1e9))["w"].tolist() == [1.0] * 9
+
+
+def test_clipping_is_a_function_of_norms():
+    seen = tensorpull.Differences(tuple("abcd"), (1.0, 2.0, 3.0, 4.0), np.array([1.0, 8.0, np.nan, 2.0]), np.eye(4))
+    assert clip_norms()(seen) == ([1.0, 2.0, 0.0, 4.0], [1.0, 0.25, 1.0, 1.0])  # NaN is the longest; the lower one in the middle is 2
+    assert clip_norms(1.5)(seen) == ([1.0, 2.0, 0.0, 4.0], [1.0, 1.5 / 8, 1.0, 0.75])
+    base, updates, w = a_round()
+    norms, weights = w.look().norms, w.look().weights
+    most = np.sort(norms)[(N - 1) // 2]
+    got = w.result(clip_norms())
+    by = {p: x * min(1, most / n) / sum(weights) for p, x, n in zip(w.peers, weights, norms)}
+    want = {n: base[n] + sum(by[p] * (u[n] - base[n].astype(float)) for p, u in updates.items()) for n in base}
+    assert near(got, want)
+
+
 def test_what_is_no_update():
     base, updates, w = a_round(max_updates=N)
     one = updates["client-1"]

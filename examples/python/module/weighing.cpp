@@ -32,10 +32,16 @@ class whole_updates {
 
   /// Whatever is raised: the update is not taken.
   void add(const py::sequence& described, py::object keep, double weight, std::string_view peer) {
-    update u{std::move(keep), tensor_table(described).to_write()};
+    update u{peer, std::move(keep), tensor_table(described).to_write()};
     held_.reserve(held_.size() + 1);
-    if (const auto ok = weighing_.add({peer, weight, u.image.source()}); !ok) raise(ok.error());
+    if (const auto ok = weighing_.add({u.peer, weight, u.image.source()}); !ok) raise(ok.error());
     held_.push_back(std::move(u));
+  }
+  /// Lets go of the tensors of one update.
+  void remove(std::string_view peer) {
+    const update_peer gone(peer);
+    if (const auto ok = weighing_.remove(gone); !ok) raise(ok.error());
+    std::erase_if(held_, [&](const update& u) { return u.peer == gone; });
   }
   /// (number of the peer, own weight) of each update, in the order of all that follows.
   py::list updates() const {
@@ -69,9 +75,6 @@ class whole_updates {
     };
     end([&] { return weighing_.finish(asked, refuse_no_numbers); }, thrown);
   }
-  void finish_clipped(double longest, bool refuse_no_numbers) {
-    end([&] { return weighing_.finish(clip_norms{longest}, refuse_no_numbers); });
-  }
   void trimmed_mean(std::size_t cut) {
     end([&] { return weighing_.trimmed_mean(cut); });
   }
@@ -85,6 +88,7 @@ class whole_updates {
 
  private:
   struct update {
+    update_peer peer;
     py::object keep;
     dynamic_image image;
   };
@@ -114,10 +118,10 @@ void bind_weighing(py::module_& m) {
   py::class_<whole_updates>(m, "WholeUpdates")
       .def(py::init<const py::sequence&, const py::object&, py::object, std::size_t>())
       .def("add", &whole_updates::add)
+      .def("remove", &whole_updates::remove)
       .def_property_readonly("updates", &whole_updates::updates)
       .def("look", &whole_updates::look)
       .def("finish", &whole_updates::finish)
-      .def("finish_clipped", &whole_updates::finish_clipped)
       .def("trimmed_mean", &whole_updates::trimmed_mean)
       .def("wrapping_sum", &whole_updates::wrapping_sum)
       .def("reset", &whole_updates::reset);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from math import inf, isfinite
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
@@ -24,13 +25,18 @@ class Differences(NamedTuple):
 
 
 class clip_norms:
-    """Each update has its own weight; a difference that is longer than `longest` is shortened to that. None: than the median norm, so fewer than half of the updates cannot lengthen the
-    step beyond that of an honest one."""
+    """Each update has its own weight; a difference that is longer than `longest` is shortened to that. None: than the median norm (of an even number: the lower one in the middle), so
+    fewer than half of the updates cannot lengthen the step beyond that of an honest one. A norm that is not finite, if such are let through, has weight 0. A function of yours may call it."""
 
     def __init__(self, longest: Optional[float] = None) -> None:
-        self.longest = 0.0 if longest is None else float(longest)
-        if not 0 <= self.longest < float("inf") or (longest is not None and self.longest == 0):
+        self.longest = None if longest is None else float(longest)
+        if self.longest is not None and not 0 < self.longest < inf:
             raise ValueError(f"longest is a length above 0; not {longest!r}")
+
+    def __call__(self, seen: Differences) -> Tuple[List[float], List[float]]:
+        norms = [float(norm) if isfinite(norm) else inf for norm in seen.norms]
+        most = self.longest or sorted(norms)[(len(norms) - 1) // 2]
+        return [weight if norm < inf else 0.0 for weight, norm in zip(seen.weights, norms)], [most / norm if most < norm < inf else 1.0 for norm in norms]
 
 
 #: Gives N weights, or N weights and N scales (1 if there are none): the result is base + sum(weight * scale * difference) / sum(weight).
@@ -82,6 +88,13 @@ class Weighing(OfOneProcess):
             self._native.add(described.described, described.keep, float(weight), peer)
             self._peers[_native.recipient_named(peer)] = peer
 
+    def remove(self, peer: str) -> None:
+        """Lets go of an update, such as one that `result` has refused by its name: the round goes on without it, and what is known of the others stays known. Error: "no_updates" with the
+        peer's name (it has none)."""
+        with self._turn():
+            self._native.remove(text(peer, "peer", "the client's name"))
+            del self._peers[_native.recipient_named(peer)]
+
     @property
     def peers(self) -> List[str]:
         """Whose updates are there: exactly those of which a result is made."""
@@ -94,21 +107,18 @@ class Weighing(OfOneProcess):
         with self._turn():
             return self._seen(*self._native.look())
 
-    def result(self, weigh: Union[Weigh, clip_norms], *, refuse_no_numbers: bool = True) -> TensorDict:
+    def result(self, weigh: Weigh, *, refuse_no_numbers: bool = True) -> TensorDict:
         """The weighted mean of the differences, added to `base`. `weigh`: `clip_norms()`, or a function of `Differences`. With `refuse_no_numbers=False` the function sees norms that are
         not finite, and gives such updates weight 0. Cost: two passes over all updates, or one after a look."""
-        if not isinstance(weigh, clip_norms) and not callable(weigh):
+        if not callable(weigh):
             raise TypeError(f"weigh is clip_norms() or a function of Differences; not {weigh!r}")
 
         def ask(norms: bytes, products: bytes) -> Tuple[List[float], List[float]]:
-            return _weights_of(weigh(self._seen(norms, products)), len(self._native.updates))  # type: ignore[operator]
+            return weights_of(weigh(self._seen(norms, products)), len(self._native.updates))
 
         with self._turn():
             self._tensors.mark_changed()
-            if isinstance(weigh, clip_norms):
-                self._native.finish_clipped(weigh.longest, bool(refuse_no_numbers))
-            else:
-                self._native.finish(ask, bool(refuse_no_numbers))
+            self._native.finish(ask, bool(refuse_no_numbers))
             return TensorDict(self._to)
 
     def trimmed_mean(self, cut: int) -> TensorDict:
@@ -151,7 +161,7 @@ class Weighing(OfOneProcess):
                 self._holder = 0
 
 
-def _weights_of(given: Any, count: int) -> Tuple[List[float], List[float]]:
+def weights_of(given: Any, count: int) -> Tuple[List[float], List[float]]:
     weights, scales = given if isinstance(given, tuple) and len(given) == 2 and hasattr(given[0], "__len__") else (given, [1.0] * count)
     made = [float(w) for w in weights], [float(s) for s in scales]
     if len(made[0]) != count or len(made[1]) != count:

@@ -119,8 +119,7 @@ class weighing {
   result<void> add(const whole_update& u) noexcept {
     if (!u.peer || !(u.weight > 0) || !std::isfinite(u.weight) || u.model.schema == nullptr)
       return failure(errc::invalid_argument, 0, u.peer.name());
-    const auto place = std::ranges::lower_bound(all(), u.peer.id().value, {},
-                                                [](const whole_update& w) { return w.peer.id().value; });
+    const auto place = place_of(u.peer);
     if (place != all().end() && place->peer == u.peer) return failure(errc::update_changed, 0, u.peer.name());
     if (count_ == max_) return failure(errc::table_full, 0, u.peer.name());
     if (const auto ok = detail::weighted_sums::check(to_, u.model); !ok) return ok;
@@ -129,6 +128,25 @@ class weighing {
     std::move_backward(at, places_.get() + count_, places_.get() + count_ + 1);
     *place = u;
     *at = count_++;
+    return {};
+  }
+
+  /// Leaves out the update of `peer`, such as one that finish() or trimmed_mean() has refused by its name: the rest of
+  /// the round goes on, with the bits that it has without that update. Its elements are not borrowed any more. What is
+  /// known of the others stays known. Errors: no_updates (there is none of this peer) with the peer's name.
+  result<void> remove(const update_peer& peer) noexcept {
+    const auto place = place_of(peer);
+    if (place == all().end() || place->peer != peer) return failure(errc::no_updates, 0, peer.name());
+    std::size_t* const at = places_.get() + (place - all().begin());
+    const std::size_t gone = *at;
+    std::move(place + 1, all().end(), place);
+    std::move(at + 1, places_.get() + count_, at);
+    --count_;
+    for (std::size_t i = 0; i < count_; ++i) places_[i] -= static_cast<std::size_t>(places_[i] > gone);
+    if (gone < compared_) --compared_;
+    for (std::size_t p = gone; p < compared_; ++p)
+      for (std::size_t q = 0; q <= p; ++q)
+        sums_[p * max_ + q] = sums_[(p + 1) * max_ + q + static_cast<std::size_t>(q >= gone)];
     return {};
   }
 
@@ -260,6 +278,11 @@ class weighing {
         numbers_(new(std::nothrow) double[max * (max + 3)]) {}
 
   std::span<whole_update> all() noexcept { return {updates_.get(), count_}; }
+  /// Where an update of this peer is, or would be.
+  std::span<whole_update>::iterator place_of(const update_peer& peer) noexcept {
+    return std::ranges::lower_bound(all(), peer.id().value, {},
+                                    [](const whole_update& w) { return w.peer.id().value; });
+  }
   double* slice(std::size_t i) noexcept { return slices_.get() + i * detail::slice_elements; }
   double* weights() noexcept { return numbers_.get(); }
   double* scales() noexcept { return numbers_.get() + max_; }
