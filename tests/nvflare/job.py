@@ -26,9 +26,25 @@ def fedavg(a, name):
         from tensorpull.nvflare import DifferenceAggregator
 
         more["aggregator"] = DifferenceAggregator()
+    if a.weighing:
+        import readers
+        from tensorpull.nvflare import WeighingAggregator
+
+        kinds = {"clip_norms": {}, "trimmed": {"trimmed": 1}, "nearest": {"weights": readers.Nearest(keep=a.clients - 1)}, "wrong": {"weights": readers.Nearest(keep=-1)}}
+        more["aggregator"] = WeighingAggregator(**kinds[a.weighing])
+    if a.helper:
+        import readers
+
+        more["aggregator"] = readers.OwnHelper()
+    if a.digits:
+        import digits
+
+        model, program = digits.Digits(), "digits.py"
+    else:
+        model, program = models.Model(**(models.LARGE if a.large else models.SMALL)), "client.py"
     recipe = FedAvgRecipe(
-        name=name, min_clients=a.clients, num_rounds=a.rounds, model=models.Model(**(models.LARGE if a.large else models.SMALL)), train_script="client.py",
-        server_expected_format=a.format, launch_external_process=a.external, **more,
+        name=name, min_clients=a.clients, num_rounds=a.rounds, model=model, train_script=program, server_expected_format=a.format,
+        launch_external_process=a.external, **more,
     )  # fmt: skip
     if a.readers:
         recipe.add_server_input_filter(readers.Doubling(), ["train"])
@@ -94,6 +110,9 @@ def main():
     p.add_argument("--disk", action="store_true")
     p.add_argument("--readers", action="store_true", help="a filter and an aggregator of readers.py")
     p.add_argument("--differences", action="store_true", help="with the aggregator that keeps what did not change")
+    p.add_argument("--weighing", default="", help="with the aggregator that looks at all updates first: clip_norms, trimmed, or one of readers.py")
+    p.add_argument("--helper", action="store_true", help="with an aggregator of readers.py that has a WeightedAggregationHelper of its own")
+    p.add_argument("--digits", action="store_true", help="the model and the program of digits.py")
     p.add_argument("--json", action="store_true", help="the job of json/")
     a = p.parse_args()
     sys.argv = sys.argv[:1]  # recipes read it, too

@@ -535,6 +535,88 @@ def what_did_not_change_keeps_its_bits(*format_):
     assert [n == 0 for n in lost.values()] == [False, True, True], lost
 
 
+LEFT_OUT = r"an update of site-4 is left out of this round: it has infinities or NaNs"
+
+
+def learnt(job):
+    """The accuracy of the final model, its digest, and the steps that it has counted."""
+    import torch
+
+    import digits
+
+    (path,) = glob.glob(f"{glob.escape(job.folder)}/**/FL_global_model.pt", recursive=True)
+    got = torch.load(path, weights_only=False)
+    got = {name: torch.as_tensor(value) for name, value in got.get("model", got).items()}
+    model = digits.Digits()
+    model.load_state_dict(got)
+    hasher = hashlib.sha256(b"".join(name.encode() + value.numpy().tobytes() for name, value in sorted(got.items())))
+    return digits.accuracy(model, *digits.digits(job.digits)), hasher.hexdigest(), int(got["steps"])
+
+
+def learns(folder, *arguments, **environment):
+    """Four sites, six rounds of digits: of DIGITS, or 2,400 that are made up."""
+    import misbehaving
+
+    path = os.environ.get("DIGITS")
+    if not path:
+        path = os.path.join(folder, "digits.csv")
+        if not os.path.exists(path):
+            misbehaving.write_digits(path, 2400)
+    with Job("--digits", *arguments, clients=4, rounds=6, DIGITS=path, TENSORPULL_SITES="4", **environment) as job:
+        job.digits = path
+        job.runs_to_its_end()
+        job.all_by_us()
+        return (*learnt(job), job.count(LEFT_OUT), job.count("so the old model stays"))
+
+
+HOSTILE = {"TENSORPULL_HOSTILE": "site-3"}
+
+
+@case
+def one_hostile_site_of_four():
+    """It sends its step times -10. The mean of FLARE learns nothing then; what looks first learns what the mean of honest sites does."""
+    with tempfile.TemporaryDirectory(prefix="tensorpull-hostile-") as folder:
+        found = {
+            "the mean, all honest": learns(folder),
+            "the mean": learns(folder, **HOSTILE),
+            "clip_norms": learns(folder, "--weighing", "clip_norms", **HOSTILE),
+            "clip_norms, updates that wait": learns(folder, "--weighing", "clip_norms", *LAZY, **HOSTILE),
+            "trimmed, arrays": learns(folder, "--weighing", "trimmed", *ARRAYS, **HOSTILE),
+            "the three that are nearest to each other": learns(folder, "--weighing", "nearest", **HOSTILE),
+        }
+    for name, (right, digest, *_) in found.items():
+        print(f"one_hostile_site_of_four: {name}: {right:.3f} {digest[:12]}", flush=True)
+    honest = found.pop("the mean, all honest")[0]
+    assert found.pop("the mean")[0] < 0.5 < honest - 0.2, "the mean is no measure"
+    for name, (right, _, steps, left_out, stayed) in found.items():
+        assert right > honest - 0.06 and steps == 120 and not left_out and not stayed, (name, right, steps)
+    assert found["clip_norms"][1] == found["clip_norms, updates that wait"][1], "the order in which they come does not matter"
+
+
+@case
+def a_site_that_sends_what_is_no_number():
+    """It is left out of each round by its name. A function whose weights are none leaves the old model, and the job goes on to its end."""
+    with tempfile.TemporaryDirectory(prefix="tensorpull-hostile-") as folder:
+        for more in (("--weighing", "clip_norms"), ("--weighing", "trimmed", *ARRAYS)):
+            right, _, steps, left_out, stayed = learns(folder, *more, TENSORPULL_NO_NUMBER="site-4")
+            print(f"a_site_that_sends_what_is_no_number: {more[1]}: {right:.3f}", flush=True)
+            assert right > 0.7 and (steps, left_out, stayed) == (120, 6, 0), (right, steps, left_out, stayed)
+        right, _, steps, left_out, stayed = learns(folder, "--weighing", "wrong")
+        assert right < 0.3 and (steps, left_out, stayed) == (0, 0, 6), (right, steps, left_out, stayed)
+
+
+@case
+def an_aggregator_with_a_sum_of_its_own():
+    """A user's subclass of FLARE's WeightedAggregationHelper is left alone, also with updates that wait: the final model is the same, bit for bit."""
+    digests = []
+    for more in (("--server", "none", "--site", "none"), (), LAZY):
+        with Job("--helper", *more) as job:
+            job.ends()
+            digests.append(job.digest)
+            assert job.count(r"OwnHelper: \[\('site-1', \d+\), \('site-2', \d+\)\]") == 2
+    assert len(set(digests)) == 1, digests
+
+
 LAZY = ("--settings", '{"tensorpull_lazy": true}')
 WAITED = "AwaitedTensors - INFO - tensorpull: .* pulls"
 

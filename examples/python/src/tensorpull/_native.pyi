@@ -1,6 +1,7 @@
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 max_chunk_bytes: int
+max_trimmed: int
 error_codes: Tuple[str, ...]
 
 def recipient_named(name: str) -> int: ...

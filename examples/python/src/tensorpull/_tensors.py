@@ -231,6 +231,11 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
     return make
 
 
+def native(dtype: Any) -> Any:
+    """NumPy's type in this machine's byte order: itself if it is so, because `newbyteorder` makes one that is none of NumPy's own."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
 def empty_like(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     """New memory for tensors of these names, dtypes and shapes, contiguous and in this machine's byte order; tied if these are tied."""
     made: Dict[str, Any] = {}
@@ -247,6 +252,6 @@ def empty_like(tensors: Mapping[str, Any]) -> Dict[str, Any]:
 
             same = (tensor.__array_interface__["data"][0], tensor.dtype, tensor.shape, tensor.strides) if tensor.size else id(tensor)
             if same not in ties:
-                ties[same] = numpy.empty(tensor.shape, tensor.dtype.newbyteorder("="))
+                ties[same] = numpy.empty(tensor.shape, native(tensor.dtype))
         made[name] = ties[same]
     return made

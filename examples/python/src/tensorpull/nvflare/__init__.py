@@ -20,4 +20,8 @@ def __getattr__(name: str) -> Any:
         from .differences import DifferenceAggregator
 
         return DifferenceAggregator
+    if name == "WeighingAggregator":
+        from .weighing import WeighingAggregator
+
+        return WeighingAggregator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,18 +19,8 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 
-class DifferenceAggregator(ModelAggregator):
-    """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
-    it has none) times the steps that its update says.
-
-    The differences to FLARE's global model are summed, so an element that has its old value in all updates has its old bits in the new model, and small
-    steps keep their digits. Sums are float32 for floating-point types of at most 32 bits, float64 for the others; the new model has the global one's
-    dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
-    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them.
-
-    Memory: one sum for each element, and what a few of the largest tensor need. An update is looked at as a whole before any of it is added: one that
-    cannot be had or does not fit (ValueError) leaves nothing behind.
-    """
+class RoundAggregator(ModelAggregator):
+    """What the aggregators of this package have in common: FLARE's global model of the round, whose an update is, and metrics."""
 
     def __init__(self, aggregation_weights: Optional[Dict[str, float]] = None) -> None:
         super().__init__()
@@ -48,19 +38,55 @@ class DifferenceAggregator(ModelAggregator):
             self._base = {}
 
     def reset_stats(self) -> None:
-        self._sums: Dict[str, Tuple[Any, float]] = {}
-        self._others, self._metrics = WeightedAggregationHelper(), WeightedAggregationHelper()
-        self._all_metrics, self._type = True, None
+        self._metrics, self._all_metrics = WeightedAggregationHelper(), True
 
-    def accept_model(self, model: FLModel) -> None:
+    def _read(self, model: FLModel) -> Tuple[Dict[str, Any], str, float, float]:
+        """All values, also of references that wait; whose they are, what the server weighs it with, and how many steps it says."""
         values = {name: getattr(value, "materialize", lambda value=value: value)() for name, value in (model.params or {}).items()}
         if not values:
             raise ValueError("an update without parameters")
         meta = model.meta or {}
-        who, round_ = meta.get("client_name", AppConstants.CLIENT_UNKNOWN), model.current_round
-        weight = _steps(meta) * (self.aggregation_weights or {}).get(who, 1.0)
-        if not weight > 0 or not math.isfinite(weight):
-            raise ValueError(f"the weight of {who} is a number above 0; not {weight!r}")
+        peer = self.fl_ctx.get_peer_context() if self.fl_ctx else None  # ScatterAndGather's; then the rest is the site's own word
+        who = peer.get_identity_name() if peer else meta.get("client_name", AppConstants.CLIENT_UNKNOWN)
+        weight, steps = (self.aggregation_weights or {}).get(who, 1.0), _steps(meta)
+        if not weight * steps > 0 or not math.isfinite(weight * steps):
+            raise ValueError(f"the weight of {who} is a number above 0; not {weight * steps!r}")
+        return values, who, weight, steps
+
+    def _add_metrics(self, given: Any, weight: float, who: str, round_: Any) -> None:
+        self._all_metrics = self._all_metrics and given is not None
+        metrics = filter_aggregatable_metrics(given)
+        if self._all_metrics and metrics:
+            self._metrics.add(metrics, weight, who, round_)
+
+    def _made(self, params: Dict[str, Any], type_: Any) -> FLModel:
+        metrics = self._metrics.get_result() if self._all_metrics else None
+        made = FLModel(params=params, params_type=type_, metrics=metrics or None)
+        self.reset_stats()
+        return made
+
+
+class DifferenceAggregator(RoundAggregator):
+    """The weighted mean of whole models, of PyTorch's tensors or NumPy's arrays, with the weights of FLARE's own: `aggregation_weights` of the client (1 if
+    it has none) times the steps that its update says.
+
+    The differences to FLARE's global model are summed, so an element that has its old value in all updates has its old bits in the new model, and small
+    steps keep their digits. Sums are float32 for floating-point types of at most 32 bits, float64 for the others; the new model has the global one's
+    dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
+    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them.
+
+    Memory: one sum for each element, and what a few of the largest tensor need. An update is looked at as a whole before any of it is added: one that
+    cannot be had or does not fit (ValueError) leaves nothing behind.
+    """
+
+    def reset_stats(self) -> None:
+        super().reset_stats()
+        self._sums: Dict[str, Tuple[Any, float]] = {}
+        self._others, self._type = WeightedAggregationHelper(), None
+
+    def accept_model(self, model: FLModel) -> None:
+        values, who, by_server, steps = self._read(model)
+        weight, round_ = steps * by_server, model.current_round
         with self._lock:
             if self._type not in (None, model.params_type):
                 raise ValueError(f"{who} sends {model.params_type}, and others of this round {self._type}")
@@ -78,19 +104,13 @@ class DifferenceAggregator(ModelAggregator):
                     total += step
                 self._sums[name] = total, weights + weight
             self._others.add({name: value for name, value in values.items() if name not in ours}, weight, who, round_)
-            self._all_metrics = self._all_metrics and model.metrics is not None
-            metrics = filter_aggregatable_metrics(model.metrics)
-            if self._all_metrics and metrics:
-                self._metrics.add(metrics, weight, who, round_)
+            self._add_metrics(model.metrics, weight, who, round_)
 
     def aggregate_model(self) -> FLModel:
         with self._lock:
             params = {name: _moved(self._base[name], total, weight) for name, (total, weight) in self._sums.items()}
             params.update(self._others.get_result())
-            metrics = self._metrics.get_result() if self._all_metrics else None
-            made = FLModel(params=params, params_type=self._type or ParamsType.FULL, metrics=metrics or None)
-            self.reset_stats()
-            return made
+            return self._made(params, self._type or ParamsType.FULL)
 
 
 def _steps(meta: Dict[str, Any]) -> float:
