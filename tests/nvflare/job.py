@@ -28,9 +28,10 @@ def fedavg(a, name):
         more["aggregator"] = DifferenceAggregator()
     if a.weighing:
         import readers
+        import tensorpull
         from tensorpull.nvflare import WeighingAggregator
 
-        kinds = {"clip_norms": {}, "trimmed": {"trimmed": 1}, "nearest": {"weights": readers.Nearest(keep=a.clients - 1)}, "wrong": {"weights": readers.Nearest(keep=-1)}}
+        kinds = {"clip_norms": {}, "longest": {"weights": tensorpull.clip_norms(1e9)}, "trimmed": {"trimmed": 1}, "nearest": {"weights": readers.Nearest(keep=a.clients - 1)}, "wrong": {"weights": readers.Nearest(keep=-1)}}
         more["aggregator"] = WeighingAggregator(**kinds[a.weighing])
     if a.helper:
         import readers

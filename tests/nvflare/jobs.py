@@ -535,7 +535,7 @@ def what_did_not_change_keeps_its_bits(*format_):
     assert [n == 0 for n in lost.values()] == [False, True, True], lost
 
 
-LEFT_OUT = r"an update of site-4 is left out of this round: it has infinities or NaNs"
+LEFT_OUT = r"an update of site-4 is left out of this round: \S+ has infinities or NaNs"
 
 
 def learnt(job):
@@ -603,6 +603,17 @@ def a_site_that_sends_what_is_no_number():
             assert right > 0.7 and (steps, left_out, stayed) == (120, 6, 0), (right, steps, left_out, stayed)
         right, _, steps, left_out, stayed = learns(folder, "--weighing", "wrong")
         assert right < 0.3 and (steps, left_out, stayed) == (0, 0, 6), (right, steps, left_out, stayed)
+
+
+@case
+def weighing_in_poc():
+    """In a process of its own, which makes the aggregator and its function of what the job's files say."""
+    for kind, counted in (("longest", [1, 2]), ("clip_norms", [1])):  # shortened to the norm of the first site's
+        with Job("--weighing", kind, *LAZY, poc=True) as job:
+            job.counted = counted
+            job.ends()
+            job.all_by_us()
+            assert job.count("tensorpull: weighed 2 updates") == 2
 
 
 @case
