@@ -134,7 +134,7 @@ class Kept:
             free -= block.size
         return free
 
-    def _give(self, block: Block) -> None:
+    def _give(self, block: Block, _: Any = None) -> None:
         self._back.append(block)
         if self._lock.acquire(False):  # the thread that has it sorts
             try:
@@ -142,8 +142,8 @@ class Kept:
             finally:
                 self._lock.release()
 
-    def take(self, nbytes: int) -> Any:
-        """An array of bytes, at a multiple of a huge page. Its memory comes back here when nothing refers to the array, as torch's tensors from it do."""
+    def take(self, nbytes: int, lasting: Any = None) -> Any:
+        """An array of bytes, at a multiple of a huge page. Its memory comes back here when nothing refers to the array, as torch's tensors from it do. Until then `lasting` is referred to."""
         import numpy
 
         size = _size_for(nbytes)
@@ -158,7 +158,7 @@ class Kept:
             block = Block(_fresh(size), 0, size)
         begin = -numpy.frombuffer(block.memory, numpy.uint8, 1, block.begin).ctypes.data % _PAGE
         array = numpy.frombuffer(block.memory, numpy.uint8, nbytes, block.begin + begin)
-        weakref.finalize(array, self._give, block).atexit = False
+        weakref.finalize(array, self._give, block, lasting).atexit = False
         return array
 
     def free_bytes(self) -> int:
@@ -172,8 +172,9 @@ def is_plain(dtype: Any) -> bool:
     return bool(dtype.isbuiltin == 1 and dtype.isnative and _native.numpy_format(dtype.str) is not None)
 
 
-def kept_maker(made: Dict[str, Any], kept: Kept, framework: str) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
-    """As `numpy_maker` and `torch_maker`, with the memory of `kept` for tensors of at least two huge pages. Refuses arrays that FLARE's chunks cannot bring."""
+def kept_maker(made: Dict[str, Any], kept: Kept, framework: str, lasting: Any = None) -> Callable[[str, str, Tuple[int, ...]], Tuple[int, int]]:
+    """As `numpy_maker` and `torch_maker`, with the memory of `kept` for tensors of at least two huge pages. Refuses arrays that FLARE's chunks cannot bring.
+    `lasting` is referred to as long as one of them is there."""
     kinds = _TorchTensors() if framework == "torch" else _Arrays()
 
     def make(name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
@@ -182,14 +183,21 @@ def kept_maker(made: Dict[str, Any], kept: Kept, framework: str) -> Callable[[st
         def empty() -> Any:
             nbytes = kind.itemsize * math.prod(shape)
             if not 2 * _PAGE <= nbytes <= kept.most:
-                return kinds.empty(shape, kind)
-            return kinds.over(kept.take(nbytes), kind).reshape(shape)
+                made_small = kinds.empty(shape, kind)
+                if lasting is not None:
+                    weakref.finalize(made_small, _nothing, lasting).atexit = False
+                return made_small
+            return kinds.over(kept.take(nbytes, lasting), kind).reshape(shape)
 
         tensor = make_or_refuse(name, shape, empty)
         made[name] = tensor
         return kinds.address(tensor), tensor.nbytes
 
     return make
+
+
+def _nothing(_: Any) -> None:
+    """What a finalizer calls that is there for what it refers to."""
 
 
 class _TorchTensors:
@@ -230,12 +238,12 @@ class _Arrays:
 
 
 def land_in_kept(
-    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
-    version: Optional[int] = None, ssl: Any = None,
+    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, lasting: Any = None, *, per_request_timeout: Optional[float], retries: int, max_bytes: int,
+    abort: Any, version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
-    """Pulls into new tensors of the framework, as `download_tensors` does."""
+    """Pulls into new tensors of the framework, as `download_tensors` does. `lasting` is referred to as long as one of them is there."""
     made: Dict[str, Any] = {}
-    receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework, lasting), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
     if _prepared is not None:
         _prepared.end()  # later models land in this one's memory
     arrived = arrive(made, metadata)

@@ -128,6 +128,8 @@ def real(value: Any) -> Any:
 class Later(Pulling):
     """Comes before FLARE's consumer of tensors: takes an offer, lets the site call, and waits with the rest until something asks."""
 
+    takes_turns = False  # what asks may have FLARE's lock, for which an update waits that has landed
+
     def begin(self, *given: Any) -> "Later":
         super().begin(*given)
         self._asked, self._unwanted, self._answered = threading.Event(), threading.Event(), threading.Event()

@@ -25,6 +25,7 @@ from ._earlier import OFF, Base, Earlier, mode_of
 from ._kept import KEEP_BYTES, Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
+from ._turns import Turns
 
 #: Seconds in which a caller has to finish its handshake and say its word.
 HANDSHAKE = 3.0
@@ -109,6 +110,7 @@ class Place:
         self._failed: Dict[str, float] = {}
         self.models = Models()
         self.kept = Kept(setting("keep_bytes", KEEP_BYTES))
+        self.turns = Turns(setting("updates", 0) if self.is_server else 0, self.logger)
         mode = mode_of(setting("differences", OFF))
         self.earlier = Earlier(mode) if self.is_server and mode != OFF else None
         self.base = Base(self.kept, mode) if not self.is_server and mode != OFF else None

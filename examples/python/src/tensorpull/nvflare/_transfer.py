@@ -6,6 +6,7 @@ import os
 import secrets
 import threading
 import time
+import traceback
 from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 import tensorpull
@@ -19,6 +20,7 @@ from ._models import Model
 from ._offer import KEY, Refused
 from ._place import HELLO, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
 from ._seam import take_over
+from ._turns import Turn
 
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
 LEAST_BYTES = 2 << 20
@@ -317,6 +319,7 @@ class Pulling:
     """Comes before one of FLARE's Consumers: takes an offer if it can, and begins FLARE's own chunks if it cannot."""
 
     supports_pipelining = False  # it changes the state
+    takes_turns = True  # whether a site's model lands in memory as soon as it is offered
 
     def begin(self, cell: Any, source: str, flare_ref: str, framework: str, timeout: float, secure: bool, abort: Any) -> "Pulling":
         self._cell, self._source, self._flare_ref, self._framework = cell, source, flare_ref, framework
@@ -328,6 +331,7 @@ class Pulling:
         self._token, self._caller = "", None
         self._most, self._asked = 0, False  # bytes that are offered; whether another site was asked to go to the door
         self._keeps, self._began = False, time.monotonic()
+        self._turn: Optional[Turn] = None
         self.without_offer = False
         self.way, self.bytes, self.kept_bytes = "FLARE's chunks", 0, 0
         return self
@@ -340,7 +344,7 @@ class Pulling:
         if place.earlier is not None and not where:  # over a connection that the site made
             got = place.earlier.land(self._source, through, ref, self._framework, place.kept, **how)
         if got is None:
-            got = land_in_kept(through, where, ref, place.kept, self._framework, **how)
+            got = land_in_kept(through, where, ref, place.kept, self._framework, self._turn, **how)
         self._keeps = base.is_of(self._framework, got, got.metadata.get(ASKS_TO_KEEP) is not None) if base else False
         return got
 
@@ -379,6 +383,8 @@ class Pulling:
                     self._caller = door.arrived(self._token, 0.1)
                 if self._caller is None:
                     raise Refuge("it did not call")
+                if self.takes_turns:
+                    self._turn = place.turns.take(self._source, self._stopped)
                 got = self.land(place, self._caller.session, (), self._caller.reference, **how)
             if got.metadata.get(REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
@@ -386,8 +392,11 @@ class Pulling:
             self.bytes, self.kept_bytes = got.receipt.bytes, got.receipt.kept_bytes
             self.landed(_apart(got))
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
-            self._failure = e
+            self._failure = _alone(e)
         finally:
+            if self._turn is not None:
+                self._turn.landed = time.monotonic()
+                self._turn = None
             if self._token:
                 try:
                     place.door().forget(self._token)
@@ -494,6 +503,16 @@ class Pulling:
     def outcome(self) -> Tuple[Any, Any]:
         """For FLARE, when all has ended: the error, and the model."""
         return self.error, self.result
+
+
+def _alone(error: BaseException) -> BaseException:
+    """Without its frames: they refer to what has landed, and to the consumer that keeps the error, so all of it would stay until cycles are collected."""
+    one: Optional[BaseException] = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one.__traceback__ = None
+        one = one.__context__
+    return error
 
 
 def _apart(got: Any) -> Dict[str, Any]:

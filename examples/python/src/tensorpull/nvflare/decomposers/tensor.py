@@ -34,6 +34,8 @@ class AwaitedTensors(Later, PulledTensors):
 class PulledFiles(Pulling, DiskTensorConsumer):
     """A model of PyTorch, pulled into safetensors files of FLARE's folder; no tensor is made."""
 
+    takes_turns = False
+
     def land(self, place: Any, through: Any, where: Any, ref: str, **how: Any) -> Any:
         return land_in_files(through, where, ref, self._temp_dir, **how)
 
