@@ -741,19 +741,19 @@ def differences_where_only_the_server_has_them():
 
 def by_round(job):
     """The most memory (MiB) and the most threads that the simulator's server had, by the number of rounds that had begun."""
-    held, threads, peaks_of = {}, {}, None
+    held, threads, seen = {}, {}, {}
     while job.process.poll() is None:
         begun = job.count(r"Round \d+ started")
         for pid in set(job.processes("simulator")) - set(job.processes("simulator_worker")):  # the server; the sites are workers
             try:
-                if peaks_of != begun:  # the kernel's own count of the most, from now on
-                    peaks_of = begun
-                    with open(f"/proc/{pid}/clear_refs", "w") as f:
-                        f.write("5")
                 with open(f"/proc/{pid}/status") as f:
                     text = f.read()
-                held[begun] = max(held.get(begun, 0), int(re.search(r"VmHWM:\s+(\d+)", text)[1]) >> 10)
-                threads[begun] = max(threads.get(begun, 0), int(re.search(r"Threads:\s+(\d+)", text)[1]))
+                if seen.get(pid) != begun:  # what was so far is of the round before; the kernel's own count of the most, from now on
+                    with open(f"/proc/{pid}/clear_refs", "w") as f:
+                        f.write("5")
+                of, seen[pid] = seen.get(pid, begun), begun
+                held[of] = max(held.get(of, 0), int(re.search(r"VmHWM:\s+(\d+)", text)[1]) >> 10)
+                threads[of] = max(threads.get(of, 0), int(re.search(r"Threads:\s+(\d+)", text)[1]))
             except (OSError, TypeError):
                 pass
         time.sleep(0.1)

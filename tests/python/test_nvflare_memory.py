@@ -90,6 +90,37 @@ def test_cycles_of_each_round_are_collected():
     assert said.split() == ["True", "True", "True"]
 
 
+def test_an_update_that_was_processed_is_let_go():
+    """FLARE has it in the context of the submission, which the workflow keeps, and in that of the site."""
+    said = run("""
+        from nvflare.apis.fl_constant import FLContextKey
+        from nvflare.apis.fl_context import FLContext
+        from nvflare.apis.shareable import Shareable
+
+        gc.disable()
+
+        class Update(Shareable):
+            pass
+
+        def submitted():
+            update = Update()
+            context, site = FLContext(), FLContext()
+            site.set_prop(FLContextKey.SHAREABLE, update, private=True, sticky=True)
+            context.set_peer_context(site)
+            context.set_prop(FLContextKey.TASK_RESULT, update, private=True, sticky=False)
+            return context, weakref.ref(update)
+
+        memory, seen = Memory(), []
+        for component, event in ((memory, EventType.BEFORE_PROCESS_SUBMISSION), (Memory(collect=False), EventType.AFTER_PROCESS_SUBMISSION), (memory, EventType.AFTER_PROCESS_SUBMISSION)):
+            context, there = submitted()
+            component.handle_event(event, context)
+            seen.append(there() is None)
+        memory.handle_event(EventType.AFTER_PROCESS_SUBMISSION, FLContext())  # nothing was submitted
+        print(*seen)
+    """)
+    assert said.split() == ["False", "False", "True"]
+
+
 def test_nothing_is_collected_on_request_or_by_other_events():
     said = run("""
         gc.disable()

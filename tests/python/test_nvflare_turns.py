@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ class Cell:
 def server(monkeypatch):
     """With a bound of one."""
     cell = Cell("server.4d5f")
+    monkeypatch.setattr(_turns, "let_go_at_once", True)
     real = _place.setting
     for module in (_place, _transfer):
         monkeypatch.setattr(module, "setting", lambda name, default: {"least_bytes": 0, "sign_of_life": 0.2, "updates": 1}.get(name, real(name, default)))
@@ -144,6 +146,13 @@ def test_two_at_a_time(server):
     assert this.most == 2 and _place.place_of(server).kept.free_bytes() == 2 * 18 << 20
 
 
+def test_without_memory_the_one_that_flare_keeps_does_not_count(server, monkeypatch):
+    monkeypatch.setattr(_turns, "let_go_at_once", False)
+    last = pull(server, "site-9", "numpy", update("numpy", LARGE, 1))
+    this = Round(server, "numpy", LARGE, 4, reads)
+    assert last[0] == "tensorpull" and this.most == 1 and this.ways == ["tensorpull"] * 4
+
+
 def test_a_view_keeps_the_turn(server):
     way, first = pull(server, "site-1", "torch", update("torch", LARGE, 1))
     assert way == "tensorpull"
@@ -197,7 +206,8 @@ def test_a_site_has_no_turns():
     assert _place.place_of(Cell("site-9.4d5f")).turns.most == 0
 
 
-def test_those_that_wait_have_their_turn_in_order():
+def test_those_that_wait_have_their_turn_in_order(monkeypatch):
+    monkeypatch.setattr(_turns, "let_go_at_once", True)
     turns = _turns.Turns(1, logging.getLogger("turns"))
     mine, order, threads = turns.take("a", lambda: False), [], []
 
@@ -224,12 +234,12 @@ def test_what_lasts_is_let_go_with_the_last_tensor():
     make = _kept.kept_maker(made, kept, "numpy", turn)
     make("a", "F32", (2 << 20,))
     make("b", "F32", (10,))
-    turns = _turns.weakref.ref(turn)
+    there = weakref.ref(turn)
     del turn, make
     made.pop("a")
-    assert turns() is not None
+    assert there() is not None
     made.pop("b")
-    assert turns() is None
+    assert there() is None
 
 
 def test_a_pull_that_fails_keeps_no_memory(server):

@@ -20,6 +20,7 @@ from datetime import datetime
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TICKS = os.sysconf("SC_CLK_TCK")
+LEAST_BYTES = int(os.environ.get("NVFLARE_TENSORPULL_LEAST_BYTES", 2 << 20))  # of a model that is offered (tensorpull_least_bytes)
 # with --flat an update of tensors is pulled when FLARE's sum asks for it, so that the server holds one at a time
 WAYS = {
     "stock": (["--stock"], {}), "tensorpull": ([], {}), "tensorpull, flat": (["--flat"], {"NVFLARE_TENSORPULL_LAZY": "1"}),
@@ -102,16 +103,23 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
         with open(path, errors="replace") as f:
             logs += f.read()
     lines = sorted(set(logs.splitlines()))
-    found = [re.search(DONE[stock], line) for line in lines]
-    if stock:
+    import torch
+
+    (model,) = glob.glob(f"{glob.escape(workspace)}/**/FL_global_model.pt", recursive=True)
+    state = torch.load(model, weights_only=False)
+    state = state.get("model", state)
+    nbytes = sum(torch.as_tensor(state[name]).nbytes for name in state)
+    by_flare = stock or nbytes < LEAST_BYTES  # a small model is FLARE's chunks in each way, and FLARE's own line says how long each took
+    found = [re.search(DONE[by_flare], line) for line in lines]
+    if by_flare:
         times = [(float(m[1]), float(m[2]) * 2**20) for m in found if m]
     else:
         # an update that waits is not timed: its time in the log has the wait in it
         times = [(float(m[3]), float(m[4])) for m in found if m and m[2] == "tensorpull" and not ("--flat" in words and m[1].startswith("site"))]
     if not times:
-        raise SystemExit(f"no transfer of {way} is in the logs: tensorpull leaves a model of less than 2 MiB to FLARE's chunks")
+        raise SystemExit(f"no transfer of {way} is in the logs")
     largest = max(size for _, size in times)
-    to_sites = [(float(m[3]), float(m[4])) for m in found if not stock and m and m[1].startswith("server")]
+    to_sites = [(float(m[3]), float(m[4])) for m in found if not by_flare and m and m[1].startswith("server")]
     ended = sorted({stamp(line) for line in lines if re.search(r"Aggregated (\d+)/\1 results", line)})
     server = max((s for s in seen.values() if s["role"] == "server"), key=lambda s: s["memory"])
     sites = [s for s in seen.values() if s["role"].startswith("site")]
@@ -119,22 +127,17 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
     def most(column: int, begin: float, end: float) -> float:
         return max((row[column] for row in server["threads"] if begin <= row[0] <= end), default=0)
 
-    import torch
-
-    (model,) = glob.glob(f"{glob.escape(workspace)}/**/FL_global_model.pt", recursive=True)
-    state = torch.load(model, weights_only=False)
-    state = state.get("model", state)
     digest = hashlib.sha256(b"".join(name.encode() + torch.as_tensor(state[name]).numpy().tobytes() for name in sorted(state))).hexdigest()[:16]
     accuracies = re.findall(r"ACCURACY round=(\d+) ([\d.]+)", text + logs)
     return {
-        "transfer": statistics.median(t for t, size in times if size > largest / 2), "first transfer": statistics.median([t for t, _ in times[: len(sites)]]),
+        "transfer": statistics.median(t for t, size in times if size >= largest / 2), "first transfer": statistics.median([t for t, _ in times[: len(sites)]]),
         "transfers": len(times), "bytes": largest, "MB to sites": sum(size for _, size in to_sites) / 1e6,
         "to a site": statistics.median([t for t, _ in to_sites[len(sites) :]] or [0.0]),  # after the first round
         "round": statistics.median([b - a for a, b in zip(ended, ended[1:])] or [0.0]), "cpu": sum(s["cpu"] for s in seen.values()), "server cpu": server["cpu"],
         "server memory": server["memory"], "site memory": max((s["memory"] for s in sites), default=0.0),
         "server threads": most(1, 0, 1e12), "threads, round 2": most(1, *ended[:2]) if len(ended) > 2 else 0, "threads, last round": most(1, *ended[-2:]) if len(ended) > 2 else 0,
         "memory, round 2": most(2, *ended[:2]) if len(ended) > 2 else 0, "memory, last round": most(2, *ended[-2:]) if len(ended) > 2 else 0, "digest": digest,
-        "model": sum(torch.as_tensor(state[name]).nbytes for name in state), "load": load, "accuracy": max(accuracies)[1] if accuracies else "",
+        "model": nbytes, "load": load, "accuracy": max(accuracies)[1] if accuracies else "",
     }  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from typing import Any, Callable, Deque, Dict, Optional
 
 #: Seconds without any change after which the turns are over: a workflow that collects all updates before it adds the first lets go of none.
 PATIENCE = 30.0
+#: Whether updates are let go when FLARE has processed them (Memory). Otherwise FLARE keeps the last one until it processes the next one, and so it does not count.
+let_go_at_once = False
 
 
 class Turn:
@@ -23,7 +25,7 @@ class Turn:
 
 
 class Turns:
-    """`most`: sites whose updates are there at the same time; 0: any number."""
+    """`most`: sites whose updates are there at the same time, and one more without Memory; 0: any number."""
 
     def __init__(self, most: int, logger: Any) -> None:
         self.most = most
@@ -57,7 +59,7 @@ class Turns:
             return there[site]
         if self._waiting[0] is not me:
             return None
-        if len(there) < self.most:
+        if len(there) < self.most + (0 if let_go_at_once else 1):
             turn = Turn()
             self._held[site] = weakref.ref(turn, self._end)
             return turn

@@ -10,8 +10,11 @@ import gc
 from typing import Any, Optional
 
 from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.filter import Filter
 from nvflare.app_common.app_event_type import AppEventType
+
+from . import _turns
 
 #: mallopt's name for the size from which a block has pages of its own (malloc.h).
 _M_MMAP_THRESHOLD = -3
@@ -26,8 +29,10 @@ class Memory(Filter):
       as they are). Without it glibc raises that size itself, up to 32 MiB, and keeps freed tensors in the arenas of FLARE's many threads.
     - When a round starts, cycles are collected. FLARE's task and its model are in one, and Python looks at its oldest generation seldom, so each round's model
       stays. What is there when the run starts is left out of it (gc.freeze), so that it takes milliseconds.
+    - When FLARE has processed a site's update, the update is taken out of the two contexts in which FLARE leaves it until the next one comes. A component that wants it has it
+      in all events up to AFTER_PROCESS_SUBMISSION.
 
-    `own_pages`: bytes; 0: malloc is left as it is. `collect`: whether cycles are collected.
+    `own_pages`: bytes; 0: malloc is left as it is. `collect`: whether cycles are collected, and updates let go.
     """
 
     def __init__(self, own_pages: int = 1 << 20, collect: bool = True) -> None:
@@ -46,6 +51,8 @@ class Memory(Filter):
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         if event_type == EventType.START_RUN:
             self._start()
+        elif event_type == EventType.AFTER_PROCESS_SUBMISSION and self.collect:
+            _let_go(fl_ctx)
         elif event_type in _BEGINNINGS and self.collect:
             gc.collect()
 
@@ -55,12 +62,21 @@ class Memory(Filter):
             if libc is None or libc.mallopt(_M_MMAP_THRESHOLD, self.own_pages) != 1:
                 self.logger.warning("tensorpull: this process has no malloc of glibc, so what it keeps of freed memory is left as it is")
         if self.collect:
+            _turns.let_go_at_once = True
             gc.collect()
             gc.freeze()
 
     def add_to_fed_job(self, job: Any, ctx: Any, **kwargs: Any) -> Any:
         """What FLARE's Job API and recipes call. A recipe takes components of a server as filters alone; nothing is to be filtered, so it is none."""
         return job.add_component("", self, ctx)
+
+
+def _let_go(fl_ctx: Any) -> None:
+    """The workflow keeps this context until the next update comes, and with it the site's own, which it has as its peer."""
+    for context, name in ((fl_ctx, FLContextKey.TASK_RESULT), (fl_ctx.get_peer_context(), FLContextKey.SHAREABLE)):
+        there = context.get_prop_detail(name) if context is not None else None
+        if there is not None:
+            context.set_prop(name, None, private=there["private"], sticky=there["sticky"])
 
 
 def _glibc() -> Optional[Any]:
