@@ -688,7 +688,7 @@ def lazy_memory():
             job.ends()
             job.all_by_us()
     print(f"lazy_memory: MiB without and with {held}")
-    assert held[True] < held[False] - 84, held
+    assert held[True] < held[False] - 60, held  # an update is 80 MiB
 
 
 def less_than_all(job):

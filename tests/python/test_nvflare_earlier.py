@@ -17,6 +17,7 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
+from tensorpull import _publish  # noqa: E402
 from tensorpull.nvflare import _earlier, _offer, _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
@@ -457,6 +458,44 @@ def test_an_update_is_pulled_as_what_has_changed_since_the_model_that_its_site_k
     assert caplog.text.count("this update is a coded difference") == 6
     place = job.place("server")
     assert not place.owner()[0]._beside._wholes or len(place.owner()[0]._beside._wholes) == 1
+
+
+def test_what_was_published_of_an_update_is_withdrawn_by_the_thread_that_has_its_session(job, kind, monkeypatch):
+    """FLARE lets go of an update on a thread of its own, while the session still serves."""
+    threads, real = [], _publish.Beside.let_go
+
+    def let_go(self, ref_id):
+        if isinstance(self._owner(), tensorpull._native.Session):
+            threads.append(threading.current_thread().name)
+        real(self, ref_id)
+
+    monkeypatch.setattr(_publish.Beside, "let_go", let_go)
+    model = of(kind, MODEL)
+    job.round(model, "site-1")
+    for by in (1e-3, 2e-3):
+        assert job.update("site-1", stepped(model, by=by)) < 0.8 * ALL
+    until = time.monotonic() + 20
+    while len(threads) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threads == ["tensorpull-call"] * 2
+
+
+def test_the_turn_of_an_update_lasts_as_long_as_its_tensors_though_only_what_has_changed_came(job, kind):
+    job.settings["updates"] = 1
+    model = of(kind, MODEL)
+    job.round(model, "site-1", "site-2")
+    update = stepped(model)
+    pulled = job.pull("server", update, source="site-1")
+    assert pulled.bytes < 0.8 * ALL
+    held = job.place("server").turns._held
+    last = pulled.result["T0"]
+    del pulled
+    gc.collect()
+    assert [turn() is not None for turn in held.values()] == [True]
+    del last
+    gc.collect()
+    assert not [turn for turn in held.values() if turn() is not None]
+    assert job.pull("server", update, source="site-2").bytes < 0.8 * ALL
 
 
 def test_of_an_update_only_the_tensors_that_have_changed_come(job, kind):

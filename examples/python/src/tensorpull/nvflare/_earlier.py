@@ -180,10 +180,10 @@ class Earlier:
                 ended.end()
 
     def land(
-        self, site: str, through: Session, ref: str, framework: str, kept: Kept, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any
+        self, site: str, through: Session, ref: str, framework: str, kept: Kept, lasting: Any, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any
     ) -> Optional[TensorDict]:  # fmt: skip
         """Pulls a site's update into new tensors, which are first a copy of the model that it keeps: what has changed since comes. None: it says nothing of that, or there is no memory, and
-        nothing has come."""
+        nothing has come. `lasting` is referred to as long as one of the tensors is there."""
         with self._lock:
             newest = self._newest.get(framework)
             base = newest.tensors if newest is not None and site in newest.sites else None
@@ -195,7 +195,7 @@ class Earlier:
         if DIGESTS not in seen.metadata or told != ours or sum(one.nbytes for one in seen.in_image) > max_bytes:
             return None
         try:
-            mine = copied({one.name: base[one.name] for one in seen.in_image}, kept, framework, apart=True)
+            mine = copied({one.name: base[one.name] for one in seen.in_image}, kept, framework, apart=True, lasting=lasting)
         except (MemoryError, tensorpull.Error) as e:
             self.logger.warning(f"tensorpull: the update of {site} is pulled as a whole: {e}")
             return None
@@ -302,11 +302,11 @@ class Base:
         return Changes("this update", dict(tensors), there.tensors, self._mode, done)
 
 
-def copied(tensors: Mapping[str, Any], kept: Kept, framework: str, apart: bool = False) -> Dict[str, Any]:
-    """New tensors with the same bytes, in the memory of `kept`; those that are one are one again, unless they are to be `apart`."""
+def copied(tensors: Mapping[str, Any], kept: Kept, framework: str, apart: bool = False, lasting: Any = None) -> Dict[str, Any]:
+    """New tensors with the same bytes, in the memory of `kept`; those that are one are one again, unless they are to be `apart`. `lasting` as in `kept_maker`."""
     made: Dict[str, Any] = {}
     theirs = Tensors(tensors, apart=apart)
-    make = kept_maker(made, kept, framework)
+    make = kept_maker(made, kept, framework, lasting)
     for name, dtype, shape, *_ in theirs.described:
         make(name, dtype, tuple(shape))
     _native.copy_tensors(theirs.described, Tensors(made, apart=True).described)

@@ -69,6 +69,7 @@ class Offering:
         self._with_changes: Optional[Tuple[tensorpull.Reference, str, str]] = None  # the same, for sites that keep the model before
         self._model: Optional[Tuple[Place, Model]] = None  # where it is known as shared
         self._update: Optional[Changes] = None  # of a site's: what has changed since the model that it keeps
+        self._update_is_served = False  # by the thread that has its session, which alone may withdraw it
         self._refusal = ""
         self._offered: Set[str] = set()  # to whom
         self._calls: Dict[str, str] = {}  # of a requester: "" while it is under way, then why it failed
@@ -272,14 +273,20 @@ class Offering:
                 tensors = self.base_obj
                 if tensors is None:
                     return
+                with self._once:
+                    update = self._update if self._update is not None and self._update.said else None
+                    self._update_is_served = update is not None
                 metadata, told = {REFERENCE: self._flare_ref}, lambda _: settled.set()
-                update = self._update
-                if update is not None and update.said:
-                    ref = update.publish(session._session.add, session._beside, tensors, metadata, recipients=1, settled=told)
-                else:
-                    ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
-                session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
-                session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
+                try:
+                    if update is not None:
+                        ref = update.publish(session._session.add, session._beside, tensors, metadata, recipients=1, settled=told)
+                    else:
+                        ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
+                    session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
+                    session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
+                finally:
+                    if update is not None:
+                        update.end()
         except _GOES_ON as e:
             if not settled.is_set():
                 if isinstance(e, tensorpull.Error) and e.code in ("connection_failed", "timed_out"):
@@ -291,7 +298,7 @@ class Offering:
             self._gone.set()
             published = [made[0] for made in (self._published, self._with_changes) if made]
             self._published = self._with_changes = None
-            update, self._update = self._update, None
+            update, self._update = None if self._update_is_served else self._update, None
         if update is not None:
             update.end()
         if self._model:
@@ -342,7 +349,7 @@ class Pulling:
         base = place.base if is_server(self._source) else None
         got = base.land(through, where, ref, self._framework, **how) if base else None
         if place.earlier is not None and not where:  # over a connection that the site made
-            got = place.earlier.land(self._source, through, ref, self._framework, place.kept, **how)
+            got = place.earlier.land(self._source, through, ref, self._framework, place.kept, self._turn, **how)
         if got is None:
             got = land_in_kept(through, where, ref, place.kept, self._framework, self._turn, **how)
         self._keeps = base.is_of(self._framework, got, got.metadata.get(ASKS_TO_KEEP) is not None) if base else False
