@@ -4,7 +4,7 @@
 #include <tensorpull/consumers/average/weighing.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/differences/block.hpp>
-#include <tensorpull/differences/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>

@@ -3,7 +3,7 @@
 
 set(tensorpull_folders_freestanding
   std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/parallel protocol/relay
-  links links/serial links/lwip pull embedded)
+  links links/serial links/lwip pull differences/scheme embedded)
 set(tensorpull_folders_tensorpull
   . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average differences links/posix tensors tensors/structs tensors/numpy
   transports transports/blocking transports/session transports/peers transports/replica transports/over transports/over/loopback transports/over/tcp

@@ -1,5 +1,5 @@
 // Differences in blocks of 8 bits: against plain arithmetic, in every element type, and the same bits at both ends.
-#include <tensorpull/differences/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
 
 #include <gtest/gtest.h>
 

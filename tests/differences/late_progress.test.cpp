@@ -2,7 +2,7 @@
 // bits as with FP32, and not with weights in BF16, which accuracy alone would not show. The main job's model and
 // training, without a network. With the environment's DIGITS (mnist_5k.csv): its data, 10 clients and 5 seeds.
 #include <tensorpull/core/dtype.hpp>
-#include <tensorpull/differences/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
 
 #include <gtest/gtest.h>
 #include <jobs/federated/training.hpp>

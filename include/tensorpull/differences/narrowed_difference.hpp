@@ -8,7 +8,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/tensor_view.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/differences/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
 #include <tensorpull/image/dynamic.hpp>
 
 #include <algorithm>
@@ -22,21 +22,6 @@
 namespace tensorpull {
 
 namespace detail {
-
-/// Calls `f` with an element of the tensor's type, if a difference of that type is narrowed; otherwise gives `other`.
-template <class R, class F>
-constexpr R with_movable(dtype type, R other, F&& f) {
-  switch (type) {
-    case dtype::f32: return f(float{});
-    case dtype::f64: return f(double{});
-    case dtype::f16: return f(float16{});
-    case dtype::bf16: return f(bfloat16{});
-    default: return other;
-  }
-}
-constexpr bool is_narrowed(dtype type) noexcept {
-  return with_movable(type, false, [](auto) { return true; });
-}
 
 /// Hashes whole elements as an image has them, so that machines of either byte order say the same of a model.
 inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<const std::byte> bytes) noexcept {

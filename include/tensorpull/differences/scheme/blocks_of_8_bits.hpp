@@ -6,7 +6,7 @@
 
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/differences/moved.hpp>
+#include <tensorpull/differences/scheme/moved.hpp>
 
 #include <bit>
 #include <cstddef>

@@ -94,6 +94,21 @@ constexpr T narrowed_to(double value) noexcept {
   }
 }
 
+/// Calls `f` with an element of the tensor's type, if a difference of that type is narrowed; otherwise gives `other`.
+template <class R, class F>
+constexpr R with_movable(dtype type, R other, F&& f) {
+  switch (type) {
+    case dtype::f32: return f(float{});
+    case dtype::f64: return f(double{});
+    case dtype::f16: return f(float16{});
+    case dtype::bf16: return f(bfloat16{});
+    default: return other;
+  }
+}
+constexpr bool is_narrowed(dtype type) noexcept {
+  return with_movable(type, false, [](auto) { return true; });
+}
+
 template <movable_element T>
 using element_bits =
     std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
