@@ -62,6 +62,12 @@ BREAKAGES = [
     ("differences/narrowed_difference.hpp", 'if (!has_digest(said("tensorpull.base"))) return', "if (false) return", "differences/narrowed_difference", "*leaves_the_base*"),
     ("differences/narrowed_difference.hpp", "if (expected != narrowed.size()) return failure(errc::schema_mismatch);", "", "differences/narrowed_difference", "*leaves_the_base*"),
     ("differences/narrowed_difference.hpp", "offset % 4; byte < 4", "0; byte < 4", "differences/narrowed_difference", "*any_length*"),
+    ("embedded/difference.hpp", "number > most) most = number;", "number != 0) most = number;", "embedded/difference", "*bytes_and_the_digest*"),
+    ("embedded/difference.hpp", "if (scale_at_ == key) return {};", "if (scale_at_ != no_scale) return {};", "embedded/difference", "*bytes_and_the_digest*"),
+    ("embedded/difference.hpp", "scale_at_ = no_scale;\n    from_", "from_", "embedded/difference", "*changes_meanwhile*:*averages*"),
+    ("embedded/difference.hpp", "return ok ? errc{} : ok.error().code;", "(void)ok; return {};", "embedded/difference", "*cannot_be_read*"),
+    ("embedded/owner.hpp", "now_ = readable ? status::ok : status::unreadable;", "now_ = status::ok;", "embedded/difference", "*cannot_be_read*"),
+    ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "embedded/difference", "*cannot_be_read*"),
     # image, chunking, integrity
     ("image/arrange.hpp", 'entry.name == "__metadata__"', 'entry.name == "__metadata"', "image/arrange:image/dynamic", "*"),
     ("image/arrange.hpp", "if (!is_utf8(entry.name)) return", "if (false) return", "image/arrange:image/dynamic", "*"),

@@ -119,12 +119,11 @@ constexpr std::size_t embedded_answer_bytes(std::size_t chunk) noexcept {
 
 /// Publishes one model at a time to one recipient at a time, over a link of datagrams with one request on its way.
 ///
-/// `Model`: a struct whose members are listed (members.hpp). `ChunkBytes`: the longest payload that it sends. `Hash`:
-/// XXH3-64, for the version. `ChunkHash`: the hash that recipients may ask for with each chunk, which a server that
-/// averages needs: xxh3_64 or basic_crc32c<crc32c_small>, which has the line's table; no_hash: such requests are
-/// `unsupported`.
-/// `DatagramBytes`: the longest answer. Below the 152 bytes of a description that travels in pieces; otherwise no code
-/// for pieces is compiled.
+/// `Model`: a struct whose members are listed (members.hpp), or an embedded_difference (difference.hpp). `ChunkBytes`:
+/// the longest payload that it sends. `Hash`: XXH3-64, for the version. `ChunkHash`: the hash that recipients may ask
+/// for with each chunk, which a server that averages needs: xxh3_64 or basic_crc32c<crc32c_small>, which has the line's
+/// table; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest answer. Below the 152 bytes of a
+/// description that travels in pieces; otherwise no code for pieces is compiled.
 ///
 /// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may
 /// wrap.
@@ -138,6 +137,8 @@ class embedded_owner {
   /// Nonces name serves; they are odd, since 0 is none. They tell serves apart; they do not authenticate.
   static constexpr std::uint64_t nonce_step = 0x9e3779b97f4a7c16;
   static constexpr bool in_pieces = DatagramBytes < detail::short_frame_bytes;
+  /// Its header is no constant, and reading it may fail (difference.hpp).
+  static constexpr bool is_computed = requires { &image::read_header; };
   static constexpr std::uint32_t image_bytes = image::image_bytes, header_bytes = image::header_bytes;
   static_assert(digest_kind_of<Hash> == digest_kind::xxh3_64,
                 "tensorpull: a version is XXH3-64 of the image, so an owner needs that hash");
@@ -163,15 +164,26 @@ class embedded_owner {
   /// The model is borrowed, and must not change until the state() is completed or completed_unverified, or until
   /// withdraw(), busy() or the next publish(). If it does change, recipients get bytes of both, and none of them ends
   /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
-  /// pass over the model.
+  /// pass over the model. A difference (difference.hpp) that cannot be read, now or later, ends the publication, and
+  /// recipients are told `unreadable`.
   void publish(const Model& model, ref_id ref, std::uint64_t random) noexcept {
     Hash h;
-    h.update(std::span<const std::byte>(image::header));
     std::byte part[64];
+    bool readable = true;
+    if constexpr (is_computed) {
+      for (std::uint32_t at = 0, n = 0; at < header_bytes; at += n) {
+        n = header_bytes - at < sizeof part ? header_bytes - at : static_cast<std::uint32_t>(sizeof part);
+        image::read_header(model, at, std::span(part, n));
+        h.update(std::span<const std::byte>(part, n));
+      }
+    } else {
+      h.update(std::span<const std::byte>(image::header));
+    }
     for (std::uint32_t at = 0; at < image_bytes - header_bytes;) {
       const std::uint32_t left = image_bytes - header_bytes - at,
                           n = left < sizeof part ? left : static_cast<std::uint32_t>(sizeof part);
-      image::read(model, at, std::span(part, n));
+      if constexpr (is_computed) readable = image::read(model, at, std::span(part, n)) && readable;
+      else image::read(model, at, std::span(part, n));
       h.update(std::span<const std::byte>(part, n));
       at += n;
     }
@@ -181,7 +193,7 @@ class embedded_owner {
     nonce_ = random | 1;
     who_ = {};
     served_ = 0;
-    now_ = status::ok;
+    now_ = readable ? status::ok : status::unreadable;
     number_ = reason_ = 0;
     state_ = recipient_state::unseen;
     if constexpr (in_pieces) pieces_.give_up();
@@ -384,9 +396,17 @@ class embedded_owner {
     std::uint32_t of_header = 0;
     if (at < header_bytes) {
       of_header = header_bytes - at < length ? header_bytes - at : length;
-      std::memcpy(payload.data(), image::header.data() + at, of_header);
+      if constexpr (is_computed) image::read_header(*model_, at, payload.first(of_header));
+      else std::memcpy(payload.data(), image::header.data() + at, of_header);
     }
-    if (of_header < length) image::read(*model_, at + of_header - header_bytes, payload.subspan(of_header));
+    if constexpr (is_computed) {
+      if (of_header < length && !image::read(*model_, at + of_header - header_bytes, payload.subspan(of_header))) {
+        end(status::unreadable, 0);
+        return refuse(q, status::unreadable, version_);
+      }
+    } else if (of_header < length) {
+      image::read(*model_, at + of_header - header_bytes, payload.subspan(of_header));
+    }
     std::uint64_t of_chunk = 0;
     if constexpr (digest_kind_of<ChunkHash> != digest_kind::none)
       if (digest != digest_kind::none) {

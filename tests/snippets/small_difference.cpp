@@ -1,0 +1,39 @@
+// What a small machine has made of a model, as a difference to it: what a host publishes of the same models.
+#include <tensorpull/differences/narrowed_difference.hpp>
+#include <tensorpull/embedded/difference.hpp>
+#include <tensorpull/embedded/landing.hpp>
+#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+
+namespace {
+struct mlp {
+  float fc1_weight[32][64], fc1_bias[32];
+};
+}  // namespace
+template <>
+inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(
+    tensorpull::member{"fc1.weight", &mlp::fc1_weight}, tensorpull::member{"fc1.bias", &mlp::fc1_bias});
+
+namespace {
+mlp pulled, model;
+tensorpull::model_landing<mlp> base(pulled);
+std::uint64_t random_number() { return 0x1234'5678'9abc'def0; }
+
+// SNIPPET 1
+
+std::vector<tensorpull::tensor_view> views(const mlp& of) {
+  static constexpr std::uint64_t shape[]{32, 64};
+  return {{"fc1.weight", tensorpull::dtype::f32, {shape, 2}, reinterpret_cast<const std::byte*>(of.fc1_weight)},
+          {"fc1.bias", tensorpull::dtype::f32, {shape, 1}, reinterpret_cast<const std::byte*>(of.fc1_bias)}};
+}
+}  // namespace
+
+int main() {
+  model = pulled;
+  for (int i = 0; i < 64; ++i) model.fc1_weight[i / 2][i] += 0.01f * static_cast<float>(i);
+  // SNIPPET 2
+  const auto theirs = tensorpull::narrowed_difference<>::make(views(model), views(pulled));
+  if (!theirs) return 1;
+  const auto version = tensorpull::image_version<tensorpull::xxh3_64>(theirs->model().source());
+  return version && owner.reference().version == *version ? 0 : 2;
+}
