@@ -205,6 +205,10 @@ struct refused_composition : Instead {
       Fault != fault_model_itself,
       "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
   static_assert(
+      Fault != fault_narrowed,
+      "tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has travels in 8 bits, and weights do not, since they would lose late "
+      "progress: give the pipeline T, and publish narrowed<T>::make(now, base)");
+  static_assert(
       Fault != fault_no_policy,
       "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
       "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");

@@ -147,6 +147,7 @@ constexpr std::uint64_t longest_chunk() noexcept {
 enum fault : int {
   fault_none,
   fault_model_itself,
+  fault_narrowed,
   fault_no_policy,
   fault_two_slots,
   fault_no_tensors,
@@ -222,6 +223,8 @@ struct composition {
     constexpr fault list = list_fault(slots, sizeof...(P));
     if constexpr (list == fault_no_policy && (is_model<P>() || ...))
       return found<refused_composition<fault_model_itself, instead>>{};
+    else if constexpr (list == fault_no_policy && (... || requires { typename P::narrows; }))
+      return found<refused_composition<fault_narrowed, instead>>{};
     else if constexpr (list != fault_none) return found<refused_composition<list, instead>>{};
     else if constexpr (!tensor_policy<tensors>) return found<tensor_requirements<tensors, false, instead>>{};
     else if constexpr (!chunking_strategy<chunking>) return found<chunking_requirements<chunking, false, instead>>{};

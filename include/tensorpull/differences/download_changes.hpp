@@ -128,6 +128,50 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
   return landing.in_vain() || refused ? detail::pull_whole<Net>(where, whole, model, how) : got;
 }
 
+namespace detail {
+
+/// What both kinds of differences have in common. `made()` gives the consumer that applies one to `model`.
+template <class Net, hash Hash, class Where, class Made>
+result<receipt> download_changes_by(Where& where, const reference& whole, const reference& difference,
+                                    typename Net::model_type& model, const Made& made, const pull_options& options,
+                                    std::uint64_t* difference_bytes) noexcept {
+  if (difference_bytes != nullptr) *difference_bytes = 0;
+  pull_options how = options;
+  how.cursor = nullptr;
+  const destination_view to = Net::parts::tensors::destination(model);
+  resume_cursor here;
+  if (whole.version != 0 && difference.id && difference.id != whole.id) {
+    auto applied = made();
+    if (!applied) return failure(applied.error());
+    const auto got = pull_changes<Net>(where, difference, *applied, how);
+    if (got) {
+      if (difference_bytes != nullptr) *difference_bytes = got->bytes;
+      const auto is = image_version<Hash>(to, options.stop);
+      if (!is) return failure(is.error());
+      // there is nothing left to pull then, and the owner is told
+      if (*is == whole.version)
+        here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
+      else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
+    } else if (ends_all(got.error().code)) {
+      return got;
+    }  // otherwise it is gone, or is none to this model
+  }
+  how.cursor = &here;
+  return pull_whole<Net>(where, whole, model, how);
+}
+/// Calls `f` with the reference of the difference from what `model` is, which says no version.
+template <class Net, hash Hash, class F>
+result<receipt> with_difference_of(const reference& whole, typename Net::model_type& model, const pull_options& options,
+                                   const F& f) noexcept {
+  const auto from = image_version<Hash>(Net::parts::tensors::destination(model), options.stop);
+  if (!from) return failure(from.error());
+  pull_options how = options;
+  how.believe = options.believe || whole.version != 0;  // the difference has no version, and is compared with the whole
+  return f(reference{difference_id(whole, *from), 0, 0}, how);
+}
+
+}  // namespace detail
+
 /// Makes `model` what is published under `whole`, whatever it is before. If it is the version that `difference` begins
 /// from, the difference is pulled and applied in place; otherwise, and also if what has become of it has another digest
 /// than `whole`, all of it is pulled. So the bytes are those that `whole` says, and the owner counts a recipient of
@@ -146,29 +190,10 @@ template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, Coder& coder, const pull_options& options = {},
                                  std::uint64_t* difference_bytes = nullptr) noexcept {
-  if (difference_bytes != nullptr) *difference_bytes = 0;
-  pull_options how = options;
-  how.cursor = nullptr;
-  const destination_view to = Net::parts::tensors::destination(model);
-  resume_cursor here;
-  if (whole.version != 0 && difference.id && difference.id != whole.id) {
-    auto applied = applied_difference<Coder, Hash>::make(to, coder);
-    if (!applied) return failure(applied.error());
-    const auto got = detail::pull_changes<Net>(where, difference, *applied, how);
-    if (got) {
-      if (difference_bytes != nullptr) *difference_bytes = got->bytes;
-      const auto is = image_version<Hash>(to, options.stop);
-      if (!is) return failure(is.error());
-      // there is nothing left to pull then, and the owner is told
-      if (*is == whole.version)
-        here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
-      else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
-    } else if (detail::ends_all(got.error().code)) {
-      return got;
-    }  // otherwise it is gone, or is none to this model
-  }
-  how.cursor = &here;
-  return detail::pull_whole<Net>(where, whole, model, how);
+  const auto made = [&] {
+    return applied_difference<Coder, Hash>::make(Net::parts::tensors::destination(model), coder);
+  };
+  return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
 }
 
 /// The same if the owner has published the difference under difference_id(), of `whole` and the version that the model
@@ -177,12 +202,10 @@ result<receipt> download_changes(Where&& where, const reference& whole, const re
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model, Coder& coder,
                                  const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {
-  const auto from = image_version<Hash>(Net::parts::tensors::destination(model), options.stop);
-  if (!from) return failure(from.error());
-  pull_options how = options;
-  how.believe = options.believe || whole.version != 0;  // the difference has no version, and is compared with the whole
-  return download_changes<Net, Where&, Coder, Hash>(where, whole, {difference_id(whole, *from), 0, 0}, model, coder,
-                                                    how, difference_bytes);
+  return detail::with_difference_of<Net, Hash>(
+      whole, model, options, [&](const reference& found, const pull_options& how) {
+        return download_changes<Net, Where&, Coder, Hash>(where, whole, found, model, coder, how, difference_bytes);
+      });
 }
 
 }  // namespace tensorpull

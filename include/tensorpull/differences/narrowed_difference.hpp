@@ -23,6 +23,15 @@ namespace tensorpull {
 
 namespace detail {
 
+/// Whole elements as an image has them become the machine's.
+inline void from_little_endian([[maybe_unused]] dtype type, [[maybe_unused]] std::span<std::byte> bytes) noexcept {
+  if constexpr (!little_endian_machine) {
+    const std::size_t width = number_bytes(type);
+    for (std::size_t i = 0; width > 1 && i + width <= bytes.size(); i += width)
+      std::ranges::reverse(bytes.subspan(i, width));
+  }
+}
+
 /// Hashes whole elements as an image has them, so that machines of either byte order say the same of a model.
 inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<const std::byte> bytes) noexcept {
   if constexpr (!little_endian_machine) {
