@@ -67,7 +67,7 @@ BREAKAGES = [
     ("differences/narrowed_difference.hpp", "offset % 4; byte < 4", "0; byte < 4", "differences/narrowed_difference", "*any_length*"),
     ("embedded/difference.hpp", "number > most) most = number;", "number != 0) most = number;", "embedded/difference", "*bytes_and_the_digest*"),
     ("embedded/difference.hpp", "if (scale_at_ == key) return {};", "if (scale_at_ != no_scale) return {};", "embedded/difference", "*bytes_and_the_digest*"),
-    ("embedded/difference.hpp", "scale_at_ = no_scale;\n    from_", "from_", "embedded/difference", "*changes_meanwhile*:*averages*"),
+    ("embedded/difference.hpp", "scale_at_ = no_scale;\n    from_", "from_", "embedded/difference", "*as_it_is_then*"),
     ("embedded/difference.hpp", "return ok ? errc{} : ok.error().code;", "(void)ok; return {};", "embedded/difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "now_ = readable ? status::ok : status::unreadable;", "now_ = status::ok;", "embedded/difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "embedded/difference", "*cannot_be_read*"),

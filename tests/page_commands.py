@@ -35,6 +35,7 @@ COMMANDS = {
     "bash examples/jobs/microcontroller/run.sh": (LONG, "bash examples/jobs/microcontroller/run.sh"),
     "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin": (
         LONG, "bash examples/jobs/microcontroller/run.sh --rounds 5 --seed 2 --flash flash.bin"),
+    "bash examples/jobs/microcontroller/run.sh --update 8-bits": (LONG, "bash examples/jobs/microcontroller/run.sh --update 8-bits"),
     "bash examples/jobs/nvflare/run.sh": (LONG, "bash examples/jobs/nvflare/run.sh --rounds 2 --clients 2"),
     "bash examples/jobs/nvflare/run.sh --table": (
         LONG, "bash examples/jobs/nvflare/run.sh --table --sites 2 --megabytes 7.5 --formats pytorch --rounds 2 --steps 2"),

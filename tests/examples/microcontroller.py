@@ -87,6 +87,21 @@ class Requests:
         return went_on
 
 
+class Counted:
+    """Bytes on the line in both directions, of pulls of updates: what is asked before one is there is not counted."""
+    KINDS = (2, 3, 4, 5, 6, 10)  # pull, chunk, end, confirm, confirmed, description
+
+    def __init__(self):
+        self.rest, self.updates = {}, 0
+
+    def saw(self, way, data):
+        *whole, self.rest[way] = (self.rest.get(way, b"") + data).split(b"\0")
+        for one in whole:
+            f = next(frames(uncobs(one) or b""), None)
+            if f and f[20] in self.KINDS and int.from_bytes(f[24:32], "little") == 2:
+                self.updates += len(one) + 1
+
+
 class Noise:
     """Loses, flips and inserts bytes, one in `one_in`."""
 
@@ -129,7 +144,7 @@ class Wire(threading.Thread):
         self.listener.listen(1)
         self.device = None
         self.to_device = self.to_server = lambda data: data
-        self.requests = Requests()
+        self.requests, self.counted = Requests(), Counted()
         self.passed = 0        # bytes of chunks, since the device was started: of long frames what is behind their first 200 bytes
         self.long = {}         # how long the frame is of which a part has passed, by direction
         self.cut_at = None     # power is cut when so many have passed
@@ -181,6 +196,7 @@ class Wire(threading.Thread):
         self.count("to the server", data)
 
     def count(self, way, data):
+        self.counted.saw(way, data)
         for i, piece in enumerate(data.split(b"\0")):
             before = self.long.get(way, 0) if i == 0 else 0
             self.long[way] = before + len(piece)
@@ -193,8 +209,9 @@ class Wire(threading.Thread):
 class Run:
     """One server with its clients, and a device that can be started again and again. It lives in a folder of its own."""
 
-    def __init__(self, folder, rounds, firmware):
+    def __init__(self, folder, rounds, firmware, update=None):
         self.folder, self.rounds, self.firmware = folder, rounds, firmware
+        self.update = update or ("8-bits" if "8_bits" in firmware else "whole")
         self.wire = Wire(folder)
         self.device = None
         self.digits = folder / "digits"
@@ -206,7 +223,7 @@ class Run:
         port = self.folder / "port"
         port.unlink(missing_ok=True)
         options = ["--data", DATA, "--rounds", str(self.rounds)]
-        self.server = subprocess.Popen([BUILT / "microcontroller_server", *options, "--line", self.wire.server_name(), "--port-file", port],
+        self.server = subprocess.Popen([BUILT / "microcontroller_server", *options, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
                                        stdout=open(self.folder / "server", "wb"), stderr=subprocess.STDOUT)
         while not port.exists():
             assert self.server.poll() is None, self.transcript("server")
@@ -244,17 +261,47 @@ class Run:
     def finish(self):
         """Waits for a device that is left alone, and asserts that all went well and that both say the same of each model and each update."""
         assert self.wait_for_device() == 0 and self.server.wait() == 0 and self.clients.wait() == 0, self.everything()
-        measured = {who: set(re.findall(r"(round \d+: (?:model|update) [0-9a-f]{16}: \d+ of \d+ right)", self.transcript(who))) for who in ("server", "device")}
+        # in 8 bits the device measures its model, and the server what comes of it
+        right = r": \d+ of \d+ right"
+        said = f"(round \\d+: (?:model|update) [0-9a-f]{{16}}{right})" if self.update == "whole" else f"(round \\d+: (?:model [0-9a-f]{{16}}{right}|update [0-9a-f]{{16}}))"
+        measured = {who: set(re.findall(said, self.transcript(who))) for who in ("server", "device")}
         assert len(measured["server"]) == 2 * self.rounds + 1, self.everything()
         assert measured["device"] <= measured["server"], self.everything()  # a device whose power was cut may not have come to say all
         assert self.transcript("server").count("the device's counts") == self.rounds, self.everything()
         assert "FAULT" not in self.transcript("device") and self.wire.failed is None, (self.wire.failed, self.everything())
+
+    def digests(self, who):
+        return re.findall(r"(round \d+: (?:model|update) [0-9a-f]{16})", self.transcript(who))
+
+    def right(self):
+        return [int(n) for n in re.findall(r"round \d+: model [0-9a-f]{16}: (\d+) of", self.transcript("server"))]
 
     def close(self):
         for process in (self.device, self.server, self.clients):
             if process and process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+class Played(Run):
+    """The device is played by the clients' program, at a pseudo-terminal."""
+
+    def start_device(self):
+        main, line = pty.openpty()
+        tty.setraw(line)
+        end = socket.socket(socket.AF_UNIX)
+        end.connect(self.wire.path)
+
+        def hand_on(read, write):
+            try:
+                while data := read(4096):
+                    write(data)
+            except OSError:
+                pass
+        for way in ((lambda n: os.read(main, n), end.sendall), (end.recv, lambda data: os.write(main, data))):
+            threading.Thread(target=hand_on, args=way, daemon=True).start()
+        self.device = subprocess.Popen([BUILT / "microcontroller_clients", "--data", DATA, "--rounds", str(self.rounds), "--update", self.update, "--line", os.ttyname(line)],
+                                       stdout=self.said, stderr=open(self.folder / "emulator", "ab"))
 
 
 class Folder:
@@ -267,14 +314,14 @@ class Folder:
             shutil.rmtree(self.path)
 
 
-def power_cuts():
+def power_cuts(firmware="in_flash.elf"):
     """QEMU is killed at random moments and started again with the same flash. Never a wrong byte, never more than one chunk fetched again."""
     wanted = int(os.environ.get("TENSORPULL_POWER_CUTS", 20))
     chance = random.Random(SEED)
     cuts = went_on = 0
     while cuts < wanted:
         with Folder() as folder:
-            run = Run(folder, min(6, (wanted - cuts) // 4 + 1), "in_flash.elf")
+            run = Run(folder, min(6, (wanted - cuts) // 4 + 1), firmware)
             try:
                 run.wire.cut = run.cut_power
                 while True:
@@ -291,6 +338,11 @@ def power_cuts():
                 run.close()
     print(f"{cuts} power cuts; {went_on} times a transfer went on")
     assert went_on >= wanted // 10
+
+
+def power_cuts_in_8_bits():
+    """The base of an update lies in flash, into which the next model lands."""
+    power_cuts("in_flash_8_bits.elf")
 
 
 def a_build_without_flash_begins_at_byte_0():
@@ -336,9 +388,9 @@ def the_server_is_started_again():
 def a_line_that_lies():
     """Bytes are lost, changed and inserted in both directions. Every transfer completes, and nothing wrong lands: device and server agree on all digests."""
     for seed in range(SEED, SEED + max(1, int(os.environ.get("TENSORPULL_LINE_SEEDS", 2)) // 20)):
-        for one_in in (100_000, 10_000, 1_000):
+        for one_in, firmware in ((100_000, "in_memory.elf"), (10_000, "in_memory.elf"), (1_000, "in_memory.elf"), (1_000, "in_flash_8_bits.elf")):
             with Folder() as folder:
-                run = Run(folder, 1, "in_memory.elf")
+                run = Run(folder, 1, firmware)
                 try:
                     run.wire.to_device, run.wire.to_server = Noise(one_in, seed * 10), Noise(one_in, seed * 10 + 1)
                     run.start_device()
@@ -350,8 +402,43 @@ def a_line_that_lies():
                     run.close()
 
 
+def an_update_in_8_bits():
+    """It takes a quarter of the line, the model learns as well, and the firmware publishes the bytes of the whole library. The figures are on the example's page."""
+    rounds, bytes_of, right = 3, {}, {}
+    for firmware, kind in (("in_flash.elf", Run), ("in_flash_8_bits.elf", Run), ("in_flash_8_bits.elf", Played)):
+        with Folder() as folder:
+            run = kind(folder, rounds, firmware)
+            try:
+                run.start_device()
+                run.finish()
+                on_line = run.wire.counted.updates / rounds
+                print(f"{'played' if kind is Played else 'emulated'}, {run.update}: {on_line:.0f} bytes on the line for an update, {on_line * 10 / 115200:.2f} s at 115,200 baud; right: {run.right()}", flush=True)
+                if kind is Run:
+                    bytes_of[run.update], right[run.update] = on_line, run.right()
+                    digests = run.digests("device")
+                else:
+                    assert run.digests("device") == digests, (digests, run.everything())
+            finally:
+                run.close()
+    assert 0.2 < bytes_of["8-bits"] / bytes_of["whole"] < 0.28, bytes_of
+    assert right["8-bits"][-1] >= right["whole"][-1] - 8, right
+
+
+def a_server_refuses_the_other_kind_by_name():
+    for firmware, expected in (("in_flash.elf", "8-bits"), ("in_flash_8_bits.elf", "whole")):
+        with Folder() as folder:
+            run = Run(folder, 1, firmware, expected)
+            try:
+                run.start_device()
+                assert run.server.wait(300) == 1, run.everything()
+                assert "the device: the model on the other side has another schema" in run.transcript("server"), run.everything()
+                assert "counts" not in run.transcript("server"), run.everything()
+            finally:
+                run.close()
+
+
 def main():
-    cases = {f.__name__: f for f in (power_cuts, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
+    cases = {f.__name__: f for f in (power_cuts, power_cuts_in_8_bits, an_update_in_8_bits, a_server_refuses_the_other_kind_by_name, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
     cases[sys.argv[3]]()
 
 

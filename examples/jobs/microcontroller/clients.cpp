@@ -3,16 +3,29 @@
 #include "network.hpp"
 #include "options.hpp"
 
+#include <tensorpull/differences/narrowed_difference.hpp>
+
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 
 namespace microcontroller {
 
+std::vector<tensorpull::tensor_view> views_of(const mlp& model) {
+  const auto source = over_tcp::parts::tensors::source(model);
+  std::vector<tensorpull::tensor_view> all;
+  for (std::size_t i = 0; i < source.schema->tensor_count; ++i) {
+    const auto& t = source.schema->tensors[i];
+    all.push_back({t.name, t.type, t.extents(), source.address(i)});
+  }
+  return all;
+}
+
 template <class Session>
 bool take_part(Session& server, std::uint32_t site, const options& chosen, const pooled_digits& digits,
                const tensorpull::pull_options& pull) {
-  const auto model = std::make_unique<mlp>();
+  const auto model = std::make_unique<mlp>(), base = std::make_unique<mlp>();
   const auto with = std::make_unique<perceptron>();
   const auto nothing = [] {};
   const auto right = [&] {
@@ -26,8 +39,19 @@ bool take_part(Session& server, std::uint32_t site, const options& chosen, const
     if (site == device_site) print_right("device", round, "model", done->digest, right(), digits.held_out().size());
     if (round > chosen.rounds) return true;
 
+    *base = *model;
     train(*with, *model, digits.of_site(site).data(), digits.of_site(site).size(), nothing);
-    const auto update = server.add_tensors(std::as_const(*model), {.recipients = 1, .id = update_of(site, round)});
+    tensorpull::publish_options how;
+    how.recipients = 1;
+    how.id = update_of(site, round);
+    std::optional<tensorpull::narrowed_difference<>> narrowed;
+    if (chosen.in_8_bits && site == device_site) {
+      auto made = tensorpull::narrowed_difference<>::make(views_of(*model), views_of(*base));
+      if (!made) return complain("no update", made.error());
+      narrowed.emplace(std::move(*made));
+    }
+    const auto update = narrowed ? server.add_image(narrowed->model().source(), how)
+                                 : server.add_tensors(std::as_const(*model), how);
     if (!update) return complain("cannot publish the update", update.error());
     if (site == device_site) print_right("device", round, "update", update->version, right(), digits.held_out().size());
     if (const auto served = server.serve(tensorpull::until_settled(*update), patience); !served)

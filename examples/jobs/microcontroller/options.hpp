@@ -15,6 +15,7 @@ struct options {
   std::uint32_t clients = 4;
   std::uint64_t seed = 1;
   std::string data, line, connect, port_file;
+  bool in_8_bits = false;  // the device's update
 };
 
 inline constexpr const char* options_help =
@@ -23,6 +24,7 @@ inline constexpr const char* options_help =
     "  --clients N       sites besides the device, 1 to 9 (4)\n"
     "  --seed N          of the model, and of who gets which digits (1)\n"
     "  --line TTY        the serial line between server and device, such as /dev/ttyUSB0?speed=115200; the clients' program then plays the device\n"
+    "  --update KIND     the device's: whole, or 8-bits, which is a difference to the round's model (whole)\n"
     "  --connect H:PORT  where the clients find the server\n"
     "  --port-file FILE  the server writes its port there once it listens\n"
     "  --help\n\n"
@@ -45,6 +47,8 @@ inline options parse_options_or_exit(int count, char** arguments, const char* pu
         chosen.seed = federated::parse_number<std::uint64_t>(name, value, 0, ~std::uint64_t{0});
       else if (name == "--data") chosen.data = federated::parse_path(name, value);
       else if (name == "--line") chosen.line = federated::parse_path(name, value);
+      else if (name == "--update" && (value == "whole" || value == "8-bits")) chosen.in_8_bits = value == "8-bits";
+      else if (name == "--update") throw federated::option_error("--update is whole or 8-bits");
       else if (name == "--connect") chosen.connect = federated::parse_path(name, value);
       else if (name == "--port-file") chosen.port_file = federated::parse_path(name, value);
       else throw federated::option_error("there is no option " + std::string(name) + "; --help lists them");

@@ -5,6 +5,7 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/tee.hpp>
+#include <tensorpull/differences/widened.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <cmath>
@@ -142,11 +143,20 @@ class server {
       if (number != device_site) return site.pull({update_of(number, round)}, into, options);
       tensorpull::land landing(over_line::parts::tensors::destination(*update_));
       tensorpull::tee both(landing, into);
-      return site.pull({update_of(number, round)}, both, options);
+      if (!chosen_.in_8_bits) return site.pull({update_of(number, round)}, both, options);
+      // what comes moves the round's model while it comes, so both get a whole update
+      auto moved = tensorpull::widened<decltype(both)>::make(both, over_line::parts::tensors::source(*model_),
+                                                             device_chunk_bytes);
+      if (!moved) return tensorpull::result<tensorpull::receipt>(tensorpull::failure(moved.error()));
+      return site.pull({update_of(number, round)}, *moved, options);
     });
     if (!done) return complain(site_name(number).c_str(), done.error());
-    if (number == device_site)
+    if (number == device_site) {
       print_right("server", round, "update", done->digest, right(*update_), digits_.held_out().size());
+      std::printf("server: round %u: the update came in %llu bytes\n", round,
+                  static_cast<unsigned long long>(done->bytes));
+      std::fflush(stdout);
+    }
     return done->outcome == tensorpull::outcome::completed;
   }
 

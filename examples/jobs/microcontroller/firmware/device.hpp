@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 template <>
 inline constexpr auto tensorpull::members_of<microcontroller::mlp> = tensorpull::members(
@@ -40,11 +41,13 @@ inline constexpr std::uint32_t most_stack = 2048;
 
 /// `Place` says where a model lands: `place(mlp&, owner&)`; `open()`, called once; `landing()`, an embedded_landing;
 /// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
-/// which was there before the reset; 0: none.
-template <template <class Owner> class Place>
+/// which was there before the reset; 0: none. `Update` says what is published: the model, or an embedded_difference to
+/// what has landed.
+template <template <class Owner> class Place, class Update = mlp>
 class device {
   static constexpr std::size_t longest_datagram = 640;  // of the server's transport, `serial`
-  using owner = tensorpull::embedded_owner<mlp, device_chunk_bytes>;
+  static constexpr bool whole = std::is_same_v<Update, mlp>;
+  using owner = tensorpull::embedded_owner<Update, device_chunk_bytes>;
   using line = tensorpull::embedded_line<board::uart, longest_datagram, owner::answer_bytes>;
   using place = Place<owner>;
   using recipient = tensorpull::embedded_recipient<typename place::landing_type, device_chunk_bytes>;
@@ -67,7 +70,7 @@ class device {
       board::say_hex(version_);
       board::say_line(": ", right, " of ", digits_->held_out, " right");
       if (found > rounds_) break;
-      train_and_publish(found);
+      if (!train_and_publish(found)) return 1;
       round = found + 1;
     }
     return check_stack() ? 0 : 1;
@@ -171,17 +174,27 @@ class device {
     return count_right(perceptron_, model_, held_out(), digits_->held_out, [this] { serve(); });
   }
 
-  void train_and_publish(std::uint32_t round) noexcept {
+  bool train_and_publish(std::uint32_t round) noexcept {
     owner_.busy(pause_ms);
     train(perceptron_, model_, held_out() + digits_->held_out, digits_->share, [this] { serve(); });
     const std::size_t right = measure();
-    owner_.publish(model_, update_of(0, round), board::random());
+    if constexpr (whole) {
+      owner_.publish(model_, update_of(0, round), board::random());
+    } else {
+      if (const auto made = update_.prepare(); !made) {
+        say("round ", round, ": no update: ", tensorpull::to_string(made.error().code), " in tensor ",
+            static_cast<std::uint32_t>(made.error().at));
+        return false;
+      }
+      owner_.publish(update_, update_of(0, round), board::random());
+    }
     taken_ = false;
     board::say("device: round ");
     board::say(round);
     board::say(": update ");
     board::say_hex(owner_.reference().version);
     board::say_line(": ", right, " of ", digits_->held_out, " right");
+    return true;
   }
 
   bool check_stack() noexcept {
@@ -190,11 +203,18 @@ class device {
     return s.used <= most_stack || fail("that is more than it should be") == 0;
   }
 
+  /// Of a device that publishes its model.
+  struct nothing {
+    template <class... Any>
+    explicit nothing(Any&...) noexcept {}
+  };
+
   mlp model_;
   board::uart uart_;
   line line_{uart_};
   owner owner_;
   place place_{model_, owner_};
+  [[no_unique_address]] std::conditional_t<whole, nothing, Update> update_{model_, place_.landing()};
   perceptron perceptron_;
   const digits_header* digits_ = nullptr;
   std::uint64_t version_ = 0;

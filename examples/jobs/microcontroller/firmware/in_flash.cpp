@@ -1,45 +1,7 @@
-// The firmware whose model lands in flash, which here is a file of the emulator's host. After a power cut it goes on
-// where its cursor says.
-#include "device.hpp"
-
-#include "../file_flash.hpp"
-
-#include <tensorpull/embedded/flash_landing.hpp>
+// The firmware whose model lands in flash, and whose update is a whole model.
+#include "in_flash.hpp"
 
 namespace microcontroller {
-
-/// For training, the model is copied to memory that held the update of the round before until then.
-template <class Owner>
-class in_flash {
- public:
-  using landing_type = tensorpull::flash_landing<model_image, file_flash>;
-
-  in_flash(mlp& model, Owner& owner) noexcept : model_(model), owner_(owner) {}
-  /// The file is named on the command line.
-  bool open() noexcept { return flash_.open(board::argument(1), landing_type::pages); }
-  landing_type& landing() noexcept { return landing_; }
-  bool finish() noexcept {
-    owner_.withdraw();
-    std::byte some[64];
-    for (std::uint32_t at = 0; at < landing_type::data_bytes;) {
-      const std::uint32_t left = landing_type::data_bytes - at,
-                          n = left < sizeof some ? left : static_cast<std::uint32_t>(sizeof some);
-      if (!landing_.read(at, std::span(some, n)) || !model_image::write(model_, at, std::span(some, n))) return false;
-      at += n;
-    }
-    return true;
-  }
-  std::uint32_t round() noexcept {
-    const auto ref = landing_.cursor().ref;
-    return ref.high == model_of(1).high ? static_cast<std::uint32_t>(ref.low) : 0;
-  }
-
- private:
-  mlp& model_;
-  Owner& owner_;
-  file_flash flash_;
-  landing_type landing_{flash_};
-};
 
 static device<in_flash> the_device;
 
