@@ -74,6 +74,16 @@ def test_what_no_update_changed_keeps_its_bits(format_):
     assert got.params_type == ParamsType.FULL and got.metrics["accuracy"] == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("metric", [10**400, torch.ones(3)], ids=["no float", "tensor"])
+def test_a_metric_that_cannot_be_added_is_left_out_and_the_update_counts_once(metric):
+    aggregator = started({"w": torch.zeros(3)})
+    aggregator.accept_model(update({"w": torch.full((3,), 2.0)}, "site-1", metrics={"shape": torch.ones(2), "accuracy": 1.0}))
+    aggregator.accept_model(update({"w": torch.full((3,), 4.0)}, "site-2", metrics={"shape": metric, "accuracy": 0.0}))
+    got = aggregator.aggregate_model()
+    assert got.params["w"].tolist() == [3.0] * 3
+    assert got.metrics["shape"].tolist() == [1.0, 1.0] and got.metrics["accuracy"] == 0.5
+
+
 def test_without_a_global_model_and_of_differences_it_is_flares_own_sum():
     aggregator = started({})
     for value in (1.0, 3.0):

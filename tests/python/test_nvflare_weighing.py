@@ -186,6 +186,18 @@ def test_own_weights_are_the_servers_word_and_steps_up_to_the_median():
     assert got.tolist() == pytest.approx([(5 + 120 + 60) / 85] * 4)
 
 
+@pytest.mark.parametrize("metric", [10**400, np.ones(2), torch.ones(3)], ids=["no float", "array", "tensor"])
+def test_a_metric_that_cannot_be_added_is_left_out_and_the_round_counts(metric, caplog):
+    base = old_model()
+    aggregator = started(base)
+    for k in range(3):
+        aggregator.accept_model(update(step(k), f"site-{k}", metrics={"accuracy": 0.5, "shape": np.ones(4), "more": 1.0} if k != 1 else {"shape": metric, "accuracy": 0.8}))
+    got = aggregator.aggregate_model()
+    assert moved(base, got.params) == pytest.approx(1, abs=0.05)
+    assert got.metrics["accuracy"] == pytest.approx(0.6) and got.metrics["more"] == 1.0 and got.metrics["shape"].tolist() == [1.0] * 4
+    assert "'shape' of site-1 is left out" in caplog.text
+
+
 def test_differences_are_added_to_the_old_model_and_sites_may_send_one_or_the_other():
     base = old_model()
     whole, mixed = started(base), started(base)

@@ -17,6 +17,7 @@ from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedAggregationHelper, filter_aggregatable_metrics
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
+from nvflare.fuel.utils.log_utils import get_obj_logger
 
 
 class RoundAggregator(ModelAggregator):
@@ -25,6 +26,7 @@ class RoundAggregator(ModelAggregator):
     def __init__(self, aggregation_weights: Optional[Dict[str, float]] = None) -> None:
         super().__init__()
         self.aggregation_weights = aggregation_weights
+        self.logger = get_obj_logger(self)
         self._lock = threading.Lock()
         self._base: Dict[str, Any] = {}
         self.reset_stats()
@@ -55,9 +57,11 @@ class RoundAggregator(ModelAggregator):
 
     def _add_metrics(self, given: Any, weight: float, who: str, round_: Any) -> None:
         self._all_metrics = self._all_metrics and given is not None
-        metrics = filter_aggregatable_metrics(given)
-        if self._all_metrics and metrics:
-            self._metrics.add(metrics, weight, who, round_)
+        for name, value in filter_aggregatable_metrics(given).items() if self._all_metrics else ():
+            try:
+                self._metrics.add({name: value}, weight, who, round_)
+            except Exception as e:  # noqa: BLE001: of another shape than others', or a number that no float holds: its tensors count all the same
+                self.logger.warning(f"tensorpull: the metric {name!r} of {who} is left out: {type(e).__name__}: {e}")
 
     def _made(self, params: Dict[str, Any], type_: Any) -> FLModel:
         metrics = self._metrics.get_result() if self._all_metrics else None
@@ -73,7 +77,7 @@ class DifferenceAggregator(RoundAggregator):
     The differences to FLARE's global model are summed, so an element that has its old value in all updates has its old bits in the new model, and small
     steps keep their digits. Sums are float32 for floating-point types of at most 32 bits, float64 for the others; the new model has the global one's
     dtypes, and integers are rounded. FLARE's own sum takes what the global model does not have as a tensor of the same shape, and updates that are
-    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them.
+    differences already (`ParamsType.DIFF`). Metrics are FLARE's mean of them; one that cannot be added to the others' is left out, and logged.
 
     Memory: one sum for each element, and what a few of the largest tensor need. An update is looked at as a whole before any of it is added: one that
     cannot be had or does not fit (ValueError) leaves nothing behind.

@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
-from nvflare.fuel.utils.log_utils import get_obj_logger
 
 import tensorpull
 
@@ -29,7 +28,7 @@ class WeighingAggregator(RoundAggregator):
 
     An update's own weight is what `aggregation_weights` of its site says (1 if nothing) times the steps that the update says, at most the median of what all of the round say, because
     that is the site's own word. `trimmed` has no weights. Tensors of whole numbers and of bools are not looked at: each element is the median (of an even number: the lower one in the
-    middle) of the updates whose weight is not 0. Metrics are FLARE's mean, with the weights.
+    middle) of the updates whose weight is not 0. Metrics are FLARE's mean, with the weights; one that cannot be added to the others' is left out, and logged.
 
     An update is refused (ValueError with the site's name, which FLARE logs, and the site is left out of the round) if it has infinities or NaNs that the old model has not, or other
     tensors than that: names, shapes and PyTorch or NumPy have to be the same, and other types are cast. Updates that are differences already are added to the old model first. If no update is left, or weights are negative, no numbers or all zero, or the
@@ -46,7 +45,6 @@ class WeighingAggregator(RoundAggregator):
         if weights is not None and not callable(weights):
             raise TypeError(f"weights is clip_norms() or is called with Differences; not {weights!r}")
         self.weights, self.trimmed, self.max_updates = weights, trimmed, max_updates
-        self.logger = get_obj_logger(self)
         super().__init__(aggregation_weights)
 
     def reset_stats(self) -> None:
