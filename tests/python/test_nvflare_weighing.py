@@ -198,6 +198,15 @@ def test_a_metric_that_cannot_be_added_is_left_out_and_the_round_counts(metric, 
     assert "'shape' of site-1 is left out" in caplog.text
 
 
+def test_types_without_arithmetic_are_refused_by_the_sites_name():
+    base = {"f": torch.ones(3), "n": torch.tensor([3], dtype=torch.uint16)}
+    aggregator = started(base)
+    with pytest.raises(ValueError, match="site-1"):
+        aggregator.accept_model(update({"f": torch.ones(3), "n": torch.tensor([1], dtype=torch.uint16)}, type_=ParamsType.DIFF))
+    aggregator.accept_model(update({"f": torch.ones(3) * 2, "n": base["n"]}, "site-2"))
+    assert aggregator.aggregate_model().params["f"].tolist() == [2.0] * 3
+
+
 def test_differences_are_added_to_the_old_model_and_sites_may_send_one_or_the_other():
     base = old_model()
     whole, mixed = started(base), started(base)

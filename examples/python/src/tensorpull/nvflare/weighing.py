@@ -30,7 +30,7 @@ class WeighingAggregator(RoundAggregator):
     that is the site's own word. `trimmed` has no weights. Tensors of whole numbers and of bools are not looked at: each element is the median (of an even number: the lower one in the
     middle) of the updates whose weight is not 0. Metrics are FLARE's mean, with the weights; one that cannot be added to the others' is left out, and logged.
 
-    An update is refused (ValueError with the site's name, which FLARE logs, and the site is left out of the round) if it has infinities or NaNs that the old model has not, or other
+    An update is refused (ValueError with the site's name, which FLARE logs, and the site is left out of the round) if it has infinities or NaNs that the old model has not (with `trimmed`: any), or other
     tensors than that: names, shapes and PyTorch or NumPy have to be the same, and other types are cast. Updates that are differences already are added to the old model first. If no update is left, or weights are negative, no numbers or all zero, or the
     function raises, an error is logged, the old model stays, and the job goes on.
 
@@ -63,7 +63,7 @@ class WeighingAggregator(RoundAggregator):
                 floats, others = self._like_old(values, model.params_type)
                 del values
                 self._take(who, by_server, floats)
-            except (ValueError, TypeError, tensorpull.Error) as e:
+            except (ValueError, TypeError, RuntimeError, tensorpull.Error) as e:  # PyTorch has no arithmetic for some types
                 raise ValueError(f"an update of {who} is left out of this round: {e}") from e
             self._given[who] = steps, others, FLModel(metrics=model.metrics, current_round=model.current_round)
         self.logger.info(f"tensorpull: looked at the update of {who} in {time.monotonic() - began:.3f} s")
