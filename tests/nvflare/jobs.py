@@ -796,7 +796,8 @@ def a_flat_server():
         late, late_threads = ([by[i] for i in by if 6 <= i <= 45] for by in (held, threads))
         middle = statistics.median(late)
         assert len(late) == 40 and all(abs(most - middle) <= 0.02 * middle for most in late), late
-        assert max(late_threads[20:]) <= max(late_threads[:20]) + 2, threads
+        # pools start a thread when none of theirs is idle; without the settings above there are three times as many in the end
+        assert max(late_threads[20:]) <= 1.15 * max(late_threads[:20]), threads
 
 
 @each_format
