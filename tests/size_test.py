@@ -86,6 +86,37 @@ class Calls(unittest.TestCase):
         deepest = self.graph(a=dict(frame=8, calls={"b", "c"}), b=dict(frame=16), c=dict(frame=8, calls={"d"}), d=dict(frame=24)).deepest("a")
         self.assertEqual((deepest.bytes, deepest.path, deepest.notes), (40, [("a", 8), ("c", 8), ("d", 24)], []))
 
+    def test_what_the_disassembly_tells(self):
+        text = """
+00000100 <spread>:
+ 100:	sub	sp, #8
+ 102:	push	{r4, r5, lr}
+ 104:	sub	sp, #12
+ 106:	bl	00000120 <falls>
+ 108:	pop	{r4, r5, pc}
+ 10a:	nop
+
+00000120 <falls>:
+ 120:	eor.w	r3, r3, #1
+ 122:	nop
+
+00000124 <behind>:
+ 124:	push	{r4, r5, lr}
+ 126:	sub	sp, #8
+ 128:	ldmia.w	sp!, {r4, r5, pc}
+"""
+        held, stack.run = stack.run, lambda *command: text
+        try:
+            functions, _ = stack.disassembled(type("Firmware", (), {"path": ""}))
+        finally:
+            stack.run = held
+        self.assertEqual({f.name: (f.frame, f.untold, f.falls) for f in functions.values()}, {"spread": (32, 8, None), "falls": (0, 0, "behind"), "behind": (20, 0, None)})
+
+    def test_arguments_that_the_compiler_does_not_tell_and_a_function_that_goes_on_in_the_next_count(self):
+        self.assertEqual(self.graph(a=dict(frame=40, told=32, untold=8)).deepest("a").bytes, 40)
+        self.assertEqual(self.graph(a=dict(frame=8, falls="b"), b=dict(frame=16)).deepest("a").bytes, 16)
+        self.assertEqual(self.graph(a=dict(frame=8, told=8, falls="b"), b=dict(frame=16)).deepest("a").bytes, 8, "behind a call that does not return")
+
     def test_what_the_compiler_tells_counts(self):
         self.assertEqual(self.graph(a=dict(frame=8, told=32)).deepest("a").bytes, 32)
 

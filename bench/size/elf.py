@@ -17,6 +17,7 @@ PARTS = (
     ("digest", r"core/(detail/)?xxh3|integrity/|embedded/(detail/)?\w*(xxh3|hash|digest)"),
     ("framing", r"framing/"),
     ("flash", r"embedded/(detail/)?(flash|cursor)"),
+    ("difference", r"embedded/difference|differences/"),
     ("owner", r"embedded/(detail/)?owner|protocol/owner/"),
     ("line", r"embedded/(detail/)?line|links/"),
     ("landing", r"embedded/(detail/)?(landing|member|image)|image/|consumers/"),
@@ -136,10 +137,10 @@ def charged(files):
 
 
 def defining(symbol):
-    """The header that defines a constant of the library, found by its name: the debugger's information has no line for constants of templates."""
+    """The header that defines a constant of the library, found by its name: the debugger's information has no line for constants of templates. Not one that specialises it."""
     words = [w for w in re.findall(r"[A-Za-z_]\w*", re.sub(r"<.*?>", "", run(PREFIX + "c++filt", symbol).strip())) if w not in ("tensorpull", "detail")]
     for word in words:
-        pattern = re.compile(rf"\b(?:class|struct) {word}\b(?![^{{]*;)|\bconstexpr\b[^;()]*\b{word}(?:\[\w*\])?\s*[={{]")
+        pattern = re.compile(rf"\b(?:class|struct) {word}\b(?!\s*<|[^{{]*;)|\bconstexpr\b[^;()]*\b{word}(?:\[\w*\])?\s*[={{]")
         for header in sorted(LIBRARY.rglob("*.hpp")):
             if word in (text := header.read_text()) and pattern.search(text):
                 return header.relative_to(LIBRARY).as_posix()

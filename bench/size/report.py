@@ -44,6 +44,7 @@ ROWS = (
     Row("recipient", "recipient, lands in memory", "embedded", "host_datagrams", main=True),
     Row("resuming", "recipient that goes on after a power cut, lands in flash", "embedded", "host_datagrams", flags=("-DFLASH",), main=True),
     Row("updating", "the same, and owner of an update", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), main=True),
+    Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True),
     Row("recipient-128", "recipient, lands in memory, chunks of 128", "embedded", "host_datagrams", 128),
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),
@@ -87,7 +88,7 @@ class Builder:
         """(the linked program, its map, the compiler's call graphs)"""
         flags = (optimisation, f"-DCHUNK={row.chunk}", *row.flags)
         objects = [self.object(row.source, flags), self.object("start", ("-Os",))]
-        objects += [self.object("rings", ("-Os",)), self.object(row.host, ("-Os", flags[1]))] if host else [self.object("uart", ("-Os",))]
+        objects += [self.object("rings", ("-Os",)), self.object(row.host, ("-Os", flags[1], *(f for f in row.flags if f == "-DNARROWED")))] if host else [self.object("uart", ("-Os",))]
         place = self.folder / f"{row.key}{optimisation}{'-painted' if host else ''}"
         program, linked = place.with_suffix(".elf"), place.with_suffix(".map")
         step(f"linking {row.key}", [COMPILER, *objects, *LINK, f"-Wl,-Map={linked}", "-o", program])

@@ -19,9 +19,11 @@ class Function:
     name: str
     frame: int = 0  # as the disassembly tells: every push and every step of sp
     told: int | None = None  # as the compiler tells
+    untold: int = 0  # of it the compiler does not tell: below the registers that are saved, arguments that came in registers and go on in memory
     dynamic: bool = False
     calls: set = field(default_factory=set)
     jumps: set = field(default_factory=set)  # at its end, when its frame is gone
+    falls: str | None = None  # what lies behind it, if its last instruction goes on there
     pointers: int = 0  # calls through a register
     pointer_jumps: int = 0
 
@@ -35,12 +37,19 @@ def registers(text):
     return count
 
 
+def ends(base, rest):
+    """Whether an instruction is the last of a function."""
+    return base in ("", "b", "bx", "udf") or "pc" in rest and base.startswith(("pop", "ldm", "ldr", "mov"))
+
+
 def disassembled(elf):
     """name -> Function. A function with several names has the one that the disassembly gives it."""
-    functions, here, names = {}, None, {}
+    functions, here, names, last = {}, None, {}, ("", "")
     for line in run(PREFIX + "objdump", "-d", "--no-show-raw-insn", elf.path).splitlines():
         head = re.match(r"([0-9a-f]+) <(.+)>:$", line)
         if head:
+            if here is not None and not ends(*last):
+                here.falls = head[2]
             here = functions.setdefault(head[2], Function(head[2]))
             names[int(head[1], 16)] = head[2]
             continue
@@ -49,7 +58,12 @@ def disassembled(elf):
             continue
         operation, rest = found[1], found[2].split("@")[0].split(";")[0].strip()
         base = operation.split(".")[0]
+        before = last
+        if base != "nop":
+            last = base, rest
         if base == "push" or (base.startswith("stmd") and rest.startswith("sp!")):
+            if before[0] == "sub" and before[1] in (f"sp, #{here.frame}", f"sp, sp, #{here.frame}"):
+                here.untold = here.frame
             here.frame += 4 * registers(rest)
         elif base == "vpush":
             here.frame += 8 * registers(rest.replace("d", "r"))
@@ -109,7 +123,7 @@ class Graph:
         self.notes, self.known, self.open = set(), {}, []
 
     def frame(self, f):
-        return f.frame if f.told is None else f.told
+        return f.frame if f.told is None else f.told + f.untold
 
     def below(self, name):
         """(bytes, path) of the deepest stack from this function on, its frame included."""
@@ -138,7 +152,9 @@ class Graph:
         for callee in sorted(f.calls | stays | pointed):
             deep, path = self.below(callee)
             best = max(best, (frame + deep, [(name, frame), *path]), key=lambda b: b[0])
-        for callee in sorted(f.jumps - stays):
+        # Of what g++ compiles the last instruction may be a call that does not return.
+        behind = {f.falls} if f.falls and f.told is None else set()
+        for callee in sorted(f.jumps - stays | behind):
             deep, path = self.below(callee)
             best = max(best, (deep, [(name, 0), *path]), key=lambda b: b[0])
         self.open.pop()

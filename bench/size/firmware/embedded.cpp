@@ -1,6 +1,7 @@
 // The small engine: a recipient and nothing else, with the digest of the image, on a line with COBS and CRC32C. It
 // lands in the model's memory and begins at byte 0 after a restart. With -DFLASH it lands in flash, and goes on after a
-// power cut. With -DOWNER it publishes the model besides, for a server that averages updates.
+// power cut. With -DOWNER it publishes the model besides, for a server that averages updates; with -DNARROWED, instead,
+// what has become of it, as a difference in 8 bits to what landed.
 #include "members.hpp"
 
 #include <tensorpull/embedded/line.hpp>
@@ -10,6 +11,9 @@
 #endif
 #ifdef OWNER
 #include <tensorpull/embedded/owner.hpp>
+#endif
+#ifdef NARROWED
+#include <tensorpull/embedded/difference.hpp>
 #endif
 
 using namespace tensorpull;
@@ -26,7 +30,12 @@ using landing = model_landing<perceptron>;
 #endif
 using recipient_type = embedded_recipient<landing, chunk_bytes>;
 #ifdef OWNER
-using owner_type = embedded_owner<perceptron, chunk_bytes, detail::embedded::default_hash<embedded_image<perceptron>>,
+#ifdef NARROWED
+using update_type = embedded_difference<perceptron, landing>;
+#else
+using update_type = perceptron;
+#endif
+using owner_type = embedded_owner<update_type, chunk_bytes, detail::embedded::default_hash<embedded_image<update_type>>,
                                   basic_crc32c<crc32c_small>>;
 constexpr std::size_t max_out = owner_type::answer_bytes;
 #else
@@ -65,7 +74,13 @@ int pipeline() {
   load(to);
 #ifdef OWNER
   model.output_bias[0] = 1;  // whatever a program computes
+#ifdef NARROWED
+  static update_type update(model, to);
+  if (!update.prepare()) return 3;
+  owner.publish(update, {5, 6}, board::random());
+#else
   owner.publish(model, {5, 6}, board::random());
+#endif
   no_role none;
   const std::uint32_t began = board::now_ms();
   while (owner.state() != recipient_state::completed || !line.idle()) {

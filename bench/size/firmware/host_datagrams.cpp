@@ -2,6 +2,12 @@
 // the model when the model was pulled, with a digest of each chunk; pipelines that have none do not answer.
 #include "host.hpp"
 #include "rings.hpp"
+#ifdef NARROWED
+#include "members.hpp"
+
+#include <tensorpull/embedded/difference.hpp>
+#include <tensorpull/embedded/landing.hpp>
+#endif
 
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/framing/word_framing.hpp>
@@ -28,7 +34,25 @@ struct device {
 using link_type = serial_link<device, chunk_bytes + 80>;
 using end_type = datagram_endpoint<host::framing, host::limits, host::owner_type, ignore_messages>;
 perceptron model;
+#ifdef NARROWED
+using update_image = embedded_image<embedded_difference<perceptron, model_landing<perceptron>>>;
+/// A difference as it comes.
+struct update_table {
+  alignas(8) std::byte data[update_image::data_bytes];
+  std::uintptr_t where[update_image::tensor_count];
+
+  update_table() noexcept {
+    for (std::size_t i = 0; i < update_image::tensor_count; ++i)
+      where[i] = static_cast<std::uintptr_t>(update_image::schema.tensors[i].begin);
+  }
+  destination_view view() noexcept { return {&update_image::schema, data, where}; }
+};
+#else
 perceptron update;
+struct update_table : engine::table {
+  update_table() noexcept : engine::table(update) {}
+};
+#endif
 struct digests {
   using is_integrity_policy = void;
   using hash_type = xxh3_64;
@@ -49,8 +73,8 @@ void other_end() {
   static buffer_pool<> pool;
   static link_type link{device()};
   static end_type end(references, pool, inbox, link.datagram_bytes(), 0x1234567812345678);
-  static const engine::table update_table(update);
-  static land to(update_table.view());
+  static update_table updates;
+  static land to(updates.view());
   static datagram_transfer<land, fixed_bytes<chunk_bytes>, digests, host::limits> pull(
       to, {.ref = {5, 6}, .recipient = {7}}, {}, 1);
   static bool pulls = false;
