@@ -420,7 +420,7 @@ def an_update_in_8_bits():
                     assert run.digests("device") == digests, (digests, run.everything())
             finally:
                 run.close()
-    assert 0.2 < bytes_of["8-bits"] / bytes_of["whole"] < 0.28, bytes_of
+    assert 0.2 < bytes_of["8-bits"] / bytes_of["whole"] < 0.3, bytes_of
     assert right["8-bits"][-1] >= right["whole"][-1] - 8, right
 
 
