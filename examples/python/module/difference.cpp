@@ -1,5 +1,7 @@
 #include "difference.hpp"
 
+#include <tensorpull/differences/narrowed.hpp>
+
 #include <memory>
 #include <optional>
 
@@ -37,6 +39,45 @@ py::object encode_difference(const py::sequence& from, const py::sequence& to, d
   py::list described, metadata;
   described.append(py::make_tuple("difference", "U8", py::make_tuple(bytes.size()), py::none(),
                                   reinterpret_cast<std::uintptr_t>(bytes.data()), 0));
+  return py::make_tuple(described, metadata, py::cast(std::move(held)));
+}
+
+/// The same tensors in memory, which no image has looked at yet.
+template <class View, class Address>
+std::vector<View> views_of(const tensor_table& table) {
+  std::vector<View> views;
+  for (const tensor_row& r : table.rows()) {
+    if (r.swap != 0 || !r.side.is_none()) raise(errc::unsupported_layout, r.name);
+    views.push_back({r.name, r.type, r.shape, reinterpret_cast<Address>(r.address), r.strides});
+  }
+  return views;
+}
+
+/// Moves `base` towards `now` by a step in 8 bits, and returns it as encode_difference() does: (description, metadata,
+/// what keeps it alive). Both are contiguous in the CPU's memory. The lock is released.
+py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base) {
+  const tensor_table model(now), to(base);
+  const auto from = views_of<tensor_view, const std::byte*>(model);
+  const auto moves = views_of<mutable_tensor_view, std::byte*>(to);
+  auto made = [&] {
+    const interpreter_unlock unlocked;
+    return narrowed_step<>::make(from, moves);
+  }();
+  if (!made && made.error() == errc::invalid_argument)
+    raise(made.error().code, made.error().name.view(),
+          "a NaN, an infinity, or a difference that is too large is not narrowed");
+  auto held = std::make_unique<narrowed_step<>>(value_or_raise(std::move(made)));
+  const source_view step = held->image();
+  py::list described, metadata;
+  for (std::size_t i = 0; i < step.schema->tensor_count; ++i) {
+    const tensor_entry& t = step.schema->tensors[i];
+    py::tuple shape(t.rank);
+    for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
+    described.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, py::none(),
+                                    reinterpret_cast<std::uintptr_t>(step.address(i)), 0));
+  }
+  for (const metadata_entry& pair : step.schema->pairs())
+    metadata.append(py::make_tuple(to_text(pair.key), to_text(pair.value)));
   return py::make_tuple(described, metadata, py::cast(std::move(held)));
 }
 
@@ -79,6 +120,8 @@ void copy_tensors(const py::sequence& from, const py::sequence& to) {
 
 void bind_difference(py::module_& m) {
   py::class_<coded>(m, "CodedDifference");
+  py::class_<narrowed_step<>>(m, "NarrowedStep");
+  m.def("narrow_tensors", &narrow_tensors);
   m.def("encode_difference", &encode_difference);
   m.def("copy_tensors", &copy_tensors);
 }

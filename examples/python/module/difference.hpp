@@ -1,4 +1,5 @@
-// A difference between two versions of tensors: made, and applied to the older one while it is pulled.
+// A difference between two versions of tensors, without loss or in 8 bits: made, and applied to the older one while it
+// is pulled.
 #pragma once
 
 #include "network.hpp"
@@ -7,6 +8,7 @@
 
 #include <tensorpull/differences/applied_difference.hpp>
 #include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/differences/widened.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <algorithm>
@@ -26,6 +28,22 @@ py::tuple download_difference(Run run, std::string_view ref, const py::sequence&
   constexpr std::uint64_t most = std::uint64_t{16} << 20;
   applying to(s.native, value_or_raise(applied_difference<deflate_coder, xxhash_digest>::make(
                             image.destination(), coder, std::min(s.chunk_bytes, most))));
+  return to_python(
+      pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
+}
+
+using moving = in_one_chunk<widened<land>>;
+
+/// Pulls a step in 8 bits, and moves the tensors that are described by it: contiguous ones in the CPU's memory. Returns
+/// the receipt, of the step.
+template <class Run>
+py::tuple download_narrowed(Run run, std::string_view ref, const py::sequence& described, const pull_settings& s) {
+  const tensor_table table(described);
+  interruption stop(s.abort);
+  dynamic_image image = table.to_write();
+  land tensors(image.destination());
+  constexpr std::uint64_t most = std::uint64_t{16} << 20;
+  moving to(s.native, value_or_raise(widened<land>::make(tensors, image.source(), std::min(s.chunk_bytes, most))));
   return to_python(
       pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
 }

@@ -133,6 +133,10 @@ PYBIND11_MODULE(_native, m) {
         [](const tp::route& from, std::string_view ref, const py::sequence& described, const tp::pull_settings& s) {
           return tp::download_difference(from.puller(), ref, described, s);
         });
+  m.def("download_narrowed",
+        [](const tp::route& from, std::string_view ref, const py::sequence& described, const tp::pull_settings& s) {
+          return tp::download_narrowed(from.puller(), ref, described, s);
+        });
   m.def("look", [](const tp::route& from, std::string_view ref, std::uint64_t max_header_bytes,
                    std::uint64_t max_tensors, const tp::pull_settings& s) {
     return tp::look(from.puller(), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
@@ -169,6 +173,7 @@ PYBIND11_MODULE(_native, m) {
       .def("download_into", &tp::session::download_into)
       .def("download_new", &tp::session::download_new)
       .def("download_difference", &tp::session::download_difference)
+      .def("download_narrowed", &tp::session::download_narrowed)
       .def("look", &tp::session::look)
       .def("add", &tp::session::add)
       .def("withdraw", &tp::session::withdraw)

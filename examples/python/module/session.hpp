@@ -136,6 +136,15 @@ class session {
         },
         ref, described, s);
   }
+  py::tuple download_narrowed(std::string_view ref, const py::sequence& described, const pull_settings& s) {
+    const use mine(*this, true);
+    return python::download_narrowed(
+        [&](const reference& from, moving& to, const pull_options& o, chunks c) {
+          consumer_for<moving> as(to);
+          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
+        },
+        ref, described, s);
+  }
   /// Pulls into a consumer that can undo what it has taken.
   template <consumer Consumer>
   py::tuple download_to(Consumer& to, std::string_view ref, const pull_settings& s) {

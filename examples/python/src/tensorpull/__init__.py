@@ -8,6 +8,7 @@
 
 from . import _interpreter  # noqa: F401: first
 from ._average import WeightedAverage, weighted_average
+from ._difference import narrowed
 from ._download import download_tensors
 from ._downloader import Downloader
 from ._errors import Error
@@ -25,7 +26,7 @@ from ._weighing import Differences, Weighing, clip_norms
 
 __all__ = [
     "ERROR_CODES", "Differences", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Relayed",
-    "Session", "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "Weighing", "clip_norms", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "read_header",
+    "Session", "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "Weighing", "clip_norms", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "narrowed", "read_header",
     "recipient_named", "unflatten", "view_tensors", "weighted_average",
 ]  # fmt: skip
 __version__ = "0.1.0"

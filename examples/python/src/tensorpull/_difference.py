@@ -1,4 +1,4 @@
-"""What changed since an earlier version, without loss and coded: published beside the whole, whose metadata has its reference.
+"""What changed since an earlier version, without loss and coded, or in 8 bits: published beside the whole, whose metadata has its reference.
 
 It is of those tensors alone that have changed and were there before under the same name, with the same dtype and shape. Whether it has brought what it should is told by the digests of
 the whole's tensors, as for what a recipient had already (_changed.py): a difference that lies costs a pull of what it was to bring.
@@ -13,13 +13,13 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from . import _native
 from ._errors import Error
 from ._log import logger, short
-from ._tensors import Tensors
-from ._trees import DIFFERENCE
+from ._tensors import Tensors, empty_like
+from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 WORTH = 0.9
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
-_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range"})
+_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -43,6 +43,84 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
     return coded
 
 
+class Narrowed(FlatTree):
+    """What `narrowed` has made: new tensors by their names, and of a tree its `structure`. It has the step, too, which `add_tensors(narrow=True)` publishes; copies have none."""
+
+    step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it
+
+    def __reduce__(self) -> Any:
+        return _without_step, (dict(self), self.structure)
+
+
+def _without_step(tensors: Dict[str, Any], structure: Optional[str]) -> FlatTree:
+    made = FlatTree(tensors)
+    made.structure = structure
+    return made
+
+
+def narrowed(tensors: Any, base: Any) -> Narrowed:
+    """`base` after a step towards `tensors` in 8 bits: what recipients that have `base` make of it, bit for bit. An owner publishes this with `add_tensors(..., narrow=True)`, and goes on
+    from it: it is the next round's `base`, so what a step has left out is in the next one.
+
+    Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
+    of the largest difference among these. All other dtypes, and what has not changed, are as in `tensors`. New tensors in the CPU's memory, of the same kinds; both arguments are only read.
+    Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
+
+    Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
+    has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.
+    """
+    flat, before = as_flat(tensors), as_flat(base)
+    now = Tensors(flat)
+    for name in (*flat, *before):
+        if name not in flat or name not in before:
+            raise Error("schema_mismatch", f"there is no such tensor in {'base' if name in flat else 'the new version'}", name)
+    old = Tensors({one[0]: before[one[0]] for one in now.described}, apart=True)
+    for one, other in zip(now.described, old.described):
+        if kind_of(one) != kind_of(other):
+            raise Error("schema_mismatch", "its dtype or shape is another in base", one[0])
+    made = Narrowed(empty_like(flat))
+    made.structure = getattr(flat, "structure", None)
+    moved = Tensors(made)
+    _native.copy_tensors(old.described, moved.described)
+    was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
+    plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
+    while plain:
+        moving = {one[0] for one in plain}
+        there = [one for one in moved.described if one[0] in moving]
+        step = _native.narrow_tensors(plain, there)
+        after = dict(_native.tensor_digests(there))
+        still = [one for one in plain if after[one[0]] != was[one[0]]]
+        if len(still) == len(plain):
+            if is_worth_it(sum(map(nbytes_of, plain)), min(map(nbytes_of, now.described))):
+                made.step = step
+            break
+        # recipients do not look for a tensor in the step if it has the digest that they know
+        _native.copy_tensors([one for one in old.described if one[0] in moving], there)
+        plain = still
+    return made
+
+
+def to_publish(tensors: Any, base: Any) -> Narrowed:
+    """What `narrow=True` publishes."""
+    if isinstance(tensors, Narrowed):
+        if base is not None:
+            raise ValueError("what narrowed() has made is published without base: its step is to the base that it was made with")
+        return tensors
+    if base is None:
+        raise ValueError("narrow wants base: a difference to what recipients have travels in 8 bits, and weights do not, since they would lose late progress")
+    return narrowed(tensors, base)
+
+
+def _contiguous(described: List[Description], tensors: Mapping[str, Any]) -> Tuple[List[Description], Any]:
+    """The same tensors in the CPU's memory, contiguous and in this machine's byte order: copies of those that are not, and what keeps these."""
+    others = [one for one in described if one[3] is not None or one[5] or len(one) > 6]
+    copies = Tensors({name: tensor for one in others for name, tensor in empty_like({one[0]: tensors[one[0]]}).items()}, apart=True)
+    if others:
+        _native.copy_tensors(others, copies.described)
+    of = {one[0]: one for one in copies.described}
+    return [of.get(one[0], one) for one in described], copies
+
+
 def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Optional[Tuple[Any, ...]]) -> Optional[str]:
     """Publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says. None: there is nothing, or the owner's table is full."""
     if coded is None:
@@ -59,9 +137,9 @@ def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, co
     return digits[:32]
 
 
-def id_beside(ref_id: str, digests: Mapping[str, int]) -> str:
+def id_beside(ref_id: str, digests: Mapping[str, int], kind: str = DIFFERENCE) -> str:
     """As secret as the whole's ID, of which it is made. Each version has another; and several owners of one version have the same, so that their metadata is the same."""
-    text = " ".join(("tensorpull.difference", ref_id[:32].lower(), *(f"{digest:x}" for digest in digests.values())))
+    text = " ".join((kind, ref_id[:32].lower(), *(f"{digest:x}" for digest in digests.values())))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -85,13 +163,14 @@ def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[st
 
     False: there is none, or not of these tensors; they are as they were. Or it is not what it should be: then they are something else. Raises what ends the pull as a whole.
     """
-    ref_id = metadata.get(DIFFERENCE, "")
+    run = through.download_narrowed if NARROWED in metadata else through.download_difference
+    ref_id = metadata.get(NARROWED, metadata.get(DIFFERENCE, ""))
     if not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
     given = settings.version, settings.believe
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
     try:
-        return int(through.download_difference(*where, ref_id, described, settings)[1]), True
+        return int(run(*where, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise

@@ -17,7 +17,7 @@ from ._options import pull_settings, whole
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
 from ._tensors import Tensors, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import DIFFERENCE, arrive, as_flat, own
+from ._trees import DIFFERENCE, NARROWED, arrive, as_flat, own
 from ._types import Framework, Receipt, TensorDict
 
 
@@ -241,7 +241,7 @@ def _changed(
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
         nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
-        if DIFFERENCE not in seen.metadata or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
+        if not {DIFFERENCE, NARROWED}.intersection(seen.metadata) or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
             return {}
         if in_place:
             these = changed

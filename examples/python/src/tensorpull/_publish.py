@@ -10,11 +10,11 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _native
 from ._changed import digests_said
-from ._difference import code, id_beside, publish_coded
+from ._difference import code, id_beside, publish_coded, to_publish
 from ._errors import Error
 from ._options import milliseconds, reference_id, text, whole
 from ._tensors import Tensors
-from ._trees import DIFFERENCE, as_flat, carry, said
+from ._trees import DIFFERENCE, NARROWED, as_flat, carry, said
 from ._types import Outcome, Progress, Reference, Status
 
 
@@ -49,19 +49,26 @@ def publish(
     base: Any = None,
     beside_of: Optional["Beside"] = None,
     known: Optional[Mapping[str, str]] = None,
+    narrow: bool = False,
 ) -> Reference:
-    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `beside_of` is wanted for `base`. `known`: digests and a difference that are
+    """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `beside_of` is wanted for `base` and `narrow`. `known`: digests and a difference that are
     there already, as the metadata says them."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
     if metadata is not None and not isinstance(metadata, Mapping):
         raise TypeError(f"metadata is a dict of str; not {metadata!r}")
     heard(settled, "settled")
     heard(progress, "progress")
+    if not isinstance(narrow, bool):
+        raise TypeError(f"narrow is True or False; not {narrow!r}")
+    step = None
+    if narrow:
+        tensors = to_publish(tensors, base)
+        step, base = tensors.step, None
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
-    beside = ""
-    if tensor_digests or base is not None:
+    beside, beside_key = "", NARROWED if narrow else DIFFERENCE
+    if tensor_digests or narrow or base is not None:
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
     pairs.update(known or {})
@@ -79,13 +86,13 @@ def publish(
     how.recipient_idle_ms = milliseconds(recipient_idle_timeout, "recipient_idle_timeout", never=0, least=1)
     how.transaction_idle_ms = milliseconds(transaction_idle_timeout, "transaction_idle_timeout", never=0, least=1)
     how.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
-    if base is not None:
+    if base is not None or step is not None:
         how.id = how.id or secrets.token_hex(16)
         assert beside_of is not None
-        new, old, beside_id = described.described, as_flat(base), id_beside(how.id, digests)
-        beside = hold_beside(beside_of, beside_id, lambda: publish_coded(add, beside_id, code(new, digests, old)))
+        new, old, beside_id = described.described, as_flat(base) if base is not None else {}, id_beside(how.id, digests, beside_key)
+        beside = hold_beside(beside_of, beside_id, lambda: publish_coded(add, beside_id, step if step is not None else code(new, digests, old)))
     if beside:
-        pairs[DIFFERENCE] = beside
+        pairs[beside_key] = beside
     if settled is not None or beside:
         how.settled = lambda values: _over(values, settled, beside, beside_of)
     if progress is not None:
@@ -96,7 +103,7 @@ def publish(
         _end(beside, beside_of)
         if not beside or getattr(e, "code", "") != "table_full":
             raise
-        del pairs[DIFFERENCE]  # there is a place for the whole alone
+        del pairs[beside_key]  # there is a place for the whole alone
         digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     return Reference(digits, version, fingerprint, nbytes, chunk_size)
 

@@ -134,12 +134,13 @@ class Session(OfOneProcess):
         keep_order: bool = True,
         tensor_digests: bool = False,
         base: Any = None,
+        narrow: bool = False,
     ) -> Reference:
         """Publishes a dict of tensors for the other end, as `Downloader.add_tensors` does; the arguments are those. `recipients=1`: it has
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order, None, tensor_digests, base, self._beside,
+            transaction_idle_timeout, keep_order, None, tensor_digests, base, self._beside, None, narrow,
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:

@@ -1,0 +1,371 @@
+"""Steps in 8 bits towards a new version: `narrowed`, `add_tensors(narrow=True)` and `download_tensors(base=)`."""
+
+from __future__ import annotations
+
+import copy as copying
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from test_changed import copy, same
+from test_difference import alike, difference_of, fine_tuned
+from waiting import eventually
+
+import tensorpull
+
+torch = pytest.importorskip("torch")
+
+
+def nbytes(model):
+    return sum(t.numel() * t.element_size() for t in model.values())
+
+
+def _metadata(owner, ref):
+    route = tensorpull._native.Route([f"tcp://{owner.address}"], None, None, tensorpull._native.HttpSettings())
+    return tensorpull._listing.look_closely(tensorpull._native, (route,), ref[:32], 1 << 20, 100, tensorpull._listing.looking(ref, 10, None, None, None, 0)).metadata
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("dtype, most", [(torch.float32, 0.26), (torch.bfloat16, 0.515), (torch.float64, 0.135), (torch.float16, 0.515)])
+def test_a_step_takes_a_quarter_and_both_ends_have_the_same_bits(owner, dtype, most, place):
+    old, new = fine_tuned(dtype)
+    kept = copy(old)
+    moved = tensorpull.narrowed(new, old)
+    assert alike(old, kept), "the base is only read"
+    assert not alike(moved, new) and not alike(moved, old)
+    for name, t in moved.items():
+        step = (new[name].double() - old[name].double()).abs().max()
+        ulp = torch.finfo(dtype).eps * old[name].double().abs().max()
+        assert (t.double() - new[name].double()).abs().max() <= 0.51 * step / 127 + 2 * ulp
+    ref = owner.add_tensors(moved, recipients=1, narrow=True)
+    mine = copy(old)
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert alike(got, moved) and alike(mine, moved if place == "in place" else old)
+    assert got.receipt.outcome == "completed" and got.receipt.confirmed and not got.receipt.believed
+    assert got.receipt.bytes < most * nbytes(new) and got.receipt.bytes + got.receipt.kept_bytes == nbytes(new)
+    assert owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+def test_with_base_the_same_is_published(owner):
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old, narrow=True)
+    moved = tensorpull.narrowed(new, old)
+    for base in (old, None):
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=base, framework="torch"), moved)
+
+
+def test_round_after_round_the_bits_stay_the_same_and_a_late_one_gets_the_tensors(owner):
+    g = torch.Generator().manual_seed(1)
+    model = {"w": 0.05 * torch.randn(100_000, generator=g), "b": torch.ones(8), "steps": torch.zeros(100, dtype=torch.int64)}
+    mine, late, exact = copy(model), copy(model), copy(model)
+    for i in range(6):
+        exact = {"w": exact["w"] + 1e-5 * torch.randn(100_000, generator=g), "b": exact["b"] + 1e-3, "steps": exact["steps"] - 1}
+        model = tensorpull.narrowed(exact, model)
+        ref = owner.add_tensors(model, recipients=1 + i % 2, narrow=True)
+        got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine)
+        assert got.receipt.bytes < 0.27 * ref.nbytes and alike(mine, model)
+        if i % 2:
+            assert alike(tensorpull.download_tensors(owner.address, ref, base=late, out=late), model)
+        assert owner.wait(ref, 10)
+        # what a step has left out is in the next one: the error does not grow
+        assert (model["w"] - exact["w"]).abs().max() < 1e-6 and torch.equal(model["steps"], exact["steps"])
+
+
+def test_what_has_not_changed_is_not_in_the_step(owner):
+    """And may be what is not narrowed."""
+    old, new = fine_tuned(torch.float32)
+    frozen = {"mask": torch.full((1000,), float("-inf")), "steps": torch.arange(1000), "frozen": torch.full((200_000,), float("nan"))}
+    old, new = {**old, **frozen}, {**new, **copy(frozen)}
+    moved = tensorpull.narrowed(new, old)
+    ref = owner.add_tensors(moved, narrow=True)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, moved) and got.receipt.kept_bytes > 0.7 * ref.nbytes
+    assert all(got[name] is old[name] for name in frozen)
+
+
+def test_a_tensor_that_the_step_does_not_move_is_left_out_of_it(owner, monkeypatch):
+    """-0.0 becomes 0.0 in the new version: that is a change, but none that a step has."""
+    old, new = fine_tuned(torch.float32)
+    old["zero"], new["zero"] = torch.full((300,), -0.0), torch.zeros(300)
+    steps = []
+    real = tensorpull._native.narrow_tensors
+    monkeypatch.setattr(tensorpull._native, "narrow_tensors", lambda *a: steps.append(len(a[0])) or real(*a))
+    moved = tensorpull.narrowed(new, old)
+    assert steps == [3, 2]
+    ref = owner.add_tensors(moved, narrow=True)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, moved) and got.receipt.bytes < 0.27 * ref.nbytes
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf"), 1e300])
+def test_what_is_not_narrowed_is_refused_by_name(owner, wrong):
+    old, new = fine_tuned(torch.float64 if wrong == 1e300 else torch.float32)
+    new["w"][777] = wrong
+    for refused in (lambda: tensorpull.narrowed(new, old), lambda: owner.add_tensors(new, base=old, narrow=True)):
+        with pytest.raises(tensorpull.Error) as e:
+            refused()
+        assert (e.value.code, e.value.name) == ("invalid_argument", "w")
+
+
+def test_a_base_that_is_another_is_refused_by_name(owner):
+    old, new = fine_tuned(torch.float32)
+    for base, name in (
+        ({"w": old["w"]}, "b"), ({**old, "more": old["b"]}, "more"), ({**old, "b": old["b"][:-1]}, "b"), ({**old, "w": old["w"].double()}, "w"), ({}, "w"),
+    ):  # fmt: skip
+        for refused in (lambda: tensorpull.narrowed(new, base), lambda: owner.add_tensors(new, base=base, narrow=True)):
+            with pytest.raises(tensorpull.Error) as e:
+                refused()
+            assert e.value.code == "schema_mismatch" and e.value.name == name
+    new["w.scales"] = old["w.scales"] = torch.ones(4)
+    with pytest.raises(tensorpull.Error) as e:
+        tensorpull.narrowed({**new, "w.scales": torch.zeros(4)}, old)
+    assert e.value.code == "duplicate_name"
+
+
+def test_weights_are_not_narrowed(owner):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    for refused in (lambda: owner.add_tensors(new, narrow=True), lambda: owner.add_tensors(dict(moved), narrow=True), lambda: owner.add_tensors(moved, base=old, narrow=True)):
+        with pytest.raises(ValueError, match="base"):
+            refused()
+    for wrong in (1, "8 bits", None):
+        with pytest.raises(TypeError, match="narrow is True or False"):
+            owner.add_tensors(new, base=old, narrow=wrong)
+    # a copy has no step, and travels whole
+    for again in (copying.deepcopy(moved), pickle.loads(pickle.dumps(moved))):
+        assert alike(again, moved) and type(again) is tensorpull.FlatTree
+        with pytest.raises(ValueError, match="base"):
+            owner.add_tensors(again, narrow=True)
+
+
+def test_a_tree_ties_strides_and_kinds_of_tensors(owner):
+    rng = np.random.default_rng(2)
+    shared = torch.from_numpy(rng.standard_normal((300, 200)).astype(np.float32))
+
+    def tree(by):
+        tied = shared + by
+        return {
+            "layers": [tied, tied.t().contiguous().t() * (1 + by)], "head": tied, "np": (rng_of(3) + by).astype(">f4"), "n": 3, "scalar": torch.tensor(1.0 + by), "empty": torch.zeros(0, 3),
+            "f16": np.asfortranarray((rng_of(4) + by).astype(np.float16)), "flag": torch.tensor([True, by > 0]),
+        }  # fmt: skip
+
+    def rng_of(seed):
+        return np.random.default_rng(seed).standard_normal((200, 50))
+
+    old, new = tree(0.0), tree(1e-3)
+    moved = tensorpull.narrowed(new, old)
+    assert moved["head"] is moved["layers.0"] and isinstance(moved["np"], np.ndarray) and moved["flag"].tolist() == [True, True]
+    back = tensorpull.unflatten(moved)
+    assert back["n"] == 3 and torch.allclose(back["layers"][1], new["layers"][1], atol=1e-4) and np.allclose(back["f16"], new["f16"], atol=4e-3)
+    ref = owner.add_tensors(moved, narrow=True)
+    got = tensorpull.download_tensors(owner.address, ref, base=old, framework="torch")
+    assert got.structure == moved.structure and got["head"] is got["layers.0"] and got.receipt.bytes < 0.3 * ref.nbytes
+    for name, t in moved.items():
+        assert torch.equal(got[name], torch.as_tensor(t)), name
+    assert owner.status(ref).completed == 1
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("other", ["w", "b", "all", "shape", "strided"])
+def test_a_recipient_of_another_base_gets_the_tensors_as_they_are(owner, other, place):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    ref = owner.add_tensors(moved, recipients=1, narrow=True)
+    mine = copy(old)
+    if other == "shape":
+        if place == "in place":
+            return  # what does not fit is not landed in
+        mine["b"] = torch.ones(7)
+    elif other == "strided":
+        mine["w"] = torch.stack([old["w"], old["w"]], 1)[:, 0]
+    else:
+        for name in mine:
+            if other in (name, "all"):
+                mine[name][3] += 1
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert same(got, moved) and owner.wait(ref, 10) and owner.status(ref).completed == 1
+    assert (got.receipt.bytes < 0.27 * ref.nbytes) == (other == "strided" and place == "new")
+
+
+def step_that(change):
+    """A step as an owner of its own making publishes it: metadata and tensors go through `change`."""
+    real = tensorpull._native.narrow_tensors
+
+    def made(now, base):
+        described, metadata, held = real(now, base)
+        tensors = {}
+        for name, dtype, shape, _, address, _ in described:
+            count = int(np.prod(shape)) * (4 if dtype == "F32" else 1)
+            tensors[name] = np.frombuffer((tensorpull_bytes(address, count)), np.float32 if dtype == "F32" else np.int8).reshape(shape).copy()
+        said = dict(metadata)
+        change(tensors, said)
+        mine = tensorpull._tensors.Tensors(tensors)
+        return mine.described, list(said.items()), (tensors, held)
+
+    return made
+
+
+def tensorpull_bytes(address, count):
+    import ctypes
+
+    return ctypes.string_at(address, count)
+
+
+HOSTILE = {
+    "a scale that is NaN": lambda t, m: t["w.scales"].__setitem__(5, np.nan),
+    "the last scale is infinite": lambda t, m: t["w.scales"].__setitem__(-1, np.inf),
+    "a scale below zero": lambda t, m: t["b.scales"].__setitem__(0, -1e-6),
+    "a scale that is subnormal": lambda t, m: t["b.scales"].__setitem__(0, 1e-40),
+    "another code": lambda t, m: t["w"].__setitem__(399_999, 1 + t["w"][399_999] % 100),
+    "another base": lambda t, m: m.update({"tensorpull.base": "0" * 16}),
+    "another result": lambda t, m: m.update({"tensorpull.moved": "0" * 16}),
+    "no result": lambda t, m: m.pop("tensorpull.moved"),
+    "no scheme": lambda t, m: m.pop("tensorpull.blocks_of_8_bits"),
+    "other blocks": lambda t, m: m.update({"tensorpull.blocks_of_8_bits": "128"}),
+    "fewer scales": lambda t, m: t.update({"w.scales": t["w.scales"][:-1].copy()}),
+    "fewer tensors": lambda t, m: (t.pop("b"), t.pop("b.scales")),
+    "no codes but floats": lambda t, m: t.update({"w": t["w"].astype(np.float32)}),
+    "much metadata": lambda t, m: m.update({"more": "x" * 100_000}),
+}
+
+
+@pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_step_that_is_none_costs_a_pull_of_all(owner, monkeypatch, how, place):
+    old, new = fine_tuned(torch.float32)
+    monkeypatch.setattr(tensorpull._native, "narrow_tensors", step_that(HOSTILE[how]))
+    moved = tensorpull.narrowed(new, old)
+    ref = owner.add_tensors(moved, recipients=1, narrow=True)
+    assert "tensorpull.narrowed" in _metadata(owner, ref)
+    mine = copy(old)
+    got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
+    assert alike(got, moved) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+def test_a_model_that_has_a_tensor_with_the_name_of_scales_is_pulled(owner, monkeypatch):
+    """Its owner says that it has a step all the same."""
+    old, new = fine_tuned(torch.float32)
+    old["w.scales"], new["w.scales"] = torch.ones(1000), torch.zeros(1000)
+    real = tensorpull._native.narrow_tensors
+
+    def without(now, base):
+        made, others = ([one for one in described if one[0] != "w.scales"] for described in (now, base))
+        tensorpull._native.copy_tensors([one for one in now if one[0] == "w.scales"], [one for one in base if one[0] == "w.scales"])
+        return real(made, others)
+
+    monkeypatch.setattr(tensorpull._native, "narrow_tensors", without)
+    ref = owner.add_tensors(new, base=old, narrow=True, recipients=1)
+    assert "tensorpull.narrowed" in _metadata(owner, ref)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, tensorpull.narrowed(new, old)) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10)
+
+
+def test_the_same_step_through_these_hands_is_taken(owner, monkeypatch):
+    """The control of the test above."""
+    old, new = fine_tuned(torch.float32)
+    monkeypatch.setattr(tensorpull._native, "narrow_tensors", step_that(lambda t, m: None))
+    moved = tensorpull.narrowed(new, old)
+    got = tensorpull.download_tensors(owner.address, owner.add_tensors(moved, narrow=True), base=old)
+    assert alike(got, moved) and got.receipt.bytes < 0.26 * nbytes(new)
+
+
+@pytest.mark.parametrize("how", ["settled", "withdrawn", "replaced"])
+def test_a_step_ends_with_what_it_is_beside(owner, how):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    ref = owner.add_tensors(moved, recipients=1, narrow=True)
+    beside = _metadata(owner, ref)["tensorpull.narrowed"]
+    assert not owner.settled(beside)
+    if how == "settled":
+        tensorpull.download_tensors(owner.address, ref, base=old)
+    elif how == "withdrawn":
+        owner.withdraw(ref)
+    else:
+        owner.add_tensors(moved, ref_id=ref)
+    assert eventually(lambda: owner.settled(beside))
+
+
+def test_a_coded_difference_to_the_same_tensors_has_another_place(owner):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    first = owner.add_tensors(moved, base=old, ref_id="c" * 32)
+    coded = difference_of(owner, first)
+    step = _metadata(owner, owner.add_tensors(moved, narrow=True, ref_id="c" * 32))["tensorpull.narrowed"]
+    assert coded != step and eventually(lambda: owner.settled(coded)) and not owner.settled(step)
+
+
+def test_nothing_that_changed_and_a_model_of_one_tensor_have_no_step(owner):
+    one = {"w": torch.randn(5000)}
+    for old, new in ((one, one), (one, {"w": one["w"] + 1e-3})):
+        moved = tensorpull.narrowed(new, old)
+        ref = owner.add_tensors(moved, recipients=1, narrow=True)
+        assert "tensorpull.narrowed" not in _metadata(owner, ref)
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=old), moved) and owner.wait(ref, 10)
+
+
+def test_an_owner_whose_table_is_full_publishes_the_tensors_alone():
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    with tensorpull.Downloader(max_references=1) as owner:
+        owner.start()
+        ref = owner.add_tensors(moved, narrow=True)
+        assert "tensorpull.narrowed" not in _metadata(owner, ref)
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=old), moved)
+
+
+def test_what_was_changed_after_it_was_made_costs_bytes_and_is_never_wrong(owner):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    moved["w"] += 1e-3
+    ref = owner.add_tensors(moved, narrow=True)
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=old), moved)
+
+
+def test_over_a_session_both_ways():
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as there, door.accept(10) as here:
+        for own, other in ((there, here), (here, there)):
+            ref = own.add_tensors(moved, recipients=1, narrow=True)
+            thread = threading.Thread(target=own.serve, args=(ref,))
+            thread.start()
+            got = other.download_tensors(ref, base=old)
+            thread.join()
+            assert alike(got, moved) and got.receipt.bytes < 0.26 * ref.nbytes
+
+
+@pytest.mark.parametrize("link", ["unix:", "shm:", "udp://127.0.0.1:0"])
+@pytest.mark.parametrize("chunk_size", [None, 0, 1000])
+def test_over_other_links_in_any_chunks(tmp_path, link, chunk_size):
+    old, new = fine_tuned(torch.float32, elements=100_000)
+    moved = tensorpull.narrowed(new, old)
+    if chunk_size == 0 and link.startswith("udp"):
+        chunk_size = 1200
+    with tensorpull.Downloader(link if "udp" in link else f"{link}{tmp_path}/s") as owner:
+        owner.start()
+        ref = owner.add_tensors(moved, narrow=True)
+        mine = copy(old)
+        got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine, chunk_size=chunk_size)
+        assert alike(got, moved) and got.receipt.bytes < 0.3 * ref.nbytes
+
+
+def test_progress_and_abort_are_heard_while_the_step_comes(owner):
+    old, new = fine_tuned(torch.float32)
+    moved = tensorpull.narrowed(new, old)
+    ref = owner.add_tensors(moved, narrow=True)
+    for place in ("new", "in place"):
+        stop, mine = threading.Event(), copy(old)
+        with pytest.raises(tensorpull.Error) as e:
+            tensorpull.download_tensors(
+                owner.address, ref, base=mine, out=mine if place == "in place" else None, chunk_size=4096, abort=stop, progress_interval=0,
+                progress=lambda p: stop.set() if p.bytes_done > 100_000 else None,
+            )  # fmt: skip
+        assert e.value.code == "cancelled" and (place == "in place" or alike(mine, old))
+        assert alike(tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None), moved)
+
+
+def test_a_name_of_the_package_is_no_tensors(owner):
+    with pytest.raises(tensorpull.Error) as e:
+        owner.add_tensors({"tensorpull.narrowed": np.zeros(1)})
+    assert e.value.code == "reserved_name"
