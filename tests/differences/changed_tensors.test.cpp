@@ -455,6 +455,28 @@ TEST(ChangedTensors, A_named_recipient_counts_once_whatever_the_digests_say) {
   p.counted_once();
 }
 
+TEST(ChangedTensors, A_name_that_fits_in_no_request_costs_a_pull_of_all_that_counts_once) {
+  // `z` is in a part of its own, behind others that have landed by then
+  for (const bool others : {false, true}) {
+    SCOPED_TRACE(others);
+    tensors mine;
+    mine.add("z" + std::string(5000, 'x'), {tp::dtype::f32, {64}}, 1);
+    mine.add("same", {tp::dtype::f32, {5000}}, 2);
+    for (int i = 0; i < 40; ++i) mine.add("a" + std::to_string(i), {tp::dtype::f32, {64}}, 3);
+    tensors now = mine;
+    for (auto& [name, t] : now.all)
+      if (name[0] == 'z' || (others && name[0] == 'a')) t.second[3] ^= std::byte{1};
+    publication<net> p(now);
+    auto model = mine.image();
+    std::uint64_t kept = 7;
+    const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(mine, p.now);
+    EXPECT_EQ(kept, 0u);
+    p.counted_once();
+  }
+}
+
 TEST(ChangedTensors, A_stop_ends_all_and_a_stop_before_anything_came_counts_nobody) {
   small s;
   publication<net> p(s.now);

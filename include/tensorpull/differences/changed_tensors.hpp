@@ -115,7 +115,7 @@ class changed_landing : public land {
                   const stop_token& stop) noexcept
       : land(to.destination()), all_(to.model()), published_(published), version_(version), stop_(stop) {}
 
-  /// Whether all had landed, and was not what is published.
+  /// Whether all had landed, and was not what is published; or the name of one that was left fits in no request.
   bool in_vain() const noexcept { return in_vain_; }
   /// Whether the owner has found the tensors.
   bool begun() const noexcept { return begun_; }
@@ -132,6 +132,10 @@ class changed_landing : public land {
     if (in_vain_) return failure(errc::digest_mismatch);
     all_.complete();
     return {};
+  }
+  void abandon(const error& why) noexcept {
+    in_vain_ = in_vain_ || why.code == errc::does_not_fit;
+    land::abandon(why);
   }
   /// Whether the owner is told to forget that it was asked.
   bool looked() const noexcept { return in_vain_ || !begun_; }

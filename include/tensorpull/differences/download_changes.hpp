@@ -71,10 +71,10 @@ result<receipt> pull_description(Where& where, const reference& whole, published
 /// Makes `model` what is published under `whole`, whatever it is before, by a pull of the tensors that have other
 /// bytes: of an owner that publishes with publish_options::tensor_digests, or of one in Python with
 /// `tensor_digests=True`. All of it is pulled if the owner says no digests of tensors, has other tensors, cannot give
-/// some by name (an owner over HTTP, a microcontroller), or if every tensor has changed. What was there and what came
-/// is compared with the digest of the whole before the owner counts the recipient, which it does once; digests of
-/// tensors that lie cost a pull of all. The receipt is of `whole`; `kept_bytes`, if it is not null, is how many bytes
-/// of tensors did not come.
+/// some by name (an owner over HTTP, a microcontroller, a name that no request carries), or if every tensor has
+/// changed. What was there and what came is compared with the digest of the whole before the owner counts the
+/// recipient, which it does once; digests of tensors that lie cost a pull of all. The receipt is of `whole`;
+/// `kept_bytes`, if it is not null, is how many bytes of tensors did not come.
 ///
 /// `where` is what Net::download_tensors takes, or a Net::session. There are two pulls: one of the header, for which
 /// the owner counts nobody, and then one of the tensors. The first takes up to twice the length of the header; over a
@@ -124,7 +124,8 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
     if (kept_bytes != nullptr) *kept_bytes = changed->kept_bytes();
     return got;
   }
-  const bool refused = !landing.begun() && got.error().code == errc::unsupported_request;
+  const errc why = got.error().code;  // does_not_fit: a name is longer than a request may be
+  const bool refused = !landing.begun() && (why == errc::unsupported_request || why == errc::does_not_fit);
   return landing.in_vain() || refused ? detail::pull_whole<Net>(where, whole, model, how) : got;
 }
 
