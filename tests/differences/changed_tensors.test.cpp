@@ -13,6 +13,7 @@
 #include <tensorpull/transports/http/owner/http_owner.hpp>
 #include <tensorpull/transports/http/recipient/http_pull.hpp>
 
+#include <functional>
 #include <map>
 
 namespace changed_tensors_test {
@@ -474,6 +475,70 @@ TEST(ChangedTensors, A_name_that_fits_in_no_request_costs_a_pull_of_all_that_cou
     EXPECT_EQ(mine, p.now);
     EXPECT_EQ(kept, 0u);
     p.counted_once();
+  }
+}
+
+/// One tensor elsewhere, which calls `first` before it is read for the first time.
+struct watched_tensor {
+  std::vector<std::byte> bytes;
+  std::function<void()> first;
+  std::array<std::byte, 4096> staging{};
+  std::uint64_t shape[1]{};
+  tp::source_reader reader{[](const void* of, std::uintptr_t, std::uint64_t at, std::span<std::byte> out) noexcept {
+                             auto& w = *static_cast<watched_tensor*>(const_cast<void*>(of));
+                             if (auto call = std::exchange(w.first, {}); call) call();
+                             std::memcpy(out.data(), w.bytes.data() + at, out.size());
+                             return tp::result<void>{};
+                           },
+                           this};
+  tp::destination_writer writer{[](void* of, std::uintptr_t, std::uint64_t at, std::span<const std::byte> in) noexcept {
+                                  std::memcpy(static_cast<watched_tensor*>(of)->bytes.data() + at, in.data(),
+                                              in.size());
+                                  return tp::result<void>{};
+                                },
+                                this, staging, &reader};
+};
+
+TEST(ChangedTensors, Without_a_version_another_one_that_is_published_after_the_look_is_brought) {
+  for (const bool given : {false, true}) {
+    SCOPED_TRACE(given);
+    small s;
+    const auto image = s.now.image();
+    tensors newer = s.now;
+    newer.all["b"].second[9] ^= std::byte{1};
+    const auto newer_image = newer.image();
+    auto owner = net::downloader::open({});
+    const auto ref = owner->add_tensors(image, {.recipients = 1, .tensor_digests = true});
+    ASSERT_TRUE(ref);
+    tp::reference next{};
+    std::optional<serving> server(std::in_place, *owner);
+    watched_tensor b{s.old.all["b"].second, {}};
+    b.shape[0] = 5000;
+    b.first = [&] {
+      server.reset();
+      next = *owner->add_tensors(newer_image, {.recipients = 1, .id = ref->id, .tensor_digests = true});
+      server.emplace(*owner);
+    };
+    auto &a = s.old.all["a"], &c = s.old.all["c"];
+    const tp::mutable_tensor_view views[] = {{"a", tp::dtype::f32, a.first.shape, a.second.data()},
+                                             {"b", tp::dtype::f32, b.shape, nullptr, {}, true},
+                                             {"c", tp::dtype::f32, c.first.shape, c.second.data()}};
+    auto model = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), {}, b.writer);
+    ASSERT_TRUE(model) << to_string(model.error().code);
+    const auto done = tp::download_changes<net>(local(owner->port()), given ? *ref : tp::reference{ref->id, 0, 0},
+                                                *model);
+    server.reset();
+    if (given) {
+      EXPECT_EQ(done.error(), tp::errc::stale_version);
+      continue;
+    }
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(done->version, next.version);
+    EXPECT_TRUE(done->believed);
+    EXPECT_EQ(a.second, newer.all["a"].second);
+    EXPECT_EQ(b.bytes, newer.all["b"].second);
+    EXPECT_EQ(owner->status_of(next)->completed, 1u);
+    EXPECT_EQ(owner->status_of(next)->final(), 1u);
   }
 }
 

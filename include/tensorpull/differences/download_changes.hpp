@@ -124,8 +124,10 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
     if (kept_bytes != nullptr) *kept_bytes = changed->kept_bytes();
     return got;
   }
-  const errc why = got.error().code;  // does_not_fit: a name is longer than a request may be
-  const bool refused = !landing.begun() && (why == errc::unsupported_request || why == errc::does_not_fit);
+  const errc why = got.error().code;
+  // does_not_fit: a name is longer than a request may be; stale_version: another version was published since the look
+  const bool refused = !landing.begun() && (why == errc::unsupported_request || why == errc::does_not_fit ||
+                                            (why == errc::stale_version && !given));
   return landing.in_vain() || refused ? detail::pull_whole<Net>(where, whole, model, how) : got;
 }
 
