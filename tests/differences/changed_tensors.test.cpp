@@ -13,6 +13,7 @@
 #include <tensorpull/transports/http/owner/http_owner.hpp>
 #include <tensorpull/transports/http/recipient/http_pull.hpp>
 
+#include <atomic>
 #include <functional>
 #include <map>
 
@@ -540,6 +541,57 @@ TEST(ChangedTensors, Without_a_version_another_one_that_is_published_after_the_l
     EXPECT_EQ(owner->status_of(next)->completed, 1u);
     EXPECT_EQ(owner->status_of(next)->final(), 1u);
   }
+}
+
+/// Passes on what a recipient says once the recipient has gone.
+class late_line {
+ public:
+  explicit late_line(std::uint16_t to) : listener_(*tp::tcp_listener::open("127.0.0.1:0")), to_(to) {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      auto near = listener_.accept(20s, stop);
+      if (!near) return;
+      const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
+      raw_peer far(to_);
+      far.say(said);
+      passed = !said.empty();
+      (void)far.hear(1, 1s);
+    });
+  }
+  std::string address() const { return local(listener_.port()); }
+  void join() { thread_.join(); }
+  std::atomic<bool> passed{false};
+
+ private:
+  tp::tcp_listener listener_;
+  std::uint16_t to_;
+  std::jthread thread_;
+};
+
+TEST(ChangedTensors, A_line_whose_request_is_heard_late_counts_nobody_else) {
+  using shared = over<tp::fixed_bytes<64_KiB>, tp::tcp>;
+  tensors old;
+  old.add("a", {tp::dtype::f32, {500'000}}, 1);
+  old.add("b", {tp::dtype::f32, {500'000}}, 2);
+  old.add("c", {tp::dtype::f32, {10}}, 3);
+  tensors now = old;
+  for (const char* const name : {"a", "b"}) now.all[name].second[7] ^= std::byte{1};
+  tensors lie = now;
+  lie.all["a"] = old.all["a"];
+  const std::string text = digits_of(lie);
+  const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
+  publication<shared> p(now, {.recipients = 3}, said);
+  late_line late(p.owner->port());
+  const std::vector<std::string> where{p.address(), late.address()};
+  const std::array<std::string_view, 2> both{where[0], where[1]};
+  auto model = old.image();
+  ASSERT_TRUE(tp::download_changes<shared>(tp::parallel_addresses<tp::tcp>(both, 2), p.ref, model));
+  EXPECT_EQ(old, now);
+  late.join();
+  EXPECT_TRUE(late.passed);
+  p.server.reset();
+  const auto status = *p.owner->status_of(p.ref);
+  EXPECT_EQ(status.completed, 1u);
+  EXPECT_EQ(status.acquired, 1u);
 }
 
 TEST(ChangedTensors, A_stop_ends_all_and_a_stop_before_anything_came_counts_nobody) {

@@ -7,6 +7,7 @@
 #include <tensorpull/differences/applied_difference.hpp>
 #include <tensorpull/differences/changed_tensors.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 
@@ -102,6 +103,9 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
   if (!seen.complete() && !looked && detail::ends_all(looked.error().code)) return looked;
   if (!seen.complete() || !seen.described().verifiable) return detail::pull_whole<Net>(where, whole, model, how);
 
+  // one for both pulls that may follow: a request of the first that is heard late counts nobody else
+  if constexpr (!detail::is_session_of<Net, Where>)
+    if (!how.recipient) how.recipient = detail::random_recipient<typename Net::parts::platform>();
   const description& d = seen.described();
   const image_schema& published = seen.schema_of_image();
   const auto changed = changed_tensors::find<Hash>(to, published, options.stop);
