@@ -3,6 +3,7 @@
 #include "../transports/network.hpp"
 
 #include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
 
 #include <limits>
 #include <optional>
@@ -166,6 +167,33 @@ TEST(Narrowed, Integers_travel_whole_and_tied_members_are_one) {
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_GT(came, 0u);
   EXPECT_EQ(std::memcmp(mine.get(), base.get(), sizeof(mixed)), 0);
+}
+
+using list_net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+TEST(Narrowed, A_model_that_no_step_is_made_for_is_pulled_as_a_whole) {
+  std::array<float, 4> w{1, 2, 3, 4}, mine{};
+  float scales = 5, my_scales = 0;
+  const std::uint64_t shape[] = {4};
+  const auto of = [&](std::array<float, 4>& values, float& one) {
+    const tp::mutable_tensor_view views[] = {{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(values.data())},
+                                             {"w.scales", tp::dtype::f32, {}, reinterpret_cast<std::byte*>(&one)}};
+    return std::move(*tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views)));
+  };
+  const auto now = of(w, scales);
+  auto model = of(mine, my_scales);
+  auto owner = list_net::downloader::open({});
+  const auto whole = *owner->add_tensors(now, {.recipients = 1});
+  std::optional<serving> server(std::in_place, *owner);
+  std::uint64_t came = 7;
+  const auto done = tp::download_changes<list_net>(local(owner->port()), whole, model, tp::blocks_of_8_bits<>{}, {},
+                                                   &came);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, w);
+  EXPECT_EQ(my_scales, scales);
+  EXPECT_EQ(came, 0u);
+  server.reset();
+  EXPECT_EQ(owner->status_of(whole)->completed, 1u);
 }
 
 }  // namespace narrowed_test

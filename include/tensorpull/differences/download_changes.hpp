@@ -33,6 +33,12 @@ constexpr bool ends_all(errc code) noexcept {
          code == errc::connection_lost;
 }
 
+/// Whether a consumer of differences said that there can be none to such a model: it is elsewhere than in memory, or
+/// two tensors would have one name.
+constexpr bool is_for_no_difference(errc code) noexcept {
+  return code == errc::unsupported_layout || code == errc::duplicate_name;
+}
+
 /// Pulls the whole into the model.
 template <class Net, class Where>
 result<receipt> pull_whole(Where& where, const reference& whole, typename Net::model_type& model,
@@ -149,6 +155,7 @@ result<receipt> download_changes_by(Where& where, const reference& whole, const 
   resume_cursor here;
   if (whole.version != 0 && difference.id && difference.id != whole.id) {
     auto applied = made();
+    if (!applied && is_for_no_difference(applied.error().code)) return pull_whole<Net>(where, whole, model, how);
     if (!applied) return failure(applied.error());
     const auto got = pull_changes<Net>(where, difference, *applied, how);
     if (got) {

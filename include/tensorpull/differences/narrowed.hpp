@@ -134,8 +134,9 @@ class narrowed {
 
 /// download_changes() where the difference is a step in 8 bits: the same fallback, errors and cost, and the scheme in
 /// the place of a coder. `whole` is what the owner's base has become. A step that is to another base, has NaN or
-/// infinite scales, or does not lead to `whole`, brings nothing, and all is pulled. Memory: as of `widened`, with
-/// chunks of `default_chunk_bytes`, or of a model if that is smaller.
+/// infinite scales, or does not lead to `whole`, brings nothing, and all is pulled; so it is if `model` is one that no
+/// step is made for (tensors without an address, one that is called like another's scales). Memory: as of `widened`,
+/// with chunks of `default_chunk_bytes`, or of a model if that is smaller.
 template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, const Scheme&, const pull_options& options = {},
