@@ -40,6 +40,7 @@ BREAKAGES = [
     ("differences/download_changes.hpp", "(why == errc::stale_version && !given)", "false", "differences/changed_tensors", "*after_the_look*"),
     ("differences/download_changes.hpp", "if (!how.recipient) how.recipient =", "if (false) how.recipient =", "differences/changed_tensors", "*heard_late*"),
     ("differences/download_changes.hpp", "if (!applied && is_for_no_difference(applied.error().code))", "if (false)", "differences/narrowed", "*no_step_is_made_for*"),
+    ("differences/widened.hpp", "base_.schema->data_bytes() != 0 && !done()", "!done()", "differences/narrowed", "*without_a_byte*"),
     ("differences/changed_tensors.hpp", "in_vain_ = *is != version_;", "in_vain_ = false;", "differences/changed_tensors", "*say_the_same_where*"),
     ("differences/changed_tensors.hpp", "bool looked() const noexcept { return in_vain_ || !begun_; }", "bool looked() const noexcept { return false; }", "differences/changed_tensors", "*say_the_same_where*"),
     ("differences/changed_tensors.hpp", "if (made.count_ == 0) made.take(smallest);", "", "differences/changed_tensors", "*nothing_has_changed*"),

@@ -196,4 +196,26 @@ TEST(Narrowed, A_model_that_no_step_is_made_for_is_pulled_as_a_whole) {
   EXPECT_EQ(owner->status_of(whole)->completed, 1u);
 }
 
+TEST(Narrowed, A_step_of_a_model_without_a_byte_comes_to_an_end) {
+  const std::uint64_t shape[] = {0};
+  const auto empty = [&] {
+    const tp::mutable_tensor_view views[] = {{"w", tp::dtype::f32, shape, nullptr},
+                                             {"b", tp::dtype::i64, shape, nullptr}};
+    return std::move(*tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views)));
+  };
+  auto base = empty(), mine = empty();
+  const auto now = empty();
+  const auto step = tp::narrowed<tp::tensor_list>::make(now, base);
+  ASSERT_TRUE(step) << to_string(step.error().code);
+  auto owner = list_net::downloader::open({});
+  const auto whole = *owner->add_tensors(base, {.recipients = 1});
+  ASSERT_TRUE(owner->add_image(step->image(), {.id = tp::difference_id(whole, step->from_version())}));
+  const serving server(*owner);
+  std::uint64_t came = 0;
+  const auto done = tp::download_changes<list_net>(local(owner->port()), whole, mine, tp::blocks_of_8_bits<>{},
+                                                   {.per_request_timeout = 5s, .retry = {.retries = 0}}, &came);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_GT(came, 0u);
+}
+
 }  // namespace narrowed_test

@@ -122,7 +122,8 @@ class widened {
     if (length == 0 || out.empty()) return {};
     // if the inner consumer has no memory now, this one has none either: what it is given at the end of a chunk cannot
     // wait
-    if (std::array<std::span<std::byte>, 1> room; !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
+    if (std::array<std::span<std::byte>, 1> room;
+        base_.schema->data_bytes() != 0 && !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
       return {};
     const std::uint64_t all = state_->chunk.size();
     if (offset < taken_) {  // was taken, and comes again
