@@ -42,9 +42,9 @@ class changed_tensors {
     if (made.entries_ == nullptr || made.where_ == nullptr) return failure(errc::out_of_memory);
     std::size_t smallest = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto digest = tensor_digest_of<Hash>(model, i, stop);
-      if (!digest) return failure(digest.error());
-      if (!says_digest(digests, i, *digest)) made.take(i);
+      const auto is = tensor_digest_of<Hash>(model, i, stop);
+      if (!is) return failure(is.error());
+      if (!says_digest(digests, i, *is)) made.take(i);
       const std::uint64_t size = mine.tensors[i].size_bytes(), least = mine.tensors[smallest].size_bytes();
       if (least == 0 || (size != 0 && size < least)) smallest = i;
     }
