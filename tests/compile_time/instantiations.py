@@ -17,11 +17,12 @@ import sources
 
 MEMORY_MIB = 500
 # Measured through the umbrella header, as users include it, and 3 % more (HTTP: 5 %). If you make a count smaller, make its bound smaller.
+# Digests of tensors, which every owner can say, have cost 0.9 % (g++) and 1.4 % (clang); the bounds that this met are 1 % above what is counted now.
 BOUNDS = {
-    "g++ 12": {"one tensor": 41_250, "1,000 tensors in layers that are alike": 43_500, "4 pipelines": 49_250, "udp": 45_290, "serial": 44_450, "shared_memory": 61_350,
+    "g++ 12": {"one tensor": 41_820, "1,000 tensors in layers that are alike": 44_040, "4 pipelines": 49_890, "udp": 45_830, "serial": 44_850, "shared_memory": 61_350,
                "tls": 52_830, "nats": 48_800, "http": 56_640, "https": 67_760, "http_only<tcp>, owner": 70_710, "replica_of, owner": 51_980},
-    "clang 14": {"one tensor": 10_480, "1,000 tensors in layers that are alike": 11_200, "4 pipelines": 13_330, "100 distinct tensors": 18_360, "udp": 12_480, "serial": 12_350,
-                 "shared_memory": 16_960, "tls": 15_000, "nats": 13_560, "http": 15_800, "https": 19_330, "http_only<tcp>, owner": 19_330, "replica_of, owner": 13_820},
+    "clang 14": {"one tensor": 10_690, "1,000 tensors in layers that are alike": 11_410, "4 pipelines": 13_570, "100 distinct tensors": 18_360, "udp": 12_650, "serial": 12_510,
+                 "shared_memory": 16_960, "tls": 15_150, "nats": 13_770, "http": 15_800, "https": 19_330, "http_only<tcp>, owner": 19_330, "replica_of, owner": 13_820},
 }
 FILES = {
     "one tensor": sources.with_pipeline(sources.repeated_model(1)),
