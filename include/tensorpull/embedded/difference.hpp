@@ -335,9 +335,9 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
     return begin + element * static_cast<std::uint32_t>(sizeof(T));
   }
   /// `at`: where the digest begins in `out`, modulo 2^32: it may begin ahead of it.
-  static void put_digest(std::uint32_t at, std::uint64_t digest, std::span<std::byte> out) noexcept {
+  static void put_digest(std::uint32_t at, std::uint64_t value, std::span<std::byte> out) noexcept {
     for (std::uint32_t i = 0; i < 16; ++i)
-      if (at + i < out.size()) out[at + i] = static_cast<std::byte>("0123456789abcdef"[digest >> (60 - 4 * i) & 15]);
+      if (at + i < out.size()) out[at + i] = static_cast<std::byte>("0123456789abcdef"[value >> (60 - 4 * i) & 15]);
   }
 
   /// Between the order of an image and that of the machine.

@@ -32,9 +32,9 @@ constexpr std::string_view tensor_digests_of(const image_schema& schema) noexcep
   return {};
 }
 /// Whether `digests`, which tensor_digests_of() gave and is not empty, says this digest of tensor i.
-constexpr bool says_digest(std::string_view digests, std::size_t i, std::uint64_t digest) noexcept {
+constexpr bool says_digest(std::string_view digests, std::size_t i, std::uint64_t is) noexcept {
   std::uint64_t said = 0;
-  return detail::take_word(digests.substr(16 * i, 16), said) && said == digest;
+  return detail::take_word(digests.substr(16 * i, 16), said) && said == is;
 }
 
 /// The digest of tensor i alone. `stop` is asked before every 16 MiB. Cost: one pass over the tensor. Errors:
@@ -78,9 +78,9 @@ class image_with_tensor_digests {
     const std::span pairs(carve.take<metadata_entry>(old.metadata_count + 1), old.metadata_count + 1);
     char* const text = carve.take<char>(16 * old.tensor_count);
     for (std::size_t i = 0; i < old.tensor_count; ++i) {
-      const auto digest = tensor_digest_of<Hash, SliceBytes>(image, i);
-      if (!digest) return failure(digest.error());
-      detail::put_word(*digest, text + 16 * i);
+      const auto is = tensor_digest_of<Hash, SliceBytes>(image, i);
+      if (!is) return failure(is.error());
+      detail::put_word(*is, text + 16 * i);
       entries[i] = old.tensors[i];
     }
     std::size_t count = 0;
