@@ -188,6 +188,21 @@ def test_one_that_takes_long_is_not_one_that_collects(server, monkeypatch, caplo
     assert this.most == 1 and "collects" not in caplog.text and _place.place_of(server).turns.most == 1
 
 
+def test_a_turn_of_two_pulls_has_landed_when_both_have(monkeypatch, caplog):
+    """Otherwise another site's patience would run from the first of them, while the second still brings bytes."""
+    monkeypatch.setattr(_turns, "let_go_at_once", True)
+    monkeypatch.setattr(_turns, "PATIENCE", 0.3)
+    turns = _turns.Turns(1, logging.getLogger("turns"))
+    arrays, tensors = turns.take("site-1", lambda: False), turns.take("site-1", lambda: False)
+    assert arrays is tensors
+    turns.pull_ended(arrays)
+    until = time.monotonic() + 1.0
+    assert turns.take("site-2", lambda: time.monotonic() > until) is None and turns.most == 1
+    turns.pull_ended(tensors)
+    with caplog.at_level(logging.WARNING):
+        assert turns.take("site-2", lambda: False) is None and turns.most == 0, "those that have landed and stay are collected"
+
+
 def test_an_abort_ends_the_wait(server):
     way, first = pull(server, "site-1", "numpy", update("numpy", LARGE, 1))
     abort, ended = Abort(), []

@@ -402,7 +402,7 @@ class Pulling:
             self._failure = _alone(e)
         finally:
             if self._turn is not None:
-                self._turn.landed = time.monotonic()
+                place.turns.pull_ended(self._turn)
                 self._turn = None
             if self._token:
                 try:

@@ -21,7 +21,8 @@ let_go_at_once = False
 class Turn:
     """One site's. It lasts as long as something refers to it: the pull, and then the memory of what the pull has brought."""
 
-    landed: Optional[float] = None  # when its pull ended, well or not
+    pulls = 1  # that go on: an update of arrays and of tensors is two
+    landed: Optional[float] = None  # when the last of them ended, well or not
 
 
 class Turns:
@@ -51,10 +52,18 @@ class Turns:
                 self._waiting.remove(me)
                 self._changed.notify_all()
 
+    def pull_ended(self, turn: Turn) -> None:
+        """One of the turn's pulls, well or not."""
+        with self._changed:
+            turn.pulls -= 1
+            if turn.pulls == 0:
+                turn.landed = time.monotonic()
+
     def _if_free(self, site: str, me: object) -> Optional[Turn]:
         there = {who: turn for who, turn in ((who, ref()) for who, ref in self._held.items()) if turn is not None}
         self._held = {who: self._held[who] for who in there}
         if site in there:
+            there[site].pulls += 1
             there[site].landed = None
             return there[site]
         if self._waiting[0] is not me:
