@@ -23,7 +23,8 @@ inline std::optional<std::uint32_t> segments_received(raw_peer& peer) {
   return segments;
 }
 
-/// Asks for four chunks at once, lets the owner answer with `turn`, and counts the segments that come.
+/// Asks for four chunks at once, lets the owner answer with `turn`, and counts the segments that come. A turn is long
+/// enough for four answers on a slow machine: what is left when it ends leaves with the next one.
 template <class Turn>
 std::uint32_t segments_of_four_answers(raw_peer& peer, const tp::ref_id& ref, Turn turn) {
   std::vector<std::byte> piece(4096);

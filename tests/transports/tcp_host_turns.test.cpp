@@ -69,7 +69,7 @@ TEST(TcpHostTurns, Of_several_answers_the_first_goes_alone) {
   const auto ref = *host.published().add_tensors(*source);
   raw_peer peer(*port);
   if (!segments_received(peer)) GTEST_SKIP() << "this kernel does not count them";
-  EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { io.run_for(1ms); }), 2u);
+  EXPECT_EQ(segments_of_four_answers(peer, ref.id, [&] { io.run_for(50ms); }), 2u);
 }
 
 }  // namespace tcp_host_turns_test

@@ -259,7 +259,7 @@ TEST(TcpSession, Of_several_answers_the_first_goes_alone) {
   auto session = net::session::over(*listener->accept(10s));
   const auto ref = *session->add_tensors(*source);
   EXPECT_EQ(
-      segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 1ms); }),
+      segments_of_four_answers(peer, ref.id, [&] { (void)session->serve([](const auto&) { return false; }, 50ms); }),
       2u);
 }
 
