@@ -6,11 +6,11 @@ import gc
 import logging
 import threading
 import time
-import types
 import weakref
 
 import numpy as np
 import pytest
+from flare_cell import Cell
 
 pytest.importorskip("nvflare")
 
@@ -24,15 +24,6 @@ from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # 
 
 ALL = 1_200_000  #: bytes of MODEL, about
 MODEL = {"T0": np.arange(200_000, dtype=np.float32), "T1": np.linspace(0, 1, 100_000, dtype=np.float32), "T2": np.ones((3, 4), np.float64), "T3": np.zeros((0, 2), np.int64)}
-
-
-class Cell:
-    def __init__(self, fqcn):
-        self._fqcn = fqcn
-        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
-
-    def get_fqcn(self):
-        return self._fqcn
 
 
 @pytest.fixture(params=["numpy", "torch"])

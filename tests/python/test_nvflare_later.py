@@ -6,9 +6,9 @@ import copy
 import gc
 import io
 import threading
-import types
 
 import pytest
+import flare_cell
 
 pytest.importorskip("nvflare")
 torch = pytest.importorskip("torch")
@@ -26,15 +26,12 @@ from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers import tensor as ours  # noqa: E402
 
 
-class Cell:
+class Cell(flare_cell.Cell):
     """A server, or a site. The server's requests go to the offers in `sites`."""
 
     def __init__(self, fqcn):
-        self._fqcn, self.sites, self.change, self.cancelled = fqcn, {}, lambda state: None, []
-        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
-
-    def get_fqcn(self):
-        return self._fqcn
+        super().__init__(fqcn)
+        self.sites, self.change, self.cancelled = {}, lambda state: None, []
 
     def get_fobs_context(self):
         return {}

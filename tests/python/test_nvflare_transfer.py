@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import types
 import weakref
 
 import numpy as np
 import pytest
+from flare_cell import Cell
 
 pytest.importorskip("nvflare")
 
@@ -18,15 +18,6 @@ import tensorpull  # noqa: E402
 from tensorpull.nvflare import _kept, _models, _place, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays, PulledArrays  # noqa: E402
-
-
-class Cell:
-    def __init__(self, fqcn):
-        self._fqcn = fqcn
-        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
-
-    def get_fqcn(self):
-        return self._fqcn
 
 
 @pytest.fixture(scope="module")

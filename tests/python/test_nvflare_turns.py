@@ -6,11 +6,11 @@ import gc
 import logging
 import threading
 import time
-import types
 import weakref
 
 import numpy as np
 import pytest
+from flare_cell import Cell
 
 pytest.importorskip("nvflare")
 
@@ -20,15 +20,6 @@ from tensorpull.nvflare import _kept, _place, _transfer, _turns  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
 
 LARGE, SMALL = {"T0": 4 << 20, "T1": 1000}, {f"T{i}": 100_000 for i in range(5)}  # elements; FP32
-
-
-class Cell:
-    def __init__(self, fqcn):
-        self._fqcn = fqcn
-        self.core_cell = types.SimpleNamespace(root_url="tcp://localhost:8002", secure=False, get_fobs_context=dict)
-
-    def get_fqcn(self):
-        return self._fqcn
 
 
 @pytest.fixture
