@@ -12,6 +12,7 @@ The rules:
 Prints the lines that break a rule. Status: 0 none, 1 some, 2 the table cannot be read.
 """
 
+import functools
 import pathlib
 import posixpath
 import re
@@ -89,7 +90,15 @@ def without_comments(text):
 
 def includes(file):
     """(line number, quote, name, line, directive); a name of None is a macro."""
-    text = without_comments(file.read_text(encoding="utf-8-sig", errors="replace"))
+    return includes_of(file.read_text(encoding="utf-8-sig", errors="replace"))
+
+
+@functools.cache  # whoever checks two trees that are nearly alike reads each text once
+def includes_of(text):
+    return list(found_in(without_comments(text)))
+
+
+def found_in(text):
     for number, line in enumerate(text.splitlines(), 1):
         found = DIRECTIVE.match(line)
         if found:
