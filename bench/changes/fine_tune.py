@@ -84,12 +84,12 @@ def logits(p, ids, mask, adapters=None):
     return F.linear((x * weights).sum(1) / weights.sum(1), head["classifier.weight"], head["classifier.bias"])
 
 
-def trained(model, data, order, batch, adapters=None):
+def trained(model, data, order, batch, adapters=None, rate=5e-5):
     """What a client makes of a model, or of its adapters, in one pass over `order`."""
     begin = adapters if adapters else model
     mine = {name: t.clone().requires_grad_(t.is_floating_point()) for name, t in begin.items()}
-    rate = 1e-3 if adapters else 5e-5
-    groups = [{"params": [t], "lr": 1e-3 if name.startswith("classifier") else rate} for name, t in mine.items() if t.requires_grad]
+    rate = 1e-3 if adapters else rate
+    groups = [{"params": [t], "lr": 20 * rate if name.startswith("classifier") and not adapters else rate} for name, t in mine.items() if t.requires_grad]
     optimiser = torch.optim.AdamW(groups, weight_decay=0)
     ids, mask, labels = data
     for start in range(0, len(order) - batch + 1, batch):
@@ -160,4 +160,5 @@ def main():
         save_file(adapters, os.path.join(options.out, "adapters.safetensors"))
 
 
-main()
+if __name__ == "__main__":
+    main()
