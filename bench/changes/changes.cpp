@@ -204,20 +204,22 @@ int main(int count, char** arguments) {
     check(!line || mine.same_as(now), "a difference");
     print("what has changed, without loss", difference.image().schema->image_bytes, now.bytes(), ready, took);
   }
-  {
+  const auto narrow = [&]<class Scheme>(Scheme, const char* name, const char* file) {
     const auto start = bench::clock::now();
-    const auto difference = must(narrowed_difference<>::make(now.tensors(), old.tensors()));
+    const auto difference = must(narrowed_difference<Scheme>::make(now.tensors(), old.tensors()));
     const double ready = bench::seconds_since(start);
     model mine(old.source());
     const auto took = over_line([&](auto& owner) { return must(owner.add_image(difference.model().source())); },
                                 [&](const std::string& address, const reference& ref) {
                                   land to(mine.image().destination());
-                                  auto moves = must(widened<land>::make(to, mine.source()));
+                                  auto moves = must(widened<land, Scheme>::make(to, mine.source()));
                                   must(net::pull(address, ref, moves));
                                 });
-    print("what has changed, in 8 bits", difference.model().schema().image_bytes, now.bytes(), ready, took);
-    if (line && argument(6) != nullptr) mine.write(argument(6));
-  }
+    print(name, difference.model().schema().image_bytes, now.bytes(), ready, took);
+    if (line && file != nullptr) mine.write(file);
+  };
+  narrow(blocks_of_8_bits<>{}, "what has changed, in 8 bits", argument(6));
+  narrow(blocks_of_4_bits<>{}, "what has changed, in 4 bits", nullptr);
   if (argument(5) != nullptr) {
     const model instead = read(argument(5));
     model mine(instead.source());

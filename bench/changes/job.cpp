@@ -1,6 +1,6 @@
-// The main job's model over a line with delay, sent as a whole, as what has changed, and as that in 8 bits. Arguments:
-// ms of a round trip, Mbit/s, rounds, a file of digits (none: made-up ones). Prints a table. Without the right to make
-// network namespaces it says so, and its status is 0.
+// The main job's model over a line with delay, sent as a whole, as what has changed, and as that in 8 and 4 bits.
+// Arguments: ms of a round trip, Mbit/s, rounds, a file of digits (none: made-up ones). Prints a table. Without the
+// right to make network namespaces it says so, and its status is 0.
 #include "../wan/line.hpp"
 
 #include "jobs/less/job.hpp"

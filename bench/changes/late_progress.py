@@ -1,8 +1,8 @@
 """How far a MiniLM that has learned for some rounds gets in further ones at a small rate, if what travels is narrowed: as a share of what it gets as with FP32.
 
 Accuracy alone does not show what a narrow format loses; the loss on what is learned does. The task and the model are those of fine_tune.py. Both ways are narrowed: the
-model to the clients, and each client's update. The arithmetic is that of blocks_of_8_bits<256>, written with torch. 4 bits are the same with codes of -7 to 7, and each
-client adds to its next update what its last one left out; the library has no such scheme.
+model to the clients, and each client's update. The arithmetic is that of blocks_of_8_bits<256> and blocks_of_4_bits<256>, written with torch. In 4 bits each client adds
+to its next update what its last one left out, as error_feedback does.
 """
 
 import argparse

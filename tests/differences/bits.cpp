@@ -1,10 +1,11 @@
 // Moves and narrows many patterns and compares a digest of all bits with the one of a build without optimiser. CMake
 // builds it with the flags that change arithmetic elsewhere. It is a program of its own, since inline functions of two
 // builds in one program would be one function.
-#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/scaled_blocks.hpp>
 
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 using namespace tensorpull;
@@ -43,30 +44,31 @@ void patterns(std::vector<T>& values) {
   }
 }
 
-template <class T>
+template <class T, unsigned Bits = 8>
 std::uint64_t digest_of_moves() {
-  using blocks = blocks_of_8_bits<256>;
+  using blocks = scaled_blocks<256, Bits>;
   std::uint64_t digest = 0xcbf29ce484222325;
   std::vector<T> base(256), model(256);
-  std::vector<std::int8_t> codes(256);
+  std::vector<typename blocks::code_type> codes(blocks::code_bytes(256));
   for (int round = 0; round < 2000; ++round) {
     patterns(base);
-    for (std::int8_t& code : codes) code = static_cast<std::int8_t>(static_cast<int>(next() & 255) - 128);
+    for (auto& code : codes) code = static_cast<typename blocks::code_type>(static_cast<int>(next() & 255) - 128);
     const std::uint64_t exponent = round % 3 == 0 ? 1 + next() % 40 : 1 + next() % 253;
     const float scale = std::bit_cast<float>(static_cast<std::uint32_t>(exponent << 23 | (next() & 0x7fffff)));
-    blocks::move<T>(base, scale, codes);
+    blocks::template move<T>(base, scale, codes);
     add(digest, base);
     for (std::size_t i = 0; i < base.size(); ++i) {
       base[i] = detail::narrowed_to<T>(static_cast<double>(static_cast<std::int32_t>(next())) * 0x1p-31);
       model[i] = moved(base[i], static_cast<double>(static_cast<std::int32_t>(next())) * 0x1p-40);
     }
-    const auto by = blocks::scale<T>(model, base);
+    const auto by = blocks::template scale<T>(model, base);
     if (!by) return 0;
-    blocks::narrow<T>(model, base, *by, codes);
+    blocks::template narrow<T>(model, base, *by, codes);
     add(digest, codes);
     auto here = base;
-    blocks::move<T>(here, *by, codes);
-    if (!blocks::advance<T>(model, base) || std::memcmp(here.data(), base.data(), sizeof(T) * base.size()) != 0)
+    blocks::template move<T>(here, *by, codes);
+    if (!blocks::template advance<T>(model, base) ||
+        std::memcmp(here.data(), base.data(), sizeof(T) * base.size()) != 0)
       return 0;
     add(digest, base);
   }
@@ -76,9 +78,11 @@ std::uint64_t digest_of_moves() {
 }  // namespace
 
 int main() {
-  const std::uint64_t made[] = {digest_of_moves<float>(), digest_of_moves<double>(), digest_of_moves<float16>(),
-                                digest_of_moves<bfloat16>()};
-  constexpr std::uint64_t expected[] = {0x552078e3e1949e5e, 0x535f9035f2249b66, 0xd3e93f423ba96a70, 0xd7efb503bb325b8b};
-  for (std::size_t i = 0; i < 4; ++i) std::printf("%016llx\n", static_cast<unsigned long long>(made[i]));
+  const std::uint64_t made[] = {digest_of_moves<float>(),    digest_of_moves<double>(),
+                                digest_of_moves<float16>(),  digest_of_moves<bfloat16>(),
+                                digest_of_moves<float, 4>(), digest_of_moves<bfloat16, 4>()};
+  constexpr std::uint64_t expected[] = {0x552078e3e1949e5e, 0x535f9035f2249b66, 0xd3e93f423ba96a70,
+                                        0xd7efb503bb325b8b, 0x76f86e3a2eb384d9, 0x82f933d497f818cf};
+  for (std::size_t i = 0; i < std::size(made); ++i) std::printf("%016llx\n", static_cast<unsigned long long>(made[i]));
   return std::memcmp(made, expected, sizeof made) == 0 ? 0 : 1;
 }

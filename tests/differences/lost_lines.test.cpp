@@ -109,8 +109,8 @@ TEST(LostLines, A_difference_goes_on_where_it_was_and_so_does_the_whole) {
   brings_up_to_date<net<tp::chunk_and_image_digest>>();
 }
 
-/// A model in place, and an average of the one update, by differences in 8 bits.
-template <class Net>
+/// A model in place, and an average of the one update, by narrowed differences.
+template <class Net, class Scheme>
 void is_widened() {
   const auto old = first_version(), now = stepped(*old);
   using tensors = tp::raw_tensors<dense>;
@@ -119,7 +119,7 @@ void is_widened() {
         {{.name = "b", .type = tp::dtype::f32, .shape = b_shape, .data = reinterpret_cast<const std::byte*>(&m.b)},
          {.name = "w", .type = tp::dtype::f32, .shape = w_shape, .data = reinterpret_cast<const std::byte*>(&m.w)}}};
   };
-  const auto difference = tp::narrowed_difference<>::make(views(*now), views(*old));
+  const auto difference = tp::narrowed_difference<Scheme>::make(views(*now), views(*old));
   ASSERT_TRUE(difference);
   for (const std::size_t most : {3'000u, 5'555u, 30'001u}) {
     auto owner = Net::downloader::open({});
@@ -129,7 +129,7 @@ void is_widened() {
 
     auto mine = std::make_unique<dense>(*old);
     tp::land to(tensors::destination(*mine));
-    auto in_place = tp::widened<tp::land>::make(to, tensors::source(*mine), 4_KiB);
+    auto in_place = tp::widened<tp::land, Scheme>::make(to, tensors::source(*mine), 4_KiB);
     const auto moved = Net::pull(local(line.port()), changes, *in_place, patient());
     ASSERT_TRUE(moved) << to_string(moved.error().code) << " " << most;
     EXPECT_GT(line.cut(), 0);
@@ -140,7 +140,7 @@ void is_widened() {
       auto average = tp::weighted_average<>::make(tensors::destination(*sum), *buffers,
                                                   {.base = tensors::source(*old)});
       tp::weighted_average<>::update update(*average, 2, {"client", 1});
-      auto added = tp::widened<tp::weighted_average<>::update>::make(update, tensors::source(*old), 4_KiB);
+      auto added = tp::widened<tp::weighted_average<>::update, Scheme>::make(update, tensors::source(*old), 4_KiB);
       const auto done = Net::pull(local(other.port()), changes, *added, patient());
       ASSERT_TRUE(done) << to_string(done.error().code) << " " << most;
       EXPECT_EQ(average->whole_updates(), 1u);
@@ -151,9 +151,10 @@ void is_widened() {
     }
   }
 }
-TEST(LostLines, A_difference_in_8_bits_goes_on_where_it_was) {
-  is_widened<net<tp::chunk_and_image_digest>>();
-  is_widened<net<>>();
+TEST(LostLines, A_narrowed_difference_goes_on_where_it_was) {
+  is_widened<net<tp::chunk_and_image_digest>, tp::blocks_of_8_bits<>>();
+  is_widened<net<>, tp::blocks_of_8_bits<>>();
+  is_widened<net<>, tp::blocks_of_4_bits<>>();
 }
 
 }  // namespace lost_lines_test

@@ -16,8 +16,10 @@ namespace narrowed_difference_test {
 
 using namespace tensorpull;
 
-using small_blocks = blocks_of_8_bits<16>;
-using difference = narrowed_difference<small_blocks>;
+template <class Scheme>
+struct NarrowedDifference : testing::Test {};
+using schemes = testing::Types<blocks_of_8_bits<16>, blocks_of_4_bits<16>>;
+TYPED_TEST_SUITE(NarrowedDifference, schemes);
 
 /// Tensors of every type, of 0, 1, N - 1, N and N + 1 elements and more, and one of integers.
 struct model_of_all {
@@ -93,7 +95,8 @@ void pull(const dynamic_image& from, landed& to) {
   ASSERT_TRUE(owner.withdraw(*ref));
 }
 
-TEST(Narrowed, Is_pulled_and_applied_round_after_round_in_chunks_of_any_size) {
+TYPED_TEST(NarrowedDifference, Is_pulled_and_applied_round_after_round_in_chunks_of_any_size) {
+  using difference = narrowed_difference<TypeParam>;
   model_of_all owner, client;
   owner.step(1, 1);
   client.step(1, 1);
@@ -107,14 +110,15 @@ TEST(Narrowed, Is_pulled_and_applied_round_after_round_in_chunks_of_any_size) {
     if (round % 3 == 1) pull<40>(sent->model(), down);
     if (round % 3 == 2) pull<65536>(sent->model(), down);
     const auto pairs = sent->model().schema().pairs();
-    ASSERT_TRUE(move_by<small_blocks>(client.views(), down.constant, pairs));
-    ASSERT_TRUE(move_by<small_blocks>(owner.views(), down.constant, pairs));
+    ASSERT_TRUE(move_by<TypeParam>(client.views(), down.constant, pairs));
+    ASSERT_TRUE(move_by<TypeParam>(owner.views(), down.constant, pairs));
     EXPECT_EQ(client.memory, owner.memory);
     EXPECT_NE(client.memory, model_of_all().memory);
   }
 }
 
-TEST(Narrowed, What_is_not_right_leaves_the_base_as_it_was) {
+TYPED_TEST(NarrowedDifference, What_is_not_right_leaves_the_base_as_it_was) {
+  using difference = narrowed_difference<TypeParam>;
   model_of_all owner, client;
   owner.step(1, 1);
   client.step(1, 1);
@@ -127,7 +131,7 @@ TEST(Narrowed, What_is_not_right_leaves_the_base_as_it_was) {
   pull<4096>(sent->model(), good);
   const auto before = client.memory;
   const auto refused = [&](const std::vector<tensor_view>& what, std::span<const metadata_entry> with) {
-    const auto done = move_by<small_blocks>(client.views(), what, with);
+    const auto done = move_by<TypeParam>(client.views(), what, with);
     EXPECT_EQ(client.memory, before);
     return done ? errc{} : done.error().code;
   };
@@ -144,18 +148,23 @@ TEST(Narrowed, What_is_not_right_leaves_the_base_as_it_was) {
   auto fewer = good.constant;
   fewer.pop_back();
   EXPECT_EQ(refused(fewer, pairs), errc::schema_mismatch);
-  const auto another = move_by<blocks_of_8_bits<32>>(client.views(), good.constant, pairs);
+  const auto another = move_by<scaled_blocks<32, 8 / TypeParam::byte_elements>>(client.views(), good.constant, pairs);
   ASSERT_FALSE(another);
   EXPECT_EQ(another.error().code, errc::missing_field);
+  const auto of_other_bits = move_by<scaled_blocks<16, TypeParam::byte_elements == 1 ? 4 : 8>>(client.views(),
+                                                                                               good.constant, pairs);
+  ASSERT_FALSE(of_other_bits);
+  EXPECT_EQ(of_other_bits.error().code, errc::missing_field);
   client.memory[1][0] ^= 1;  // one bit of F32.1
-  const auto done = move_by<small_blocks>(client.views(), good.constant, pairs);
+  const auto done = move_by<TypeParam>(client.views(), good.constant, pairs);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, errc::stale_version);
   client.memory[1][0] ^= 1;
   EXPECT_EQ(client.memory, before);
 }
 
-TEST(Narrowed, A_range_of_any_length_has_the_same_bytes) {
+TYPED_TEST(NarrowedDifference, A_range_of_any_length_has_the_same_bytes) {
+  using difference = narrowed_difference<TypeParam>;
   model_of_all owner, trained;
   owner.step(1, 1);
   trained.step(2, 1);
@@ -176,7 +185,8 @@ TEST(Narrowed, A_range_of_any_length_has_the_same_bytes) {
   }
 }
 
-TEST(Narrowed, The_owner_refuses_what_is_not_finite_by_name) {
+TYPED_TEST(NarrowedDifference, The_owner_refuses_what_is_not_finite_by_name) {
+  using difference = narrowed_difference<TypeParam>;
   model_of_all owner, trained;
   const float bad = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(trained.memory[5].data(), &bad, 4);
@@ -186,7 +196,7 @@ TEST(Narrowed, The_owner_refuses_what_is_not_finite_by_name) {
   EXPECT_EQ(sent.error().name.view(), "F32.100");
 }
 
-TEST(Narrowed, An_F32_model_takes_0_254_of_its_bytes) {
+TEST(NarrowedBytes, Of_an_F32_model_takes_0_254_of_its_bytes_and_in_4_bits_0_129) {
   std::vector<float> base(1'000'000), model(1'000'000, 1e-3f);
   const std::uint64_t n = base.size();
   const tensor_view w{"w", dtype::f32, {&n, 1}, reinterpret_cast<const std::byte*>(model.data())};
@@ -194,6 +204,9 @@ TEST(Narrowed, An_F32_model_takes_0_254_of_its_bytes) {
   const auto sent = narrowed_difference<>::make({&w, 1}, {&b, 1});
   ASSERT_TRUE(sent);
   EXPECT_LE(static_cast<double>(sent->model().schema().image_bytes), 0.2541 * 4e6);
+  const auto half = narrowed_difference<blocks_of_4_bits<>>::make({&w, 1}, {&b, 1});
+  ASSERT_TRUE(half);
+  EXPECT_LE(static_cast<double>(half->model().schema().image_bytes), 0.1291 * 4e6);
 }
 
 }  // namespace narrowed_difference_test

@@ -20,8 +20,11 @@ namespace widened_test {
 
 using namespace tensorpull;
 
-using small_blocks = blocks_of_8_bits<16>;
-using difference = narrowed_difference<small_blocks>;
+template <class Scheme>
+struct Widened : testing::Test {};
+using schemes = testing::Types<blocks_of_8_bits<16>, blocks_of_4_bits<16>>;
+TYPED_TEST_SUITE(Widened, schemes);
+
 template <std::uint64_t Chunk>
 using net = pipeline<tensor_list, fixed_bytes<Chunk>, loopback, chunk_and_image_digest>;
 
@@ -76,10 +79,12 @@ struct some_model {
   friend bool operator==(const some_model& a, const some_model& b) { return a.memory == b.memory; }
 };
 
-result<difference> narrowed(some_model& now, some_model& base) {
-  return difference::make(now.constant(), base.constant());
+template <class Scheme>
+result<narrowed_difference<Scheme>> narrowed(some_model& now, some_model& base) {
+  return narrowed_difference<Scheme>::make(now.constant(), base.constant());
 }
 /// What the sender has afterwards.
+template <class Scheme>
 some_model advanced(some_model now, some_model base) {
   for (std::size_t i = 0; i < now.names.size(); ++i) {
     const bool moves = detail::with_movable(now.types[i], false, [&](auto t) {
@@ -88,7 +93,7 @@ some_model advanced(some_model now, some_model base) {
       const auto* const from = reinterpret_cast<const T*>(now.memory[i].data());
       for (std::size_t at = 0; at < now.counts[i]; at += 16) {
         const std::size_t n = std::min<std::size_t>(16, static_cast<std::size_t>(now.counts[i]) - at);
-        EXPECT_TRUE(small_blocks::advance<T>({from + at, n}, {to + at, n}));
+        EXPECT_TRUE(Scheme::template advance<T>({from + at, n}, {to + at, n}));
       }
       return true;
     });
@@ -105,33 +110,33 @@ result<receipt> pulled(const dynamic_image& from, Consumer& to) {
   return net<Chunk>::pull(owner, *ref, to);
 }
 
-template <std::uint64_t Chunk>
+template <class Scheme, std::uint64_t Chunk>
 void moves_in_place() {
   for (const std::vector<dtype>& types :
        {std::vector<dtype>{dtype::f32}, {dtype::bf16}, {dtype::f64, dtype::f32, dtype::f16, dtype::i64, dtype::u8}}) {
     some_model owner(types), mine = owner;
     for (std::uint64_t round = 2; round < 5; ++round) {
       some_model now = owner.stepped(round, 1e-3);
-      auto d = narrowed(now, owner);
+      auto d = narrowed<Scheme>(now, owner);
       ASSERT_TRUE(d);
       auto image = mine.image();
       land to(image.destination());
-      auto wide = widened<land, small_blocks>::make(to, image.source(), Chunk);
+      auto wide = widened<land, Scheme>::make(to, image.source(), Chunk);
       ASSERT_TRUE(wide);
       const auto done = pulled<Chunk>(d->model(), *wide);
       ASSERT_TRUE(done) << to_string(done.error().code);
-      owner = advanced(now, owner);
+      owner = advanced<Scheme>(now, owner);
       EXPECT_TRUE(mine == owner) << round;
     }
   }
 }
-TEST(Widened, A_model_is_moved_in_place_round_after_round_in_chunks_of_any_length) {
-  moves_in_place<64>();
-  moves_in_place<1000>();
-  moves_in_place<64_KiB>();
+TYPED_TEST(Widened, A_model_is_moved_in_place_round_after_round_in_chunks_of_any_length) {
+  moves_in_place<TypeParam, 64>();
+  moves_in_place<TypeParam, 1000>();
+  moves_in_place<TypeParam, 64_KiB>();
 }
 
-template <std::uint64_t Chunk>
+template <class Scheme, std::uint64_t Chunk>
 void averages(dtype type) {
   some_model base({type}), result_model = base, expected = base;
   auto to = result_model.image(), plain_to = expected.image(), from = base.image();
@@ -141,17 +146,17 @@ void averages(dtype type) {
   auto plain = weighted_average<>::make(plain_to.destination(), *other_buffers, {.base = from.source()});
   ASSERT_TRUE(average && plain);
   for (std::uint64_t client = 1; client <= 5; ++client) {
-    some_model now = base.stepped(client * 10, 1e-2), there = advanced(now, base);
-    auto d = narrowed(now, base);
+    some_model now = base.stepped(client * 10, 1e-2), there = advanced<Scheme>(now, base);
+    auto d = narrowed<Scheme>(now, base);
     ASSERT_TRUE(d);
     weighted_average<>::update update(*average, static_cast<double>(client), {recipient_id{client}, 1});
-    auto wide = widened<weighted_average<>::update, small_blocks>::make(update, from.source(), Chunk);
+    auto wide = widened<weighted_average<>::update, Scheme>::make(update, from.source(), Chunk);
     ASSERT_TRUE(wide);
     const auto done = pulled<Chunk>(d->model(), *wide);
     ASSERT_TRUE(done) << to_string(done.error().code);
     // the same peer again adds nothing
     weighted_average<>::update again(*average, static_cast<double>(client), {recipient_id{client}, 1});
-    auto twice = widened<weighted_average<>::update, small_blocks>::make(again, from.source(), Chunk);
+    auto twice = widened<weighted_average<>::update, Scheme>::make(again, from.source(), Chunk);
     ASSERT_TRUE(pulled<Chunk>(d->model(), *twice));
     auto whole = there.image();
     weighted_average<>::update one(*plain, static_cast<double>(client), {recipient_id{client}, 1});
@@ -162,29 +167,29 @@ void averages(dtype type) {
   ASSERT_TRUE(plain->finish());
   EXPECT_TRUE(result_model == expected) << "the same bits as of the moved models";
 }
-TEST(Widened, An_average_is_that_of_the_moved_models_bit_by_bit) {
-  averages<64>(dtype::f32);
-  averages<1000>(dtype::f32);
-  averages<64_KiB>(dtype::f32);
-  averages<1000>(dtype::bf16);
-  averages<1000>(dtype::f64);
+TYPED_TEST(Widened, An_average_is_that_of_the_moved_models_bit_by_bit) {
+  averages<TypeParam, 64>(dtype::f32);
+  averages<TypeParam, 1000>(dtype::f32);
+  averages<TypeParam, 64_KiB>(dtype::f32);
+  averages<TypeParam, 1000>(dtype::bf16);
+  averages<TypeParam, 1000>(dtype::f64);
 }
 
-TEST(Widened, A_difference_to_another_base_is_refused_before_a_byte_is_given) {
+TYPED_TEST(Widened, A_difference_to_another_base_is_refused_before_a_byte_is_given) {
   some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
   reinterpret_cast<std::byte*>(mine.memory.back().data())[3] ^= std::byte{1};
   const some_model held = mine;
-  auto d = narrowed(now, owner);
+  auto d = narrowed<TypeParam>(now, owner);
   ASSERT_TRUE(d);
   auto image = mine.image();
   land to(image.destination());
-  auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+  auto wide = widened<land, TypeParam>::make(to, image.source(), 1000);
   ASSERT_TRUE(wide);
   const auto done = pulled<1000>(d->model(), *wide);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::stale_version);
   EXPECT_TRUE(mine == held);
-  auto other = widened<land, blocks_of_8_bits<32>>::make(to, image.source(), 1000);
+  auto other = widened<land, scaled_blocks<32, 8 / TypeParam::byte_elements>>::make(to, image.source(), 1000);
   ASSERT_TRUE(other);
   const auto none = pulled<1000>(d->model(), *other);
   ASSERT_FALSE(none);
@@ -214,9 +219,9 @@ struct lie {
   }
 };
 
-TEST(Widened, What_lies_is_refused_by_name) {
+TYPED_TEST(Widened, What_lies_is_refused_by_name) {
   some_model owner, now = owner.stepped(2, 1e-3);
-  auto d = narrowed(now, owner);
+  auto d = narrowed<TypeParam>(now, owner);
   ASSERT_TRUE(d);
   const auto bytes_of = [](std::uint32_t scale) {
     std::array<std::byte, 4> b;
@@ -227,7 +232,7 @@ TEST(Widened, What_lies_is_refused_by_name) {
     some_model mine = owner;
     auto image = mine.image();
     land to(image.destination());
-    auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+    auto wide = widened<land, TypeParam>::make(to, image.source(), 1000);
     EXPECT_TRUE(wide);
     const auto done = pulled<1000>(*what.image, *wide);
     EXPECT_EQ(mine == owner, !changes);
@@ -238,7 +243,8 @@ TEST(Widened, What_lies_is_refused_by_name) {
   EXPECT_EQ(outcome(lie(d->model(), "F32.100.scales", bytes_of(0x3f800000)), true), errc::digest_mismatch);
   const std::byte code{static_cast<unsigned char>(-128)};
   EXPECT_EQ(outcome(lie(d->model(), "F32.100", {&code, 1}), true), errc::digest_mismatch);
-  for (const std::string_view key : {"tensorpull.blocks_of_8_bits", "tensorpull.moved", "tensorpull.base"}) {
+  for (const std::string_view key :
+       {TypeParam::key, std::string_view("tensorpull.moved"), std::string_view("tensorpull.base")}) {
     const errc expected = key == "tensorpull.base" ? errc::stale_version : errc::missing_field;
     EXPECT_EQ(outcome(lie(d->model(), "", {}, key, "1"), false), expected) << key;
     EXPECT_EQ(outcome(lie(d->model(), "", {}, key, ""), false), expected) << key;
@@ -246,7 +252,7 @@ TEST(Widened, What_lies_is_refused_by_name) {
   EXPECT_EQ(outcome(lie(d->model(), "", {}, "tensorpull.moved", "0123456789abcdef"), true), errc::digest_mismatch);
 }
 
-TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_made) {
+TYPED_TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_made) {
   for (const std::vector<dtype>& types : {std::vector<dtype>{dtype::f32, dtype::bf16}, {dtype::f32, dtype::i32}}) {
     some_model base(types), out = base;
     auto to = out.image(), from = base.image();
@@ -254,7 +260,7 @@ TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_m
     auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
     ASSERT_TRUE(average);
     weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
-    const auto wide = widened<weighted_average<>::update, small_blocks>::make(update, from.source(), 1000);
+    const auto wide = widened<weighted_average<>::update, TypeParam>::make(update, from.source(), 1000);
     ASSERT_FALSE(wide);
     EXPECT_EQ(wide.error(), errc::unsupported_layout);
   }
@@ -263,25 +269,25 @@ TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_it_is_m
   auto buffers = chunk_buffers::make(64_KiB, 1);
   auto average = weighted_average<>::make(to.destination(), *buffers, {.base = from.source()});
   weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
-  EXPECT_TRUE((widened<weighted_average<>::update, small_blocks>::make(update, from.source(), 1000)));
+  EXPECT_TRUE((widened<weighted_average<>::update, TypeParam>::make(update, from.source(), 1000)));
 }
 
-TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_that_can_be_undone) {
+TYPED_TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_that_can_be_undone) {
   for (const std::uint64_t held : {1u, 64u, 999u}) {
     some_model owner, now = owner.stepped(2, 1e-3), mine = owner, out = owner;
-    auto d = narrowed(now, owner);
+    auto d = narrowed<TypeParam>(now, owner);
     auto image = mine.image(), to_out = out.image();
     land to(image.destination());
-    auto wide = widened<land, small_blocks>::make(to, image.source(), held);
+    auto wide = widened<land, TypeParam>::make(to, image.source(), held);
     const auto done = pulled<1000>(d->model(), *wide);
     ASSERT_TRUE(done) << to_string(done.error().code);
-    EXPECT_TRUE(mine == advanced(now, owner));
+    EXPECT_TRUE(mine == advanced<TypeParam>(now, owner));
 
     auto base = owner.image();
     auto buffers = chunk_buffers::make(64_KiB, 1);
     auto average = weighted_average<>::make(to_out.destination(), *buffers, {.base = base.source()});
     weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
-    auto added = widened<weighted_average<>::update, small_blocks>::make(update, base.source(), held);
+    auto added = widened<weighted_average<>::update, TypeParam>::make(update, base.source(), held);
     const auto none = pulled<1000>(d->model(), *added);
     ASSERT_FALSE(none);
     EXPECT_EQ(none.error(), errc::does_not_fit);
@@ -314,16 +320,16 @@ result<void> give(Consumer& to, std::span<const std::byte> image, std::size_t fr
   return whole ? to.chunk(from, end - from) : result<void>{};
 }
 
-TEST(Widened, A_second_transfer_begins_anew_wherever_the_first_was_cut_off) {
+TYPED_TEST(Widened, A_second_transfer_begins_anew_wherever_the_first_was_cut_off) {
   some_model owner({dtype::i64, dtype::f32}), now = owner.stepped(2, 1e-3), out = owner;
-  auto d = narrowed(now, owner);
+  auto d = narrowed<TypeParam>(now, owner);
   ASSERT_TRUE(d);
   const auto image = bytes_of(d->model().source());
   const image_schema& s = d->model().schema();
   const description what{{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true};
   auto base = owner.image(), to_out = out.image();
   land to(to_out.destination());  // not into the base, which is that of the second as well
-  auto wide = widened<land, small_blocks>::make(to, base.source(), 1000);
+  auto wide = widened<land, TypeParam>::make(to, base.source(), 1000);
   ASSERT_TRUE(wide);
   for (std::size_t cut = 0; cut < image.size(); cut += 3000) {
     ASSERT_TRUE(wide->begin(what));
@@ -331,18 +337,18 @@ TEST(Widened, A_second_transfer_begins_anew_wherever_the_first_was_cut_off) {
     wide->abandon({errc::connection_lost, 0, 0, {}});
     const auto done = pulled<1000>(d->model(), *wide);
     ASSERT_TRUE(done) << to_string(done.error().code) << " " << cut;
-    ASSERT_TRUE(out == advanced(now, owner)) << cut;
+    ASSERT_TRUE(out == advanced<TypeParam>(now, owner)) << cut;
   }
 }
 
-TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_again) {
+TYPED_TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_again) {
   some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
-  auto d = narrowed(now, owner);
+  auto d = narrowed<TypeParam>(now, owner);
   const auto image = bytes_of(d->model().source());
   const image_schema& s = d->model().schema();
   auto model = mine.image();
   land to(model.destination());
-  auto wide = widened<land, small_blocks>::make(to, model.source(), 100);
+  auto wide = widened<land, TypeParam>::make(to, model.source(), 100);
   ASSERT_TRUE(wide->begin({{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true}));
   for (std::size_t at = 0, n = 1000; at < image.size(); at += n) {
     n = std::min<std::size_t>(1000, image.size() - at);
@@ -351,13 +357,13 @@ TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_again)
     ASSERT_TRUE(give(*wide, image, at, at + n)) << at;
   }
   ASSERT_TRUE(wide->finish({}));
-  EXPECT_TRUE(mine == advanced(now, owner));
+  EXPECT_TRUE(mine == advanced<TypeParam>(now, owner));
 }
 
 // Its text is kept while it comes, so a sender could have had any memory.
-TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused_before_it_comes) {
+TYPED_TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused_before_it_comes) {
   some_model owner, now = owner.stepped(2, 1e-3), mine = owner;
-  auto d = narrowed(now, owner);
+  auto d = narrowed<TypeParam>(now, owner);
   for (const std::size_t much : {60'000u, 70'000u}) {
     const std::string value(much, 'x');
     lie with(d->model(), "", {}, "", {});
@@ -366,7 +372,7 @@ TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused_befor
     some_model in_place = owner;
     auto image = in_place.image();
     land to(image.destination());
-    auto wide = widened<land, small_blocks>::make(to, image.source(), 1000);
+    auto wide = widened<land, TypeParam>::make(to, image.source(), 1000);
     const auto done = pulled<1000>(*with.image, *wide);
     EXPECT_EQ(bool(done), much < 64 * 1024);
     if (done) continue;

@@ -1,5 +1,5 @@
-// The main job's model over a slow line, sent in three ways: as a whole, as what has changed without loss, and as what
-// has changed in 8 bits. Both ways each round, over TCP. Counts bytes, seconds and accuracy.
+// The main job's model over a slow line, sent in four ways: as a whole, as what has changed without loss, and as what
+// has changed in 8 and in 4 bits. Both ways each round, over TCP. Counts bytes, seconds and accuracy.
 #pragma once
 
 #include "jobs/federated/training.hpp"
@@ -8,6 +8,7 @@
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/differences/deflate/deflate.hpp>
 #include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/differences/error_feedback.hpp>
 #include <tensorpull/differences/widened.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
@@ -44,23 +45,28 @@ struct ends {
 enum class way {
   whole,
   lossless,
-  in_8_bits
+  in_8_bits,
+  in_4_bits
 };
-inline constexpr const char* names[]{"the whole", "what has changed, without loss", "what has changed, in 8 bits"};
+inline constexpr const char* names[]{"the whole", "what has changed, without loss", "what has changed, in 8 bits",
+                                     "what has changed, in 4 bits"};
 
 auto must(auto outcome, const char* what) {
   if (!outcome) throw std::runtime_error(what + std::string(": ") + describe(outcome.error()).c_str());
   return std::move(*outcome);
 }
 inline source_view of(const perceptron& m) { return raw_tensors<perceptron>::source(m); }
-inline std::vector<tensor_view> tensors_of(const perceptron& m) {
-  const source_view all = of(m);
-  std::vector<tensor_view> made;
+inline std::vector<mutable_tensor_view> tensors_of(perceptron& m) {
+  const destination_view all = raw_tensors<perceptron>::destination(m);
+  std::vector<mutable_tensor_view> made;
   for (std::size_t i = 0; i < all.schema->tensor_count; ++i) {
     const tensor_entry& t = all.schema->tensors[i];
     made.push_back({t.name, t.type, t.extents(), all.address(i)});
   }
   return made;
+}
+inline std::vector<tensor_view> constant(const std::vector<mutable_tensor_view>& all) {
+  return {all.begin(), all.end()};
 }
 
 /// One end that publishes: the server, or all clients, which are one process in the main job, too.
@@ -86,19 +92,25 @@ struct outcome {
   double seconds = 0, accuracy = 0;
 };
 
-/// What a transfer in 8 bits publishes, for as long as it lives.
+/// What a narrowed transfer publishes, for as long as it lives.
 struct narrowed {
-  narrowed(net::downloader& at, const perceptron& now, const perceptron& base)
-      : owner(at), difference(must(narrowed_difference<>::make(tensors_of(now), tensors_of(base)), "a difference")),
-        ref(must(at.add_image(difference.model().source()), "publishing it")) {}
+  template <class Step>
+  narrowed(net::downloader& at, result<Step> made)
+      : owner(at), step(std::make_shared<Step>(must(std::move(made), "a step"))),
+        ref(must(at.add_image(static_cast<const Step*>(step.get())->image()), "publishing it")) {}
   narrowed(const narrowed&) = delete;
   narrowed& operator=(const narrowed&) = delete;
   ~narrowed() { (void)owner.withdraw(ref); }
 
   net::downloader& owner;
-  narrowed_difference<> difference;
+  std::shared_ptr<void> step;  // a narrowed_step
   reference ref;
 };
+/// Calls `f` with a scheme.
+template <class F>
+auto with_scheme(way how, F f) {
+  return how == way::in_4_bits ? f(blocks_of_4_bits<>{}) : f(blocks_of_8_bits<>{});
+}
 
 /// What is published beside a whole that `base` is known of at the other end.
 struct changes {
@@ -144,14 +156,19 @@ class job {
     for (std::uint32_t round = 1; round <= rounds; ++round) {
       std::optional<changes> model;
       std::optional<narrowed> step;
-      if (how_ == way::in_8_bits && round > 1) step.emplace(server_->owner(), *global_, *held_);
+      if (narrows() && round > 1)
+        // what the clients have, and the server with them, moves by what is sent
+        with_scheme(how_, [&]<class Scheme>(Scheme) {
+          step.emplace(server_->owner(),
+                       narrowed_step<Scheme>::make(constant(tensors_of(*global_)), tensors_of(*held_)));
+        });
       else
         model.emplace(server_->owner(), *global_, how_ == way::lossless && round > 1 ? held_.get() : nullptr, coder_);
       between_.enter_clients();
       for (std::size_t c = 0; c < clients; ++c) timed([&] { return down(c, model, step); });
       step.reset();
       model.reset();
-      *held_ = *mine_[0];  // what all of them have now, and the server with them
+      *held_ = *mine_[0];  // what all of them have now
       between_.enter_server();
       for (std::size_t c = 0; c < clients; ++c) {
         const auto trained = std::make_unique<perceptron>(*mine_[c]);
@@ -178,21 +195,29 @@ class job {
     perceptron& mine = *mine_[c];
     if (step) {
       land to(raw_tensors<perceptron>::destination(mine));
-      auto moves = must(widened<land>::make(to, of(mine), 64_KiB), "a consumer");
-      return must(to_server_[c]->pull(step->ref, moves), "the step").bytes;
+      return with_scheme(how_, [&]<class Scheme>(Scheme) {
+        auto moves = must(widened<land, Scheme>::make(to, of(mine), 64_KiB), "a consumer");
+        return must(to_server_[c]->pull(step->ref, moves), "the step").bytes;
+      });
     }
     if (!model->difference) return must(to_server_[c]->download_tensors(model->whole, mine), "the model").bytes;
     std::uint64_t came = 0;
     must(download_changes<net>(*to_server_[c], model->whole, mine, coder_, {}, &came), "what has changed");
     return came != 0 ? came : of(mine).schema->image_bytes;
   }
-  std::uint64_t up(const perceptron& trained, std::size_t c, std::uint32_t round) {
+  std::uint64_t up(perceptron& trained, std::size_t c, std::uint32_t round) {
     average_type::update into(average_, static_cast<double>(digits_.of_client(c).size()), {recipient_id{c + 1}, round});
-    if (how_ == way::in_8_bits) {
-      const narrowed step(clients_->owner(), trained, *held_);
-      auto moves = must(widened<average_type::update>::make(into, of(*held_), 64_KiB), "a consumer");
-      return must(to_clients_[c]->pull(step.ref, moves), "an update").bytes;
-    }
+    if (narrows())
+      return with_scheme(how_, [&]<class Scheme>(Scheme) {
+        const auto base = std::make_unique<perceptron>(*held_);  // the next round begins from another model
+        const auto from = tensors_of(trained), to = tensors_of(*base);
+        std::optional<narrowed> step;
+        if constexpr (std::same_as<Scheme, blocks_of_4_bits<>>)
+          step.emplace(clients_->owner(), left_[c].step(from, to));  // with what the last update left out
+        else step.emplace(clients_->owner(), narrowed_step<Scheme>::make(constant(from), to));
+        auto moves = must(widened<average_type::update, Scheme>::make(into, of(*held_), 64_KiB), "a consumer");
+        return must(to_clients_[c]->pull(step->ref, moves), "an update").bytes;
+      });
     const changes model(clients_->owner(), trained, how_ == way::lossless ? held_.get() : nullptr, coder_);
     if (how_ == way::whole) return must(to_clients_[c]->pull(model.whole, into), "an update").bytes;
     // the whole is made here, and added then
@@ -205,6 +230,8 @@ class job {
     return came != 0 ? came : of(*made).schema->image_bytes;
   }
 
+  bool narrows() const { return how_ == way::in_8_bits || how_ == way::in_4_bits; }
+
   const federated::dealt_digits& digits_;
   way how_;
   std::uint64_t seed_;
@@ -216,12 +243,13 @@ class job {
   deflate_coder coder_;
   chunk_buffers buffers_;
   average_type average_;
+  error_feedback<> left_[clients];  // by their updates in 4 bits
   std::optional<publishing_end> server_, clients_;
   std::optional<net::session> to_server_[clients], to_clients_[clients];
   outcome total_;
 };
 
-/// Runs the job in all three ways, and prints a table whose first word is `over`, the line. Returns an exit status: 1
+/// Runs the job in all four ways, and prints a table whose first word is `over`, the line. Returns an exit status: 1
 /// if less was sent at the cost of accuracy, or it was not less. Throws what cannot be done.
 inline int compare(const sites::options& chosen, const ends& between, const char* over) {
   const federated::dealt_digits digits(
@@ -229,8 +257,8 @@ inline int compare(const sites::options& chosen, const ends& between, const char
       clients, chosen.seed);
   std::printf("| %u rounds, %zu clients, %s | MB | of the whole | seconds | accuracy |\n|---|---|---|---|---|\n",
               chosen.rounds, clients, over);
-  outcome all[3];
-  for (const way how : {way::whole, way::lossless, way::in_8_bits}) {
+  outcome all[4];
+  for (const way how : {way::whole, way::lossless, way::in_8_bits, way::in_4_bits}) {
     outcome& is = all[static_cast<std::size_t>(how)];
     is = job(digits, how, chosen.seed, between).run(chosen.rounds);
     std::printf("| %s | %.1f | %.3f | %.1f | %.3f |\n", names[static_cast<std::size_t>(how)],
@@ -239,7 +267,8 @@ inline int compare(const sites::options& chosen, const ends& between, const char
     std::fflush(stdout);
   }
   const bool well = all[1].accuracy == all[0].accuracy && all[2].bytes < all[0].bytes / 2 &&
-                    all[2].accuracy > all[0].accuracy - 0.03;
+                    all[2].accuracy > all[0].accuracy - 0.03 && all[3].bytes < all[2].bytes &&
+                    all[3].accuracy > all[0].accuracy - 0.03;
   if (!well) std::fprintf(stderr, "what was sent less has cost more than bytes\n");
   return well ? 0 : 1;
 }

@@ -5,8 +5,8 @@
 #include <tensorpull/core/sha256.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/differences/block.hpp>
+#include <tensorpull/image/detail/read_range.hpp>
 #include <tensorpull/image/dynamic.hpp>
-#include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/std/stop_token.hpp>
 
@@ -47,22 +47,6 @@ struct difference_prologue {
 };
 
 namespace detail {
-
-/// The image's bytes [offset, offset + out.size()), which lie behind its header. io: a source_reader failed.
-inline result<void> read_range(const source_view& image, std::uint64_t offset, std::span<std::byte> out) noexcept {
-  std::span<const std::byte> pieces[16];
-  std::array<std::byte, 4096> slice;
-  while (!out.empty()) {
-    const gathered g = gather(image, offset, out.size(), pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) {
-      std::memcpy(out.data(), pieces[i].data(), pieces[i].size());
-      out = out.subspan(pieces[i].size());
-    }
-    offset += g.bytes;
-    if (g.failed || g.bytes == 0) return failure(errc::io, offset);
-  }
-  return {};
-}
 
 /// The digest of all tensors, without the header, which has the metadata.
 template <hash Hash>

@@ -1,9 +1,10 @@
-// A step of a model in 8 bits: what an owner publishes for those who have its base, and how they take it. Afterwards
-// both ends have the same bits, which the owner publishes as the whole, for all others.
+// A step of a model in 8 or 4 bits: what an owner publishes for those who have its base, and how they take it.
+// Afterwards both ends have the same bits, which the owner publishes as the whole, for all others.
 #pragma once
 
 #include <tensorpull/differences/download_changes.hpp>
-#include <tensorpull/differences/narrowed_difference.hpp>
+#include <tensorpull/differences/error_feedback.hpp>
+#include <tensorpull/differences/narrowed_step.hpp>
 #include <tensorpull/differences/widened.hpp>
 #include <tensorpull/tensors/concept.hpp>
 
@@ -14,58 +15,6 @@
 #include <vector>
 
 namespace tensorpull {
-
-/// A scheme that narrows a difference, such as blocks_of_8_bits<>.
-template <class S>
-concept narrowing_scheme = requires(std::uint64_t n) {
-  { S::blocks(n) } -> std::same_as<std::uint64_t>;
-  S::block_elements;
-};
-
-/// A narrowed difference that was taken: its codes are kept (0.254 of an F32 model), and the base has moved by them, as
-/// everybody else's does. So it outlives the model and the base that it was made of. Movable.
-template <narrowing_scheme Scheme = blocks_of_8_bits<>>
-class narrowed_step {
- public:
-  /// Moves `base` towards `model` by what the step says. Both lists have the same names, types and shapes in the same
-  /// order, in plain memory. Errors, with the tensor's name: those of narrowed_difference, and `base` is as it was;
-  /// out_of_memory too. Throws std::bad_alloc as narrowed_difference. Cost: six passes over the base and four over the
-  /// model, on this thread.
-  [[nodiscard]] static result<narrowed_step> make(std::span<const tensor_view> model,
-                                                  std::span<const mutable_tensor_view> base) {
-    const std::vector<tensor_view> before(base.begin(), base.end());
-    const auto difference = narrowed_difference<Scheme>::make(model, before);
-    if (!difference) return failure(difference.error());
-    const source_view from = difference->model().source();
-    const image_schema& schema = *from.schema;
-    const auto bytes = static_cast<std::size_t>(schema.data_bytes());
-    std::unique_ptr<std::byte[]> codes(new (std::nothrow) std::byte[bytes]);
-    if (codes == nullptr) return failure(errc::out_of_memory);
-    if (const auto read = detail::read_range(from, schema.header_bytes, {codes.get(), bytes}); !read)
-      return failure(read.error());
-    std::vector<tensor_view> views;
-    for (const tensor_entry& t : schema.entries()) {
-      const std::span<std::byte> one(codes.get() + t.begin, static_cast<std::size_t>(t.size_bytes()));
-      detail::from_little_endian(t.type, one);
-      views.push_back({t.name, t.type, t.extents(), one.data()});
-    }
-    auto image = dynamic_image::make(std::span<const tensor_view>(views), schema.pairs());
-    if (!image) return failure(image.error());
-    if (const auto moved = move_by<Scheme>(base, views, schema.pairs()); !moved) return failure(moved.error());
-    return narrowed_step(std::move(codes), std::move(*image));
-  }
-
-  /// To publish it: a safetensors file that is never built, as of narrowed_difference. Valid while this object lives,
-  /// also after a move.
-  source_view image() const noexcept { return image_.source(); }
-
- private:
-  narrowed_step(std::unique_ptr<std::byte[]> codes, dynamic_image image) noexcept
-      : codes_(std::move(codes)), image_(std::move(image)) {}
-
-  std::unique_ptr<std::byte[]> codes_;
-  dynamic_image image_;
-};
 
 /// The same for models of a tensor policy: a step from what the other side has. Differences are narrowed, and weights
 /// are not: weights in 8 bits, or in BF16, lose what a late round learns. So a step is made of two models, and it is no
@@ -82,32 +31,33 @@ class narrowed {
   /// narrowed_step, with one pass more over the base. unsupported_layout: a model that is not in plain memory.
   template <hash Hash = xxh3_64>
   [[nodiscard]] static result<narrowed> make(const model_type& now, model_type& base) {
-    const source_view model = Tensors::source(now);
-    const destination_view to = Tensors::destination(base);
-    if (!to.readable()) return failure(errc::unsupported_layout);
-    const auto from = image_version<Hash>(to);
-    if (!from) return failure(from.error());
-    std::vector<tensor_view> these;
-    std::vector<mutable_tensor_view> those;
-    for (std::size_t i = 0; i < model.schema->tensor_count; ++i) {
-      const tensor_entry& t = model.schema->tensors[i];
-      if (t.strides_bytes != nullptr) return failure(errc::unsupported_layout, i, t.name);
-      these.push_back({t.name,
-                       t.type,
-                       t.extents(),
-                       t.indirect ? nullptr : model.address(i),
-                       {},
-                       static_cast<std::uint8_t>(t.swap_bytes),
-                       t.indirect});
-    }
-    for (std::size_t i = 0; i < to.schema->tensor_count; ++i) {
-      const tensor_entry& t = to.schema->tensors[i];
-      those.push_back({t.name, t.type, t.extents(), t.indirect ? nullptr : to.address(i), {}, t.indirect});
-    }
-    auto step = narrowed_step<Scheme>::make(these, those);
-    if (!step) return failure(step.error());
-    to.complete();
-    return narrowed(std::move(*step), *from);
+    return made<Hash>(base, [&](const auto& to) -> result<narrowed_step<Scheme>> {
+      const source_view model = Tensors::source(now);
+      std::vector<tensor_view> these;
+      for (std::size_t i = 0; i < model.schema->tensor_count; ++i) {
+        const tensor_entry& t = model.schema->tensors[i];
+        if (t.strides_bytes != nullptr) return failure(errc::unsupported_layout, i, t.name);
+        these.push_back({t.name,
+                         t.type,
+                         t.extents(),
+                         t.indirect ? nullptr : model.address(i),
+                         {},
+                         static_cast<std::uint8_t>(t.swap_bytes),
+                         t.indirect});
+      }
+      return narrowed_step<Scheme>::make(these, to);
+    });
+  }
+  /// The same for a sender whose base is not kept, such as a client: adds to `now` what earlier steps left out, and
+  /// keeps in `left` what this one does. Errors besides: those of error_feedback, which says what `now` is then.
+  template <hash Hash = xxh3_64>
+  [[nodiscard]] static result<narrowed> make(model_type& now, model_type& base, error_feedback<Scheme>& left) {
+    return made<Hash>(base, [&](const auto& to) {
+      const destination_view model = Tensors::destination(now);
+      auto step = left.step(views_of(model), to);
+      model.complete();
+      return step;
+    });
   }
   /// Refused: weights alone.
   template <class Model>
@@ -126,13 +76,33 @@ class narrowed {
   std::uint64_t from_version() const noexcept { return from_; }
 
  private:
+  static std::vector<mutable_tensor_view> views_of(const destination_view& model) {
+    std::vector<mutable_tensor_view> views;
+    for (std::size_t i = 0; i < model.schema->tensor_count; ++i) {
+      const tensor_entry& t = model.schema->tensors[i];
+      views.push_back({t.name, t.type, t.extents(), t.indirect ? nullptr : model.address(i), {}, t.indirect});
+    }
+    return views;
+  }
+  template <class Hash, class Step>
+  static result<narrowed> made(model_type& base, Step make_step) {
+    const destination_view to = Tensors::destination(base);
+    if (!to.readable()) return failure(errc::unsupported_layout);
+    const auto from = image_version<Hash>(to);
+    if (!from) return failure(from.error());
+    auto step = make_step(views_of(to));
+    if (!step) return failure(step.error());
+    to.complete();
+    return narrowed(std::move(*step), *from);
+  }
+
   narrowed(narrowed_step<Scheme> step, std::uint64_t from) noexcept : step_(std::move(step)), from_(from) {}
 
   narrowed_step<Scheme> step_;
   std::uint64_t from_;
 };
 
-/// download_changes() where the difference is a step in 8 bits: the same fallback, errors and cost, and the scheme in
+/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, and the scheme in
 /// the place of a coder. `whole` is what the owner's base has become. A step that is to another base, has NaN or
 /// infinite scales, or does not lead to `whole`, brings nothing, and all is pulled; so it is if `model` is one that no
 /// step is made for (tensors without an address, one that is called like another's scales). Memory: as of `widened`,

@@ -1,14 +1,15 @@
-// The difference of a model to a base, in 8 bits, as a model of its own: a safetensors file that is never built. It is
-// published like any other, and its bytes are computed when they are read.
+// The difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file that is never built.
+// It is published like any other, and its bytes are computed when they are read.
 //
-// Each floating tensor `w` (F16, BF16, F32, F64) is an I8 tensor `w` of its shape, and an F32 tensor `w.scales` with a
-// value for each block; all others travel whole. In a file F32 comes before I8, so scales come before what they scale.
+// Each floating tensor `w` (F16, BF16, F32, F64) is an I8 tensor `w` of its shape, or in 4 bits a U8 tensor of one
+// dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block; all others travel
+// whole. In a file F32 comes before both, so scales come before what they scale.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/tensor_view.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/scaled_blocks.hpp>
 #include <tensorpull/image/dynamic.hpp>
 
 #include <algorithm>
@@ -78,6 +79,15 @@ std::span<const T> elements_at(const std::byte* data, std::uint64_t first, std::
   return {reinterpret_cast<const T*>(data) + first, n};
 }
 
+/// The shape of the tensor that has the codes of a tensor. `bytes`: memory for it.
+template <class Scheme>
+std::span<const std::uint64_t> shape_of_codes(std::span<const std::uint64_t> shape, std::uint64_t elements,
+                                              std::uint64_t& bytes) noexcept {
+  bytes = Scheme::code_bytes(elements);
+  if constexpr (Scheme::byte_elements == 1) return shape;
+  else return {&bytes, 1};
+}
+
 }  // namespace detail
 
 /// A model less a base. Borrows the tensors of both, whose bytes stay as they are while it is published. Movable.
@@ -97,7 +107,7 @@ class narrowed_difference {
     auto pairs = std::make_unique<std::vector<pair>>();
     std::vector<tensor_view> views;
     std::vector<std::string> names(model.size());
-    std::vector<std::uint64_t> counts(model.size());
+    std::vector<std::uint64_t> counts(2 * model.size());  // blocks, and bytes of codes
     std::uint64_t from = 0, to = 0;
     for (std::size_t i = 0; i < model.size(); ++i) {
       const tensor_view &w = model[i], &b = base[i];
@@ -120,16 +130,17 @@ class narrowed_difference {
       if (!after) return failure(after.error().code, i, w.name);
       to += *after;
       names[i] = std::string(w.name) + ".scales";
-      counts[i] = Scheme::blocks(pairs->back().elements);
-      views.push_back({w.name, dtype::i8, w.shape, reinterpret_cast<const std::byte*>(2 * i), {}, 0, true});
+      const std::uint64_t elements = pairs->back().elements;
+      counts[2 * i] = Scheme::blocks(elements);
+      const auto shape = detail::shape_of_codes<Scheme>(w.shape, elements, counts[2 * i + 1]);
+      views.push_back({w.name, Scheme::code_dtype, shape, reinterpret_cast<const std::byte*>(2 * i), {}, 0, true});
       views.push_back(
-          {names[i], dtype::f32, {&counts[i], 1}, reinterpret_cast<const std::byte*>(2 * i + 1), {}, 0, true});
+          {names[i], dtype::f32, {&counts[2 * i], 1}, reinterpret_cast<const std::byte*>(2 * i + 1), {}, 0, true});
     }
     const auto base_text = detail::hexadecimal(from), moved_text = detail::hexadecimal(to);
     const std::string n = std::to_string(Scheme::block_elements);
-    const metadata_entry metadata[] = {{"tensorpull.base", {base_text.data(), 16}},
-                                       {"tensorpull.blocks_of_8_bits", n},
-                                       {"tensorpull.moved", {moved_text.data(), 16}}};
+    const metadata_entry metadata[] = {
+        {"tensorpull.base", {base_text.data(), 16}}, {Scheme::key, n}, {"tensorpull.moved", {moved_text.data(), 16}}};
     auto image = dynamic_image::make(std::span<const tensor_view>(views), metadata, {&read, pairs.get()});
     if (!image) return failure(image.error());
     return narrowed_difference(std::move(pairs), std::move(*image));
@@ -177,7 +188,8 @@ class narrowed_difference {
                                        detail::elements_at<T>(p.base, first, n));
     };
     while (!out.empty()) {
-      const auto scale = block_of(scales ? offset / 4 : offset / Scheme::block_elements);
+      const std::uint64_t element = offset * Scheme::byte_elements;  // of codes
+      const auto scale = block_of(scales ? offset / 4 : element / Scheme::block_elements);
       if (!scale) return failure(scale.error());
       std::size_t n = 0;
       if (scales) {
@@ -185,10 +197,13 @@ class narrowed_difference {
         for (std::uint64_t byte = offset % 4; byte < 4 && n < out.size(); ++byte)
           out[n++] = static_cast<std::byte>(number >> 8 * byte & 255);
       } else {
-        n = detail::smaller(Scheme::block_elements - offset % Scheme::block_elements, out.size());
-        Scheme::template narrow<T>(detail::elements_at<T>(p.model, offset, n),
-                                   detail::elements_at<T>(p.base, offset, n), *scale,
-                                   {reinterpret_cast<std::int8_t*>(out.data()), n});
+        // not across the end of a block, whose scale is another; the last byte may have one element alone
+        n = detail::smaller((Scheme::block_elements - element % Scheme::block_elements) / Scheme::byte_elements,
+                            out.size());
+        const std::size_t elements = detail::smaller(p.elements - element, n * Scheme::byte_elements);
+        Scheme::template narrow<T>(detail::elements_at<T>(p.model, element, elements),
+                                   detail::elements_at<T>(p.base, element, elements), *scale,
+                                   {reinterpret_cast<typename Scheme::code_type*>(out.data()), n});
       }
       offset += n;
       out = out.subspan(n);
@@ -208,9 +223,9 @@ class narrowed_difference {
 };
 
 /// Moves `base` in place by a narrowed difference that has landed, and was checked, in memory of its own (0.254 of an
-/// F32 model). All is looked at before the first byte changes: names, types, shapes, the digest of the base, each
-/// scale. Cost: three passes over the model, and for each tensor a search by name through all. Allocates nothing. Read
-/// the metadata from the schema that landed. Errors that leave `base` as it was: missing_field (no metadata of the
+/// F32 model in 8 bits). All is looked at before the first byte changes: names, types, shapes, the digest of the base,
+/// each scale. Cost: three passes over the model, and for each tensor a search by name through all. Allocates nothing.
+/// Read the metadata from the schema that landed. Errors that leave `base` as it was: missing_field (no metadata of the
 /// scheme, or of another N), schema_mismatch, value_out_of_range (a scale that is NaN, infinite, negative or
 /// subnormal), both with the name; stale_version (`base` is another one). digest_mismatch: all has moved, and it is not
 /// what the owner has; `base` is of no use then.
@@ -235,8 +250,7 @@ template <class Scheme = blocks_of_8_bits<>>
     const auto text = detail::hexadecimal(sum);
     return std::string_view(text.data(), 16) == expected;
   };
-  if (said("tensorpull.blocks_of_8_bits") != std::to_string(Scheme::block_elements))
-    return failure(errc::missing_field, 0, std::string_view("tensorpull.blocks_of_8_bits"));
+  if (said(Scheme::key) != std::to_string(Scheme::block_elements)) return failure(errc::missing_field, 0, Scheme::key);
   std::size_t expected = 0;
   for (std::size_t i = 0; i < base.size(); ++i) {
     const mutable_tensor_view& b = base[i];
@@ -245,12 +259,15 @@ template <class Scheme = blocks_of_8_bits<>>
     const bool narrow = detail::is_narrowed(b.type);
     const tensor_view* const w = find(b.name, "");
     expected += narrow ? 2 : 1;
-    if (w == nullptr || w->type != (narrow ? dtype::i8 : b.type) || w->shape.size() != b.shape.size() ||
-        !std::equal(w->shape.begin(), w->shape.end(), b.shape.begin()) || !detail::plain_tensor(*w, i))
+    const std::uint64_t elements = narrow ? *size / (bits(b.type) / 8) : 0;
+    std::uint64_t bytes = 0;
+    const auto shape = narrow ? detail::shape_of_codes<Scheme>(b.shape, elements, bytes) : b.shape;
+    if (w == nullptr || w->type != (narrow ? Scheme::code_dtype : b.type) ||
+        !std::equal(w->shape.begin(), w->shape.end(), shape.begin(), shape.end()) || !detail::plain_tensor(*w, i))
       return failure(errc::schema_mismatch, i, b.name);
     if (!narrow) continue;
     const tensor_view* const s = find(b.name, ".scales");
-    const std::uint64_t blocks = Scheme::blocks(*size / (bits(b.type) / 8));
+    const std::uint64_t blocks = Scheme::blocks(elements);
     if (s == nullptr || s->type != dtype::f32 || s->shape.size() != 1 || s->shape[0] != blocks ||
         !detail::plain_tensor(*s, i))
       return failure(errc::schema_mismatch, i, b.name);
@@ -273,8 +290,10 @@ template <class Scheme = blocks_of_8_bits<>>
       const auto scales = detail::elements_at<float>(s->data, 0, static_cast<std::size_t>(s->shape[0]));
       for (std::size_t at = 0; at < elements; at += Scheme::block_elements) {
         const std::size_t n = detail::smaller(elements - at, Scheme::block_elements);
-        Scheme::template move<T>({reinterpret_cast<T*>(b.data) + at, n}, scales[at / Scheme::block_elements],
-                                 detail::elements_at<std::int8_t>(w->data, at, n));
+        Scheme::template move<T>(
+            {reinterpret_cast<T*>(b.data) + at, n}, scales[at / Scheme::block_elements],
+            detail::elements_at<typename Scheme::code_type>(w->data, at / Scheme::byte_elements,
+                                                            static_cast<std::size_t>(Scheme::code_bytes(n))));
       }
       return 0;
     });

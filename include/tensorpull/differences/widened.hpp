@@ -57,7 +57,7 @@ class widened {
     const image_schema& model = *base.schema;
     std::vector<tensor_view> views;
     std::vector<std::string> names(model.tensor_count);
-    std::vector<std::uint64_t> counts(model.tensor_count);
+    std::vector<std::uint64_t> counts(2 * model.tensor_count);  // blocks, and bytes of codes
     auto parts = std::make_unique<state>();
     parts->first_scale.resize(model.tensor_count);
     for (std::size_t i = 0; i < model.tensor_count; ++i) {
@@ -70,11 +70,12 @@ class widened {
         continue;
       }
       names[i] = std::string(t.name) + ".scales";
-      counts[i] = Scheme::blocks(elements_of(t));
+      counts[2 * i] = Scheme::blocks(elements_of(t));
       parts->first_scale[i] = parts->scales.size();
-      parts->scales.resize(parts->scales.size() + static_cast<std::size_t>(counts[i]));
-      views.push_back({t.name, dtype::i8, t.extents(), token(codes), {}, 0, true});
-      views.push_back({names[i], dtype::f32, {&counts[i], 1}, token(scales), {}, 0, true});
+      parts->scales.resize(parts->scales.size() + static_cast<std::size_t>(counts[2 * i]));
+      const auto shape = detail::shape_of_codes<Scheme>(t.extents(), elements_of(t), counts[2 * i + 1]);
+      views.push_back({t.name, Scheme::code_dtype, shape, token(codes), {}, 0, true});
+      views.push_back({names[i], dtype::f32, {&counts[2 * i], 1}, token(scales), {}, 0, true});
     }
     const source_reader unread{[](const void*, std::uintptr_t, std::uint64_t, std::span<std::byte>) noexcept {
       return result<void>(failure(errc::io));
@@ -206,7 +207,8 @@ class widened {
       if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;
       const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
       const std::uint64_t at = taken_ > data_start_ + comes.begin ? taken_ - data_start_ - comes.begin : 0;
-      return t.begin + at * (there.where[k] % 4 == codes ? bits(t.type) / 8 : 1);
+      const std::uint64_t bytes = there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at;
+      return t.begin + std::min(bytes, t.size_bytes());
     }
     return 0;
   }
@@ -248,14 +250,14 @@ class widened {
         if (pair.key == key) return pair.value;
       return std::string_view();
     };
-    const std::string_view scheme = said("tensorpull.blocks_of_8_bits"), moved_to = said("tensorpull.moved");
+    const std::string_view scheme = said(Scheme::key), moved_to = said("tensorpull.moved");
     std::array<char, 24> number{};
     std::size_t digits = 0;
     for (std::size_t n = Scheme::block_elements; n > 0; n /= 10)
       number[number.size() - ++digits] = "0123456789"[n % 10];
     if (scheme != std::string_view(number.data() + number.size() - digits, digits) ||
         moved_to.size() != leads_to_.size())
-      return failure(errc::missing_field, 0, std::string_view("tensorpull.blocks_of_8_bits"));
+      return failure(errc::missing_field, 0, Scheme::key);
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < base_.schema->tensor_count; ++i) {
       const tensor_entry& t = base_.schema->tensors[i];
@@ -287,8 +289,9 @@ class widened {
         return sent(give(t.begin + at, bytes), n, t);
       }
       default:
-        return detail::with_movable(t.type, result<std::size_t>(failure(errc::unsupported_dtype)),
-                                    [&](auto element) { return sent(move<decltype(element)>(i, at, bytes), n, t); });
+        return detail::with_movable(t.type, result<std::size_t>(failure(errc::unsupported_dtype)), [&](auto element) {
+          return sent(move<decltype(element)>(i, at * Scheme::byte_elements, bytes), n, t);
+        });
     }
   }
   static result<std::size_t> sent(const result<void>& ok, std::size_t n, const tensor_entry&) noexcept {
@@ -304,20 +307,22 @@ class widened {
     }
     return n;
   }
-  /// The elements from `first` on, which these codes move.
+  /// The elements from `first` on, which these bytes of codes move.
   template <class T>
   result<void> move(std::size_t i, std::uint64_t first, std::span<const std::byte> moves) noexcept {
     std::array<T, piece_bytes / sizeof(T)> piece;
     while (!moves.empty()) {
-      // not across the end of a block, whose scale is another
-      const std::size_t n = std::min(
-          {moves.size(), piece.size(),
-           static_cast<std::size_t>(Scheme::block_elements - first % Scheme::block_elements)});
+      // not across the end of a block, whose scale is another; the last byte may have one element alone
+      const std::size_t n = detail::smaller(
+          elements_of(base_.schema->tensors[i]) - first,
+          std::min({moves.size() * Scheme::byte_elements, piece.size(),
+                    static_cast<std::size_t>(Scheme::block_elements - first % Scheme::block_elements)}));
+      const auto used = static_cast<std::size_t>(Scheme::code_bytes(n));
       std::memcpy(piece.data(), base_.address(i) + first * sizeof(T), n * sizeof(T));
       const float scale =
           state_->scales[state_->first_scale[i] + static_cast<std::size_t>(first / Scheme::block_elements)];
       Scheme::template move<T>(std::span(piece).first(n), scale,
-                               {reinterpret_cast<const std::int8_t*>(moves.data()), n});
+                               {reinterpret_cast<const typename Scheme::code_type*>(moves.data()), used});
       const auto made = std::as_bytes(std::span<const T>(piece.data(), n));
       if constexpr (!little_endian_machine)  // an image is little-endian
         for (T& one : std::span(piece).first(n)) {
@@ -328,7 +333,7 @@ class widened {
       hash_.update(made);
       if (const auto ok = give(base_.schema->tensors[i].begin + first * sizeof(T), made); !ok) return ok;
       first += n;
-      moves = moves.subspan(n);
+      moves = moves.subspan(used);
     }
     return {};
   }

@@ -6,7 +6,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
+#include <tensorpull/differences/scheme/scaled_blocks.hpp>
 #include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
 

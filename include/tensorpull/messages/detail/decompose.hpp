@@ -4,6 +4,7 @@
 
 #include <tensorpull/framing/capnp/detail/quiet_kj.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
+#include <tensorpull/image/detail/read_range.hpp>
 #include <tensorpull/messages/detail/fields.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/any.hpp>
@@ -212,7 +213,7 @@ struct body_writer {
     if (!inlined->empty()) {
       auto data = to.initInlined(static_cast<unsigned>(inlined->schema().image_bytes));
       const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(data.begin()), data.size());
-      if (!write_image(inlined->source(whole), bytes)) return failure(errc::io);
+      if (!read_range(inlined->source(whole), 0, bytes)) return failure(errc::io);
       to.setDigest(digest_of(bytes));
     }
     auto rest = image_part::make(*whole.schema, whole.where, inline_up_to, part_of_set::large);

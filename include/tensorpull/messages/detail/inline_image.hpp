@@ -4,7 +4,6 @@
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -14,22 +13,6 @@ inline std::uint64_t digest_of(std::span<const std::byte> bytes) noexcept {
   xxhash_digest h;
   h.update(bytes);
   return h.digest();
-}
-
-/// Writes the whole image to `out`, which has exactly its length. False: its tensors could not be read.
-[[nodiscard]] inline bool write_image(const source_view& from, std::span<std::byte> out) noexcept {
-  std::array<std::span<const std::byte>, 16> pieces;
-  std::array<std::byte, 4096> slice;
-  for (std::uint64_t at = 0; !out.empty();) {
-    const gathered g = gather(from, at, out.size(), pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) {
-      std::memcpy(out.data(), pieces[i].data(), pieces[i].size());
-      out = out.subspan(pieces[i].size());
-    }
-    if (g.failed) return false;
-    at += g.bytes;
-  }
-  return true;
 }
 
 /// Whether `image` is an image of exactly this schema: its length, and its header byte for byte. The tensors may have

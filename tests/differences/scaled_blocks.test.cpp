@@ -1,5 +1,6 @@
-// Differences in blocks of 8 bits: against plain arithmetic, in every element type, and the same bits at both ends.
-#include <tensorpull/differences/scheme/blocks_of_8_bits.hpp>
+// Differences in blocks of 8 and 4 bits: against plain arithmetic, in every element type, and the same bits at both
+// ends.
+#include <tensorpull/differences/scheme/scaled_blocks.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace blocks_of_8_bits_test {
+namespace scaled_blocks_test {
 
 using namespace tensorpull;
 
@@ -23,9 +24,30 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
+/// An element type, and bits of a code.
+template <class T, unsigned Bits>
+struct with {
+  using type = T;
+  template <std::size_t N>
+  using blocks = scaled_blocks<N, Bits>;
+  static constexpr unsigned bits = Bits;
+};
+/// The codes of elements, one by one.
+template <class Blocks>
+std::vector<int> each_of(std::span<const typename Blocks::code_type> codes, std::size_t elements) {
+  std::vector<int> made;
+  for (std::size_t i = 0; i < elements; ++i) {
+    const auto byte = static_cast<unsigned char>(codes[i / Blocks::byte_elements]);
+    if (Blocks::byte_elements == 1) made.push_back(static_cast<std::int8_t>(byte));
+    else made.push_back(i % 2 == 0 ? byte % 16 - (byte % 16 < 8 ? 0 : 16) : byte / 16 - (byte < 128 ? 0 : 16));
+  }
+  return made;
+}
+
 template <class T>
 struct Blocks : testing::Test {};
-using elements = testing::Types<float, double, float16, bfloat16>;
+using elements = testing::Types<with<float, 8>, with<double, 8>, with<float16, 8>, with<bfloat16, 8>, with<float, 4>,
+                                with<double, 4>, with<float16, 4>, with<bfloat16, 4>>;
 TYPED_TEST_SUITE(Blocks, elements);
 
 TEST(Moved, Agrees_with_the_compilers_own_conversion) {
@@ -86,8 +108,8 @@ T largest_value() {
 
 // A code is rounded, so a step may be longer than the difference: weights at the largest value became infinite.
 TYPED_TEST(Blocks, Never_move_what_is_finite_to_infinity) {
-  using T = TypeParam;
-  using blocks = blocks_of_8_bits<4>;
+  using T = typename TypeParam::type;
+  using blocks = typename TypeParam::template blocks<4>;
   const T most = largest_value<T>();
   const double wide = detail::widened(most);
   ASSERT_TRUE(std::isfinite(wide));
@@ -96,20 +118,20 @@ TYPED_TEST(Blocks, Never_move_what_is_finite_to_infinity) {
     std::vector<T> base{element<T>(sign * wide * 0.6), element<T>(sign * wide * 0.99), edge, element<T>(0.0)};
     const std::vector<T> model{element<T>(sign * wide * 0.9), edge, edge, element<T>(sign * wide * 0.31)};
     auto here = base;
-    const auto scale = blocks::scale<T>(model, base);
+    const auto scale = blocks::template scale<T>(model, base);
     ASSERT_TRUE(scale || sizeof(T) == 8);  // such differences of F64 have no scale
     for (const T from : base)
-      for (int code = -128; code < 128; ++code) {
-        const double step = (scale ? static_cast<double>(*scale) : wide / 127) * code;
+      for (int code = -blocks::most - 1; code <= blocks::most; ++code) {
+        const double step = (scale ? static_cast<double>(*scale) : wide / blocks::most) * code;
         EXPECT_TRUE(std::isfinite(detail::widened(moved(from, step)))) << code;
       }
     EXPECT_TRUE(same_bits(std::vector<T>{edge}, std::vector<T>{moved(edge, sign * wide)}));
     if (!scale) continue;
-    std::vector<std::int8_t> codes(base.size());
-    blocks::narrow<T>(model, base, *scale, codes);
+    std::vector<typename blocks::code_type> codes(static_cast<std::size_t>(blocks::code_bytes(base.size())));
+    blocks::template narrow<T>(model, base, *scale, codes);
     auto there = base;
-    blocks::move<T>(there, *scale, codes);
-    ASSERT_TRUE(blocks::advance<T>(model, here));
+    blocks::template move<T>(there, *scale, codes);
+    ASSERT_TRUE(blocks::template advance<T>(model, here));
     EXPECT_TRUE(same_bits(here, there));
   }
   const T infinite = element<T>(std::numeric_limits<double>::infinity());
@@ -117,8 +139,8 @@ TYPED_TEST(Blocks, Never_move_what_is_finite_to_infinity) {
 }
 
 TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
-  using T = TypeParam;
-  using blocks = blocks_of_8_bits<8>;
+  using T = typename TypeParam::type;
+  using blocks = typename TypeParam::template blocks<8>;
   std::mt19937_64 random(2);
   std::normal_distribution<double> normal;
   for (int round = 0; round < 2000; ++round) {
@@ -128,33 +150,39 @@ TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
       base[i] = element<T>(normal(random));
       model[i] = element<T>(detail::widened(base[i]) + normal(random) * 1e-2);
     }
-    const auto scale = blocks::scale<T>(model, base);
+    const auto scale = blocks::template scale<T>(model, base);
     ASSERT_TRUE(scale);
     double largest = 0;
     for (std::size_t i = 0; i < n; ++i)
       largest = std::max(largest, std::abs(detail::widened(model[i]) - detail::widened(base[i])));
-    EXPECT_EQ(*scale, static_cast<float>(largest / 127));
-    std::vector<std::int8_t> codes(n);
-    blocks::narrow<T>(model, base, *scale, codes);
+    EXPECT_EQ(*scale, static_cast<float>(largest / blocks::most));
+    std::vector<typename blocks::code_type> codes(static_cast<std::size_t>(blocks::code_bytes(n)));
+    blocks::template narrow<T>(model, base, *scale, codes);
+    const auto each = each_of<blocks>(codes, n);
+    if (TypeParam::bits == 4 && n % 2 == 1) {
+      EXPECT_EQ(static_cast<unsigned char>(codes.back()) >> 4, 0);
+    }
     auto there = base, here = base;
-    blocks::move<T>(there, *scale, codes);
+    blocks::template move<T>(there, *scale, codes);
     for (std::size_t i = 0; i < n; ++i) {
       const double d = detail::widened(model[i]) - detail::widened(base[i]);
-      const int expected = *scale == 0 ? 0 : static_cast<int>(std::clamp(std::nearbyint(d / *scale), -127.0, 127.0));
-      ASSERT_EQ(codes[i], expected);
-      const auto plain = element<T>(detail::widened(base[i]) + static_cast<double>(*scale) * codes[i]);
-      if (codes[i] != 0) {
+      const int expected = *scale == 0 ? 0
+                                       : static_cast<int>(std::clamp<double>(std::nearbyint(d / *scale), -blocks::most,
+                                                                             blocks::most));
+      ASSERT_EQ(each[i], expected);
+      const auto plain = element<T>(detail::widened(base[i]) + static_cast<double>(*scale) * each[i]);
+      if (each[i] != 0) {
         ASSERT_EQ(std::memcmp(&there[i], &plain, sizeof(T)), 0);
       }
     }
-    ASSERT_TRUE(blocks::advance<T>(model, here));
+    ASSERT_TRUE(blocks::template advance<T>(model, here));
     EXPECT_TRUE(same_bits(here, there));
   }
 }
 
 TYPED_TEST(Blocks, Stay_equal_at_both_ends_for_50_rounds_down_and_up) {
-  using T = TypeParam;
-  using blocks = blocks_of_8_bits<256>;
+  using T = typename TypeParam::type;
+  using blocks = typename TypeParam::template blocks<256>;
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;
   for (const std::size_t n :
@@ -167,12 +195,12 @@ TYPED_TEST(Blocks, Stay_equal_at_both_ends_for_50_rounds_down_and_up) {
       for (std::size_t at = 0; at < n; at += 256) {
         const std::size_t m = std::min<std::size_t>(256, n - at);
         const auto piece = std::span<const T>(model).subspan(at, m);
-        const auto scale = blocks::scale<T>(piece, std::span<const T>(from).subspan(at, m));
+        const auto scale = blocks::template scale<T>(piece, std::span<const T>(from).subspan(at, m));
         ASSERT_TRUE(scale);
-        std::vector<std::int8_t> codes(m);
-        blocks::narrow<T>(piece, std::span<const T>(from).subspan(at, m), *scale, codes);
-        blocks::move<T>(std::span<T>(to).subspan(at, m), *scale, codes);
-        ASSERT_TRUE(blocks::advance<T>(piece, std::span<T>(from).subspan(at, m)));
+        std::vector<typename blocks::code_type> codes(static_cast<std::size_t>(blocks::code_bytes(m)));
+        blocks::template narrow<T>(piece, std::span<const T>(from).subspan(at, m), *scale, codes);
+        blocks::template move<T>(std::span<T>(to).subspan(at, m), *scale, codes);
+        ASSERT_TRUE(blocks::template advance<T>(piece, std::span<T>(from).subspan(at, m)));
       }
     };
     for (int round = 0; round < 50; ++round) {
@@ -185,19 +213,36 @@ TYPED_TEST(Blocks, Stay_equal_at_both_ends_for_50_rounds_down_and_up) {
 }
 
 TYPED_TEST(Blocks, Refuse_what_is_not_finite_and_say_which) {
-  using T = TypeParam;
-  using blocks = blocks_of_8_bits<4>;
+  using T = typename TypeParam::type;
+  using blocks = typename TypeParam::template blocks<4>;
   for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     const std::vector<T> good(3, element<T>(1)), one{element<T>(1), element<T>(1), element<T>(bad)};
-    const auto a = blocks::scale<T>(one, good), b = blocks::scale<T>(good, one), c = blocks::scale<T>(one, one);
+    const auto a = blocks::template scale<T>(one, good), b = blocks::template scale<T>(good, one),
+               c = blocks::template scale<T>(one, one);
     for (const auto* r : {&a, &b, &c}) {
       ASSERT_FALSE(*r);
       EXPECT_EQ((*r).error().code, errc::invalid_argument);
     }
     auto base = good;
-    EXPECT_FALSE(blocks::advance<T>(one, base));
+    EXPECT_FALSE(blocks::template advance<T>(one, base));
     EXPECT_TRUE(same_bits(base, good));
   }
+}
+
+TEST(HalfBytes, Have_two_codes_in_a_byte_and_each_code_a_meaning) {
+  using blocks = blocks_of_4_bits<16>;
+  std::vector<std::uint8_t> codes(8);
+  for (std::size_t i = 0; i < 8; ++i) codes[i] = static_cast<std::uint8_t>((2 * i + 1) << 4 | 2 * i);
+  std::vector<float> base(16, 100.0f);
+  blocks::move<float>(base, 0.5f, codes);
+  for (std::size_t i = 0; i < 16; ++i)
+    EXPECT_EQ(base[i], 100 + 0.5f * static_cast<float>(i < 8 ? static_cast<int>(i) : static_cast<int>(i) - 16)) << i;
+  std::vector<float> three(3, 100.0f);
+  const std::uint8_t two[]{0x87, 0x7f};  // what is left of the last byte means nothing
+  blocks::move<float>(three, 1.0f, two);
+  EXPECT_EQ(three, (std::vector<float>{107, 92, 99}));
+  static_assert(blocks::code_bytes(0) == 0 && blocks::code_bytes(1) == 1 && blocks::code_bytes(3) == 2);
+  static_assert(blocks::code_bytes(~std::uint64_t{0}) == std::uint64_t{1} << 63);
 }
 
 TEST(Scales, That_would_be_subnormal_are_zero) {
@@ -220,4 +265,4 @@ TEST(Scales, From_outside_are_finite_positive_and_not_subnormal) {
     EXPECT_FALSE(is_scale(std::bit_cast<float>(bad))) << bad;
 }
 
-}  // namespace blocks_of_8_bits_test
+}  // namespace scaled_blocks_test
