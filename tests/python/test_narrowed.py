@@ -1,4 +1,4 @@
-"""Steps in 8 bits towards a new version: `narrowed`, `add_tensors(narrow=True)` and `download_tensors(base=)`."""
+"""Steps in 8 and 4 bits towards a new version: `narrowed`, `add_tensors(narrow=True)` and `download_tensors(base=)`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ def _metadata(owner, ref):
 
 
 @pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("dtype, most", [(torch.float32, 0.26), (torch.bfloat16, 0.515), (torch.float64, 0.135), (torch.float16, 0.515)])
-def test_a_step_takes_a_quarter_and_both_ends_have_the_same_bits(owner, dtype, most, place):
+def test_a_step_takes_a_quarter_or_an_eighth_and_both_ends_have_the_same_bits(owner, dtype, most, bits, place):
     old, new = fine_tuned(dtype)
+    most *= 0.52 if bits == 4 else 1
     kept = copy(old)
-    moved = tensorpull.narrowed(new, old)
+    moved = tensorpull.narrowed(new, old, bits=bits)
     assert alike(old, kept), "the base is only read"
     assert not alike(moved, new) and not alike(moved, old)
     for name, t in moved.items():
         step = (new[name].double() - old[name].double()).abs().max()
         ulp = torch.finfo(dtype).eps * old[name].double().abs().max()
-        assert (t.double() - new[name].double()).abs().max() <= 0.51 * step / 127 + 2 * ulp
+        assert (t.double() - new[name].double()).abs().max() <= 0.51 * step / (127 if bits == 8 else 7) + 2 * ulp
     ref = owner.add_tensors(moved, recipients=1, narrow=True)
     mine = copy(old)
     got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
@@ -96,6 +98,53 @@ def test_a_tensor_that_the_step_does_not_move_is_left_out_of_it(owner, monkeypat
     ref = owner.add_tensors(moved, narrow=True)
     got = tensorpull.download_tensors(owner.address, ref, base=old)
     assert alike(got, moved) and got.receipt.bytes < 0.27 * ref.nbytes
+
+
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_what_a_step_of_4_bits_leaves_out_comes_with_the_next_one(owner, kind):
+    """A client's: its base is the owner's model in each round, not what it sent."""
+    g = torch.Generator().manual_seed(1)
+    base = {"w": torch.zeros(10_001), "scalar": torch.tensor(1.0), "steps": torch.zeros(3, dtype=torch.int64)}
+    of_kind = copy if kind == "torch" else (lambda tensors: {name: t.numpy().copy() for name, t in tensors.items()})
+    base, feedback = of_kind(base), tensorpull.ErrorFeedback()
+    meant = got = alone = 0.0
+    for i in range(20):
+        update = 0.02 + 0.01 * torch.rand(10_001, generator=g, dtype=torch.float64)
+        update[::256] = 1.0  # so that what is small is no code of 4 bits
+        new = of_kind({"w": update.float(), "scalar": torch.tensor(1.0 + i), "steps": torch.full((3,), i)})
+        kept = copying.deepcopy(new)
+        moved = tensorpull.narrowed(new, base, bits=4, feedback=feedback)
+        assert all((new[name] == kept[name]).all() for name in new), "what is given is only read"
+        ref = owner.add_tensors(moved, narrow=True)
+        arrived = tensorpull.download_tensors(owner.address, ref, base=copying.deepcopy(base))
+        assert arrived.receipt.bytes < 0.15 * ref.nbytes and all((arrived[name] == moved[name]).all() for name in moved)
+        assert (arrived["steps"] == i).all() and arrived["scalar"].shape == ()
+        meant, got = meant + update.numpy(), got + np.asarray(arrived["w"], np.float64)
+        alone = alone + np.asarray(tensorpull.narrowed(new, base, bits=4)["w"], np.float64)
+    assert np.abs(got - meant).max() < 0.1 and np.abs(alone - meant)[1:256].min() > 0.3
+
+
+def test_feedback_is_of_one_model_and_stays_if_a_step_fails():
+    old, new = fine_tuned(torch.float32)
+    feedback, other = tensorpull.ErrorFeedback(), tensorpull.ErrorFeedback()
+    for one in (feedback, other):
+        tensorpull.narrowed(new, old, bits=4, feedback=one)
+    bad = {**new, "w": torch.full_like(new["w"], float("nan"))}
+    for refused, code in ((bad, "invalid_argument"), ({"w": new["w"]}, "schema_mismatch"), ({**new, "w": new["w"][:-1]}, "schema_mismatch"), ({**new, "w": new["w"].double()}, "schema_mismatch")):
+        with pytest.raises(tensorpull.Error) as e:
+            tensorpull.narrowed(refused, {name: torch.zeros_like(t) for name, t in refused.items()}, bits=4, feedback=feedback)
+        assert e.value.code == code
+    assert alike(tensorpull.narrowed(new, old, bits=4, feedback=feedback), tensorpull.narrowed(new, old, bits=4, feedback=other))
+
+
+def test_bits_and_feedback_of_other_kinds_are_refused():
+    old, new = fine_tuned(torch.float32)
+    for bits in (0, 16, True, None, "8", 8.5, [8]):
+        with pytest.raises((ValueError, TypeError)):
+            tensorpull.narrowed(new, old, bits=bits)
+    for feedback in (1, {}, tensorpull.ErrorFeedback):
+        with pytest.raises(TypeError):
+            tensorpull.narrowed(new, old, feedback=feedback)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf"), 1e300])
@@ -192,12 +241,12 @@ def step_that(change):
     """A step as an owner of its own making publishes it: metadata and tensors go through `change`."""
     real = tensorpull._native.narrow_tensors
 
-    def made(now, base):
-        described, metadata, held = real(now, base)
+    def made(now, base, bits):
+        described, metadata, held = real(now, base, bits)
         tensors = {}
         for name, dtype, shape, _, address, _ in described:
             count = int(np.prod(shape)) * (4 if dtype == "F32" else 1)
-            tensors[name] = np.frombuffer((tensorpull_bytes(address, count)), np.float32 if dtype == "F32" else np.int8).reshape(shape).copy()
+            tensors[name] = np.frombuffer((tensorpull_bytes(address, count)), {"F32": np.float32, "I8": np.int8, "U8": np.uint8}[dtype]).reshape(shape).copy()
         said = dict(metadata)
         change(tensors, said)
         mine = tensorpull._tensors.Tensors(tensors)
@@ -212,17 +261,22 @@ def tensorpull_bytes(address, count):
     return ctypes.string_at(address, count)
 
 
+def _scheme(metadata):
+    return next(key for key in metadata if key.startswith("tensorpull.blocks_of_"))
+
+
 HOSTILE = {
     "a scale that is NaN": lambda t, m: t["w.scales"].__setitem__(5, np.nan),
     "the last scale is infinite": lambda t, m: t["w.scales"].__setitem__(-1, np.inf),
     "a scale below zero": lambda t, m: t["b.scales"].__setitem__(0, -1e-6),
     "a scale that is subnormal": lambda t, m: t["b.scales"].__setitem__(0, 1e-40),
-    "another code": lambda t, m: t["w"].__setitem__(399_999, 1 + t["w"][399_999] % 100),
+    "another code": lambda t, m: t["w"].__setitem__(-1, 1 + t["w"][-1] % 100),
     "another base": lambda t, m: m.update({"tensorpull.base": "0" * 16}),
     "another result": lambda t, m: m.update({"tensorpull.moved": "0" * 16}),
     "no result": lambda t, m: m.pop("tensorpull.moved"),
-    "no scheme": lambda t, m: m.pop("tensorpull.blocks_of_8_bits"),
-    "other blocks": lambda t, m: m.update({"tensorpull.blocks_of_8_bits": "128"}),
+    "no scheme": lambda t, m: m.pop(_scheme(m)),
+    "other blocks": lambda t, m: m.update({_scheme(m): "128"}),
+    "the other scheme": lambda t, m: m.update({_scheme(m).translate({ord("8"): "4", ord("4"): "8"}): m.pop(_scheme(m))}),
     "fewer scales": lambda t, m: t.update({"w.scales": t["w.scales"][:-1].copy()}),
     "fewer tensors": lambda t, m: (t.pop("b"), t.pop("b.scales")),
     "no codes but floats": lambda t, m: t.update({"w": t["w"].astype(np.float32)}),
@@ -231,13 +285,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("place", ["new", "in place"])
+@pytest.mark.parametrize("bits, key", [(8, "tensorpull.narrowed"), (4, "tensorpull.narrowed_4")])
 @pytest.mark.parametrize("how", HOSTILE)
-def test_a_step_that_is_none_costs_a_pull_of_all(owner, monkeypatch, how, place):
+def test_a_step_that_is_none_costs_a_pull_of_all(owner, monkeypatch, how, bits, key, place):
     old, new = fine_tuned(torch.float32)
     monkeypatch.setattr(tensorpull._native, "narrow_tensors", step_that(HOSTILE[how]))
-    moved = tensorpull.narrowed(new, old)
+    moved = tensorpull.narrowed(new, old, bits=bits)
     ref = owner.add_tensors(moved, recipients=1, narrow=True)
-    assert "tensorpull.narrowed" in _metadata(owner, ref)
+    assert key in _metadata(owner, ref)
     mine = copy(old)
     got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)
     assert alike(got, moved) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10) and owner.status(ref).completed == 1
@@ -249,10 +304,10 @@ def test_a_model_that_has_a_tensor_with_the_name_of_scales_is_pulled(owner, monk
     old["w.scales"], new["w.scales"] = torch.ones(1000), torch.zeros(1000)
     real = tensorpull._native.narrow_tensors
 
-    def without(now, base):
+    def without(now, base, bits):
         made, others = ([one for one in described if one[0] != "w.scales"] for described in (now, base))
         tensorpull._native.copy_tensors([one for one in now if one[0] == "w.scales"], [one for one in base if one[0] == "w.scales"])
-        return real(made, others)
+        return real(made, others, bits)
 
     monkeypatch.setattr(tensorpull._native, "narrow_tensors", without)
     ref = owner.add_tensors(new, base=old, narrow=True, recipients=1)
@@ -261,13 +316,14 @@ def test_a_model_that_has_a_tensor_with_the_name_of_scales_is_pulled(owner, monk
     assert alike(got, tensorpull.narrowed(new, old)) and got.receipt.kept_bytes == 0 and owner.wait(ref, 10)
 
 
-def test_the_same_step_through_these_hands_is_taken(owner, monkeypatch):
+@pytest.mark.parametrize("bits, most", [(8, 0.26), (4, 0.14)])
+def test_the_same_step_through_these_hands_is_taken(owner, monkeypatch, bits, most):
     """The control of the test above."""
     old, new = fine_tuned(torch.float32)
     monkeypatch.setattr(tensorpull._native, "narrow_tensors", step_that(lambda t, m: None))
-    moved = tensorpull.narrowed(new, old)
+    moved = tensorpull.narrowed(new, old, bits=bits)
     got = tensorpull.download_tensors(owner.address, owner.add_tensors(moved, narrow=True), base=old)
-    assert alike(got, moved) and got.receipt.bytes < 0.26 * nbytes(new)
+    assert alike(got, moved) and got.receipt.bytes < most * nbytes(new)
 
 
 @pytest.mark.parametrize("how", ["settled", "withdrawn", "replaced"])

@@ -53,20 +53,21 @@ std::vector<View> views_of(const tensor_table& table) {
   return views;
 }
 
-/// Moves `base` towards `now` by a step in 8 bits, and returns it as encode_difference() does: (description, metadata,
-/// what keeps it alive). Both are contiguous in the CPU's memory. The lock is released.
-py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base) {
+/// Moves `base` towards `now` by a step in 8 or 4 bits, and returns it as encode_difference() does: (description,
+/// metadata, what keeps it alive). Both are contiguous in the CPU's memory. The lock is released.
+template <class Scheme>
+py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   const tensor_table model(now), to(base);
   const auto from = views_of<tensor_view, const std::byte*>(model);
   const auto moves = views_of<mutable_tensor_view, std::byte*>(to);
   auto made = [&] {
     const interpreter_unlock unlocked;
-    return narrowed_step<>::make(from, moves);
+    return narrowed_step<Scheme>::make(from, moves);
   }();
   if (!made && made.error() == errc::invalid_argument)
     raise(made.error().code, made.error().name.view(),
           "a NaN, an infinity, or a difference that is too large is not narrowed");
-  auto held = std::make_unique<narrowed_step<>>(value_or_raise(std::move(made)));
+  auto held = std::make_unique<narrowed_step<Scheme>>(value_or_raise(std::move(made)));
   const source_view step = held->image();
   py::list described, metadata;
   for (std::size_t i = 0; i < step.schema->tensor_count; ++i) {
@@ -79,6 +80,10 @@ py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base) {
   for (const metadata_entry& pair : step.schema->pairs())
     metadata.append(py::make_tuple(to_text(pair.key), to_text(pair.value)));
   return py::make_tuple(described, metadata, py::cast(std::move(held)));
+}
+
+py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base, int bits) {
+  return with_scheme(bits, [&]<class Scheme>(Scheme) { return narrow<Scheme>(now, base); });
 }
 
 result<void> copy_image(const source_view& from, const destination_view& to, interruption& stop) noexcept {
@@ -120,7 +125,8 @@ void copy_tensors(const py::sequence& from, const py::sequence& to) {
 
 void bind_difference(py::module_& m) {
   py::class_<coded>(m, "CodedDifference");
-  py::class_<narrowed_step<>>(m, "NarrowedStep");
+  py::class_<narrowed_step<blocks_of_8_bits<>>>(m, "NarrowedStep");
+  py::class_<narrowed_step<blocks_of_4_bits<>>>(m, "NarrowedStepIn4Bits");
   m.def("narrow_tensors", &narrow_tensors);
   m.def("encode_difference", &encode_difference);
   m.def("copy_tensors", &copy_tensors);

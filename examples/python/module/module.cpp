@@ -134,9 +134,8 @@ PYBIND11_MODULE(_native, m) {
           return tp::download_difference(from.puller(), ref, described, s);
         });
   m.def("download_narrowed",
-        [](const tp::route& from, std::string_view ref, const py::sequence& described, const tp::pull_settings& s) {
-          return tp::download_narrowed(from.puller(), ref, described, s);
-        });
+        [](const tp::route& from, std::string_view ref, const py::sequence& described, const tp::pull_settings& s,
+           int bits) { return tp::download_narrowed(from.puller(), ref, described, s, bits); });
   m.def("look", [](const tp::route& from, std::string_view ref, std::uint64_t max_header_bytes,
                    std::uint64_t max_tensors, const tp::pull_settings& s) {
     return tp::look(from.puller(), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);

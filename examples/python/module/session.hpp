@@ -93,6 +93,38 @@ class pages {
 /// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same
 /// thread may publish and ask.
 class session {
+  /// The session while a call uses it. `moves`: the call moves bytes.
+  class use {
+   public:
+    use(session& s, bool moves) : of_(s), session_(s.session_) {
+      if (!session_) throw py::value_error("the session is closed");
+      only_of(s.made_by_, "session");
+      auto nobody = std::thread::id();
+      first_ = s.user_.compare_exchange_strong(nobody, std::this_thread::get_id());
+      if (!first_ && (moves || nobody != std::this_thread::get_id()))
+        throw std::runtime_error(
+            "the session is in use: one thread at a time, and in its callbacks it only publishes, withdraws and says what it knows");
+    }
+    use(const use&) = delete;
+    use& operator=(const use&) = delete;
+    ~use() {
+      if (first_) of_.user_ = std::thread::id();
+    }
+    any_session* operator->() const noexcept { return session_.get(); }
+
+   private:
+    session& of_;
+    std::shared_ptr<any_session> session_;
+    bool first_ = false;
+  };
+  /// What download_new and the others call.
+  static auto puller(const use& mine) noexcept {
+    return [&mine](const reference& from, auto& to, const pull_options& o, chunks c) {
+      consumer_for<std::remove_reference_t<decltype(to)>> as(to);
+      return mine->pull(from, static_cast<any_consumer&>(as), o, c);
+    };
+  }
+
  public:
   explicit session(std::shared_ptr<any_session> s) noexcept : session_(std::move(s)) {}
   ~session() { let_go_of_objects(); }
@@ -120,50 +152,29 @@ class session {
   py::tuple download_new(std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
                          std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
     const use mine(*this, true);
-    return python::download_new(
-        [&](const reference& from, making& to, const pull_options& o, chunks c) {
-          consumer_for<making> as(to);
-          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
-        },
-        ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
+    return python::download_new(puller(mine), ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
   }
   py::tuple download_difference(std::string_view ref, const py::sequence& described, const pull_settings& s) {
     const use mine(*this, true);
-    return python::download_difference(
-        [&](const reference& from, applying& to, const pull_options& o, chunks c) {
-          consumer_for<applying> as(to);
-          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
-        },
-        ref, described, s);
+    return python::download_difference(puller(mine), ref, described, s);
   }
-  py::tuple download_narrowed(std::string_view ref, const py::sequence& described, const pull_settings& s) {
+  py::tuple download_narrowed(std::string_view ref, const py::sequence& described, const pull_settings& s, int bits) {
     const use mine(*this, true);
-    return python::download_narrowed(
-        [&](const reference& from, moving& to, const pull_options& o, chunks c) {
-          consumer_for<moving> as(to);
-          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
-        },
-        ref, described, s);
+    return python::download_narrowed(puller(mine), ref, described, s, bits);
   }
   /// Pulls into a consumer that can undo what it has taken.
   template <consumer Consumer>
   py::tuple download_to(Consumer& to, std::string_view ref, const pull_settings& s) {
     const use mine(*this, true);
     interruption stop(s.abort);
-    consumer_for<Consumer> as(to);
-    return to_python(python::pull([&](const reference& from, const pull_options& o,
-                                      chunks c) { return mine->pull(from, static_cast<any_consumer&>(as), o, c); },
-                                  ref, s, stop));
+    const auto run = puller(mine);
+    return to_python(python::pull(
+        [&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
   }
   py::tuple look(std::string_view ref, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
                  const pull_settings& s) {
     const use mine(*this, true);
-    return python::look(
-        [&](const reference& from, looking& at, const pull_options& o, chunks c) {
-          consumer_for<looking> as(at);
-          return mine->pull(from, static_cast<any_consumer&>(as), o, c);
-        },
-        ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
+    return python::look(puller(mine), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
   }
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
                 py::object keep, const publish_settings& s) {
@@ -293,31 +304,6 @@ class session {
   void let_go_of_objects() { let_go(std::exchange(session_, nullptr), made_by_); }
 
  private:
-  /// The session while a call uses it. `moves`: the call moves bytes.
-  class use {
-   public:
-    use(session& s, bool moves) : of_(s), session_(s.session_) {
-      if (!session_) throw py::value_error("the session is closed");
-      only_of(s.made_by_, "session");
-      auto nobody = std::thread::id();
-      first_ = s.user_.compare_exchange_strong(nobody, std::this_thread::get_id());
-      if (!first_ && (moves || nobody != std::this_thread::get_id()))
-        throw std::runtime_error(
-            "the session is in use: one thread at a time, and in its callbacks it only publishes, withdraws and says what it knows");
-    }
-    use(const use&) = delete;
-    use& operator=(const use&) = delete;
-    ~use() {
-      if (first_) of_.user_ = std::thread::id();
-    }
-    any_session* operator->() const noexcept { return session_.get(); }
-
-   private:
-    session& of_;
-    std::shared_ptr<any_session> session_;
-    bool first_ = false;
-  };
-
   pid_t made_by_ = ::getpid();
   publications published_ = std::make_shared<publications::element_type>();
   std::shared_ptr<any_session> session_;

@@ -8,7 +8,7 @@
 
 from . import _interpreter  # noqa: F401: first
 from ._average import WeightedAverage, weighted_average
-from ._difference import narrowed
+from ._difference import ErrorFeedback, narrowed
 from ._download import download_tensors
 from ._downloader import Downloader
 from ._errors import Error

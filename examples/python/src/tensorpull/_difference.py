@@ -1,4 +1,4 @@
-"""What changed since an earlier version, without loss and coded, or in 8 bits: published beside the whole, whose metadata has its reference.
+"""What changed since an earlier version, without loss and coded, or in few bits: published beside the whole, whose metadata has its reference.
 
 It is of those tensors alone that have changed and were there before under the same name, with the same dtype and shape. Whether it has brought what it should is told by the digests of
 the whole's tensors, as for what a recipient had already (_changed.py): a difference that lies costs a pull of what it was to bring.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import _native
 from ._errors import Error
@@ -20,6 +20,9 @@ from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 WORTH = 0.9
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
+
+#: What is narrowed.
+_FLOATING = frozenset({"F16", "BF16", "F32", "F64"})
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -46,6 +49,7 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
 class Narrowed(FlatTree):
     """What `narrowed` has made: new tensors by their names, and of a tree its `structure`. It has the step, too, which `add_tensors(narrow=True)` publishes; copies have none."""
 
+    bits = 8  # of an element
     step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it
 
     def __reduce__(self) -> Any:
@@ -58,19 +62,54 @@ def _without_step(tensors: Dict[str, Any], structure: Optional[str]) -> FlatTree
     return made
 
 
-def narrowed(tensors: Any, base: Any) -> Narrowed:
-    """`base` after a step towards `tensors` in 8 bits: what recipients that have `base` make of it, bit for bit. An owner publishes this with `add_tensors(..., narrow=True)`, and goes on
+class ErrorFeedback:
+    """What the steps of one sender left out, for all its rounds: `narrowed(..., feedback=)` adds it to the next one. For a sender whose base does not become what it sent, such as a client, whose
+    next round begins from the owner's tensors; one that goes on from what `narrowed` gives needs none. Memory: that of the floating tensors, and while `narrowed` runs that of all."""
+
+    def __init__(self) -> None:
+        self._left: Dict[str, Any] = {}
+
+    def added(self, flat: Mapping[str, Any], described: List[Description]) -> Dict[str, Any]:
+        """Copies in the CPU's memory, with what was left out."""
+        mine = empty_like(flat)
+        _native.copy_tensors(described, Tensors(mine).described)
+        for name, left in self._left.items():
+            if name not in mine or mine[name].dtype != left.dtype or mine[name].shape != left.shape:
+                raise Error("schema_mismatch", "what was left out is of another model, which had this tensor", name)
+            tensor = mine[name]
+            tensor += left
+        return mine
+
+    def keep(self, meant: Dict[str, Any], sent: Mapping[str, Any], described: List[Description]) -> None:
+        """`meant`: what added() gave, whose memory is kept."""
+        self._left = {one[0]: meant[one[0]] for one in described if one[1] in _FLOATING}
+        for name, left in self._left.items():
+            left -= sent[name]
+
+
+def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None) -> Narrowed:
+    """`base` after a step towards `tensors` in 8 or 4 bits: what recipients that have `base` make of it, bit for bit. An owner publishes this with `add_tensors(..., narrow=True)`, and goes on
     from it: it is the next round's `base`, so what a step has left out is in the next one.
 
     Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
-    of the largest difference among these. All other dtypes, and what has not changed, are as in `tensors`. New tensors in the CPU's memory, of the same kinds; both arguments are only read.
-    Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
+    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`. New tensors in the CPU's memory, of the same kinds; both arguments
+    are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
+
+      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. With an error it stays as it was. Another model's is an error
 
     Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
     has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.
     """
+    if type(bits) is not int or bits not in NARROWED:
+        raise ValueError(f"bits is 8 or 4; not {bits!r}")
+    if feedback is not None and not isinstance(feedback, ErrorFeedback):
+        raise TypeError(f"feedback is an ErrorFeedback; not {feedback!r}")
     flat, before = as_flat(tensors), as_flat(base)
-    now = Tensors(flat)
+    structure, now = getattr(flat, "structure", None), Tensors(flat)
+    meant: Dict[str, Any] = {}
+    if feedback is not None:
+        flat = meant = feedback.added(flat, now.described)
+        now = Tensors(flat)
     for name in (*flat, *before):
         if name not in flat or name not in before:
             raise Error("schema_mismatch", f"there is no such tensor in {'base' if name in flat else 'the new version'}", name)
@@ -79,7 +118,7 @@ def narrowed(tensors: Any, base: Any) -> Narrowed:
         if kind_of(one) != kind_of(other):
             raise Error("schema_mismatch", "its dtype or shape is another in base", one[0])
     made = Narrowed(empty_like(flat))
-    made.structure = getattr(flat, "structure", None)
+    made.structure, made.bits = structure, bits
     moved = Tensors(made)
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
@@ -87,7 +126,7 @@ def narrowed(tensors: Any, base: Any) -> Narrowed:
     while plain:
         moving = {one[0] for one in plain}
         there = [one for one in moved.described if one[0] in moving]
-        step = _native.narrow_tensors(plain, there)
+        step = _native.narrow_tensors(plain, there, bits)
         after = dict(_native.tensor_digests(there))
         still = [one for one in plain if after[one[0]] != was[one[0]]]
         if len(still) == len(plain):
@@ -97,6 +136,8 @@ def narrowed(tensors: Any, base: Any) -> Narrowed:
         # recipients do not look for a tensor in the step if it has the digest that they know
         _native.copy_tensors([one for one in old.described if one[0] in moving], there)
         plain = still
+    if feedback is not None:
+        feedback.keep(meant, made, now.described)
     return made
 
 
@@ -163,14 +204,16 @@ def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[st
 
     False: there is none, or not of these tensors; they are as they were. Or it is not what it should be: then they are something else. Raises what ends the pull as a whole.
     """
-    run = through.download_narrowed if NARROWED in metadata else through.download_difference
-    ref_id = metadata.get(NARROWED, metadata.get(DIFFERENCE, ""))
+    bits = next((bits for bits, key in NARROWED.items() if key in metadata), 0)
+    ref_id = metadata.get(NARROWED.get(bits, DIFFERENCE), "")
     if not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
     given = settings.version, settings.believe
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
     try:
-        return int(run(*where, ref_id, described, settings)[1]), True
+        if bits:
+            return int(through.download_narrowed(*where, ref_id, described, settings, bits)[1]), True
+        return int(through.download_difference(*where, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise

@@ -241,7 +241,7 @@ def _changed(
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
         nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
-        if not {DIFFERENCE, NARROWED}.intersection(seen.metadata) or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
+        if not {DIFFERENCE, *NARROWED.values()}.intersection(seen.metadata) or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
             return {}
         if in_place:
             these = changed

@@ -67,7 +67,7 @@ def publish(
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
-    beside, beside_key = "", NARROWED if narrow else DIFFERENCE
+    beside, beside_key = "", NARROWED[tensors.bits] if narrow else DIFFERENCE
     if tensor_digests or narrow or base is not None:
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
