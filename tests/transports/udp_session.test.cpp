@@ -1,6 +1,8 @@
 // Sessions over UDP: both ends own, pull and send messages over one socket each.
 #include "udp_network.hpp"
 
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
+
 namespace udp_session_test {
 
 using namespace test;
@@ -19,6 +21,29 @@ TEST(UdpSession, Pulls_from_an_owner_of_many_again_and_again) {
   }
   server.stop();
   EXPECT_EQ(owner->peers(), 1u);
+}
+
+TEST(UdpSession, A_look_that_is_said_three_times_ends_no_named_recipient) {
+  auto owner = udp_net::downloader::open();
+  const auto source = random_model<mlp>(3);
+  const tp::recipient_id ada{11}, names[] = {ada};
+  const auto ref = *owner->add_tensors(*source, {.named = names});
+  serving server(*owner);
+  auto session = udp_net::session::connect(local(owner->port()));
+  tp::published_schema seen({});
+  const auto looked = session->pull(ref, seen, {.window = 1, .recipient = ada});
+  EXPECT_EQ(looked.error(), tp::errc::cancelled);
+  EXPECT_TRUE(seen.complete());
+  EXPECT_EQ(session->receive(500ms).error(), tp::errc::timed_out);  // meanwhile the second and the third copy leave
+  server.stop();
+  EXPECT_EQ(owner->recipient_of(ref, ada)->state, tp::recipient_state::unseen);
+  EXPECT_FALSE(owner->settled(ref));
+  serving again(*owner);
+  const auto mine = blank<mlp>();
+  const auto done = session->download_tensors(ref, *mine, {.recipient = ada});
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_TRUE(same(*mine, *source));
 }
 
 TEST(UdpSession, The_longest_messages_arrive_whole_and_once_through_loss) {

@@ -888,16 +888,26 @@ class owner {
       r = book_.records.before(*r);  // of an earlier version
     if (r == nullptr || m.nonce == 0) {
       detail::refuse_serve(out, find(m.ref));
+    } else if (m.kind == frame_kind::cancel && m.status == status::looked) {
+      take_back(from, *r);
     } else {
       state_of(*r) = detail::served(entry_of(from, *r), *r, from.number);
       out.record = book_.records.index(*r);
       if (entry_of(from, *r) != nullptr) r->connection = from.number;
-      const bool looked = m.kind == frame_kind::cancel && m.status == status::looked;
-      if (looked && book_.unask(*r)) return false;
       conclude(from, r, m, out);
       keep(from, *r);
     }
     return m.kind == frame_kind::confirm;
+  }
+  /// A recipient has only looked, over this connection. It may have asked over a newer one before that is heard, or it
+  /// is heard once more: what the newer one is served stays.
+  void take_back(peer& from, recipient_record& r) noexcept {
+    serve* const own = entry_of(from, r);
+    if (own == nullptr) return;
+    own->serving = false;  // what it asks from now on is another serve, of which this was not said
+    if (r.connection != from.number) return;
+    r.serving = false;
+    book_.unask(r);
   }
   /// Ends what a recipient was served, as its confirmation or its cancellation says.
   void conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
@@ -909,7 +919,8 @@ class owner {
     if (r->state == recipient_state::unfinished || (slot == nullptr && !is_final(r->state)))
       return detail::refuse_late(out, find(m.ref));
     const bool confirms = m.kind == frame_kind::confirm;
-    if (confirms && slot != nullptr && r->state == recipient_state::vanished)
+    const bool uncounted = r->state == recipient_state::vanished || r->state == recipient_state::unseen;
+    if (confirms && slot != nullptr && uncounted)  // unseen: a newer connection of it has only looked
       r = book_.acquire(*slot, r->who, r->anonymous);
     if (is_final(r->state)) {
       // one that had completed without a digest was served again, and has one now

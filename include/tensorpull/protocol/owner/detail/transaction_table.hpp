@@ -212,14 +212,12 @@ class transaction_table {
     return r;
   }
 
-  /// A recipient has only looked at what is there: it is as if it had not asked. False: it has ended, or its
-  /// transaction has, and nothing changes.
-  bool unask(recipient_record& r) noexcept {
-    if (publication_of(r) == nullptr || !has_asked(r.state) || is_final(r.state)) return false;
+  /// A recipient has only looked at what is there: it is as if it had not asked. If it or its transaction has ended,
+  /// nothing changes.
+  void unask(recipient_record& r) noexcept {
+    if (publication_of(r) == nullptr || !has_asked(r.state) || is_final(r.state)) return;
     forget(r);
-    if (r.expected) r.serving = false;
-    else records.remove(r);
-    return true;
+    if (!r.expected) records.remove(r);
   }
 
   /// A recipient does something that changes its state, and with it the counts; may settle the transaction.
