@@ -131,25 +131,33 @@ TEST_F(RadioOf128, Some_tensors_arrive_though_datagrams_are_lost) {
 }
 
 TEST_F(RadioOf128, Sessions_talk_and_pull) {
+  const auto never = [](const auto&) { return false; };
+  // Whatever is lost may be asked for again, so each end serves until the other one has all: for a time would not do,
+  // since nobody is told that an end has gone, and the other would wait for as long as its calls may take.
+  std::stop_source near_has_all, far_has_all;
   by_radio::faults = {.lost = 20, .seed = 11};
   const auto source = random_model<mlp>(6);
   std::thread other([&] {
     auto far = radio_net::session::over(*by_radio::open(""));
     const auto ref = *far->add_tensors(*source, {.recipients = 1});
     const std::array references{ref};
-    EXPECT_TRUE(far->send(6, references, std::as_bytes(std::span(source->mask)), 20s));
-    EXPECT_TRUE(far->serve(tp::until_settled(ref), 20s));
-    (void)far->serve([](const auto&) { return false; }, 200ms);  // the confirmation's answer may be asked for again
+    EXPECT_TRUE(far->send(6, references, std::as_bytes(std::span(source->mask)), 60s));
+    EXPECT_TRUE(far->serve(tp::until_settled(ref), 60s));
+    far_has_all.request_stop();
+    EXPECT_EQ(far->serve(never, 60s, near_has_all.get_token()).error(), tp::errc::cancelled);
   });
   auto near = radio_net::session::connect("");
-  const auto task = near->receive(20s);
+  const auto task = near->receive(60s);
   const auto mine = blank<mlp>();
   if (task) {
     const tp::reference wanted = task->references[0];
     EXPECT_EQ(task->body.size(), sizeof source->mask);
-    const auto done = near->download_tensors(wanted, *mine);
+    const auto done = near->download_tensors(wanted, *mine, {.per_request_timeout = 60s, .retry = {.retries = 0}});
     EXPECT_TRUE(done && done->outcome == tp::outcome::completed);
+    EXPECT_TRUE(done && done->confirmed);
   }
+  near_has_all.request_stop();
+  EXPECT_EQ(near->serve(never, 60s, far_has_all.get_token()).error(), tp::errc::cancelled);
   other.join();
   EXPECT_TRUE(task);
   EXPECT_TRUE(same(*mine, *source));
