@@ -102,14 +102,16 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
 
   // another model: other names, or other sizes
   model<T> other;
-  auto views = other.views();
-  views[0].name = "c";
-  const auto none = left.step(views, base.views());
+  auto views = other.views(), from = base.views();
+  views[0].name = from[0].name = "c";
+  const auto none = left.step(views, from);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, errc::schema_mismatch);
+  EXPECT_TRUE(none.error().name.view().empty());
   EXPECT_TRUE(other == model<T>());
   views.pop_back();
-  EXPECT_FALSE(left.step(views, base.views()));
+  from.pop_back();
+  EXPECT_FALSE(left.step(views, from));
 
   // a step that fails: what was left out is in the model, and not kept as well
   model<T> bad;
@@ -132,6 +134,57 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
   const T now_left = element<T>(detail::widened(bad.a[3]) - detail::widened(zero.a[3]));
   ASSERT_TRUE(moved_left.step(next.views(), again.views()));
   EXPECT_EQ(detail::widened(next.a[3]), detail::widened(now_left));
+}
+
+TYPED_TEST(ErrorFeedback, Leaves_all_as_it_was_if_the_lists_do_not_fit) {
+  using T = TypeParam;
+  error_feedback<> left;
+  model<T> base, now;
+  for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
+  ASSERT_TRUE(left.step(now.views(), base.views()));
+  const double remainder = detail::widened(element<T>(detail::widened(now.a[3]) - detail::widened(base.a[3])));
+  ASSERT_NE(remainder, 0.0);
+
+  model<T> next, held;
+  const auto refuses = [&](errc why, const auto& model_views, const auto& base_views) {
+    const auto none = left.step(model_views, base_views);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, why);
+    EXPECT_TRUE(next == model<T>() && held == model<T>());
+  };
+  auto fewer = held.views(), named = held.views(), strided = held.views(), nowhere = held.views(), tied = next.views(),
+       tied_base = held.views();
+  fewer.pop_back();
+  refuses(errc::schema_mismatch, next.views(), fewer);
+  named[2].name = "c";
+  refuses(errc::schema_mismatch, next.views(), named);
+  const std::int64_t every_second[]{2 * sizeof(T)};
+  strided[2].strides_bytes = every_second;
+  refuses(errc::unsupported_layout, next.views(), strided);
+  nowhere[2].data = nullptr;
+  refuses(errc::invalid_argument, next.views(), nowhere);
+  // what is left out would be added twice, and to the base as well
+  tied[2].data = tied[0].data + 8 * sizeof(T);
+  refuses(errc::unsupported_layout, tied, held.views());
+  tied_base[2].data = tied_base[0].data;
+  refuses(errc::unsupported_layout, next.views(), tied_base);
+  refuses(errc::unsupported_layout, next.views(), next.views());
+
+  ASSERT_TRUE(left.step(next.views(), held.views()));
+  EXPECT_EQ(detail::widened(next.a[3]), remainder) << "it has been kept";
+}
+
+TYPED_TEST(ErrorFeedback, Takes_another_model_after_a_step_that_failed) {
+  using T = TypeParam;
+  error_feedback<> left;
+  model<T> base, now;
+  auto other = now.views(), from = base.views();
+  other[0].name = from[0].name = "c";
+  now.b[0] = element<T>(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(left.step(other, from));
+  now.b[0] = T{};
+  EXPECT_TRUE(left.step(now.views(), base.views()));
+  EXPECT_FALSE(left.step(other, from));
 }
 
 TYPED_TEST(ErrorFeedback, Never_makes_what_is_finite_infinite) {

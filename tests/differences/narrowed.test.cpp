@@ -128,6 +128,32 @@ TEST(Narrowed, What_cannot_be_narrowed_is_refused_by_name_and_the_base_stays) {
   }
 }
 
+template <class Scheme>
+void refuses_a_base_whose_tensors_share_memory() {
+  float moves[70], to[70];
+  for (int i = 0; i < 70; ++i) moves[i] = 0.5f, to[i] = 0.6f;
+  const std::uint64_t counts[]{40, 0};
+  const auto at = [](float* data) { return reinterpret_cast<std::byte*>(data); };
+  const auto tensors = [&](float* a, float* b) {
+    return std::vector<tp::mutable_tensor_view>{{"a", tp::dtype::f32, {&counts[0], 1}, at(a)},
+                                                {"b", tp::dtype::f32, {&counts[0], 1}, at(b)},
+                                                {"none", tp::dtype::f32, {&counts[1], 1}, at(b) + 4}};
+  };
+  const auto read = tensors(to, to + 30);  // which may share theirs
+  const std::vector<tp::tensor_view> now(read.begin(), read.end());
+  const auto none = tp::narrowed_step<Scheme>::make(now, tensors(moves + 30, moves));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error(), tp::errc::unsupported_layout);
+  EXPECT_EQ(none.error().name.view(), "a");
+  for (const float one : moves) EXPECT_EQ(one, 0.5f);
+  float apart[80]{};
+  EXPECT_TRUE(tp::narrowed_step<Scheme>::make(now, tensors(apart, apart + 40)));
+}
+TEST(Narrowed, A_base_whose_tensors_share_memory_is_refused_and_stays) {
+  refuses_a_base_whose_tensors_share_memory<tp::blocks_of_8_bits<>>();
+  refuses_a_base_whose_tensors_share_memory<tp::blocks_of_4_bits<>>();
+}
+
 /// Tensors of types that are not narrowed travel whole, and tied ones are moved once.
 struct mixed {
   float w[300];

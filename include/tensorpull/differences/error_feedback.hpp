@@ -1,4 +1,5 @@
 // What steps left out is added to the next one, so that nothing is lost in the long run however few bits a step has.
+// (The sum is an element of the model, too. So F16 and BF16 round it, where an element crosses a power of two.)
 //
 // An owner whose base becomes what it sent needs none of this: what a step left out is in its next difference. A client
 // does: its next round begins from the owner's model, and what its last update left out is nowhere else.
@@ -21,37 +22,47 @@ template <narrowing_scheme Scheme = blocks_of_4_bits<>>
 class error_feedback {
  public:
   /// A step from `base` to `model` and what earlier steps left out, which counts as sent then. Both lists have the same
-  /// names, types and shapes in the same order, in each round, in plain memory. `model` becomes what was to be sent,
-  /// saturated at the largest value, and `base` what is sent. Cost: that of narrowed_step, with two passes more over
-  /// the model, one over the base and two over what is left out. Errors: schema_mismatch without a name (the model is
-  /// not that of the earlier steps, and nothing has changed); those of narrowed_step: `base` is as it was, and what was
-  /// left out is in `model` and nowhere else. Throws std::bad_alloc if there is no memory for it.
+  /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
+  /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
+  /// is sent. Cost: that of narrowed_step, with two passes more over the model, one over the base and two over what is
+  /// left out.
+  /// Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if they have equally
+  /// many; without a name also if the model is not that of the last step), unsupported_layout (shared memory, too), and
+  /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, and
+  /// what was left out is in `model` and nowhere else; any model may come next. If it throws std::bad_alloc, one or the
+  /// other is so.
   [[nodiscard]] result<narrowed_step<Scheme>> step(std::span<const mutable_tensor_view> model,
                                                    std::span<const mutable_tensor_view> base) {
+    const std::vector<tensor_view> to(model.begin(), model.end()), from(base.begin(), base.end());
+    if (const auto same = detail::same_plain_tensors(to, from); !same) return failure(same.error());
+    std::vector<const mutable_tensor_view*> all;
+    for (const auto list : {model, base})
+      for (const mutable_tensor_view& t : list) all.push_back(&t);
+    if (const mutable_tensor_view* const shared = detail::sharing_memory(std::move(all)))
+      return failure(errc::unsupported_layout, 0, shared->name);
     std::size_t bytes = 0;
     xxh3_64 hash;
-    for (std::size_t i = 0; i < model.size(); ++i) {
-      const mutable_tensor_view& w = model[i];
-      const auto size = detail::plain_tensor(w, i);
-      if (!size) return failure(size.error());
-      const std::uint64_t about[] = {w.name.size(), static_cast<std::uint64_t>(w.type), *size};
+    for (const tensor_view& w : to) {
+      const std::uint64_t size = *size_bytes(w.type, w.shape);
+      const std::uint64_t about[] = {w.name.size(), static_cast<std::uint64_t>(w.type), size};
       hash.update(std::as_bytes(std::span(about)));
       hash.update(w.name);
-      if (detail::is_narrowed(w.type)) bytes += aligned(static_cast<std::size_t>(*size));
+      if (detail::is_narrowed(w.type)) bytes += aligned(static_cast<std::size_t>(size));
     }
     const std::uint64_t these = hash.digest();
     if (model_ && *model_ != these) return failure(errc::schema_mismatch);
     left_.resize(bytes);
-    model_ = these;
+    model_.reset();  // until a step has succeeded nothing is left out
     each(model, model, [](auto& w, auto& left, const auto&) {
       w = moved(w, detail::widened(left));
       left = {};
     });
-    auto made = narrowed_step<Scheme>::make(std::vector<tensor_view>(model.begin(), model.end()), base);
-    if (made)
-      each(model, base, [](auto& w, auto& left, const auto& sent) {
-        left = detail::narrowed_to<std::remove_reference_t<decltype(w)>>(detail::widened(w) - detail::widened(sent));
-      });
+    auto made = narrowed_step<Scheme>::make(to, base);
+    if (!made) return made;
+    each(model, base, [](auto& w, auto& left, const auto& sent) {
+      left = detail::narrowed_to<std::remove_reference_t<decltype(w)>>(detail::widened(w) - detail::widened(sent));
+    });
+    model_ = these;
     return made;
   }
 
@@ -75,7 +86,7 @@ class error_feedback {
   }
 
   std::vector<std::byte> left_;  // each tensor's begins at a multiple of 8
-  std::optional<std::uint64_t> model_;  // a digest of its names, types and sizes
+  std::optional<std::uint64_t> model_;  // whose is left out: a digest of its names, types and sizes
 };
 
 }  // namespace tensorpull

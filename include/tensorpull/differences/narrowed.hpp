@@ -11,6 +11,7 @@
 #include <concepts>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,16 @@ class narrowed {
       model.complete();
       return step;
     });
+  }
+  /// Refused: a model that cannot be changed, and what steps of another scheme left out.
+  template <class Now, class Other>
+    requires std::same_as<std::remove_const_t<Now>, model_type> &&
+             (std::is_const_v<Now> || !std::same_as<Other, Scheme>)
+  static result<narrowed> make(Now&, model_type&, error_feedback<Other>&) {
+    static_assert(
+        !std::same_as<std::remove_const_t<Now>, model_type>,
+        "tensorpull: narrowed<T, Scheme>::make(now, base, left) changes now, which is not const, and left is an error_feedback<Scheme> of the same scheme");
+    return failure(errc::invalid_argument);
   }
   /// Refused: weights alone.
   template <class Model>

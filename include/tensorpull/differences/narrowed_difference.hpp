@@ -74,6 +74,19 @@ inline result<std::uint64_t> plain_tensor(const tensor_view& tensor, std::size_t
   return *size;
 }
 
+/// Whether two lists have the same tensors in the same order, and all of them can be read in place.
+inline result<void> same_plain_tensors(std::span<const tensor_view> model, std::span<const tensor_view> base) noexcept {
+  if (model.size() != base.size()) return failure(errc::schema_mismatch);
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const tensor_view &w = model[i], &b = base[i];
+    if (w.name != b.name || w.type != b.type || !std::ranges::equal(w.shape, b.shape))
+      return failure(errc::schema_mismatch, i, w.name);
+    for (const tensor_view* const t : {&w, &b})
+      if (const auto plain = plain_tensor(*t, i); !plain) return failure(plain.error());
+  }
+  return {};
+}
+
 template <class T>
 std::span<const T> elements_at(const std::byte* data, std::uint64_t first, std::size_t n) noexcept {
   return {reinterpret_cast<const T*>(data) + first, n};
@@ -103,7 +116,7 @@ class narrowed_difference {
   /// memory for its lists.
   [[nodiscard]] static result<narrowed_difference> make(std::span<const tensor_view> model,
                                                         std::span<const tensor_view> base) {
-    if (model.size() != base.size()) return failure(errc::schema_mismatch);
+    if (const auto same = detail::same_plain_tensors(model, base); !same) return failure(same.error());
     auto pairs = std::make_unique<std::vector<pair>>();
     std::vector<tensor_view> views;
     std::vector<std::string> names(model.size());
@@ -111,15 +124,10 @@ class narrowed_difference {
     std::uint64_t from = 0, to = 0;
     for (std::size_t i = 0; i < model.size(); ++i) {
       const tensor_view &w = model[i], &b = base[i];
-      if (w.name != b.name || w.type != b.type || w.shape.size() != b.shape.size() ||
-          !std::equal(w.shape.begin(), w.shape.end(), b.shape.begin()))
-        return failure(errc::schema_mismatch, i, w.name);
-      const auto size = detail::plain_tensor(w, i), other = detail::plain_tensor(b, i);
-      if (!size) return failure(size.error());
-      if (!other) return failure(other.error());
-      const auto bytes = static_cast<std::size_t>(*size);
+      const std::uint64_t size = *size_bytes(w.type, w.shape);
+      const auto bytes = static_cast<std::size_t>(size);
       from += detail::tensor_digest(b.name, b.type, {b.data, bytes});
-      pairs->push_back({w.data, b.data, w.type, *size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)});
+      pairs->push_back({w.data, b.data, w.type, size / (bits(w.type) >= 8 ? bits(w.type) / 8 : 1)});
       if (!detail::is_narrowed(w.type)) {
         to += detail::tensor_digest(w.name, w.type, {w.data, bytes});
         views.push_back(w);

@@ -4,6 +4,7 @@
 #include <tensorpull/differences/narrowed_difference.hpp>
 #include <tensorpull/image/detail/read_range.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <memory>
 #include <new>
@@ -20,20 +21,44 @@ concept narrowing_scheme = requires(std::uint64_t n) {
   S::block_elements;
 };
 
+namespace detail {
+
+/// A tensor that begins in memory before another one has ended; null if there is none. Requires sizes that size_bytes()
+/// accepted.
+inline const mutable_tensor_view* sharing_memory(std::vector<const mutable_tensor_view*> tensors) {
+  const auto begin = [](const mutable_tensor_view* t) { return reinterpret_cast<std::uintptr_t>(t->data); };
+  std::ranges::sort(tensors, {}, begin);
+  std::uintptr_t end = 0;
+  for (const mutable_tensor_view* const t : tensors) {
+    const auto bytes = static_cast<std::uintptr_t>(*size_bytes(t->type, t->shape));
+    if (bytes == 0) continue;
+    if (begin(t) < end) return t;
+    end = begin(t) + bytes;
+  }
+  return nullptr;
+}
+
+}  // namespace detail
+
 /// A narrowed difference that was taken: its codes are kept (0.254 of an F32 model in 8 bits, 0.129 in 4), and the base
 /// has moved by them, as everybody else's does. So it outlives the model and the base that it was made of. Movable.
 template <narrowing_scheme Scheme = blocks_of_8_bits<>>
 class narrowed_step {
  public:
   /// Moves `base` towards `model` by what the step says. Both lists have the same names, types and shapes in the same
-  /// order, in plain memory. Errors, with the tensor's name: those of narrowed_difference, and `base` is as it was;
-  /// out_of_memory too. Throws std::bad_alloc as narrowed_difference. Cost: six passes over the base and four over the
-  /// model, on this thread.
+  /// order, in plain memory. Errors, with the tensor's name: those of narrowed_difference; unsupported_layout if a
+  /// tensor of `base` shares memory with another, which would move twice; out_of_memory. `base` is as it was then.
+  /// Throws std::bad_alloc as narrowed_difference. Cost: six passes over the base and four over the model, on this
+  /// thread.
   [[nodiscard]] static result<narrowed_step> make(std::span<const tensor_view> model,
                                                   std::span<const mutable_tensor_view> base) {
     const std::vector<tensor_view> before(base.begin(), base.end());
     const auto difference = narrowed_difference<Scheme>::make(model, before);
     if (!difference) return failure(difference.error());
+    std::vector<const mutable_tensor_view*> moves;
+    for (const mutable_tensor_view& t : base) moves.push_back(&t);
+    if (const mutable_tensor_view* const shared = detail::sharing_memory(std::move(moves)))
+      return failure(errc::unsupported_layout, 0, shared->name);
     const source_view from = difference->model().source();
     const image_schema& schema = *from.schema;
     const auto bytes = static_cast<std::size_t>(schema.data_bytes());
