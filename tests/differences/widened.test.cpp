@@ -360,6 +360,32 @@ TYPED_TEST(Widened, A_damaged_chunk_that_was_moved_in_part_passes_when_it_comes_
   EXPECT_TRUE(mine == advanced<TypeParam>(now, owner));
 }
 
+// The last tensor of the model is not the last one that comes, since types have another order there.
+TYPED_TEST(Widened, A_chunk_may_end_with_any_tensor) {
+  for (const std::vector<dtype>& types :
+       {std::vector<dtype>{dtype::f32, dtype::f16}, {dtype::f64, dtype::i8}, {dtype::f32, dtype::u8, dtype::i8}}) {
+    some_model owner(types), now = owner.stepped(2, 1e-3), mine = owner;
+    auto d = narrowed<TypeParam>(now, owner);
+    ASSERT_TRUE(d);
+    const auto image = bytes_of(d->model().source());
+    const image_schema& s = d->model().schema();
+    auto model = mine.image();
+    land to(model.destination());
+    auto wide = widened<land, TypeParam>::make(to, model.source(), 64_KiB);
+    ASSERT_TRUE(wide);
+    ASSERT_TRUE(wide->begin({{1, 2}, 3, s.fingerprint, s.image_bytes, s.header_bytes, s.tensor_count, true}));
+    std::size_t at = 0;
+    for (const tensor_entry& t : s.entries()) {
+      const auto end = static_cast<std::size_t>(s.header_bytes + t.begin + t.size_bytes());
+      const auto ok = give(*wide, image, at, end);
+      ASSERT_TRUE(ok) << to_string(ok.error().code) << " behind " << t.name;
+      at = end;
+    }
+    ASSERT_TRUE(wide->finish({}));
+    EXPECT_TRUE(mine == advanced<TypeParam>(now, owner));
+  }
+}
+
 // Its text is kept while it comes, so a sender could have had any memory.
 TYPED_TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused_before_it_comes) {
   some_model owner, now = owner.stepped(2, 1e-3), mine = owner;

@@ -49,8 +49,8 @@ class widened {
 
   /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not; or `Inner`
   /// takes bytes in order, and elements of this tensor come before others that it has to get first: models whose
-  /// floating tensors have several types, or that have masks of single bytes beside them); duplicate_name (a tensor is
-  /// called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
+  /// floating tensors have several types, or that have masks of I8 beside them, and in 4 bits of U8); duplicate_name (a
+  /// tensor is called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
   /// std::bad_alloc if there is no memory for what it takes.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
                                             std::uint64_t chunk_bytes = default_chunk_bytes) {
@@ -204,11 +204,11 @@ class widened {
     const source_view there = state_->image->source();
     for (std::size_t k = tensor_; k < there.schema->tensor_count; ++k) {
       const tensor_entry& comes = there.schema->tensors[k];
-      if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;
-      const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
       const std::uint64_t at = taken_ > data_start_ + comes.begin ? taken_ - data_start_ - comes.begin : 0;
-      const std::uint64_t bytes = there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at;
-      return t.begin + std::min(bytes, t.size_bytes());
+      // one that is whole may be the model's last, behind which there is no memory, and others come
+      if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;
+      const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
+      return t.begin + (there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at);
     }
     return 0;
   }
