@@ -206,7 +206,7 @@ struct refused_composition : Instead {
       "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
   static_assert(
       Fault != fault_narrowed,
-      "tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has travels in 8 bits, and weights do not, since they would lose late "
+      "tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has is narrowed, and weights are not, since they would lose late "
       "progress: give the pipeline T, and publish narrowed<T>::make(now, base)");
   static_assert(
       Fault != fault_no_policy,

@@ -1,5 +1,5 @@
 // Weights that would travel in 8 bits.
-// EXPECT: tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has travels in 8 bits, and weights do not
+// EXPECT: tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has is narrowed, and weights are not
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24

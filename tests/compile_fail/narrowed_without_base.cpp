@@ -1,5 +1,5 @@
 // A step that is to nothing.
-// EXPECT: tensorpull: narrowed<T>::make(now, base) has no base here: a difference to what the other side has travels in 8 bits
+// EXPECT: tensorpull: narrowed<T>::make(now, base) has no base here: a difference to what the other side has is narrowed
 // WITHIN_LINES: 5
 // MAX_ERRORS: 1
 // MAX_LINES: 24

@@ -21,6 +21,10 @@ namespace tensorpull {
 template <narrowing_scheme Scheme = blocks_of_4_bits<>>
 class error_feedback {
  public:
+  error_feedback() = default;
+  error_feedback(error_feedback&&) = default;  // no copy: what is left out would be sent twice
+  error_feedback& operator=(error_feedback&&) = default;
+
   /// A step from `base` to `model` and what earlier steps left out, which counts as sent then. Both lists have the same
   /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
   /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what

@@ -76,7 +76,7 @@ class narrowed {
   static result<narrowed> make(const Model&) {
     static_assert(
         !std::same_as<Model, model_type>,
-        "tensorpull: narrowed<T>::make(now, base) has no base here: a difference to what the other side has travels in 8 bits, and weights do not, since they "
+        "tensorpull: narrowed<T>::make(now, base) has no base here: a difference to what the other side has is narrowed, and weights are not, since they "
         "would lose late progress");
     return failure(errc::invalid_argument);
   }
