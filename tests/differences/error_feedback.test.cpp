@@ -207,7 +207,7 @@ TYPED_TEST(ErrorFeedback, Never_makes_what_is_finite_infinite) {
 }
 
 TEST(ErrorFeedbackOverTcp, Of_a_policys_model_is_pulled_in_4_bits) {
-  using test::dense;
+  using ::test::dense;
   using net = pipeline<raw_tensors<dense>, fixed_bytes<64_KiB>, tcp>;
   using step_of = narrowed<raw_tensors<dense>, blocks_of_4_bits<>>;
   auto owner = net::downloader::open({});
@@ -223,19 +223,20 @@ TEST(ErrorFeedbackOverTcp, Of_a_policys_model_is_pulled_in_4_bits) {
     ASSERT_TRUE(step) << to_string(step.error().code);
     const auto whole = *owner->add_tensors(*sent);
     const auto beside = *owner->add_image(step->image(), {.id = difference_id(whole, step->from_version())});
-    const test::serving server(*owner);
+    const ::test::serving server(*owner);
     std::uint64_t came = 0;
     *mine = *global;
-    const auto done = download_changes<net>(test::local(owner->port()), whole, *mine, blocks_of_4_bits<>{}, {}, &came);
+    const auto done = download_changes<net>(::test::local(owner->port()), whole, *mine, blocks_of_4_bits<>{}, {},
+                                            &came);
     ASSERT_TRUE(done) << to_string(done.error().code);
-    EXPECT_TRUE(test::same(*mine, *sent));
+    EXPECT_TRUE(::test::same(*mine, *sent));
     EXPECT_GT(came, sizeof(dense) / 8);
     EXPECT_LT(came, sizeof(dense) * 14 / 100);
     // who asks in 8 bits gets the whole
     const auto other = std::make_unique<dense>(*global);
-    ASSERT_TRUE(download_changes<net>(test::local(owner->port()), whole, *other, blocks_of_8_bits<>{}, {}, &came));
+    ASSERT_TRUE(download_changes<net>(::test::local(owner->port()), whole, *other, blocks_of_8_bits<>{}, {}, &came));
     EXPECT_EQ(came, 0u);
-    EXPECT_TRUE(test::same(*other, *sent));
+    EXPECT_TRUE(::test::same(*other, *sent));
     (void)owner->withdraw(beside);
   }
 }
