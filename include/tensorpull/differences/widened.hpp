@@ -49,7 +49,8 @@ class widened {
 
   /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not; or `Inner`
   /// takes bytes in order, and elements of this tensor come before others that it has to get first: models whose
-  /// floating tensors have several types, or that have masks of I8 beside them, and in 4 bits of U8); duplicate_name (a
+  /// floating tensors have several types, or that have other tensors behind a floating one whose codes come after them,
+  /// such as I32 or I8 beside F32, and in 4 bits U8); duplicate_name (a
   /// tensor is called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
   /// std::bad_alloc if there is no memory for what it takes.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,

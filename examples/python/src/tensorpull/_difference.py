@@ -148,7 +148,7 @@ def to_publish(tensors: Any, base: Any) -> Narrowed:
             raise ValueError("what narrowed() has made is published without base: its step is to the base that it was made with")
         return tensors
     if base is None:
-        raise ValueError("narrow wants base: a difference to what recipients have travels in 8 bits, and weights do not, since they would lose late progress")
+        raise ValueError("narrow wants what narrowed() has returned, itself and no copy of it, or base: a difference to what recipients have is narrowed, and weights are not, since they would lose late progress")
     return narrowed(tensors, base)
 
 

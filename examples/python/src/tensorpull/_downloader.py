@@ -181,8 +181,8 @@ class Downloader(OfOneProcess):
                        all of them, and published beside the tensors until they settle or are withdrawn; if that is not worth it, or the recipient has another version, the tensors are
                        pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: 6 to 7 s for each GiB that has changed. Memory: the coded bytes, about half
                        of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
-          narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 bits, a quarter of the bytes of F32, for recipients that have `base`. All have the same bits
-                       afterwards, and the next round's `base` is these tensors: so make them with `narrowed`, give them as `tensors`, and leave `base` out. ValueError without
+          narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 or 4 bits, as `narrowed` made it, for recipients that have `base`. All have the same bits
+                       afterwards, and the next round's `base` is these tensors: so make them with `narrowed`, give that (a copy has no step) as `tensors`, and leave `base` out. ValueError without
                        either: weights are not narrowed. If there is no small tensor, the step is not worth it, and the tensors are pulled as they are. Errors of `narrowed`
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
