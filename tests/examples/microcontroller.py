@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import tty
 from pathlib import Path
 
@@ -22,6 +23,7 @@ BUILT, DATA = (Path(a).resolve() for a in sys.argv[1:3])
 SEED = int(os.environ.get("TENSORPULL_MCU_SEED", 1))
 HEADER_BYTES = 304  # of the model's image
 CHUNK_BYTES = 512
+LONGEST_BOOT = 300  # seconds; a device that is left alone takes 30 for six rounds
 
 
 def frames(datagram):
@@ -241,13 +243,27 @@ class Run:
     def wait_for_device(self, seconds=float("inf")):
         """Until it has ended, or until the time is over: then its power is cut. A server that gives up fails the case."""
         over = time.monotonic() + seconds
+        stalled = time.monotonic() + LONGEST_BOOT
         while self.device.poll() is None:
+            assert time.monotonic() < stalled, self.states() + self.everything()
             assert self.server.poll() in (None, 0) and self.clients.poll() in (None, 0), self.everything()
             if time.monotonic() > over:
                 self.cut_power()
                 self.device.wait()
             time.sleep(0.01)
         return self.device.returncode
+
+    def states(self):
+        """Where everybody is that nobody hears of: a run that stalls says more than that its time is over."""
+        said = ["", f"nothing has ended for {LONGEST_BOOT} s; the wire is at"]
+        said += traceback.format_stack(sys._current_frames()[self.wire.ident])
+        for who, process in (("server", self.server), ("clients", self.clients), ("device", self.device)):
+            for thread in sorted(Path(f"/proc/{process.pid}/task").glob("*")):
+                try:
+                    said.append(f"{who}: {(thread / 'stat').read_text().split(') ')[1][0]} in {(thread / 'wchan').read_text()}, {(thread / 'syscall').read_text().strip()}")
+                except OSError as e:
+                    said.append(f"{who}: {e}")
+        return "\n".join(said) + "\n"
 
     def cut_power(self):
         self.device.kill()
