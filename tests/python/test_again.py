@@ -335,3 +335,50 @@ def test_calls_of_several_threads(kind):
                 thread.join()
     if failures:
         raise failures[0]
+
+
+@pytest.mark.parametrize("http", [None, "127.0.0.1:0"])
+@pytest.mark.parametrize("asks", [True, False])
+def test_several_threads_close_at_once(http, asks):
+    for _ in range(100):
+        of = Downloader(http=http)
+        of.add_tensors(MODEL)
+        start = threading.Barrier(3)
+
+        def end(first, of=of, start=start):
+            start.wait()
+            if first and asks:
+                tried(lambda: of.connections)
+            of.close()
+
+        threads = [threading.Thread(target=end, args=(number == 0,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert isinstance(tried(lambda: of.connections), ValueError)
+
+
+def test_a_transaction_that_is_withdrawn_while_it_is_published():
+    """Another thread ends it, under an ID that both know, before the call that publishes it has returned."""
+    ids = ["0" * 31 + "1", "0" * 31 + "2"]
+    with Downloader() as of:
+        over = threading.Event()
+
+        def withdraw():
+            while not over.is_set():
+                tried(lambda: of.withdraw(ids[0]))
+
+        thread = threading.Thread(target=withdraw)
+        thread.start()
+        try:
+            sizes = set()
+            for _ in range(200):
+                try:
+                    sizes.add(tuple(ref.nbytes for ref in of.add_transaction([MODEL, {}], ref_ids=ids)))
+                except tensorpull.Error:  # the one before is still there
+                    tried(lambda: of.withdraw(ids[0]))
+        finally:
+            over.set()
+            thread.join()
+    assert len(sizes) == 1, sizes

@@ -166,6 +166,8 @@ py::list publish_all(const py::sequence& parts, py::object keep, const publish_s
   transaction_options all = options.alone();
   if (!s.settled.is_none()) all.settled = kept->tell_settled;
   if (!s.progress.is_none()) all.progress = kept->tell_progress;
+  std::vector<std::uint64_t> bytes;  // what is published may have ended when add() returns
+  for (const transaction_image& x : images) bytes.push_back(x.image.schema->image_bytes);
   unique_any keeper;
   if (keeper.keep(std::move(kept)) == nullptr) raise(errc::out_of_memory);
   const auto done = [&] {
@@ -179,17 +181,22 @@ py::list publish_all(const py::sequence& parts, py::object keep, const publish_s
   if (!done) thrown.rethrow();
   if (!done) raise(done.error());
   py::list out;
-  for (const transaction_image& x : images) out.append(to_python(x.as, x.image.schema->image_bytes));
+  for (std::size_t i = 0; i < images.size(); ++i) out.append(to_python(images[i].as, bytes[i]));
   return out;
 }
 
-/// A port that answers HTTP over an owner's references (http.hpp).
-struct any_door;
+/// A port that answers HTTP over an owner's references. Ends before the owner.
+struct any_door {
+  virtual ~any_door() = default;
+  virtual std::uint16_t port() const noexcept = 0;
+  virtual std::size_t connections() const noexcept = 0;
+};
 
 /// An owner of many connections, over any transport.
 struct any_owner {
   virtual ~any_owner() = default;
   virtual std::uint16_t port() const noexcept = 0;
+  /// Those of its door, too.
   virtual std::size_t connections() const noexcept = 0;
   virtual result<reference> add_image(const source_view& image, const publish_options& options,
                                       unique_any keep) noexcept = 0;
@@ -201,15 +208,16 @@ struct any_owner {
   virtual result<recipient_record> recipient_of(const reference& ref, recipient_id who) noexcept = 0;
   virtual bool settled(const reference& ref) const noexcept = 0;
   virtual void run(const std::function<bool()>& until) = 0;
-  /// Keeps a door until it ends, if it can have one.
-  virtual void keep(std::shared_ptr<any_door>) noexcept {}
+  /// Keeps a door until it ends, if it can have one. Nobody else has the door, so that it cannot outlive the owner.
+  /// Returns its port. No other call is under way.
+  virtual std::uint16_t keep(std::unique_ptr<any_door>) noexcept { return 0; }
 };
 template <class Transport>
 struct owner_over final : any_owner {
   using downloader = typename net<Transport>::downloader;
   explicit owner_over(downloader d) noexcept : of(std::move(d)) {}
   std::uint16_t port() const noexcept override { return of.port(); }
-  std::size_t connections() const noexcept override { return of.connections(); }
+  std::size_t connections() const noexcept override { return of.connections() + (door ? door->connections() : 0); }
   result<reference> add_image(const source_view& image, const publish_options& options,
                               unique_any keep) noexcept override {
     return of.add_image(image, options, std::move(keep));
@@ -228,9 +236,12 @@ struct owner_over final : any_owner {
   void run(const std::function<bool()>& until) override {
     of.run([&](const downloader&) { return until(); });
   }
-  void keep(std::shared_ptr<any_door> d) noexcept override { door = std::move(d); }
+  std::uint16_t keep(std::unique_ptr<any_door> d) noexcept override {
+    door = std::move(d);
+    return door->port();
+  }
   downloader of;
-  std::shared_ptr<any_door> door;  ///< if it has one; it ends before the downloader
+  std::unique_ptr<any_door> door;  ///< if it has one; it ends before the downloader
 };
 
 }  // namespace tensorpull::python

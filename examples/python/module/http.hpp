@@ -31,12 +31,6 @@ ref_id web_reference(std::string_view url, ref_id given, std::uint64_t version);
 result<receipt> pull_web(std::string_view url, const http_settings& how, const tls_settings* tls, const reference& from,
                          pull_target to, const pull_options& options, chunks cut) noexcept;
 
-/// A port that answers HTTP over an owner's references. Ends before the owner.
-struct any_door {
-  virtual ~any_door() = default;
-  virtual std::uint16_t port() const noexcept = 0;
-  virtual std::size_t connections() const noexcept = 0;
-};
 /// `of`: what open_at() has opened at a link of that kind: TCP, TLS or a Unix socket. The port is one of TCP; of TLS,
 /// if the owner's is. `origin`: of web pages that may read it; empty: of no other. Raises what listening fails with.
 std::unique_ptr<any_door> open_door_beside(any_owner& of, link_scheme kind, std::string_view listen, bool metrics,

@@ -84,9 +84,8 @@ class owner {
   std::uint16_t port() const noexcept { return port_; }
   std::size_t connections() const {
     const auto d = open();
-    const auto door = door_;  // it is let go of before the owner
     const interpreter_unlock unlocked;
-    return d->connections() + (door ? door->connections() : 0);
+    return d->connections();
   }
   /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
   std::uint16_t open_door(std::string_view listen, bool metrics, std::string_view origin, const tls_settings* tls) {
@@ -94,9 +93,7 @@ class owner {
     if (kind_ != link_scheme::tcp_url && kind_ != link_scheme::tls_url && kind_ != link_scheme::unix_url)
       throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
     if (!parse_address(listen)) raise(errc::bad_address, listen);
-    door_ = open_door_beside(*d, kind_, listen, metrics, origin, host_, tls);
-    d->keep(door_);
-    return door_->port();
+    return d->keep(open_door_beside(*d, kind_, listen, metrics, origin, host_, tls));
   }
 
   py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
@@ -160,10 +157,7 @@ class owner {
   }
 
   /// Closes all connections and releases what was published, as soon as no call of another thread uses them.
-  void close() {
-    let_go(std::exchange(door_, nullptr), made_by_);
-    let_go(std::exchange(owner_, nullptr), made_by_);
-  }
+  void close() { let_go(std::exchange(owner_, nullptr), made_by_); }
   bool closed() const noexcept { return !owner_; }
 
   void each_object(const auto& f) const noexcept {
@@ -175,7 +169,6 @@ class owner {
   pid_t made_by_ = ::getpid();
   publications published_ = std::make_shared<publications::element_type>();
   std::shared_ptr<any_owner> owner_;
-  std::shared_ptr<any_door> door_;  ///< the owner keeps it, too
   std::uint16_t port_ = 0;
   link_scheme kind_ = link_scheme::tcp_url;
   host_options host_{};
