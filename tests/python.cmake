@@ -17,7 +17,7 @@ if(TARGET tensorpull::messages)
 endif()
 
 set(package "${PROJECT_BINARY_DIR}/python-package")
-# COST: what takes long begins first, so that no processor is idle at the end. -O1 is compiled in two thirds of the time of -O3, which python.wheel has if
+# COST: what takes long begins first, so that no processor is idle at the end. -O0 is compiled in half of the time of -O3, which python.wheel has if
 # TENSORPULL_WHOLE_SCHEDULE is 1. The tools are those of this build, if it has them: python.wheel compiles them as the package does then.
 set(tools_option)
 if(TARGET send AND TARGET recv AND TARGET inspect)
@@ -25,7 +25,7 @@ if(TARGET send AND TARGET recv AND TARGET inspect)
 endif()
 add_test(NAME python.install
   COMMAND "${TENSORPULL_PACKAGE_PYTHON}" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --upgrade
-          --target "${package}" "--config-settings=build-dir=${package}-build" "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+          --target "${package}" "--config-settings=build-dir=${package}-build" "--config-settings=cmake.define.CMAKE_CXX_FLAGS_RELEASE=${CMAKE_CXX_FLAGS} -O0 -DNDEBUG"
           ${tools_option} "${PROJECT_SOURCE_DIR}/examples/python")
 set_tests_properties(python.install PROPERTIES LABELS python TIMEOUT 1200 COST 1000 FIXTURES_SETUP "python_compiled;python_package")
 if(tools_option)
@@ -42,12 +42,14 @@ add_test(NAME python.threads
   COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${package}" "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/threads.py")
 set_tests_properties(python.threads PROPERTIES LABELS python TIMEOUT 4000 COST 700 FIXTURES_REQUIRED python_package)
 
-# The package as it travels: a source distribution without what it does not need, and with TENSORPULL_WHOLE_SCHEDULE a wheel from it for other machines (python/wheel.py).
-add_test(NAME python.wheel
-  COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
-set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900)
+if(TENSORPULL_LONG_TESTS)
+  # The package as it travels: a source distribution without what it does not need, and with TENSORPULL_WHOLE_SCHEDULE a wheel from it for other machines (python/wheel.py).
+  add_test(NAME python.wheel
+    COMMAND "${TENSORPULL_PACKAGE_PYTHON}" "${CMAKE_CURRENT_SOURCE_DIR}/python/wheel.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/python-wheel")
+  set_tests_properties(python.wheel PROPERTIES LABELS python TIMEOUT 1800 COST 900)
+endif()
 
-# Jobs of NVIDIA FLARE with its own processes: seven cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
+# Jobs of NVIDIA FLARE with its own processes: four cases, or all of them if TENSORPULL_NVFLARE_ALL is 1 when the tests run. It ends with 77 where there is no nvflare.
 set(devices)
 if(TARGET federated_clients_tls AND TARGET microcontroller_clients)
   set(devices "TENSORPULL_FEDERATED_CLIENTS_TLS=$<TARGET_FILE:federated_clients_tls>" "TENSORPULL_MICROCONTROLLER_CLIENTS=$<TARGET_FILE:microcontroller_clients>")

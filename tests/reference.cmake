@@ -1,6 +1,7 @@
-# Images and files are compared with what the Python packages safetensors and numpy write and read, in an environment made for that.
+# Images and files are compared with what the Python packages safetensors and numpy write and read: those of the Python that has the package's tests, or
+# of an environment made for that.
 
-set(TENSORPULL_PYTHON_ENVIRONMENT "${PROJECT_BINARY_DIR}/python" CACHE PATH "Where the Python environment of the tests is, or will be made")
+set(TENSORPULL_PYTHON_ENVIRONMENT "${PROJECT_BINARY_DIR}/python" CACHE PATH "Where the environment will be made if TENSORPULL_PACKAGE_PYTHON names no Python")
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 add_executable(tensorpull_safetensors_reference image/safetensors_reference.cpp)
@@ -9,21 +10,25 @@ target_link_libraries(tensorpull_safetensors_reference PRIVATE tensorpull::tenso
 add_executable(tensorpull_safetensors_files tensors/safetensors_files.cpp)
 target_link_libraries(tensorpull_safetensors_files PRIVATE tensorpull::tensorpull tensorpull_dev)
 
-add_test(NAME reference.environment COMMAND "${CMAKE_COMMAND}"
-  "-DPYTHON=${Python3_EXECUTABLE}"
-  "-DENVIRONMENT=${TENSORPULL_PYTHON_ENVIRONMENT}"
-  "-DPACKAGES=safetensors==0.8.0|numpy==2.4.6"
-  -P "${CMAKE_CURRENT_SOURCE_DIR}/python_environment.cmake")
-add_test(NAME reference.safetensors COMMAND "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python"
+set(python "${TENSORPULL_PACKAGE_PYTHON}")
+if(NOT python)
+  set(python "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python")
+  add_test(NAME reference.environment COMMAND "${CMAKE_COMMAND}"
+    "-DPYTHON=${Python3_EXECUTABLE}"
+    "-DENVIRONMENT=${TENSORPULL_PYTHON_ENVIRONMENT}"
+    "-DPACKAGES=safetensors==0.8.0|numpy==2.4.6"
+    -P "${CMAKE_CURRENT_SOURCE_DIR}/python_environment.cmake")
+  set_tests_properties(reference.environment PROPERTIES LABELS reference FIXTURES_SETUP python TIMEOUT 600)
+endif()
+add_test(NAME reference.safetensors COMMAND "${python}"
   "${CMAKE_CURRENT_SOURCE_DIR}/image/safetensors_reference.py" "$<TARGET_FILE:tensorpull_safetensors_reference>")
-add_test(NAME reference.S9_safetensors_files COMMAND "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python"
+add_test(NAME reference.S9_safetensors_files COMMAND "${python}"
   "${CMAKE_CURRENT_SOURCE_DIR}/tensors/safetensors_files.py" "$<TARGET_FILE:tensorpull_safetensors_files>")
 if(TARGET tensorpull::numpy)
   add_executable(tensorpull_numpy_reference tensors/numpy_reference.cpp)
   target_link_libraries(tensorpull_numpy_reference PRIVATE tensorpull::numpy tensorpull_dev)
-  add_test(NAME reference.numpy COMMAND "${TENSORPULL_PYTHON_ENVIRONMENT}/bin/python"
+  add_test(NAME reference.numpy COMMAND "${python}"
     "${CMAKE_CURRENT_SOURCE_DIR}/tensors/numpy_reference.py" "$<TARGET_FILE:tensorpull_numpy_reference>")
   set_tests_properties(reference.numpy PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
 endif()
-set_tests_properties(reference.environment PROPERTIES LABELS reference FIXTURES_SETUP python TIMEOUT 600)
 set_tests_properties(reference.safetensors reference.S9_safetensors_files PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)

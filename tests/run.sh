@@ -7,11 +7,15 @@ usage() {
   cat <<'TEXT'
 usage: bash tests/run.sh [--quick | --all] [LEG...]
 
-Installs what is missing (apt-get, as root or with sudo), then runs these legs, or those that are named:
+Installs what is missing (apt-get, as root or with sudo), then runs the first six of these legs, or those that are named. A leg that is named runs whole.
+Without a name dev and clang-asan leave out what takes long for what it finds beside the others; it is in brackets here.
 
-  dev            g++: every test; headers alone, if this leg is named, or with --all; programs that must not compile; uses by other projects; documentation, snippets and format; the Python package; Python's safetensors, NumPy and torch
+  dev            g++: every test; programs that must not compile; uses by other projects; documentation, snippets and format; the Python package;
+                 Python's safetensors, NumPy and torch [each header alone, every file of the fuzz targets' corpora, protocol/ with Cap'n Proto's library,
+                 fifteen rounds with a hostile client, three of the fourteen uses, the source distribution of the package, the sizes of firmware, which the
+                 leg cortex-m3 measures]
   clang-asan     clang++ with the address and undefined-behaviour sanitizers: all but other projects, Python, simulation, torture, examples, programs that
-                 must not compile and fuzz targets
+                 must not compile and fuzz targets [those tests of transports that have neither a stranger nor a fault in them and are no laws]
   tsan           g++ with the thread sanitizer: the tests of transports and pipeline in which several threads meet (the preset names them)
   fuzz           clang++ and libFuzzer: each target of tests/fuzz with the same 20,000 inputs, with --all for two minutes (TENSORPULL_FUZZ_SECONDS)
   no-exceptions  the component freestanding without exceptions and RTTI
@@ -25,9 +29,9 @@ Installs what is missing (apt-get, as root or with sudo), then runs these legs, 
   python-asan    the Python package with the same sanitizers: its calls after each error, after the end and from threads, and most of its other tests (with --all)
   tsan-all       the thread sanitizer on every test (with --all)
 
-  --quick        dev only
+  --quick        dev only, without what is in brackets
   --all          every leg, also the long ones, and the Conan recipe, 500,000 seeds of the simulated network instead of 20,000, 1,000 faults of real
-                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, ten minutes of the Python package's threads instead of 20 seconds (TENSORPULL_PYTHON_RACE_SECONDS), the Python package as a wheel for other machines, web pages in Chromium, and the check whether the tests notice breakages
+                 processes instead of 20, 200 power cuts of a microcontroller instead of 20, 200 seeds of noise on serial lines instead of 2, ten minutes of the Python package's threads instead of 8 seconds (TENSORPULL_PYTHON_RACE_SECONDS), the Python package as a wheel for other machines, web pages in Chromium, and the check whether the tests notice breakages
                  (tests/awake.py; half an hour on two cores)
   -h, --help     this text
 
@@ -51,13 +55,14 @@ model_seeds= # random models for each path; empty: as many as each test says
 process_faults=20 # kills, stops and lost connections of real processes
 power_cuts=20 # of the microcontroller, in the leg dev
 nvflare_all=0   # all jobs of NVIDIA FLARE, in the leg dev
-race_seconds=20 # of the Python package's threads, in the leg dev
+race_seconds=8 # of the Python package's threads, in the leg dev
 whole_schedule=0 # C7 with all participants and publications
+long=ON # what takes long for what it finds, in the legs dev and clang-asan
 awake=0 # breaks the library in one place at a time, after the leg dev
 for argument in "$@"; do
   case $argument in
     -h | --help) usage; exit 0 ;;
-    --quick) legs=(dev) ;;
+    --quick) long=OFF legs=(dev) ;;
     --all) legs=("${known[@]}") conan=ON fuzz_seconds=120 seeds=500000 process_faults=1000 power_cuts=200 line_seeds=200 model_seeds=5000 race_seconds=600 nvflare_all=1 whole_schedule=1 awake=1 ;;
     *)
       [[ " ${known[*]} " == *" $argument "* ]] || { usage >&2; exit 2; }
@@ -65,8 +70,7 @@ for argument in "$@"; do
       ;;
   esac
 done
-by_default=0
-((${#legs[@]})) || by_default=1 legs=(dev clang-asan tsan fuzz no-exceptions cortex-m3)
+((${#legs[@]})) || long=OFF legs=(dev clang-asan tsan fuzz no-exceptions cortex-m3)
 
 passed=0 failed=0 skipped=0
 clock() { date +%s; }
@@ -92,16 +96,22 @@ source "$root/examples/digits.sh"
 # What a leg gives to the configuration besides its preset.
 options() {
   # most of a file's time is that of the headers; one leg shows that each file includes what it uses
-  [[ $1 == clang ]] || echo -DTENSORPULL_TEST_FILES_AT_ONCE=8
+  [[ $1 == clang ]] || echo -DTENSORPULL_TEST_FILES_AT_ONCE=24
+  echo "-DTENSORPULL_LONG_TESTS=$long"
+  # g++ collects garbage whenever it has allocated 128 MB, which costs a fifteenth of the time, and is not needed with 4 GB a job
+  local often=
+  (($(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) < 4194304 * jobs)) || often=--param=ggc-min-heapsize=2097152
   case $1 in
     dev)
+      echo "-DCMAKE_CXX_FLAGS=$often"
       local python=/usr/bin/python3
       [[ -x $python ]] && printf '%s\n' "-DPython3_EXECUTABLE=$python"
-      printf '%s\n' "-DTENSORPULL_TEST_CONAN=$conan" "-DTENSORPULL_PYTHON_ENVIRONMENT=$build/python" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
+      printf '%s\n' "-DTENSORPULL_TEST_CONAN=$conan" "-DTENSORPULL_TORCH_PYTHON=$torch/bin/python" \
         "-DTENSORPULL_PACKAGE_PYTHON=$torch/bin/python" "-DTENSORPULL_DIGITS=$digits" \
         "-DTENSORPULL_COMPONENTS=$(components_of_dev);torch" \
         "-DCMAKE_PREFIX_PATH=$("$torch/bin/python" -c 'import torch; print(torch.utils.cmake_prefix_path)')"
       ;;
+    tsan*) echo "-DCMAKE_CXX_FLAGS=$often" ;;
     clang | clang-asan | fuzz)
       local compiler=clang++
       command -v "$compiler" >/dev/null || compiler=clang++-14
@@ -109,9 +119,13 @@ options() {
       ;;
   esac
   local common="core;image;tensors;chunking;framing;integrity;consumers;differences;protocol;embedded;transports;messages;pipeline;wire"
+  # what a sanitizer finds, it finds where bytes are a stranger's, where something fails, and in the laws, which every transport is held to
+  local files= hostile='laws_[a-z]+|[a-z_]*(abuse|attack|faults|hostile|lost|sequences|strangers)|cobs|datagrams_[a-z_]+|http_(owner|pull|put|response|url)|lwip_pull|nats_link|parallel_pull|publisher_threads|relay|replica|session_laws|shm_view|tls_download|udp_link'
+  [[ $long == ON ]] || files="(${common//;/|})/|transports/($hostile)[.]test"
+  files=${files/|transports|/|}
   case $1 in
     clang-asan) # the fuzz targets have the same sanitizers in a leg of their own
-      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=$common;headers;compile_time" -DTENSORPULL_BUILD_EXAMPLES=OFF
+      printf '%s\n' "-DTENSORPULL_TEST_GROUPS=$common;headers;compile_time" -DTENSORPULL_BUILD_EXAMPLES=OFF "-DTENSORPULL_TEST_FILES=$files"
       ;;
     clang) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz;headers;compile_fail;compile_time" ;;
     asan) echo "-DTENSORPULL_TEST_GROUPS=$common;simulation;testing;torture;examples;fuzz" ;;
@@ -178,8 +192,8 @@ run_leg() {
   mapfile -t extra < <(options "$leg")
   local targets=(all)
   [[ $leg != fuzz ]] || targets=(tensorpull_fuzz)
-  # Each header alone, which takes four minutes: in the leg dev if it is named, and with --all.
-  [[ $preset == @(tsan|asan|clang-asan|fuzz|release|armhf|aarch64|s390x) || ($leg == dev && $by_default -eq 1) ]] || targets+=(all_verify_interface_header_sets)
+  # Each header alone, which takes four minutes.
+  [[ $preset == @(tsan|asan|clang-asan|fuzz|release|armhf|aarch64|s390x) || ($leg == dev && $long == OFF) ]] || targets+=(all_verify_interface_header_sets)
 
   say "$leg: building"
   step "$leg" "the configuration" cmake -S "$root" --preset "$preset" -B "$folder" "${extra[@]}" || return

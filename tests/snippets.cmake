@@ -12,6 +12,10 @@ add_test(NAME snippets.are_claimed COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURR
 add_test(NAME snippets.the_check_can_fail COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets_test.py")
 set_tests_properties(snippets.are_claimed snippets.the_check_can_fail PROPERTIES LABELS documentation TIMEOUT 60)
 
+set(parts)
+set(parts_need)
+set(declared)
+set(chosen)
 string(STRIP "${programs}" programs)
 string(REPLACE "\n" ";" programs "${programs}")
 foreach(line IN LISTS programs)
@@ -27,6 +31,12 @@ foreach(line IN LISTS programs)
   endforeach()
   if(missing)
     message(STATUS "the snippet ${name} is left out: there is no ${missing}")
+  elseif(language STREQUAL "part")
+    list(APPEND parts "${folder}/${name}.cpp")
+    list(APPEND parts_need ${needs})
+    string(APPEND declared "namespace snippet_${name} { int main(); }\n")
+    string(APPEND chosen "  if (name == \"${name}\") return snippet_${name}::main();\n")
+    add_test(NAME snippets.${name} COMMAND tensorpull_snippets ${name})
   elseif(language STREQUAL "cpp")
     add_executable(tensorpull_snippet_${name} "${folder}/${name}.cpp")
     target_include_directories(tensorpull_snippet_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/snippets" "${PROJECT_SOURCE_DIR}/examples")
@@ -51,3 +61,21 @@ foreach(line IN LISTS programs)
     message(STATUS "the snippet ${name} (${language}) is left out here")
   endif()
 endforeach()
+
+# Those that have the same model are one program, whose files may be compiled at once.
+file(CONFIGURE OUTPUT "${folder}/one_of_them.cpp" @ONLY CONTENT "#include <string_view>
+@declared@
+int main(int count, char** arguments) {
+  const std::string_view name = count == 2 ? arguments[1] : \"\";
+@chosen@  return 2;
+}
+")
+add_executable(tensorpull_snippets ${parts} "${folder}/one_of_them.cpp")
+set_source_files_properties("${folder}/one_of_them.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+if(TENSORPULL_TEST_FILES_AT_ONCE GREATER 1)
+  set_target_properties(tensorpull_snippets PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+endif()
+list(REMOVE_DUPLICATES parts_need)
+target_include_directories(tensorpull_snippets PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/snippets" "${PROJECT_SOURCE_DIR}/examples")
+target_link_libraries(tensorpull_snippets PRIVATE tensorpull::asio ${parts_need})
+target_compile_options(tensorpull_snippets PRIVATE -Wno-error)

@@ -11,7 +11,8 @@ In the program around a block, a line `// SNIPPET` (`# SNIPPET`) is replaced by 
 end at empty lines, and each must be used once. `// NEEDS tensorpull::torch` (also `# NEEDS`) leaves it out if there is no such target.
 
 check: every block is claimed, every program is used, excerpts, outputs and commands are right. Prints what is wrong. Status: 0 nothing, 1 something.
-generate: writes the programs to FOLDER, and prints a line NAME|LANGUAGE|TARGETS for each.
+generate: writes the programs to FOLDER, and prints a line NAME|LANGUAGE|TARGETS for each. The language of C++ that may be compiled together with others
+is `part`: its includes come first, and the rest is in a namespace of its own, with `int snippet_NAME::main()` as what is run.
 """
 
 import json
@@ -210,6 +211,17 @@ def check(root):
     return 1 if wrong else 0
 
 
+def as_part(name, path, text):
+    """C++ that others may be compiled with, or None: a program with the common model that specialises nothing. Its includes come first."""
+    includes = re.findall(r"^#include .*\n", text, re.M)
+    rest = re.sub(r"^#include .*$", "", text, flags=re.M)
+    if ('#include "context.hpp"\n' not in includes or "::torch" in text or re.search(r"^(?:template <>|BOOST_|#(?!line))", rest, re.M)
+            or "\nint main() {\n" not in rest or not rest.endswith("\n}\n")):
+        return None
+    # only the main of a program returns 0 without a word
+    return f'{"".join(includes)}namespace snippet_{name} {{\n#line 1 "{path}"\n{rest[:-2]}  return 0;\n}}\n}}  // namespace snippet_{name}\n'
+
+
 def generate(root, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for block in blocks(root):
@@ -220,10 +232,13 @@ def generate(root, folder):
         except ValueError as why:
             print(f"{block.page}:{block.line}: {why}", file=sys.stderr)  # the test snippets.are_claimed fails
             continue
-        to = folder / path.name
+        to, language, needs = folder / path.name, block.language, ",".join(" ".join(NEEDS.findall(text)).split())
+        part = as_part(block.claim, path, text) if language == "cpp" else None
+        if part:
+            language, text = "part", part
         if not to.is_file() or to.read_text(encoding="utf-8") != text:
             to.write_text(text, encoding="utf-8")
-        print(f"{block.claim}|{block.language}|{','.join(' '.join(NEEDS.findall(text)).split())}")
+        print(f"{block.claim}|{language}|{needs}")
 
 
 if __name__ == "__main__":

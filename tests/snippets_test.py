@@ -77,6 +77,16 @@ class Check(unittest.TestCase):
         self.assertIn("begins with none", self.said(commands.format("ctest -R '^none\\.'")))
         self.assertIn("bash cannot read", self.said(commands.format("if then")))
 
+    def test_programs_that_are_compiled_together(self):
+        whole = '// NEEDS a::b\n#include "context.hpp"\n\n#include <array>\n\nint main() {\n  f();\n}\n'
+        part = snippets.as_part("x", "x.cpp", whole)
+        self.assertTrue(part.startswith('#include "context.hpp"\n#include <array>\nnamespace snippet_x {\n#line 1 "x.cpp"\n// NEEDS'), part)
+        self.assertTrue(part.endswith("int main() {\n  f();\n  return 0;\n}\n}  // namespace snippet_x\n"), part)
+        self.assertEqual(part.count("\n"), whole.count("\n") + 6)
+        for alone in (whole.replace('"context.hpp"', '"own.hpp"'), whole.replace("\nint", "\ntemplate <>\nint"), whole.replace("\nint", "\n#if 1\nint"),
+                      whole.replace("main()", "main(int, char**)"), whole.replace("a::b", "tensorpull::torch")):
+            self.assertIsNone(snippets.as_part("x", "x.cpp", alone), alone)
+
 
 if __name__ == "__main__":
     unittest.main()

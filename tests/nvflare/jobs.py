@@ -31,7 +31,7 @@ BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorp
 UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 CASES = {}
-ORDINARY = ["simulator", "poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "fallback_where_only_the_server_has_it_with_arrays", "devices", "no_devices"]
+ORDINARY = ["poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "devices"]
 ARRAYS = ("--format", "numpy")  #: FLARE's own default
 #: Warnings of the two ends when the other one has no package.
 GAVE_BACK, NO_OFFER = "gave the offer back, so it has no tensorpull", "it offers nothing, so it has no tensorpull"
