@@ -136,11 +136,11 @@ TEST_F(SafetensorsSource, S2_ALongestHeaderIsReadInAGibibyteAndALongerOneIsNot) 
     put(safetensors_file_of(head.append(bytes - head.size() - tail.size(), with).append(tail), "x"));
   };
   const std::string one = "{" + entry("a", "U8", "1", 0, 1);
-  fill(one + "}", "", longest, ' ');
-  EXPECT_EQ(verdict(), 1);
   fill(one + "}", "", longest + 1, ' ');
   EXPECT_EQ(verdict(), 100 + static_cast<int>(errc::does_not_fit));
 #if !defined(TENSORPULL_TEST_SANITIZED)  // which make a byte of JSON cost a hundred times as much
+  fill(one + "}", "", longest, ' ');
+  EXPECT_EQ(verdict(), 1);
   fill(one + ",\"__metadata__\":{\"k\":\"", "\"}}", longest, 'v');
   EXPECT_EQ(verdict(), 11);
 #endif
