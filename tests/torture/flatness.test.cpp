@@ -5,9 +5,9 @@
 #include "support/allocation_counter.hpp"
 #include "support/process_entries.hpp"
 #include "support/sanitizers.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 namespace flatness_test {
@@ -15,11 +15,6 @@ namespace flatness_test {
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 using crowd = crowd_of<net, mlp>;
-
-bool whole_schedule() {
-  const char* const text = std::getenv("TENSORPULL_WHOLE_SCHEDULE");
-  return text != nullptr && *text == '1';
-}
 
 /// A quarter of the participants of the 45 rounds in examples/participants.txt.
 constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 29, 25, 24, 23, 27, 25, 30, 25, 29, 28, 22,
