@@ -3,8 +3,6 @@
 #include <tensorpull/consumers/average/detail/elements.hpp>
 #include <tensorpull/consumers/average/weighing.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/differences/block.hpp>
-#include <tensorpull/differences/scheme/scaled_blocks.hpp>
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
@@ -13,6 +11,8 @@
 #include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
+#include <tensorpull/satellites/differences/block.hpp>
+#include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
 
 #include <benchmark/benchmark.h>
 

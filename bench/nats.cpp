@@ -3,9 +3,9 @@
 #include "image.hpp"
 #include "measure.hpp"
 
+#include <tensorpull/satellites/nats/nats.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/over/nats/nats.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

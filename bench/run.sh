@@ -78,7 +78,7 @@ launcher=()
 ! command -v ccache >/dev/null || launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
 {
   cmake -S "$root" -B "$build" "${generator[@]}" "${launcher[@]}" -DCMAKE_BUILD_TYPE=Release -DTENSORPULL_BUILD_BENCH=ON -DTENSORPULL_BUILD_TESTS=OFF \
-    "-DTENSORPULL_COMPONENTS=freestanding;tensorpull;asio;capnp;messages;testing;tls;nats;safetensors;deflate" \
+    "-DTENSORPULL_COMPONENTS=ground;satellites" \
     -DTENSORPULL_BUILD_EXAMPLES=OFF && cmake --build "$build" --parallel "$(nproc)"
 } >"$build/build.log" 2>&1 || { grep -E -A 3 'error: |^FAILED|CMake Error' "$build/build.log" >&2 || tail -n 30 "$build/build.log" >&2; fail "the build failed"; }
 

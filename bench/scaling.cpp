@@ -2,9 +2,9 @@
 // processes of this program on one machine. Arguments: recipients, processes that they share, rounds. Prints the rows
 // of the table of the page "Scaling out": medians, in parentheses the fastest and the slowest round.
 #include <tensorpull/consumers/any_schema/digest.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/replica/replica_owner.hpp>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

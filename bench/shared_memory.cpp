@@ -2,9 +2,9 @@
 // that only look. Prints a line of JSON for each figure.
 #include "measure.hpp"
 
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 #include <algorithm>
 #include <cstdint>

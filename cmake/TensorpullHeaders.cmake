@@ -1,29 +1,13 @@
-# Which folder of include/tensorpull belongs to which component. A folder belongs to one component, with its detail/; a component has all headers
-# of its folders, and no others. "." is the folder itself: the umbrella and the pipeline.
-
-set(tensorpull_folders_freestanding
-  std core image chunking integrity framing consumers protocol protocol/owner protocol/recipient protocol/connection protocol/datagrams protocol/parallel protocol/relay
-  links links/serial links/lwip pull differences/scheme embedded)
-set(tensorpull_folders_tensorpull
-  . system integrity/xxhash integrity/crc32c consumers/any_schema consumers/average differences links/posix tensors tensors/structs tensors/numpy
-  transports transports/blocking transports/session transports/peers transports/replica transports/over transports/over/loopback transports/over/tcp
-  transports/over/unix_socket transports/over/pipe transports/over/proxy transports/over/udp transports/over/serial transports/over/shared_memory
-  transports/http/text transports/http/recipient)
-set(tensorpull_folders_asio transports/host transports/http/owner)
-set(tensorpull_folders_tls transports/over/tls transports/https)
-set(tensorpull_folders_nats transports/over/nats)
-set(tensorpull_folders_capnp framing/capnp)
-set(tensorpull_folders_messages messages)
-set(tensorpull_folders_safetensors tensors/safetensors)
-set(tensorpull_folders_numpy tensors/numpy_files)
-set(tensorpull_folders_deflate differences/deflate)
-set(tensorpull_folders_torch tensors/torch)
-set(tensorpull_folders_testing testing testing/simulation testing/conformance)
+# Which folders belong to which component, from include/tensorpull/folders.txt. A component has the headers of its folders and of their detail/; a satellite is one
+# folder with all that is below it.
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
   set(root "${PROJECT_SOURCE_DIR}/include/tensorpull")
   set(paths)
+  if(component IN_LIST tensorpull_satellites)
+    file(GLOB_RECURSE paths CONFIGURE_DEPENDS "${root}/satellites/${component}/*.hpp")
+  endif()
   foreach(folder IN LISTS tensorpull_folders_${component})
     file(GLOB headers CONFIGURE_DEPENDS "${root}/${folder}/*.hpp" "${root}/${folder}/detail/*.hpp")
     list(APPEND paths ${headers})
@@ -39,13 +23,13 @@ function(tensorpull_check_folders)
     tensorpull_component_headers(${component} headers)
     foreach(header IN LISTS headers)
       if(NOT header IN_LIST all)
-        message(FATAL_ERROR "tensorpull: ${header} belongs to two components (cmake/TensorpullHeaders.cmake)")
+        message(FATAL_ERROR "tensorpull: ${header} belongs to two components (include/tensorpull/folders.txt)")
       endif()
       list(REMOVE_ITEM all "${header}")
     endforeach()
   endforeach()
   if(all)
-    message(FATAL_ERROR "tensorpull: no component has the folder of ${all} (cmake/TensorpullHeaders.cmake)")
+    message(FATAL_ERROR "tensorpull: no component has the folder of ${all} (include/tensorpull/folders.txt)")
   endif()
 endfunction()
 

@@ -27,6 +27,7 @@ install(FILES
   cmake/FindTensorpullNats.cmake
   cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
+  include/tensorpull/folders.txt
   cmake/TensorpullSchemas.cmake
   DESTINATION "${package_folder}")
 
@@ -34,10 +35,7 @@ install(FILES
 # moved. messages has none, since its generated header fits one version of Cap'n Proto only; torch has none, since libtorch has none.
 set(tensorpull_pc_tensorpull libxxhash)
 set(tensorpull_pc_capnp capnp)
-set(tensorpull_pc_numpy zlib)
-set(tensorpull_pc_deflate zlib)
 set(tensorpull_pc_tls openssl)
-set(tensorpull_pc_nats libnats)
 set(pc_folder "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 file(RELATIVE_PATH pc_prefix "${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 string(REGEX REPLACE "/$" "" pc_prefix "\${pcfiledir}/${pc_prefix}")
@@ -53,6 +51,9 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   list(TRANSFORM tensorpull_needs_${component} PREPEND "tensorpull-" OUTPUT_VARIABLE pc_requires)
   list(TRANSFORM pc_requires REPLACE "^tensorpull-tensorpull$" "tensorpull")
   list(APPEND pc_requires ${tensorpull_pc_${component}})
+  foreach(library IN LISTS tensorpull_finds_${component})
+    list(APPEND pc_requires ${tensorpull_pc_of_${library}})
+  endforeach()
   list(JOIN pc_requires ", " pc_requires)
   set(pc_cflags)
   set(pc_libs)

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Checks every #include of the library, its examples, benchmarks and tests against the table in include/tensorpull/README.md.
+"""Checks every #include of the library, its examples, benchmarks and tests against the table of folders, include/tensorpull/folders.txt.
 
 The rules:
-  - a folder of the library includes itself and the folders above it in the table;
+  - a folder of the ground floor includes itself and the folders above it in the table, and no satellite;
+  - a satellite includes itself and the ground floor, and no other satellite;
+  - tests and benchmarks of the ground floor include no satellite: those that do lie in tests/satellites/NAME or carry its name (bench/NAME.cpp);
   - headers of the system and of other libraries are included only where the table names them;
   - what is neither of C++, nor of a library of the table, nor the library's own is an error; so are macros, quotes, . and .. in the library's includes;
   - __has_include stands only in std/, or asks for a generated header; generated headers (.capnp.h) are for messages and tests;
   - headers whose names libstdc++ keeps for itself (<bits/...>) are included only in std/;
   - what lies in a detail/ folder is for the library, its tests and its benchmarks: examples do without it;
-  - an included header of the library exists, and each folder of the table exists and has the component that CMake gives it.
+  - an included header of the library exists, and so does each folder of the ground floor.
 Prints the lines that break a rule. Status: 0 none, 1 some, 2 the table cannot be read.
 """
 
@@ -51,18 +53,28 @@ class Table:
     """The rows of the table, in order: folder, component, the libraries it may include."""
 
     def __init__(self, page):
-        self.order, self.component, self.libraries = {}, {}, {}
+        self.order, self.libraries = {}, {}
         for line in page.read_text(encoding="utf-8").splitlines():
-            cells = [c.strip() for c in line.strip().strip("|").split("|")]
-            name = re.fullmatch(r"`([\w./]+)`", cells[0])
-            if not name or len(cells) < 5:
+            cells = [c.strip() for c in line.split("|")]
+            if line.startswith("#") or len(cells) != 4:
                 continue
-            folder = name[1]
+            folder = cells[0]
             self.order[folder] = len(self.order)
-            self.component[folder] = cells[1].strip("`")
-            self.libraries[folder] = {x.strip() for x in cells[2].split(",")} - {"—"}
+            self.libraries[folder] = {x.strip() for x in cells[2].split(",")} - {""}
         if not self.order:
             raise ValueError(f"{page} has no table of folders")
+
+    def may_include(self, here, there):
+        """Why a header in `here` may not include one in `there`, or None."""
+        if is_satellite(there):
+            return None if here == there else f"{there} is a satellite, so only its own headers include it"
+        if not is_satellite(here) and self.order[there] > self.order[here]:
+            return f"{here} stands above {there} in the table, so it must not include it"
+        return None
+
+
+def is_satellite(folder):
+    return folder.startswith("satellites/")
 
 
 def folder_of(path):
@@ -70,7 +82,7 @@ def folder_of(path):
     parts = list(path.parts[:-1])
     private = "detail" in parts
     parts = [p for p in parts if p != "detail"]
-    return "/".join(parts) or ".", private
+    return "/".join(parts[:2] if parts[:1] == ["satellites"] else parts) or ".", private
 
 
 def library_of(header):
@@ -111,7 +123,7 @@ def found_in(text):
 
 def check(root):
     library = root / "include" / "tensorpull"
-    table = Table(library / "README.md")
+    table = Table(library / "folders.txt")
     wrong = []
 
     def say(file, number, line, why):
@@ -143,8 +155,8 @@ def check(root):
                 return "there is no such header"
             if there not in table.order:
                 return f"the table has no folder {there}"
-            if here is not None and table.order[there] > table.order[here]:
-                return f"{here} stands above {there} in the table, so it must not include it"
+            if here is not None and (why := table.may_include(here, there)):
+                return why
             if private and part == "examples":
                 return "what lies in detail/ is not for users, so not for examples"
             return None
@@ -162,7 +174,7 @@ def check(root):
         return None
 
     for file in sorted(f for f in (root / "include").rglob("*") if f.is_file()):
-        if file.suffix not in (".hpp", ".capnp", ".md"):
+        if file.suffix not in (".hpp", ".capnp", ".md") and file != library / "folders.txt":
             say(file, 1, "", "include/ has only .hpp, .capnp and .md")
         elif file.suffix == ".hpp":
             here = folder_of(file.relative_to(library))[0] if file.is_relative_to(library) else None
@@ -180,16 +192,9 @@ def check(root):
                 if why:
                     say(file, found[0], found[3], why)
 
-    headers = (root / "cmake" / "TensorpullHeaders.cmake").read_text(encoding="utf-8")
-    given = {}
-    for component, folders in re.findall(r"^set\(tensorpull_folders_(\w+)([^)]*)\)", headers, re.M):
-        for folder in folders.split():
-            given[folder] = component
     for folder in table.order:
-        if not (library / folder).is_dir():
-            wrong.append(f"include/tensorpull/README.md: there is no folder {folder}")
-        if given.get(folder) != table.component[folder]:
-            wrong.append(f"include/tensorpull/README.md: {folder} is of the component {table.component[folder]}, in cmake/TensorpullHeaders.cmake of {given.get(folder)}")
+        if not is_satellite(folder) and not (library / folder).is_dir():
+            wrong.append(f"include/tensorpull/folders.txt: there is no folder {folder}")
     return wrong
 
 

@@ -11,6 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WRONG = [  # file, line, what is said of it
     ("include/tensorpull/core/result.hpp", "#include <tensorpull/image/schema.hpp>", "core stands above image"),
     ("include/tensorpull/image/detail/sort.hpp", "#include <tensorpull/pipeline.hpp>", "image stands above ."),
+    ("include/tensorpull/pipeline.hpp", "#include <tensorpull/satellites/relay/relay.hpp>", "is a satellite"),
+    ("include/tensorpull/satellites/relay/relay.hpp", "#include <tensorpull/satellites/parallel/parallel_pull.hpp>", "is a satellite"),
     ("include/tensorpull/core/result.hpp", "#include <unistd.h>", "does not give POSIX to core"),
     ("include/tensorpull/core/result.hpp", "#include <bits/chrono.h>", "only in std/"),
     ("include/tensorpull/framing/word_framing.hpp", "#include <capnp/message.h>", "does not give Cap'n Proto to framing"),

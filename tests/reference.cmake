@@ -24,9 +24,9 @@ add_test(NAME reference.safetensors COMMAND "${python}"
   "${CMAKE_CURRENT_SOURCE_DIR}/image/safetensors_reference.py" "$<TARGET_FILE:tensorpull_safetensors_reference>")
 add_test(NAME reference.S9_safetensors_files COMMAND "${python}"
   "${CMAKE_CURRENT_SOURCE_DIR}/tensors/safetensors_files.py" "$<TARGET_FILE:tensorpull_safetensors_files>")
-if(TARGET tensorpull::numpy)
+if(TARGET tensorpull::numpy_files)
   add_executable(tensorpull_numpy_reference tensors/numpy_reference.cpp)
-  target_link_libraries(tensorpull_numpy_reference PRIVATE tensorpull::numpy tensorpull_dev)
+  target_link_libraries(tensorpull_numpy_reference PRIVATE tensorpull::numpy_files tensorpull_dev)
   add_test(NAME reference.numpy COMMAND "${python}"
     "${CMAKE_CURRENT_SOURCE_DIR}/tensors/numpy_reference.py" "$<TARGET_FILE:tensorpull_numpy_reference>")
   set_tests_properties(reference.numpy PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)

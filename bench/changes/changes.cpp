@@ -5,10 +5,10 @@
 // namespaces the line is left out, and it says so.
 #include "../wan/line.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
-#include <tensorpull/differences/widened.hpp>
 #include <tensorpull/image/header.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/safetensors/safetensors_image.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>

@@ -33,9 +33,9 @@ def policy_headers():
     declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b|^struct \w+ : (?:stream|datagram)_transport<", re.MULTILINE)
     headers = {p for p in root.rglob("*.hpp") if declares.search(p.read_text()) and p.parent.name != "testing"}
     headers |= {p for p in (root / "consumers").rglob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
-    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp", "transports/blocking/relay.hpp",
-              "transports/over/proxy/proxied_address.hpp", "transports/replica/replica_owner.hpp", "transports/host/host.hpp", "transports/host/owner.hpp", "transports/http/owner/http_owner.hpp",
-              "transports/http/owner/http_door.hpp", "transports/http/recipient/http_put.hpp", "transports/https/https_put.hpp", "messages/tensor_decomposer.hpp")
+    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp", "satellites/relay/relay.hpp",
+              "transports/over/proxy/proxied_address.hpp", "satellites/replica/replica_owner.hpp", "transports/host/host.hpp", "transports/host/owner.hpp", "satellites/http/owner/http_owner.hpp",
+              "satellites/http/owner/http_door.hpp", "satellites/http/recipient/http_put.hpp", "satellites/http/https/https_put.hpp", "messages/tensor_decomposer.hpp")
     headers |= {root / name for name in others}
     headers |= set((root / "differences").rglob("*.hpp")) - set((root / "differences").rglob("detail/*.hpp"))
     scale = ("string_view", "vector", "boost/hana.hpp", "capnp/message.h", "boost/asio.hpp")

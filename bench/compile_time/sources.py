@@ -68,33 +68,33 @@ PULLS = {
     "loopback": (None, "loopback", "fixed_bytes<4096>", None),
     "tcp": (None, "tcp", "fixed_bytes<4096>", '"server:8002"'),
     "unix_socket": ("transports/over/unix_socket/unix_socket.hpp", "unix_socket", "fixed_bytes<4096>", '"/run/model"'),
-    "shared_memory": ("transports/over/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
+    "shared_memory": ("satellites/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
     "child_process": ("transports/over/pipe/pipe.hpp", "child_process", "fixed_bytes<4096>", '"ssh host send model --stdio"'),
     "tls": ("transports/over/tls/tls.hpp", "tls", "fixed_bytes<4096>", 'tensorpull::tls_address{"server:8002"}'),
     "udp": ("transports/over/udp/udp.hpp", "udp", "fit_datagram", '"server:8002"'),
     "serial": ("transports/over/serial/serial.hpp", "serial", "fixed_bytes<512>", '"/dev/ttyUSB0"'),
-    "nats": ("transports/over/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
-    "http": ("transports/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
-    "https": ("transports/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
+    "nats": ("satellites/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
+    "http": ("satellites/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
+    "https": ("satellites/http/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
 }
 # The same for owners: header, transport, what opens one.
 OWNERS = {
     "tcp, owner": ("transports/host/owner.hpp", "tcp", "net0::downloader::open()"),
-    "http_only<tcp>, owner": ("transports/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
-    "replica_of, owner": ("transports/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
+    "http_only<tcp>, owner": ("satellites/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
+    "replica_of, owner": ("satellites/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
 }
 # What sends less around the same pipeline, over TCP: headers, what the file does.
 LESS = {
-    "download_changes": (("differences/download_changes.hpp", "differences/deflate/deflate.hpp"),
+    "download_changes": (("satellites/differences/download_changes.hpp", "satellites/differences/deflate/deflate.hpp"),
                          "bool f(const tensorpull::reference& ref, model& to, tensorpull::deflate_coder& coder) { return tensorpull::download_changes<net0>(\"server:8002\", ref, to, coder).has_value(); }\n"),
-    "widened<land>": (("differences/widened.hpp", "consumers/land.hpp"),
+    "widened<land>": (("satellites/differences/widened.hpp", "consumers/land.hpp"),
                       "bool f(const tensorpull::reference& ref, model& to) {\n  tensorpull::land in_place(net0::parts::tensors::destination(to));\n"
                       "  auto moves = tensorpull::widened<tensorpull::land>::make(in_place, net0::parts::tensors::source(to), 4096);\n"
                       "  return moves && net0::pull(\"server:8002\", ref, *moves).has_value();\n}\n"),
-    "model_difference, owner": (("transports/host/owner.hpp", "differences/difference.hpp", "differences/deflate/deflate.hpp"),
+    "model_difference, owner": (("transports/host/owner.hpp", "satellites/differences/difference.hpp", "satellites/differences/deflate/deflate.hpp"),
                                 "bool f(const model& from, const model& to, tensorpull::deflate_coder& coder) {\n  const auto made = tensorpull::model_difference::make(tensorpull::raw_tensors<model>::source(from), tensorpull::raw_tensors<model>::source(to), coder);\n"
                                 "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->image()).has_value();\n}\n"),
-    "narrowed_difference, owner": (("transports/host/owner.hpp", "differences/narrowed_difference.hpp"),
+    "narrowed_difference, owner": (("transports/host/owner.hpp", "satellites/differences/narrowed_difference.hpp"),
                                    "bool f(std::span<const tensorpull::tensor_view> now, std::span<const tensorpull::tensor_view> base) {\n  const auto made = tensorpull::narrowed_difference<>::make(now, base);\n"
                                    "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->model().source()).has_value();\n}\n"),
     "weighing": (("consumers/average/weighing.hpp",),
@@ -110,7 +110,7 @@ def roles(role):
     if role == "headers":
         return HEADERS + model
     if role == "http_put":
-        return ("#include <tensorpull/transports/http/recipient/http_put.hpp>\n" + HEADERS + model +
+        return ("#include <tensorpull/satellites/http/recipient/http_put.hpp>\n" + HEADERS + model +
                 "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n")
     if role in LESS:
         headers, does = LESS[role]

@@ -17,7 +17,7 @@ PARTS = (
     ("digest", r"core/(detail/)?xxh3|integrity/|embedded/(detail/)?\w*(xxh3|hash|digest)"),
     ("framing", r"framing/"),
     ("flash", r"embedded/(detail/)?(flash|cursor)"),
-    ("difference", r"embedded/difference|differences/"),
+    ("difference", r"embedded/difference|satellites/differences/"),
     ("owner", r"embedded/(detail/)?owner|protocol/owner/"),
     ("line", r"embedded/(detail/)?line|links/"),
     ("landing", r"embedded/(detail/)?(landing|member|image)|image/|consumers/"),

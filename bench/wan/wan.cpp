@@ -8,11 +8,11 @@
 #include "line.hpp"
 
 #include <tensorpull/image/header.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
 #include <tensorpull/transports/host/owner.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
 

@@ -4,7 +4,7 @@
 // opened, through one chunk buffer.
 #include "jobs/sites/network.hpp"
 
-#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/satellites/relay/relay.hpp>
 
 #include <memory>
 

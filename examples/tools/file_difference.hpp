@@ -6,9 +6,9 @@
 #include "tensor_file.hpp"
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
-#include <tensorpull/differences/applied_difference.hpp>
-#include <tensorpull/differences/changed_tensors.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/changed_tensors.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
 
 #include <algorithm>
 #include <array>

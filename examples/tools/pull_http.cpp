@@ -3,9 +3,9 @@
 #if TENSORPULL_TOOLS_TLS
 #include "tls_context_of.hpp"
 
-#include <tensorpull/transports/https/https_pull.hpp>
+#include <tensorpull/satellites/http/https/https_pull.hpp>
 #endif
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 namespace tools {
 

@@ -1,6 +1,6 @@
 #include "pull_over.hpp"
 
-#include <tensorpull/transports/over/nats/nats.hpp>
+#include <tensorpull/satellites/nats/nats.hpp>
 
 namespace tools {
 

@@ -3,8 +3,8 @@
 
 #include "pulls.hpp"
 
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
 
 #include <string>
 #include <string_view>

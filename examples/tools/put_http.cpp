@@ -3,10 +3,10 @@
 #if TENSORPULL_TOOLS_TLS
 #include "tls_context_of.hpp"
 
-#include <tensorpull/transports/https/https_put.hpp>
+#include <tensorpull/satellites/http/https/https_put.hpp>
 #endif
 #include <tensorpull/integrity/range_digest.hpp>
-#include <tensorpull/transports/http/recipient/http_put.hpp>
+#include <tensorpull/satellites/http/recipient/http_put.hpp>
 
 #include <algorithm>
 #include <vector>

@@ -8,11 +8,11 @@
 #include "tensor_file.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/difference.hpp>
 #include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
-#include <tensorpull/transports/http/owner/http_origin.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/difference.hpp>
+#include <tensorpull/satellites/http/owner/http_origin.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -3,7 +3,7 @@
 
 #include "serve_over.hpp"
 
-#include <tensorpull/transports/http/owner/http_door.hpp>
+#include <tensorpull/satellites/http/owner/http_door.hpp>
 
 namespace tools {
 

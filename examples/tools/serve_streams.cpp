@@ -1,10 +1,10 @@
 #include "serve_http.hpp"
 
+#include <tensorpull/satellites/replica/replica_owner.hpp>
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/over/pipe/pipe.hpp>
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
-#include <tensorpull/transports/replica/replica_owner.hpp>
 
 namespace tools {
 

@@ -1,7 +1,7 @@
 // A file of tensors in any supported format. Its first bytes decide which format it is, because a name may be wrong.
 #pragma once
 
-#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
+#include <tensorpull/satellites/numpy_files/numpy_file.hpp>
 #include <tensorpull/tensors/safetensors/safetensors_image.hpp>
 
 #include <array>

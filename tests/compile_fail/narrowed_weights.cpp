@@ -5,6 +5,6 @@
 // MAX_LINES: 24
 #include "model.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 
 pipeline<narrowed<raw_tensors<mlp>>, fixed_bytes<1_KiB>, loopback>::model_type model;

@@ -5,7 +5,7 @@
 // MAX_LINES: 24
 #include "model.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 
 mlp now, base;
 error_feedback<> left;

@@ -1,7 +1,7 @@
 // Moves and narrows many patterns and compares a digest of all bits with the one of a build without optimiser. CMake
 // builds it with the flags that change arithmetic elsewhere. It is a program of its own, since inline functions of two
 // builds in one program would be one function.
-#include <tensorpull/differences/scheme/scaled_blocks.hpp>
+#include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
 
 #include <cstdio>
 #include <cstring>

@@ -1,7 +1,7 @@
 // One block: what it is made of comes back bit for bit, and nothing else is taken.
 #include "../support/models.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,15 +3,15 @@
 #include "../transports/network.hpp"
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
 #include <tensorpull/transports/over/loopback/loopback.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
 
-#include <tensorpull/transports/http/owner/http_owner.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/owner/http_owner.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <atomic>
 #include <functional>

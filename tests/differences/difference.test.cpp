@@ -3,9 +3,9 @@
 #include "../support/allocation_counter.hpp"
 #include "../support/random_models.hpp"
 
-#include <tensorpull/differences/applied_difference.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // A model that is brought up to date over TCP, by a difference or as a whole; what the owner counts.
 #include "../transports/network.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
 
 namespace download_changes_test {
 

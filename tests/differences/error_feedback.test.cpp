@@ -2,7 +2,7 @@
 // remainder. In 4 bits, in every element type.
 #include "../transports/network.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // or 4 bits as with FP32, and not with weights in BF16, which accuracy alone would not show. The main job's model and
 // training, without a network. With the environment's DIGITS (mnist_5k.csv): its data, 10 clients and 5 seeds.
 #include <tensorpull/core/dtype.hpp>
-#include <tensorpull/differences/error_feedback.hpp>
+#include <tensorpull/satellites/differences/error_feedback.hpp>
 
 #include <gtest/gtest.h>
 #include <jobs/federated/training.hpp>

@@ -3,9 +3,9 @@
 #include "../transports/network.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
-#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 
 namespace lost_lines_test {
 

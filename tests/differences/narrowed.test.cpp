@@ -2,7 +2,7 @@
 // get that have another base.
 #include "../transports/network.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
 #include <limits>

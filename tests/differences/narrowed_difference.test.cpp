@@ -1,5 +1,5 @@
 // A narrowed difference is a model: it is published, pulled and applied, and both ends have the same bits.
-#include <tensorpull/differences/narrowed_difference.hpp>
+#include <tensorpull/satellites/differences/narrowed_difference.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 

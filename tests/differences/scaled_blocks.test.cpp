@@ -1,6 +1,6 @@
 // Differences in blocks of 8 and 4 bits: against plain arithmetic, in every element type, and the same bits at both
 // ends.
-#include <tensorpull/differences/scheme/scaled_blocks.hpp>
+#include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
 
 #include <gtest/gtest.h>
 

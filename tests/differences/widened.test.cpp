@@ -2,8 +2,8 @@
 // and against the average of the moved models.
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/differences/difference.hpp>
-#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/satellites/differences/difference.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/over/loopback/loopback.hpp>

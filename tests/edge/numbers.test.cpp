@@ -6,8 +6,8 @@
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/consumers/average/detail/elements.hpp>
 #include <tensorpull/consumers/land.hpp>
-#include <tensorpull/differences/applied_difference.hpp>
-#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 
 #include <gtest/gtest.h>
 

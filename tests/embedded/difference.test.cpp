@@ -6,10 +6,10 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/differences/difference.hpp>
-#include <tensorpull/differences/widened.hpp>
-#include <tensorpull/embedded/difference.hpp>
 #include <tensorpull/embedded/flash_landing.hpp>
+#include <tensorpull/satellites/differences/difference.hpp>
+#include <tensorpull/satellites/differences/embedded_difference.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 
 #include <cmath>
 #include <limits>

@@ -4,10 +4,10 @@
 #include "support/zip_archive.hpp"
 
 #include <tensorpull/image/utf8.hpp>
-#include <tensorpull/tensors/numpy_files/detail/inflate.hpp>
-#include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
-#include <tensorpull/tensors/numpy_files/detail/npy_reader.hpp>
-#include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
+#include <tensorpull/satellites/numpy_files/detail/inflate.hpp>
+#include <tensorpull/satellites/numpy_files/detail/npy_header.hpp>
+#include <tensorpull/satellites/numpy_files/detail/npy_reader.hpp>
+#include <tensorpull/satellites/numpy_files/detail/zip_directory.hpp>
 
 #include <algorithm>
 #include <string>

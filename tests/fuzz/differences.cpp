@@ -1,8 +1,8 @@
 // Differences between two versions of a model: one coded block, or a whole one that is applied to a small model.
 #include "fixture.hpp"
 
-#include <tensorpull/differences/applied_difference.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
 
 namespace test::fuzz {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/transports/http/owner/detail/owner_endpoint.hpp>
-#include <tensorpull/transports/http/owner/http_shared.hpp>
+#include <tensorpull/satellites/http/owner/detail/owner_endpoint.hpp>
+#include <tensorpull/satellites/http/owner/http_shared.hpp>
 
 #include <memory>
 

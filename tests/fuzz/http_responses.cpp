@@ -2,9 +2,9 @@
 // end of the connection behind it.
 #include "target.hpp"
 
-#include <tensorpull/transports/http/recipient/detail/http_line.hpp>
-#include <tensorpull/transports/http/recipient/http_response.hpp>
-#include <tensorpull/transports/http/text/http_url.hpp>
+#include <tensorpull/satellites/http/recipient/detail/http_line.hpp>
+#include <tensorpull/satellites/http/recipient/http_response.hpp>
+#include <tensorpull/satellites/http/text/http_url.hpp>
 
 #include <array>
 #include <cstring>

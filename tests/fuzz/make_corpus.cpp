@@ -5,12 +5,12 @@
 #include "support/messages.hpp"
 #include "support/zip_archive.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/difference.hpp>
 #include <tensorpull/framing/detail/piece_prefix.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/difference.hpp>
 
 #include <tensorpull/links/serial/cobs.hpp>
-#include <tensorpull/transports/over/shared_memory/segment_index.hpp>
+#include <tensorpull/satellites/shared_memory/segment_index.hpp>
 
 #include <filesystem>
 #include <fstream>

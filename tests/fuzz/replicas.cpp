@@ -2,7 +2,7 @@
 // of any size.
 #include "sides.hpp"
 
-#include <tensorpull/transports/replica/replica_line.hpp>
+#include <tensorpull/satellites/replica/replica_line.hpp>
 
 #include <algorithm>
 #include <set>

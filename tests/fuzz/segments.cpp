@@ -2,7 +2,7 @@
 #include "target.hpp"
 
 #include <tensorpull/core/byte_order.hpp>
-#include <tensorpull/transports/over/shared_memory/segment_index.hpp>
+#include <tensorpull/satellites/shared_memory/segment_index.hpp>
 
 #include <algorithm>
 #include <cstring>

@@ -4,9 +4,9 @@
 
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/satellites/nats/nats_subject.hpp>
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/system/link_url.hpp>
-#include <tensorpull/transports/over/nats/nats_subject.hpp>
 #include <tensorpull/transports/over/pipe/command_words.hpp>
 #include <tensorpull/transports/over/serial/serial_address.hpp>
 

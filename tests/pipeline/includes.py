@@ -14,7 +14,7 @@ PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 """
-HTTP = "#include <tensorpull/transports/http/recipient/http_pull.hpp>\n"
+HTTP = "#include <tensorpull/satellites/http/recipient/http_pull.hpp>\n"
 # case: the program, what must not be read, what must be read
 CASES = {
     "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|/boost/asio\.hpp$|tensorpull/(framing/capnp|messages|testing|transports/host)/",
@@ -22,7 +22,7 @@ CASES = {
     "pull": (PULL, r"tensorpull/(protocol/(owner|relay)|transports/host|testing|messages)/|tensorpull/transports/(publisher|session/[a-z_]+|blocking/relay)\.hpp$|/(capnp|kj|asio)/",
              ("tensorpull/pipeline.hpp", "tensorpull/protocol/recipient/transfer.hpp")),
     "http": (HTTP, r"tensorpull/(protocol/relay|transports/(host|http/owner)|testing|messages)/|/(capnp|kj|asio|beast|openssl)/",
-             ("tensorpull/transports/http/text/http_url.hpp",)),
+             ("tensorpull/satellites/http/text/http_url.hpp",)),
 }
 
 

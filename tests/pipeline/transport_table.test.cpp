@@ -1,8 +1,8 @@
 // The table of transports in include/tensorpull/transports/README.md says what the policies' constants say.
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/over/loopback/loopback.hpp>
 #include <tensorpull/transports/over/pipe/pipe.hpp>
 #include <tensorpull/transports/over/serial/serial.hpp>
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>

@@ -3,7 +3,7 @@
 // runs it again and prints its steps.
 #include "support/call_sequences.hpp"
 
-#include <tensorpull/testing/simulation/seed_range.hpp>
+#include <tensorpull/testing/seed_range.hpp>
 
 namespace call_sequences_test {
 

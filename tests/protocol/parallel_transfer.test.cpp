@@ -1,7 +1,7 @@
 // One pull over two lines, each to an owner of its own, whose answers come when the test says so.
 #include "support/pair.hpp"
 
-#include <tensorpull/protocol/parallel/parallel_transfer.hpp>
+#include <tensorpull/satellites/parallel/parallel_transfer.hpp>
 
 namespace parallel_transfer_test {
 

@@ -4,8 +4,8 @@
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
-#include <tensorpull/protocol/relay/relay_machine.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/satellites/relay/relay_machine.hpp>
 #include <tensorpull/transports/session/inbox.hpp>
 
 #include <gtest/gtest.h>

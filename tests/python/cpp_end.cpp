@@ -1,7 +1,7 @@
 // The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or
 // into memory, all or what has changed.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>

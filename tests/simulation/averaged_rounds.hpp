@@ -16,7 +16,7 @@
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/testing/simulation/simulated_stream.hpp>
+#include <tensorpull/satellites/simulation/simulated_stream.hpp>
 
 #include <map>
 #include <memory>

@@ -3,7 +3,7 @@
 // name runs it again.
 #include "averaged_rounds.hpp"
 
-#include <tensorpull/testing/simulation/run_seeds.hpp>
+#include <tensorpull/satellites/simulation/run_seeds.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 // runs it again.
 #include "support/lossy_pair.hpp"
 
-#include <tensorpull/testing/simulation/detail/settlement_oracle.hpp>
-#include <tensorpull/testing/simulation/run_seeds.hpp>
+#include <tensorpull/satellites/simulation/detail/settlement_oracle.hpp>
+#include <tensorpull/satellites/simulation/run_seeds.hpp>
 
 #include <map>
 #include <optional>

@@ -1,8 +1,8 @@
 // Everything that can go wrong between an owner and its recipients, from seeds: 20,000 in an ordinary run, more with
 // TENSORPULL_SIM_SEEDS. A failure prints its seed and every step; TENSORPULL_SIM_FIRST=<seed> TENSORPULL_SIM_SEEDS=1
 // with the test's name runs it again.
+#include <tensorpull/satellites/simulation/run_seeds.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/testing/simulation/run_seeds.hpp>
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/any_schema/new_model.hpp>

@@ -1,6 +1,6 @@
 #include "context.hpp"
 
-#include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
 
 #include <cstring>
 

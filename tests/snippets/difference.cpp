@@ -1,8 +1,8 @@
-// NEEDS tensorpull::deflate
+// NEEDS tensorpull::differences
 #include "context.hpp"
 
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
 
 #include <cstring>
 

@@ -1,6 +1,6 @@
 #include "context.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 
 #include <cstring>
 

@@ -1,9 +1,9 @@
 // What a small machine has made of a model, as a difference to it: what a host publishes of the same models.
-#include <tensorpull/differences/narrowed_difference.hpp>
-#include <tensorpull/embedded/difference.hpp>
 #include <tensorpull/embedded/landing.hpp>
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/satellites/differences/embedded_difference.hpp>
+#include <tensorpull/satellites/differences/narrowed_difference.hpp>
 
 namespace {
 struct mlp {

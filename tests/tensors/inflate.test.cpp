@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy_files/detail/inflate.hpp>
+#include <tensorpull/satellites/numpy_files/detail/inflate.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Arrays in files, in every layout, with the image that they must give.
 #pragma once
 
-#include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
+#include <tensorpull/satellites/numpy_files/detail/npy_tile.hpp>
 
 #include "memory_file.hpp"
 

@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy_files/detail/npy_header.hpp>
+#include <tensorpull/satellites/numpy_files/detail/npy_header.hpp>
 
 #include "memory_file.hpp"
 

@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy_files/detail/npy_tile.hpp>
+#include <tensorpull/satellites/numpy_files/detail/npy_tile.hpp>
 
 #include "laid_out.hpp"
 

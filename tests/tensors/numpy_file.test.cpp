@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
+#include <tensorpull/satellites/numpy_files/numpy_file.hpp>
 
 #include <tensorpull/tensorpull.hpp>
 

@@ -8,8 +8,8 @@
 #include "../support/standard_streams.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
+#include <tensorpull/satellites/numpy_files/numpy_file.hpp>
 #include <tensorpull/tensors/numpy/numpy.hpp>
-#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/tensors/numpy_files/detail/zip_directory.hpp>
+#include <tensorpull/satellites/numpy_files/detail/zip_directory.hpp>
 
 #include "allocation_counter.hpp"
 #include "zip_archive.hpp"

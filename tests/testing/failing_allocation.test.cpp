@@ -1,10 +1,10 @@
 // Every allocation that the library makes may fail: a clean error, and nothing is kept.
 #include "support/allocation_counter.hpp"
 
+#include <tensorpull/satellites/simulation/simulated_network.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
-#include <tensorpull/testing/simulation/simulated_network.hpp>
 
 #include <gtest/gtest.h>
 

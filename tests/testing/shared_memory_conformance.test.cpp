@@ -1,7 +1,7 @@
 // The check of transports that share memory: the library's own passes, and each broken one fails its own line.
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
+#include <tensorpull/satellites/shared_memory/shared_memory_conformance.hpp>
 #include <tensorpull/tensorpull.hpp>
-#include <tensorpull/testing/conformance/shared_memory_conformance.hpp>
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 #include <gtest/gtest.h>
 

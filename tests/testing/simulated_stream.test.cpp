@@ -1,5 +1,5 @@
 // Bytes under way in virtual time: when they arrive, what is lost, and which end is told.
-#include <tensorpull/testing/simulation/simulated_stream.hpp>
+#include <tensorpull/satellites/simulation/simulated_stream.hpp>
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // it.
 #include "support/allocation_counter.hpp"
 
+#include <tensorpull/satellites/simulation/simulated_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
-#include <tensorpull/testing/simulation/simulated_stream.hpp>
 #include <tensorpull/transports/over/tcp/tcp_connect.hpp>
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "support/allocation_counter.hpp"
 #include "transports/http_server.hpp"
 
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <signal.h>
 #include <sys/wait.h>

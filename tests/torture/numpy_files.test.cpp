@@ -4,7 +4,7 @@
 #include "support/safetensors_text.hpp"
 #include "support/zip_archive.hpp"
 
-#include <tensorpull/tensors/numpy_files/numpy_file.hpp>
+#include <tensorpull/satellites/numpy_files/numpy_file.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 
 namespace numpy_files_test {

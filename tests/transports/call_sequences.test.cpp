@@ -4,7 +4,7 @@
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/testing/simulation/seed_range.hpp>
+#include <tensorpull/testing/seed_range.hpp>
 #include <tensorpull/transports/publisher.hpp>
 
 namespace publisher_sequences_test {

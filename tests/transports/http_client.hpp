@@ -4,7 +4,7 @@
 
 #include "http_bytes.hpp"
 
-#include <tensorpull/transports/http/owner/http_door.hpp>
+#include <tensorpull/satellites/http/owner/http_door.hpp>
 
 #include <map>
 #include <string>

@@ -4,8 +4,8 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/owner/http_owner.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/owner/http_owner.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <fcntl.h>
 

@@ -5,7 +5,7 @@
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <algorithm>
 #include <optional>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <fstream>
 #include <mutex>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
-#include <tensorpull/transports/http/recipient/http_put.hpp>
+#include <tensorpull/satellites/http/recipient/http_put.hpp>
 
 namespace http_put_test {
 

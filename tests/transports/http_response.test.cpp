@@ -1,5 +1,5 @@
 // What servers say in the heads of their answers, and digests.
-#include <tensorpull/transports/http/recipient/http_response.hpp>
+#include <tensorpull/satellites/http/recipient/http_response.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include "transport_table.hpp"
 

@@ -1,5 +1,5 @@
 // URLs, and where redirects lead.
-#include <tensorpull/transports/http/text/http_url.hpp>
+#include <tensorpull/satellites/http/text/http_url.hpp>
 
 #include <gtest/gtest.h>
 

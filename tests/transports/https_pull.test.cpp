@@ -4,8 +4,8 @@
 #include "http_server.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/https/https_pull.hpp>
-#include <tensorpull/transports/https/https_put.hpp>
+#include <tensorpull/satellites/http/https/https_pull.hpp>
+#include <tensorpull/satellites/http/https/https_put.hpp>
 
 namespace https_pull_test {
 

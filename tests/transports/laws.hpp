@@ -8,7 +8,7 @@
 #include "sample_models.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
 #include <array>
 #include <optional>

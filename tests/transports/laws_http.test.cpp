@@ -2,8 +2,8 @@
 #include "laws.hpp"
 #include "network.hpp"
 
-#include <tensorpull/transports/http/owner/http_owner.hpp>
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/owner/http_owner.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <cinttypes>
 #include <deque>

@@ -5,7 +5,7 @@
 #include "third_parties.hpp"
 #include "two_way_laws.hpp"
 
-#include <tensorpull/transports/replica/replica_owner.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 
 namespace laws_tcp_test {
 

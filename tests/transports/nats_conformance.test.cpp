@@ -2,8 +2,8 @@
 #include "support/allocation_counter.hpp"
 #include "transports/nats_fixture.hpp"
 
+#include <tensorpull/satellites/nats/nats_peer.hpp>
 #include <tensorpull/testing/conformance/datagram_conformance.hpp>
-#include <tensorpull/transports/over/nats/nats_peer.hpp>
 
 namespace nats_conformance_test {
 

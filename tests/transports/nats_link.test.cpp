@@ -1,4 +1,4 @@
-#include <tensorpull/transports/over/nats/nats_link.hpp>
+#include <tensorpull/satellites/nats/nats_link.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include "support/sanitizers.hpp"

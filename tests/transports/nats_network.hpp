@@ -4,7 +4,7 @@
 #include "transports/nats_fixture.hpp"
 #include "transports/sample_models.hpp"
 
-#include <tensorpull/transports/over/nats/nats.hpp>
+#include <tensorpull/satellites/nats/nats.hpp>
 
 namespace test {
 

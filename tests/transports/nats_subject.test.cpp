@@ -1,4 +1,4 @@
-#include <tensorpull/transports/over/nats/nats_subject.hpp>
+#include <tensorpull/satellites/nats/nats_subject.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include <tensorpull/transports/over/nats/nats.hpp>
+#include <tensorpull/satellites/nats/nats.hpp>
 
 #include "transport_table.hpp"
 

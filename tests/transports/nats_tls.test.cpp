@@ -1,5 +1,5 @@
 // NATS over TLS: what a url says about TLS holds, whatever the server says.
-#include <tensorpull/transports/over/nats/nats_link.hpp>
+#include <tensorpull/satellites/nats/nats_link.hpp>
 
 #include "transports/certificates.hpp"
 #include "transports/nats_fixture.hpp"

@@ -5,7 +5,7 @@
 #include <tensorpull/consumers/any_schema/digest.hpp>
 #include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
 #include <atomic>
 #include <filesystem>

@@ -4,7 +4,7 @@
 #include "network.hpp"
 #include "support/frames.hpp"
 
-#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/satellites/relay/relay.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <functional>

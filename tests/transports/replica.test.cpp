@@ -1,7 +1,7 @@
 #include "support/allocation_counter.hpp"
 #include "transports/network.hpp"
 
-#include <tensorpull/transports/replica/replica_owner.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 
 #include <array>
 #include <atomic>

@@ -4,7 +4,7 @@
 #include "support/frames.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/transports/replica/replica_owner.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 
 #include <fcntl.h>
 #include <poll.h>

@@ -4,7 +4,7 @@
 
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
-#include <tensorpull/transports/replica/replica_line.hpp>
+#include <tensorpull/satellites/replica/replica_line.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include "network.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
-#include <tensorpull/transports/replica/replica_owner.hpp>
 
 namespace replica_tls_test {
 

@@ -3,8 +3,8 @@
 #include "unix_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
-#include <tensorpull/transports/replica/replica_owner.hpp>
 
 namespace replica_unix_test {
 

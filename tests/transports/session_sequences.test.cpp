@@ -5,7 +5,7 @@
 
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
-#include <tensorpull/testing/simulation/seed_range.hpp>
+#include <tensorpull/testing/seed_range.hpp>
 
 #include <sys/socket.h>
 

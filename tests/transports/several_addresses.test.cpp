@@ -1,7 +1,7 @@
 // Several addresses where the same is published: which is asked first, where a pull goes on, and which error is told.
 #include "network.hpp"
 
-#include <tensorpull/links/posix/several_addresses.hpp>
+#include <tensorpull/satellites/parallel/several_addresses.hpp>
 
 #include <array>
 #include <optional>

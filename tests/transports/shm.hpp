@@ -3,7 +3,7 @@
 
 #include "network.hpp"
 
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 
 namespace test {
 

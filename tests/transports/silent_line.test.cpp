@@ -2,7 +2,7 @@
 // tests say it in its place.
 #include "network.hpp"
 
-#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/satellites/relay/relay.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <netinet/tcp.h>

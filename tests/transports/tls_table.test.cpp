@@ -1,4 +1,4 @@
-#include <tensorpull/transports/https/https_pull.hpp>
+#include <tensorpull/satellites/http/https/https_pull.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
 #include "transport_table.hpp"

@@ -13,7 +13,7 @@
 #include <tensorpull/embedded/owner.hpp>
 #endif
 #ifdef NARROWED
-#include <tensorpull/embedded/difference.hpp>
+#include <tensorpull/satellites/differences/embedded_difference.hpp>
 #endif
 
 using namespace tensorpull;

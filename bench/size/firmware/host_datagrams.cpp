@@ -5,8 +5,8 @@
 #ifdef NARROWED
 #include "members.hpp"
 
-#include <tensorpull/embedded/difference.hpp>
 #include <tensorpull/embedded/landing.hpp>
+#include <tensorpull/satellites/differences/embedded_difference.hpp>
 #endif
 
 #include <tensorpull/embedded/owner.hpp>

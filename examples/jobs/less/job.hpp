@@ -6,10 +6,10 @@
 #include "jobs/sites/site_digits.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/download_changes.hpp>
-#include <tensorpull/differences/error_feedback.hpp>
-#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/differences/error_feedback.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>

@@ -3,7 +3,7 @@
 #include "network.hpp"
 #include "options.hpp"
 
-#include <tensorpull/differences/narrowed_difference.hpp>
+#include <tensorpull/satellites/differences/narrowed_difference.hpp>
 
 #include <atomic>
 #include <memory>

@@ -5,7 +5,7 @@
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/differences/widened.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <cmath>

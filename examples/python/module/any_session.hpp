@@ -6,7 +6,7 @@
 #include "network.hpp"
 
 #include <tensorpull/links/posix/establish.hpp>
-#include <tensorpull/transports/blocking/relay.hpp>
+#include <tensorpull/satellites/relay/relay.hpp>
 #include <tensorpull/transports/session/stream_session.hpp>
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "difference.hpp"
 
-#include <tensorpull/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/narrowed.hpp>
 
 #include <memory>
 #include <optional>

@@ -6,10 +6,10 @@
 #include "slices.hpp"
 #include "tensor_table.hpp"
 
-#include <tensorpull/differences/applied_difference.hpp>
-#include <tensorpull/differences/deflate/deflate.hpp>
-#include <tensorpull/differences/widened.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 
 #include <algorithm>
 #include <utility>

@@ -3,9 +3,9 @@
 #include "http.hpp"
 
 #if TENSORPULL_PYTHON_TLS
-#include <tensorpull/transports/https/https_pull.hpp>
+#include <tensorpull/satellites/http/https/https_pull.hpp>
 #else
-#include <tensorpull/transports/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 #endif
 
 namespace tensorpull::python {

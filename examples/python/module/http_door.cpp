@@ -1,7 +1,7 @@
 // A port beside an owner that answers HTTP, in a file of its own: it takes long to compile.
 #include "http.hpp"
 
-#include <tensorpull/transports/http/owner/http_door.hpp>
+#include <tensorpull/satellites/http/owner/http_door.hpp>
 
 namespace tensorpull::python {
 namespace {

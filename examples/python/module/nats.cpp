@@ -2,7 +2,7 @@
 #include "in_datagrams.hpp"
 #include "owner_by_turns.hpp"
 
-#include <tensorpull/transports/over/nats/nats.hpp>
+#include <tensorpull/satellites/nats/nats.hpp>
 
 #include <string>
 

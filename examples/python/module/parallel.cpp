@@ -1,7 +1,7 @@
 // Pulls over several connections at a time (connections=), from one owner or from all of a route's.
 #include "parallel.hpp"
 
-#include <tensorpull/transports/blocking/parallel_pull.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
 #include <type_traits>
 #include <utility>

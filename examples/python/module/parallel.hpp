@@ -4,7 +4,7 @@
 #include "links.hpp"
 #include "other_links.hpp"
 
-#include <tensorpull/links/posix/several_addresses.hpp>
+#include <tensorpull/satellites/parallel/several_addresses.hpp>
 
 #include <cstddef>
 #include <span>

@@ -7,7 +7,7 @@
 #include "other_links.hpp"
 #include "parallel.hpp"
 
-#include <tensorpull/links/posix/several_addresses.hpp>
+#include <tensorpull/satellites/parallel/several_addresses.hpp>
 
 #include <atomic>
 #include <string>

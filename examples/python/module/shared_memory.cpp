@@ -2,8 +2,8 @@
 #include "links.hpp"
 #include "other_links.hpp"
 
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/system/link_url.hpp>
-#include <tensorpull/transports/over/shared_memory/shared_memory.hpp>
 
 namespace tensorpull::python {
 namespace {

@@ -2,7 +2,7 @@
 // bytes. Two models would not fit the memory, so the one in flash is the base.
 #include "in_flash.hpp"
 
-#include <tensorpull/embedded/difference.hpp>
+#include <tensorpull/satellites/differences/embedded_difference.hpp>
 
 namespace microcontroller {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/system/address.hpp>
-#include <tensorpull/transports/http/text/detail/base64.hpp>
-#include <tensorpull/transports/http/text/detail/characters.hpp>
+#include <tensorpull/transports/over/proxy/detail/base64.hpp>
+#include <tensorpull/transports/over/proxy/detail/characters.hpp>
 
 #include <array>
 #include <cstring>

@@ -1,0 +1,182 @@
+// The difference between two versions of a model, as a model: one tensor of bytes, published and pulled like any other.
+#pragma once
+
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/sha256.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/image/detail/read_range.hpp>
+#include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/satellites/differences/block.hpp>
+#include <tensorpull/std/stop_token.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull {
+
+/// What a difference begins with: 64 bytes, little-endian, before the coded blocks. Those are of each tensor in the
+/// order of the image, each with its length in 4 bytes before it.
+struct difference_prologue {
+  static constexpr std::size_t bytes = 64;  ///< its length
+  static constexpr std::uint64_t magic = 0x0001666669647074;  ///< "tpdiff", and the version of this form
+
+  std::uint64_t fingerprint = 0;  ///< of names, dtypes and shapes, which both versions have
+  std::uint64_t data_bytes = 0;  ///< of the tensors
+  std::uint64_t from = 0;  ///< XXH3-64 of the old tensors' bytes, in the order of the image
+  std::uint64_t to = 0;  ///< the same of the new ones
+  std::uint64_t block_bytes = 0;  ///< difference_block_bytes of the program that made it
+  std::uint64_t coder = 0;  ///< difference_coder's `id`
+
+  /// Writes all 64.
+  void write(std::span<std::byte, bytes> out) const noexcept {
+    const std::uint64_t words[] = {magic, fingerprint, data_bytes, from, to, block_bytes, coder, 0};
+    for (std::size_t i = 0; i < 8; ++i) store_le64(&out[8 * i], words[i]);
+  }
+  /// bad_frame: these bytes begin no difference that this version reads.
+  static result<difference_prologue> read(std::span<const std::byte, bytes> in) noexcept {
+    const auto word = [&](std::size_t i) { return load_le64(&in[8 * i]); };
+    if (word(0) != magic || word(7) != 0) return failure(errc::bad_frame);
+    return difference_prologue{word(1), word(2), word(3), word(4), word(5), word(6)};
+  }
+};
+
+namespace detail {
+
+/// The digest of all tensors, without the header, which has the metadata.
+template <hash Hash>
+result<std::uint64_t> data_digest(const source_view& image, const stop_token& stop = {}) noexcept {
+  constexpr std::uint64_t between = std::uint64_t{16} << 20;
+  Hash h;
+  const std::uint64_t end = image.schema->image_bytes;
+  for (std::uint64_t at = image.schema->header_bytes, n = 0; at < end; at += n) {
+    if (stop.stop_requested()) return failure(errc::cancelled, at);
+    n = std::min(between, end - at);
+    if (const auto read = hash_range<Hash>(h, image, at, n); !read) return failure(read.error());
+  }
+  return h.digest();
+}
+
+/// Calls `f(entry, offset, bytes)` for each block of an image, in its order, as long as it gives no error.
+template <class F>
+result<void> for_each_block(const image_schema& schema, F f) noexcept {
+  for (std::size_t i = 0; i < schema.tensor_count; ++i) {
+    const tensor_entry& t = schema.tensors[i];
+    for (std::uint64_t at = t.begin, n = 0; at < t.end; at += n) {
+      n = std::min<std::uint64_t>(difference_block_bytes, t.end - at);
+      if (const auto ok = f(t, schema.header_bytes + at, static_cast<std::size_t>(n)); !ok) return ok;
+    }
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// The ID under which the difference from another version to `whole` can be published, so that whoever knows `whole`
+/// and has that version finds it, and no reference of it has to travel. It is as secret as that of `whole`: the first
+/// half of a SHA-256 of it. `from_version`: of the image that a recipient has; both versions are those of verifiable
+/// images.
+constexpr ref_id difference_id(const reference& whole, std::uint64_t from_version) noexcept {
+  std::array<std::byte, 48> text{};
+  constexpr std::string_view what = "tpdifference";  // and zeros, so that no other hash of an ID is the same
+  for (std::size_t i = 0; i < what.size(); ++i) text[i] = static_cast<std::byte>(what[i]);
+  store_le64(&text[16], whole.id.high);
+  store_le64(&text[24], whole.id.low);
+  store_le64(&text[32], whole.version);
+  store_le64(&text[40], from_version);
+  sha256_hash hash;
+  hash.update(text);
+  const sha256_value all = hash.value();
+  std::array<std::byte, 16> half{};
+  std::copy_n(all.begin(), 16, half.begin());
+  const ref_id made{load_le64(&half[0]), load_le64(&half[8])};
+  return made ? made : ref_id{1, 1};
+}
+
+/// A difference, coded once for all recipients: it can be published as it is, or its bytes kept in a file.
+class model_difference {
+ public:
+  /// Codes what becomes of `from` in `to`: the same tensors, in memory or not, of which neither changes meanwhile.
+  /// Reads each of them twice. Cost: with deflate_coder 6 to 7 s for each GiB of F32 elements that a step of training
+  /// has changed; what has not changed goes by at the speed of memory. Memory: the coded bytes, and three blocks while
+  /// it is made. Errors: schema_mismatch: the tensors have other names, dtypes or shapes; too_large: it would be longer
+  /// than `most_bytes`, so the whole is as good; io: a source_reader failed; out_of_memory; cancelled.
+  template <difference_coder Coder, hash Hash = xxh3_64>
+  static result<model_difference> make(const source_view& from, const source_view& to, Coder& coder,
+                                       std::uint64_t most_bytes = ~std::uint64_t{0},
+                                       const stop_token& stop = {}) noexcept {
+    const image_schema& schema = *to.schema;
+    if (from.schema->fingerprint != schema.fingerprint || from.schema->data_bytes() != schema.data_bytes())
+      return failure(errc::schema_mismatch);
+    const auto before = detail::data_digest<Hash>(from, stop), after = detail::data_digest<Hash>(to, stop);
+    if (!before || !after) return failure((before ? after : before).error());
+    const difference_prologue begin{schema.fingerprint, schema.data_bytes(), *before, *after, difference_block_bytes,
+                                    Coder::id};
+    constexpr std::size_t block = difference_block_bytes;
+    model_difference made;
+    const auto room = allocate(3 * block);
+    if (room == nullptr || !made.grow(difference_prologue::bytes)) return failure(errc::out_of_memory);
+    begin.write(std::span<std::byte, difference_prologue::bytes>(made.bytes_.get(), difference_prologue::bytes));
+    made.size_ = difference_prologue::bytes;
+    const auto coded = detail::for_each_block(
+        schema, [&](const tensor_entry& t, std::uint64_t at, std::size_t n) noexcept -> result<void> {
+          if (stop.stop_requested()) return failure(errc::cancelled, at);
+          const std::span old(room.get(), n), now(room.get() + block, n), scratch(room.get() + 2 * block, n);
+          const std::uint64_t from_header = from.schema->header_bytes - schema.header_bytes;  // they may differ in
+                                                                                              // metadata
+          if (const auto read = detail::read_range(from, at + from_header, old); !read) return read;
+          if (const auto read = detail::read_range(to, at, now); !read) return read;
+          if (!made.grow(made.size_ + 4 + coded_block_bound(n))) return failure(errc::out_of_memory);
+          std::byte* const here = made.bytes_.get() + made.size_;
+          const std::size_t k = encode_block(coder, t.type, old, now, std::span(here + 4, coded_block_bound(n)),
+                                             scratch);
+          detail::store_element(here, static_cast<std::uint32_t>(k));
+          made.size_ += 4 + k;
+          if (made.size_ > most_bytes) return failure(errc::too_large, made.size_);
+          return {};
+        });
+    if (!coded) return failure(coded.error());
+    const std::array<std::uint64_t, 1> shape{made.size_};
+    const tensor_view one{.name = "difference", .type = dtype::u8, .shape = shape, .data = made.bytes_.get()};
+    auto image = dynamic_image::make(std::span(&one, 1));
+    if (!image) return failure(image.error());
+    made.image_.reset(new (std::nothrow) dynamic_image(std::move(*image)));
+    if (made.image_ == nullptr) return failure(errc::out_of_memory);
+    return made;
+  }
+
+  /// Valid while this object lives, also after a move.
+  std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
+  /// To publish it: a safetensors file of one tensor, "difference", of `bytes()`. Valid while this object lives.
+  source_view image() const noexcept { return image_->source(); }
+
+ private:
+  struct release {
+    void operator()(std::byte* p) const noexcept { std::free(p); }
+  };
+  using memory = std::unique_ptr<std::byte[], release>;
+
+  model_difference() noexcept = default;
+  static memory allocate(std::size_t n) noexcept { return memory(static_cast<std::byte*>(std::malloc(n))); }
+  bool grow(std::size_t wanted) noexcept {
+    if (wanted <= room_) return true;
+    const std::size_t room = std::max(wanted, room_ + room_ / 2);
+    auto* const grown = static_cast<std::byte*>(std::realloc(bytes_.get(), room));
+    if (grown == nullptr) return false;
+    (void)bytes_.release();
+    bytes_.reset(grown);
+    room_ = room;
+    return true;
+  }
+
+  memory bytes_;
+  std::size_t size_ = 0, room_ = 0;
+  std::unique_ptr<dynamic_image> image_;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,225 @@
+// Brings a model up to date by a difference, by the tensors that have changed, or by a pull of the whole.
+#pragma once
+
+#include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/pull/running_pull.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/changed_tensors.hpp>
+#include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/pull_options.hpp>
+
+#include <type_traits>
+
+namespace tensorpull {
+
+namespace detail {
+
+/// Whether a pull goes over a connection that is there.
+template <class Net, class Where>
+inline constexpr bool is_session_of = std::is_same_v<std::remove_cvref_t<Where>, typename Net::session>;
+
+template <class Net, class Where, class Consumer>
+result<receipt> pull_changes(Where& where, const reference& ref, Consumer& to, const pull_options& options) noexcept {
+  if constexpr (is_session_of<Net, Where>) return where.pull(ref, to, options);
+  else return Net::pull(where, ref, to, options);
+}
+
+/// Whether a pull that was to spare another ends that one, too.
+constexpr bool ends_all(errc code) noexcept {
+  return code == errc::cancelled || code == errc::timed_out || code == errc::connection_failed ||
+         code == errc::connection_lost;
+}
+
+/// Whether a consumer of differences said that there can be none to such a model: it is elsewhere than in memory, or
+/// two tensors would have one name.
+constexpr bool is_for_no_difference(errc code) noexcept {
+  return code == errc::unsupported_layout || code == errc::duplicate_name;
+}
+
+/// Pulls the whole into the model.
+template <class Net, class Where>
+result<receipt> pull_whole(Where& where, const reference& whole, typename Net::model_type& model,
+                           const pull_options& options) noexcept {
+  if constexpr (is_session_of<Net, Where>) return where.download_tensors(whole, model, options);
+  else return Net::download_tensors(where, whole, model, options);
+}
+
+/// The same pipeline with chunks as long as the header that a look expects, but not longer than those of the pipeline.
+template <class Parts>
+struct looking_parts : Parts {
+  using usual = typename Parts::chunking;
+  static constexpr std::uint64_t most = 1024 * 1024;
+  static constexpr std::uint64_t longest = usual::max_chunk_bytes == 0 || usual::max_chunk_bytes > most
+                                               ? most
+                                               : usual::max_chunk_bytes;
+  using chunking = bytes_up_to<longest>;
+};
+
+/// Asks what is published, whose header has about `header_bytes`. The pull ends as `cancelled` once `seen` is complete.
+template <class Net, class Where>
+result<receipt> pull_description(Where& where, const reference& whole, published_schema& seen,
+                                 std::uint64_t header_bytes, pull_options options) noexcept {
+  options.window = 1;
+  options.unverified = true;
+  options.progress = {};
+  using parts = looking_parts<typename Net::parts>;
+  if constexpr (is_session_of<Net, Where>) return where.pull(whole, seen, options);
+  else if constexpr (parts::transport::reliable && parts::transport::ordered &&
+                     pulls_from<typename parts::transport, parts, Where&, published_schema>)
+    return parts::transport::template pull<parts>(where, whole, seen, options, typename parts::chunking{header_bytes});
+  else return Net::pull(where, whole, seen, options);
+}
+
+}  // namespace detail
+
+/// Makes `model` what is published under `whole`, whatever it is before, by a pull of the tensors that have other
+/// bytes: of an owner that publishes with publish_options::tensor_digests, or of one in Python with
+/// `tensor_digests=True`. All of it is pulled if the owner says no digests of tensors, has other tensors, cannot give
+/// some by name (an owner over HTTP, a microcontroller, a name that no request carries), or if every tensor has
+/// changed. What was there and what came is compared with the digest of the whole before the owner counts the
+/// recipient, which it does once; digests of tensors that lie cost a pull of all. The receipt is of `whole`;
+/// `kept_bytes`, if it is not null, is how many bytes of tensors did not come.
+///
+/// `where` is what Net::download_tensors takes, or a Net::session. There are two pulls: one of the header, for which
+/// the owner counts nobody, and then one of the tensors. The first takes up to twice the length of the header; over a
+/// session and over datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest
+/// tensor comes nevertheless. `options` hold for each pull; its cursor and its names are not used. If it ends with an
+/// error, some tensors are new and the others are old, except what was landing: the next call finds that, and pulls
+/// what is missing.
+///
+/// Errors: those of Net::download_tensors; value_out_of_range as land. Cost besides the bytes: two passes over the
+/// model. Memory besides the pull's: the header as it is published with its table (new_model_limits), which has 16
+/// bytes a tensor for the digests, and 64 bytes a tensor; nothing for a chunk.
+template <class Net, hash Hash = xxh3_64, class Where>
+result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
+                                 const pull_options& options = {}, std::uint64_t* kept_bytes = nullptr) noexcept {
+  if (kept_bytes != nullptr) *kept_bytes = 0;
+  pull_options how = options;
+  how.cursor = nullptr;
+  how.tensors = {};
+  how.part = false;
+  const destination_view to = Net::parts::tensors::destination(model);
+  // as long as ours with the digests, and room for the metadata of an owner that says an order or a tree, too
+  const std::uint64_t own = to.schema->header_bytes, tensors = to.schema->tensor_count;
+  published_schema seen({.max_header_bytes = 2 * own + 16 * tensors + 64 * 1024, .max_tensors = tensors});
+  const auto looked = detail::pull_description<Net>(where, whole, seen, own + 16 * tensors + 64, how);
+  if (!seen.complete() && !looked && detail::ends_all(looked.error().code)) return looked;
+  if (!seen.complete() || !seen.described().verifiable) return detail::pull_whole<Net>(where, whole, model, how);
+
+  // one for both pulls that may follow: a request of the first that is heard late counts nobody else
+  if constexpr (!detail::is_session_of<Net, Where>)
+    if (!how.recipient) how.recipient = detail::random_recipient<typename Net::parts::platform>();
+  const description& d = seen.described();
+  const image_schema& published = seen.schema_of_image();
+  const auto changed = changed_tensors::find<Hash>(to, published, options.stop);
+  if (!changed && changed.error().code == errc::cancelled) return failure(changed.error());
+  if (!changed || changed->are_all()) return detail::pull_whole<Net>(where, whole, model, how);
+
+  changed_landing<Hash> landing(*changed, published, d.version, options.stop);
+  const bool given = whole.version != 0 || options.version != 0;
+  pull_options of_these = how;
+  of_these.part = true;
+  of_these.version = d.version;
+  of_these.believe = options.believe || given;  // whoever answers: the whole is compared with the version
+  auto got = detail::pull_changes<Net>(where, whole, landing, of_these);
+  if (got) {
+    got->outcome = outcome::completed;
+    got->bytes = d.image_bytes;
+    got->version = got->digest = d.version;
+    got->fingerprint = d.fingerprint;
+    got->believed = !given;
+    if (kept_bytes != nullptr) *kept_bytes = changed->kept_bytes();
+    return got;
+  }
+  const errc why = got.error().code;
+  // does_not_fit: a name is longer than a request may be; stale_version: another version was published since the look
+  const bool refused = !landing.begun() && (why == errc::unsupported_request || why == errc::does_not_fit ||
+                                            (why == errc::stale_version && !given));
+  return landing.in_vain() || refused ? detail::pull_whole<Net>(where, whole, model, how) : got;
+}
+
+namespace detail {
+
+/// What both kinds of differences have in common. `made()` gives the consumer that applies one to `model`.
+template <class Net, hash Hash, class Where, class Made>
+result<receipt> download_changes_by(Where& where, const reference& whole, const reference& difference,
+                                    typename Net::model_type& model, const Made& made, const pull_options& options,
+                                    std::uint64_t* difference_bytes) noexcept {
+  if (difference_bytes != nullptr) *difference_bytes = 0;
+  pull_options how = options;
+  how.cursor = nullptr;
+  const destination_view to = Net::parts::tensors::destination(model);
+  resume_cursor here;
+  if (whole.version != 0 && difference.id && difference.id != whole.id) {
+    auto applied = made();
+    if (!applied && is_for_no_difference(applied.error().code)) return pull_whole<Net>(where, whole, model, how);
+    if (!applied) return failure(applied.error());
+    const auto got = pull_changes<Net>(where, difference, *applied, how);
+    if (got) {
+      if (difference_bytes != nullptr) *difference_bytes = got->bytes;
+      const auto is = image_version<Hash>(to, options.stop);
+      if (!is) return failure(is.error());
+      // there is nothing left to pull then, and the owner is told
+      if (*is == whole.version)
+        here = {whole.id, to.schema->fingerprint, whole.version, to.schema->image_bytes, whole.version};
+      else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
+    } else if (ends_all(got.error().code)) {
+      return got;
+    }  // otherwise it is gone, or is none to this model
+  }
+  how.cursor = &here;
+  return pull_whole<Net>(where, whole, model, how);
+}
+/// Calls `f` with the reference of the difference from what `model` is, which says no version.
+template <class Net, hash Hash, class F>
+result<receipt> with_difference_of(const reference& whole, typename Net::model_type& model, const pull_options& options,
+                                   const F& f) noexcept {
+  const auto from = image_version<Hash>(Net::parts::tensors::destination(model), options.stop);
+  if (!from) return failure(from.error());
+  pull_options how = options;
+  how.believe = options.believe || whole.version != 0;  // the difference has no version, and is compared with the whole
+  return f(reference{difference_id(whole, *from), 0, 0}, how);
+}
+
+}  // namespace detail
+
+/// Makes `model` what is published under `whole`, whatever it is before. If it is the version that `difference` begins
+/// from, the difference is pulled and applied in place; otherwise, and also if what has become of it has another digest
+/// than `whole`, all of it is pulled. So the bytes are those that `whole` says, and the owner counts a recipient of
+/// `whole` once it has them, however they came. The receipt is of `whole`; `difference_bytes`, if it is not null, is
+/// how many came of the difference.
+///
+/// `where` is what Net::download_tensors takes, and each of the two pulls has a connection of its own; or it is a
+/// Net::session, whose connection brings both. The second pull costs round trips although nothing may come: three over
+/// a session. So a small model is sooner there as a whole if the line is long.
+///
+/// `whole` has a version: without one nothing says what the difference has to lead to, and all is pulled. `options`
+/// hold for each of the two pulls; its cursor is not used. Errors: those of Net::download_tensors; an error that would
+/// end that as well (cancelled, timed_out, connection_failed, connection_lost) ends the difference, and the model is
+/// partly changed then, as after any pull that fails. Cost besides the bytes: four passes over the model.
+template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
+result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
+                                 typename Net::model_type& model, Coder& coder, const pull_options& options = {},
+                                 std::uint64_t* difference_bytes = nullptr) noexcept {
+  const auto made = [&] {
+    return applied_difference<Coder, Hash>::make(Net::parts::tensors::destination(model), coder);
+  };
+  return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
+}
+
+/// The same if the owner has published the difference under difference_id(), of `whole` and the version that the model
+/// has: no second reference is needed. Cost besides the bytes: one more pass over the model. One more error:
+/// unsupported_layout: the model cannot be read.
+template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
+result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model, Coder& coder,
+                                 const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {
+  return detail::with_difference_of<Net, Hash>(
+      whole, model, options, [&](const reference& found, const pull_options& how) {
+        return download_changes<Net, Where&, Coder, Hash>(where, whole, found, model, coder, how, difference_bytes);
+      });
+}
+
+}  // namespace tensorpull

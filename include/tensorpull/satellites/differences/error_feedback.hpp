@@ -1,0 +1,96 @@
+// What steps left out is added to the next one, so that nothing is lost in the long run however few bits a step has.
+// (The sum is an element of the model, too. So F16 and BF16 round it, where an element crosses a power of two.)
+//
+// An owner whose base becomes what it sent needs none of this: what a step left out is in its next difference. A client
+// does: its next round begins from the owner's model, and what its last update left out is nowhere else.
+#pragma once
+
+#include <tensorpull/core/tensor_view.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/satellites/differences/narrowed_step.hpp>
+
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+namespace tensorpull {
+
+/// What one sender's steps left out, for all its rounds. For one thread at a time. Memory: that of the model's floating
+/// tensors, in their own types. Movable.
+template <narrowing_scheme Scheme = blocks_of_4_bits<>>
+class error_feedback {
+ public:
+  error_feedback() = default;
+  error_feedback(error_feedback&&) = default;  // no copy: what is left out would be sent twice
+  error_feedback& operator=(error_feedback&&) = default;
+
+  /// A step from `base` to `model` and what earlier steps left out, which counts as sent then. Both lists have the same
+  /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
+  /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
+  /// is sent. Cost: that of narrowed_step, with two passes more over the model, one over the base and two over what is
+  /// left out.
+  /// Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if they have equally
+  /// many; without a name also if the model is not that of the last step), unsupported_layout (shared memory, too), and
+  /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, and
+  /// what was left out is in `model` and nowhere else; any model may come next. If it throws std::bad_alloc, one or the
+  /// other is so.
+  [[nodiscard]] result<narrowed_step<Scheme>> step(std::span<const mutable_tensor_view> model,
+                                                   std::span<const mutable_tensor_view> base) {
+    const std::vector<tensor_view> to(model.begin(), model.end()), from(base.begin(), base.end());
+    if (const auto same = detail::same_plain_tensors(to, from); !same) return failure(same.error());
+    std::vector<const mutable_tensor_view*> all;
+    for (const auto list : {model, base})
+      for (const mutable_tensor_view& t : list) all.push_back(&t);
+    if (const mutable_tensor_view* const shared = detail::sharing_memory(std::move(all)))
+      return failure(errc::unsupported_layout, 0, shared->name);
+    std::size_t bytes = 0;
+    xxh3_64 hash;
+    for (const tensor_view& w : to) {
+      const std::uint64_t size = *size_bytes(w.type, w.shape);
+      const std::uint64_t about[] = {w.name.size(), static_cast<std::uint64_t>(w.type), size};
+      hash.update(std::as_bytes(std::span(about)));
+      hash.update(w.name);
+      if (detail::is_narrowed(w.type)) bytes += aligned(static_cast<std::size_t>(size));
+    }
+    const std::uint64_t these = hash.digest();
+    if (model_ && *model_ != these) return failure(errc::schema_mismatch);
+    left_.resize(bytes);
+    model_.reset();  // until a step has succeeded nothing is left out
+    each(model, model, [](auto& w, auto& left, const auto&) {
+      w = moved(w, detail::widened(left));
+      left = {};
+    });
+    auto made = narrowed_step<Scheme>::make(to, base);
+    if (!made) return made;
+    each(model, base, [](auto& w, auto& left, const auto& sent) {
+      left = detail::narrowed_to<std::remove_reference_t<decltype(w)>>(detail::widened(w) - detail::widened(sent));
+    });
+    model_ = these;
+    return made;
+  }
+
+ private:
+  static std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
+
+  /// Calls `f` with each element of the floating tensors, what is left out of it, and the same of `other`.
+  template <class F>
+  void each(std::span<const mutable_tensor_view> model, std::span<const mutable_tensor_view> other, F f) noexcept {
+    std::byte* left = left_.data();
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      const auto bytes = static_cast<std::size_t>(*size_bytes(model[i].type, model[i].shape));
+      left += detail::with_movable(model[i].type, std::size_t{0}, [&](auto element) {
+        using T = decltype(element);
+        for (std::size_t k = 0; k < bytes / sizeof(T); ++k)
+          f(reinterpret_cast<T*>(model[i].data)[k], reinterpret_cast<T*>(left)[k],
+            reinterpret_cast<const T*>(other[i].data)[k]);
+        return aligned(bytes);
+      });
+    }
+  }
+
+  std::vector<std::byte> left_;  // each tensor's begins at a multiple of 8
+  std::optional<std::uint64_t> model_;  // whose is left out: a digest of its names, types and sizes
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,156 @@
+// Differences in 8 or 4 bits: a scale for each block of N elements, and an integer for each element, of -127 to 127 or
+// of -7 to 7.
+//
+// For differences only. Weights in 8 bits lose most of what a late round learned; their difference to what the other
+// side has keeps it. So there is no function here that narrows without a base. In 4 bits a sender also sends later
+// what a step left out (error_feedback.hpp), if its base does not become what it sent.
+#pragma once
+
+#include <tensorpull/core/dtype.hpp>
+#include <tensorpull/core/error.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/satellites/differences/scheme/moved.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace tensorpull {
+
+/// Whether a scale that came from outside may be used: zero, or positive, finite and not subnormal. -0.0 may not.
+constexpr bool is_scale(float scale) noexcept {
+  const auto bits = std::bit_cast<std::uint32_t>(scale);
+  return bits == 0 || (bits >= 0x800000 && bits < 0x7f800000);
+}
+
+/// The scheme. N elements share a scale; with 256, an F32 model travels in 0.254 of its bytes in 8 bits, and in 0.129
+/// in
+/// 4. Everything works on one block of 1 to N elements and allocates nothing. In 4 bits a byte has two codes, each as
+/// two's complement, the first in the lower half; a block begins with a byte, so N is even.
+template <std::size_t N, unsigned Bits>
+struct scaled_blocks {
+  static_assert(N > 0, "tensorpull: a block has at least one element");
+  static_assert(Bits == 8 || (Bits == 4 && N % 2 == 0),
+                "tensorpull: codes have 8 bits, or 4 in blocks of an even number of elements");
+  static constexpr std::size_t block_elements = N;  ///< that share a scale
+  static constexpr std::size_t byte_elements = 8 / Bits;  ///< whose codes are in one byte
+  static constexpr int most = (1 << (Bits - 1)) - 1;  ///< the largest code that is sent, and less the smallest
+  /// A byte of codes.
+  using code_type = std::conditional_t<Bits == 8, std::int8_t, std::uint8_t>;
+  static constexpr dtype code_dtype = Bits == 8 ? dtype::i8 : dtype::u8;  ///< of the tensor that has them
+  /// The metadata that has N.
+  static constexpr std::string_view key = Bits == 8 ? "tensorpull.blocks_of_8_bits" : "tensorpull.blocks_of_4_bits";
+
+  /// How many bytes the codes of so many elements take.
+  static constexpr std::uint64_t code_bytes(std::uint64_t elements) noexcept {
+    return elements / byte_elements + (elements % byte_elements != 0 ? 1 : 0);
+  }
+  /// How many scales a tensor has.
+  static constexpr std::uint64_t blocks(std::uint64_t elements) noexcept {
+    return elements / N + (elements % N != 0 ? 1 : 0);
+  }
+
+  /// The scale of a block: the largest difference by `most`, rounded to a float. 0 if that were subnormal: the block
+  /// stays as it is. Requires spans of equal length. invalid_argument: an element of either is NaN or infinite, or
+  /// (F64) a difference is too large for a scale; the error's offset is the element's index in the block, or the
+  /// block's length if no single one is to blame.
+  template <movable_element T>
+  [[nodiscard]] static result<float> scale(std::span<const T> model, std::span<const T> base) noexcept {
+    constexpr std::uint64_t infinity = 0x7ff0000000000000;
+    std::uint64_t largest = 0, largest_value = 0;
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      const double to = detail::widened(model[i]), from = detail::widened(base[i]);
+      const std::uint64_t difference = magnitude(to - from);
+      const std::uint64_t value = magnitude(to) > magnitude(from) ? magnitude(to) : magnitude(from);
+      largest_value = value > largest_value ? value : largest_value;
+      largest = difference > largest ? difference : largest;
+    }
+    if (largest_value >= infinity) {
+      for (std::size_t i = 0; i < model.size(); ++i)
+        if (magnitude(detail::widened(model[i])) >= infinity || magnitude(detail::widened(base[i])) >= infinity)
+          return failure(errc::invalid_argument, i);
+    }
+    if (largest >= infinity) return failure(errc::invalid_argument, model.size());
+    const auto made = detail::rounded_double<8, 23>(std::bit_cast<double>(largest) / most);
+    if (made >= 0x7f800000) return failure(errc::invalid_argument, model.size());
+    return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);
+  }
+
+  /// The codes of a block, with the scale that scale() gave. Requires spans of equal length, and code_bytes() of it. In
+  /// 4 bits they begin at an even element of the block; what is left of the last byte is zero.
+  template <movable_element T>
+  static void narrow(std::span<const T> model, std::span<const T> base, float scale,
+                     std::span<code_type> codes) noexcept {
+    const double by = scale_or_one(scale);
+    const int keep = std::bit_cast<std::uint32_t>(scale) == 0 ? 0 : most;
+    const auto code = [&](std::size_t i) {
+      const double difference = detail::widened(model[i]) - detail::widened(base[i]);
+      return nearest(difference / by, keep);
+    };
+    if constexpr (Bits == 8) {
+      for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = code(i);
+    } else {
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        const int low = code(2 * i), high = 2 * i + 1 < model.size() ? code(2 * i + 1) : 0;
+        codes[i] = static_cast<std::uint8_t>((low & 15) | (high & 15) << 4);
+      }
+    }
+  }
+
+  /// Moves a block in place. Requires is_scale(scale), and spans as of narrow(). Every code has a meaning, -128 or -8
+  /// too. The same bits at both ends (moved.hpp).
+  template <movable_element T>
+  static void move(std::span<T> base, float scale, std::span<const code_type> codes) noexcept {
+    const double by = detail::widened(scale);
+    for (std::size_t i = 0; i < base.size(); ++i) base[i] = moved(base[i], by * static_cast<double>(code_at(codes, i)));
+  }
+
+  /// What the sender does with its own base after it sent: narrows the block and moves `base` by that, so that it has
+  /// the bits of those who received it. The scale, or the error of scale(); then nothing has moved.
+  template <movable_element T>
+  [[nodiscard]] static result<float> advance(std::span<const T> model, std::span<T> base) noexcept {
+    const auto by = scale<T>(model, base);
+    if (!by) return by;
+    for (std::size_t i = 0; i < base.size(); ++i) {
+      code_type code = 0;
+      narrow<T>(model.subspan(i, 1), base.subspan(i, 1), *by, {&code, 1});
+      move<T>(base.subspan(i, 1), *by, {&code, 1});
+    }
+    return by;
+  }
+
+ private:
+  static constexpr std::uint64_t magnitude(double value) noexcept {
+    return std::bit_cast<std::uint64_t>(value) & 0x7fffffffffffffff;
+  }
+  static constexpr double scale_or_one(float scale) noexcept {
+    return std::bit_cast<std::uint32_t>(scale) == 0 ? 1.0 : detail::widened(scale);
+  }
+  static constexpr int code_at(std::span<const code_type> codes, std::size_t i) noexcept {
+    if constexpr (Bits == 8) return codes[i];
+    else return ((codes[i / 2] >> (i % 2 * 4) & 15) ^ 8) - 8;
+  }
+  /// Rounded to nearest even on bits, so that no flag makes two readings of one element differ.
+  static constexpr std::int8_t nearest(double value, int at_most) noexcept {
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(value), exponent = bits >> 52 & 0x7ff;
+    if (exponent < 1022) return 0;
+    std::int64_t rounded = 128;
+    if (exponent < 1030)
+      rounded = static_cast<std::int64_t>(
+          detail::cut_double((bits & 0xfffffffffffff) | 0x10000000000000, static_cast<unsigned>(1075 - exponent)));
+    if (rounded > at_most) rounded = at_most;
+    return static_cast<std::int8_t>(bits >> 63 != 0 ? -rounded : rounded);
+  }
+};
+
+/// One byte for each element.
+template <std::size_t N = 256>
+using blocks_of_8_bits = scaled_blocks<N, 8>;
+/// Half a byte for each element.
+template <std::size_t N = 256>
+using blocks_of_4_bits = scaled_blocks<N, 4>;
+
+}  // namespace tensorpull

@@ -1,0 +1,388 @@
+// A narrowed difference is applied while it arrives: what an element becomes goes to another consumer, as if the whole
+// model had come. So it is averaged without ever being a model, or moves a model in place.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/header_reader.hpp>
+#include <tensorpull/satellites/differences/narrowed_difference.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tensorpull {
+
+/// The consumer of narrowed differences to `base` that gives `Inner` the moved model, element by element, with the bits
+/// that the sender has. For one transfer at a time. `Inner` sees the data section alone, as of a subset
+/// (description::data_start is 0), in pieces of at most 4 KiB that are chunks to it; it may be
+///  - `weighted_average<...>::update`: the update is averaged while it arrives. Its chunk buffers have 4 KiB at least;
+///  - `land` into the model that `base` views: it is moved in place. If the transfer fails after a byte of it has
+///  moved,
+///    the model is neither version, and the next difference to it is refused (stale_version).
+///
+/// The base is compared before `Inner` gets a byte, by the digest in the difference's metadata, and all that came is
+/// compared at the end, whatever the digests of chunks said. A chunk is held until it is whole and its digest was
+/// right. One that is longer than make() was told is moved while it comes if `Inner` is not irrevocable, and the digest
+/// at the end says whether it was right: without digests of chunks, a chunk that goes on after a lost connection is
+/// one. Memory, taken by make(): the scales (4 bytes for each block), a chunk, and two tables of the tensors; with the
+/// header of what comes, its text is added: of metadata 64 KiB at most. A block is moved on the stack.
+///
+/// Errors besides those of `Inner`, with the tensor's name if there is one: missing_field (no metadata of the scheme,
+/// or of another N); stale_version (the difference is to another base); value_out_of_range (a scale that is NaN,
+/// infinite, negative or subnormal); does_not_fit (`Inner` is irrevocable, and a chunk is longer than make() was
+/// told); too_large (more metadata); digest_mismatch (at the end: what came does not lead to what the sender has);
+/// bad_frame; out_of_memory.
+template <consumer Inner, class Scheme = blocks_of_8_bits<>>
+class widened {
+ public:
+  static constexpr bool irrevocable = Inner::irrevocable;  ///< as of what gets the model
+
+  /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not; or `Inner`
+  /// takes bytes in order, and elements of this tensor come before others that it has to get first: models whose
+  /// floating tensors have several types, or that have other tensors behind a floating one whose codes come after them,
+  /// such as I32 or I8 beside F32, and in 4 bits U8); duplicate_name (a
+  /// tensor is called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
+  /// std::bad_alloc if there is no memory for what it takes.
+  [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
+                                            std::uint64_t chunk_bytes = default_chunk_bytes) {
+    const image_schema& model = *base.schema;
+    std::vector<tensor_view> views;
+    std::vector<std::string> names(model.tensor_count);
+    std::vector<std::uint64_t> counts(2 * model.tensor_count);  // blocks, and bytes of codes
+    auto parts = std::make_unique<state>();
+    parts->first_scale.resize(model.tensor_count);
+    for (std::size_t i = 0; i < model.tensor_count; ++i) {
+      const tensor_entry& t = model.tensors[i];
+      const auto token = [&](std::uintptr_t kind) { return reinterpret_cast<const std::byte*>(4 * i + kind); };
+      if (t.indirect || t.swap_bytes != 0 || t.strides_bytes != nullptr)
+        return failure(errc::unsupported_layout, t.begin, t.name);
+      if (!detail::is_narrowed(t.type)) {
+        views.push_back({t.name, t.type, t.extents(), token(whole), {}, 0, true});
+        continue;
+      }
+      names[i] = std::string(t.name) + ".scales";
+      counts[2 * i] = Scheme::blocks(elements_of(t));
+      parts->first_scale[i] = parts->scales.size();
+      parts->scales.resize(parts->scales.size() + static_cast<std::size_t>(counts[2 * i]));
+      const auto shape = detail::shape_of_codes<Scheme>(t.extents(), elements_of(t), counts[2 * i + 1]);
+      views.push_back({t.name, Scheme::code_dtype, shape, token(codes), {}, 0, true});
+      views.push_back({names[i], dtype::f32, {&counts[2 * i], 1}, token(scales), {}, 0, true});
+    }
+    const source_reader unread{[](const void*, std::uintptr_t, std::uint64_t, std::span<std::byte>) noexcept {
+      return result<void>(failure(errc::io));
+    }};
+    auto image = dynamic_image::make(std::span<const tensor_view>(views), {}, unread);
+    if (!image) return failure(image.error());
+    parts->image.emplace(std::move(*image));
+    const source_view& there = parts->image->source();
+    std::uint64_t before = 0;
+    for (std::size_t k = 0; k < there.schema->tensor_count; ++k) {
+      const tensor_entry& comes = there.schema->tensors[k];
+      if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;
+      const tensor_entry& t = model.tensors[there.where[k] / 4];
+      if constexpr (!takes_any_order)
+        if (t.begin < before) return failure(errc::unsupported_layout, t.begin, t.name);
+      before = t.begin;
+    }
+    if (chunk_bytes > static_cast<std::size_t>(-1) / 2) return failure(errc::out_of_memory);
+    parts->chunk.resize(static_cast<std::size_t>(std::max<std::uint64_t>(chunk_bytes, 1)));
+    return widened(inner, base, std::move(parts));
+  }
+
+  std::uint64_t fingerprint() const noexcept { return ours().fingerprint; }
+  const image_schema* schema() const noexcept { return &ours(); }
+
+  result<void> begin(const description& d) noexcept {
+    const image_schema& model = *base_.schema;
+    if (d.data_start > d.image_bytes || d.image_bytes - d.data_start != ours().data_bytes() || d.data_start == 0)
+      return failure(errc::schema_mismatch);
+    // its text is kept, so what it adds to the tensors' is bounded
+    if (d.data_start > ours().header_bytes + most_metadata_bytes) return failure(errc::too_large, d.data_start);
+    data_start_ = d.data_start;
+    taken_ = tensor_ = 0;
+    sum_ = 0;
+    hashing_ = false;
+    header_.emplace(ours().tensor_count);
+    description whole_model = d;
+    whole_model.fingerprint = model.fingerprint;
+    whole_model.image_bytes = model.data_bytes();
+    whole_model.data_start = 0;
+    whole_model.tensors = static_cast<decltype(d.tensors)>(model.tensor_count);
+    return inner_->begin(whole_model);
+  }
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    if (length == 0 || out.empty()) return {};
+    // if the inner consumer has no memory now, this one has none either: what it is given at the end of a chunk cannot
+    // wait
+    if (std::array<std::span<std::byte>, 1> room;
+        base_.schema->data_bytes() != 0 && !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
+      return {};
+    const std::uint64_t all = state_->chunk.size();
+    if (offset < taken_) {  // was taken, and comes again
+      const auto n = static_cast<std::size_t>(std::min({length, taken_ - offset, all}));
+      out[0] = {state_->chunk.data(), n};
+      return {1, n};
+    }
+    const std::uint64_t filled = offset - taken_;
+    if (filled >= all) {  // commit() says so, which this call cannot
+      out[0] = {state_->chunk.data(), 1};
+      return {1, 1};
+    }
+    const auto n = static_cast<std::size_t>(std::min(length, all - filled));
+    out[0] = {state_->chunk.data() + static_cast<std::size_t>(filled), n};
+    return {1, n};
+  }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    if (offset < taken_) return {};
+    const std::uint64_t filled = offset - taken_ + bytes.size(), all = state_->chunk.size();
+    if constexpr (irrevocable) {
+      if (filled > all) return failure(errc::does_not_fit, all);
+      return {};
+    } else {
+      return filled < all ? result<void>{} : take_held(static_cast<std::size_t>(filled));
+    }
+  }
+  result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept {
+    const std::uint64_t end = offset + length;
+    if (offset > taken_ || end > taken_ + state_->chunk.size()) return failure(errc::invalid_argument, offset);
+    return end > taken_ ? take_held(static_cast<std::size_t>(end - taken_)) : result<void>{};
+  }
+  void rewind(std::uint64_t) noexcept {}  // what was taken passes when it comes again
+  result<void> finish(const receipt& r) noexcept {
+    if (taken_ != data_start_ + ours().data_bytes()) return failure(errc::invalid_argument, taken_);
+    end_tensors();
+    const auto text = detail::hexadecimal(sum_);
+    if (std::string_view(text.data(), 16) != std::string_view(leads_to_.data(), 16))
+      return failure(errc::digest_mismatch);
+    return inner_->finish(r);
+  }
+  void abandon(const error& why) noexcept { inner_->abandon(why); }
+  /// The peer's confirmation was answered.
+  void confirmed() noexcept
+    requires requires(Inner& i) { i.confirmed(); }
+  {
+    inner_->confirmed();
+  }
+
+ private:
+  static constexpr bool takes_any_order = [] {
+    if constexpr (requires { Inner::any_order; }) return Inner::any_order;
+    else return false;
+  }();
+  /// What a tensor that comes is of a tensor of the model; the token is 4 times that one's index more.
+  enum kind : std::uintptr_t {
+    whole,
+    codes,
+    scales
+  };
+  struct state {
+    std::optional<dynamic_image> image;
+    std::vector<float> scales;
+    std::vector<std::size_t> first_scale;  // of each tensor of the model
+    std::vector<std::byte> chunk;
+  };
+  static constexpr std::size_t piece_bytes = 4096, most_metadata_bytes = std::size_t{64} * 1024;
+
+  widened(Inner& inner, const source_view& base, std::unique_ptr<state> parts) noexcept
+      : inner_(&inner), base_(base), state_(std::move(parts)) {}
+
+  const image_schema& ours() const noexcept { return state_->image->schema(); }
+  static std::uint64_t elements_of(const tensor_entry& t) noexcept { return t.size_bytes() / (bits(t.type) / 8); }
+  bool done() const noexcept { return taken_ >= data_start_ + ours().data_bytes(); }
+
+  /// Where the inner consumer gets its next byte.
+  std::uint64_t given_to() const noexcept {
+    const source_view there = state_->image->source();
+    for (std::size_t k = tensor_; k < there.schema->tensor_count; ++k) {
+      const tensor_entry& comes = there.schema->tensors[k];
+      const std::uint64_t at = taken_ > data_start_ + comes.begin ? taken_ - data_start_ - comes.begin : 0;
+      // one that is whole may be the model's last, behind which there is no memory, and others come
+      if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;
+      const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
+      return t.begin + (there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at);
+    }
+    return 0;
+  }
+
+  /// The bytes that are held, from taken_ on.
+  result<void> take_held(std::size_t n) noexcept {
+    std::span<const std::byte> bytes(state_->chunk.data(), n);
+    if (taken_ < data_start_) {
+      const auto text = static_cast<std::size_t>(std::min<std::uint64_t>(data_start_ - taken_, bytes.size()));
+      if (const auto ok = take_header(bytes.first(text)); !ok) return ok;
+      taken_ += text;
+      bytes = bytes.subspan(text);
+    }
+    while (!bytes.empty()) {
+      const auto took = take(bytes);
+      if (!took) return failure(took.error());
+      taken_ += *took;
+      bytes = bytes.subspan(*took);
+    }
+    return {};
+  }
+  result<void> take_header(std::span<const std::byte> bytes) noexcept {
+    try {
+      if (const auto ok = header_->take(bytes); !ok) return ok;
+      if (taken_ + bytes.size() < data_start_) return {};
+      if (!header_->complete()) return failure(errc::bad_frame, data_start_);
+      std::vector<tensor_entry> tensors;
+      std::vector<std::uint64_t> extents;
+      std::vector<metadata_entry> metadata;
+      header_->entries(tensors, extents, metadata);
+      return look_at(metadata);
+    } catch (const std::bad_alloc&) {
+      return failure(errc::out_of_memory);
+    }
+  }
+  result<void> look_at(std::span<const metadata_entry> metadata) noexcept {
+    const auto said = [&](std::string_view key) {
+      for (const metadata_entry& pair : metadata)
+        if (pair.key == key) return pair.value;
+      return std::string_view();
+    };
+    const std::string_view scheme = said(Scheme::key), moved_to = said("tensorpull.moved");
+    std::array<char, 24> number{};
+    std::size_t digits = 0;
+    for (std::size_t n = Scheme::block_elements; n > 0; n /= 10)
+      number[number.size() - ++digits] = "0123456789"[n % 10];
+    if (scheme != std::string_view(number.data() + number.size() - digits, digits) ||
+        moved_to.size() != leads_to_.size())
+      return failure(errc::missing_field, 0, Scheme::key);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < base_.schema->tensor_count; ++i) {
+      const tensor_entry& t = base_.schema->tensors[i];
+      sum += detail::tensor_digest(t.name, t.type, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
+    }
+    const auto mine = detail::hexadecimal(sum);
+    if (said("tensorpull.base") != std::string_view(mine.data(), 16)) return failure(errc::stale_version);
+    std::copy(moved_to.begin(), moved_to.end(), leads_to_.begin());
+    return {};
+  }
+
+  /// Takes bytes of one tensor. Returns how many.
+  result<std::size_t> take(std::span<const std::byte> bytes) noexcept {
+    end_tensors();
+    const source_view there = state_->image->source();
+    const tensor_entry& comes = there.schema->tensors[tensor_];
+    const std::uint64_t at = taken_ - data_start_ - comes.begin;
+    const std::size_t i = there.where[tensor_] / 4;
+    const tensor_entry& t = base_.schema->tensors[i];
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(comes.size_bytes() - at, bytes.size()));
+    bytes = bytes.first(n);
+    switch (there.where[tensor_] % 4) {
+      case scales: {
+        std::memcpy(reinterpret_cast<std::byte*>(state_->scales.data() + state_->first_scale[i]) + at, bytes.data(), n);
+        return at + n < comes.size_bytes() ? result<std::size_t>(n) : check_scales(i, n);
+      }
+      case whole: {
+        hash_.update(bytes);
+        return sent(give(t.begin + at, bytes), n, t);
+      }
+      default:
+        return detail::with_movable(t.type, result<std::size_t>(failure(errc::unsupported_dtype)), [&](auto element) {
+          return sent(move<decltype(element)>(i, at * Scheme::byte_elements, bytes), n, t);
+        });
+    }
+  }
+  static result<std::size_t> sent(const result<void>& ok, std::size_t n, const tensor_entry&) noexcept {
+    return ok ? result<std::size_t>(n) : result<std::size_t>(failure(ok.error()));
+  }
+  result<std::size_t> check_scales(std::size_t i, std::size_t n) noexcept {
+    const tensor_entry& t = base_.schema->tensors[i];
+    const std::size_t first = state_->first_scale[i];
+    for (std::size_t b = 0; b < Scheme::blocks(elements_of(t)); ++b) {
+      float& scale = state_->scales[first + b];
+      scale = std::bit_cast<float>(static_cast<std::uint32_t>(load_le32(reinterpret_cast<const std::byte*>(&scale))));
+      if (!is_scale(scale)) return failure(errc::value_out_of_range, taken_, t.name);
+    }
+    return n;
+  }
+  /// The elements from `first` on, which these bytes of codes move.
+  template <class T>
+  result<void> move(std::size_t i, std::uint64_t first, std::span<const std::byte> moves) noexcept {
+    std::array<T, piece_bytes / sizeof(T)> piece;
+    while (!moves.empty()) {
+      // not across the end of a block, whose scale is another; the last byte may have one element alone
+      const std::size_t n = detail::smaller(
+          elements_of(base_.schema->tensors[i]) - first,
+          std::min({moves.size() * Scheme::byte_elements, piece.size(),
+                    static_cast<std::size_t>(Scheme::block_elements - first % Scheme::block_elements)}));
+      const auto used = static_cast<std::size_t>(Scheme::code_bytes(n));
+      std::memcpy(piece.data(), base_.address(i) + first * sizeof(T), n * sizeof(T));
+      const float scale =
+          state_->scales[state_->first_scale[i] + static_cast<std::size_t>(first / Scheme::block_elements)];
+      Scheme::template move<T>(std::span(piece).first(n), scale,
+                               {reinterpret_cast<const typename Scheme::code_type*>(moves.data()), used});
+      const auto made = std::as_bytes(std::span<const T>(piece.data(), n));
+      if constexpr (!little_endian_machine)  // an image is little-endian
+        for (T& one : std::span(piece).first(n)) {
+          auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(one);
+          std::ranges::reverse(bytes);
+          one = std::bit_cast<T>(bytes);
+        }
+      hash_.update(made);
+      if (const auto ok = give(base_.schema->tensors[i].begin + first * sizeof(T), made); !ok) return ok;
+      first += n;
+      moves = moves.subspan(used);
+    }
+    return {};
+  }
+  result<void> give(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    while (!bytes.empty()) {
+      const std::size_t all = std::min(bytes.size(), piece_bytes);
+      for (std::size_t filled = 0; filled < all;) {
+        std::array<std::span<std::byte>, 1> room;
+        if (inner_->prepare(offset + filled, all - filled, room).pieces == 0) return failure(errc::busy, offset);
+        const std::size_t n = std::min(room[0].size(), all - filled);
+        std::memcpy(room[0].data(), bytes.data() + filled, n);
+        if (const auto ok = inner_->commit(offset + filled, room[0].first(n)); !ok) return ok;
+        filled += n;
+      }
+      if (const auto ok = inner_->chunk(offset, all); !ok) return ok;
+      offset += all;
+      bytes = bytes.subspan(all);
+    }
+    return {};
+  }
+  /// Goes on behind the tensors that are whole, and adds their digests.
+  void end_tensors() noexcept {
+    const source_view there = state_->image->source();
+    for (; tensor_ < there.schema->tensor_count; ++tensor_) {
+      const tensor_entry& comes = there.schema->tensors[tensor_];
+      if (taken_ - data_start_ < comes.begin + comes.size_bytes()) return begin_tensor();
+      begin_tensor();  // one without elements
+      if (there.where[tensor_] % 4 != scales) sum_ += hash_.digest();
+      hashing_ = false;
+    }
+  }
+  void begin_tensor() noexcept {
+    const source_view there = state_->image->source();
+    if (std::exchange(hashing_, true) || there.where[tensor_] % 4 == scales) return;
+    hash_ = {};
+    hash_.update(base_.schema->tensors[there.where[tensor_] / 4].name);
+  }
+
+  Inner* inner_;
+  source_view base_;
+  std::unique_ptr<state> state_;
+  std::optional<header_reader> header_;
+  std::uint64_t data_start_ = 0, taken_ = 0, sum_ = 0;
+  std::size_t tensor_ = 0;  // the first that is not whole
+  xxh3_64 hash_{};
+  std::array<char, 16> leads_to_{};
+  bool hashing_ = false;
+};
+static_assert(consumer<widened<land>>);
+
+}  // namespace tensorpull

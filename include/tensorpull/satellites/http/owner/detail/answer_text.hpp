@@ -1,0 +1,134 @@
+// What the answers of an HTTP owner say: status lines, fields that all of them have, refusals.
+#pragma once
+
+#include <tensorpull/framing/frame.hpp>
+#include <tensorpull/satellites/http/owner/http_origin.hpp>
+#include <tensorpull/satellites/http/owner/http_request.hpp>
+#include <tensorpull/satellites/http/text/detail/text_writer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <span>
+#include <string_view>
+
+namespace tensorpull::detail {
+
+constexpr std::string_view reason_of(std::uint16_t status) noexcept {
+  switch (status) {
+    case 200: return "OK";
+    case 204: return "No Content";
+    case 206: return "Partial Content";
+    case 304: return "Not Modified";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 409: return "Conflict";
+    case 410: return "Gone";
+    case 411: return "Length Required";
+    case 412: return "Precondition Failed";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 416: return "Range Not Satisfiable";
+    case 417: return "Expectation Failed";
+    case 431: return "Request Header Fields Too Large";
+    case 501: return "Not Implemented";
+    case 503: return "Service Unavailable";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Internal Server Error";
+  }
+}
+
+/// The status line, and what every answer has. `pages`: which web pages may read it; the same whatever the request
+/// says: then caches need no `Vary: Origin` (the Fetch standard, CORS protocol and HTTP caches).
+inline void begin_answer(text_writer& text, std::uint16_t status, const http_request& q, bool closes,
+                         const http_origin& pages) noexcept {
+  text << "HTTP/1.1 " << std::uint64_t{status} << " " << reason_of(status) << "\r\nDate: ";
+  text.date(std::time(nullptr)) << "\r\n";
+  if (closes) text << "Connection: close\r\n";
+  else if (q.old) text << "Connection: keep-alive\r\n";
+  if (pages && q.route != http_route::metrics)
+    text << "Access-Control-Allow-Origin: " << pages.text()
+         << "\r\nAccess-Control-Expose-Headers: Accept-Ranges, Content-Range, ETag, Repr-Digest, Retry-After\r\n";
+}
+/// What a browser asks before it sends a page's request. It says nothing about what is published, since such a request
+/// has no key.
+inline constexpr std::string_view browser_fields =
+    "Access-Control-Allow-Methods: GET, HEAD, POST\r\n"
+    "Access-Control-Allow-Headers: Authorization, Content-Type, If-Match, If-None-Match, If-Range, Range, Repr-Digest, "
+    "Tensorpull-Recipient\r\n"
+    "Access-Control-Max-Age: 7200\r\nCache-Control: no-store\r\n";
+
+/// The entity tag, and what caches may do. `shared`: those of many users may keep the image.
+inline void add_validators(text_writer& text, const http_request& q, std::uint64_t version, bool shared) noexcept {
+  (text << "ETag: \"").hex(version) << "\"\r\nCache-Control: ";
+  if (q.key_in_url) {
+    text << "no-store\r\n";
+    return;
+  }
+  if (q.version == 0) text << "no-cache\r\n";
+  else text << (shared ? "public" : "private") << ", max-age=31536000, immutable\r\n";
+  text << "Vary: Authorization\r\n";  // a cache gives what it holds only to clients that show the same key
+}
+
+/// A refusal in a line of text.
+struct http_refusal {
+  std::uint16_t code = 400;
+  std::string_view line{};
+};
+/// What an owner says, as HTTP says it. A key that is not known and one that may not be used are the same.
+constexpr http_refusal refusal_for(status why) noexcept {
+  switch (why) {
+    case status::unknown_reference: return {404, "there is nothing here\n"};
+    case status::stale: return {404, "another version is published\n"};
+    case status::withdrawn: return {410, "it is not published any more\n"};
+    case status::unreadable: return {410, "it cannot be read any more\n"};
+    case status::already_final: return {410, "this recipient has completed it\n"};
+    case status::busy: return {503, "too many at a time\n"};
+    default: return {};
+  }
+}
+
+inline constexpr std::string_view not_every_byte =
+    "not every byte of this version was sent to this recipient, as far as is known: a recipient that uses several "
+    "connections says Tensorpull-Recipient\n";
+
+/// An answer's head, and perhaps a page behind it, on their way out.
+class outgoing_text {
+ public:
+  /// Begins a head; finish() ends it.
+  text_writer begin() noexcept {
+    head_size_ = sent_ = 0;
+    page_ = {};
+    return text_writer(head_);
+  }
+  void finish(const text_writer& head) noexcept { head_size_ = head.text().size(); }
+  /// The page is borrowed until the next head begins, or drop_page().
+  void add_page(std::span<const char> page) noexcept { page_ = page; }
+  void drop_page() noexcept { page_ = {}; }
+
+  bool empty() const noexcept { return rest().empty(); }
+  /// Whether some of it has left.
+  bool begun() const noexcept { return sent_ > 0; }
+  /// What goes next, in one piece.
+  std::span<const char> rest() const noexcept {
+    if (sent_ < head_size_) return std::span(head_).subspan(sent_, head_size_ - sent_);
+    return page_;
+  }
+  /// These bytes have left. Returns how many of them were not of this text.
+  std::size_t sent(std::size_t n) noexcept {
+    const std::size_t of_this = std::min(n, rest().size());
+    if (sent_ < head_size_) sent_ += of_this;
+    else page_ = page_.subspan(of_this);
+    return n - of_this;
+  }
+
+ private:
+  std::array<char, 896> head_;
+  std::size_t head_size_ = 0, sent_ = 0;  // of the head
+  std::span<const char> page_{};
+};
+
+}  // namespace tensorpull::detail

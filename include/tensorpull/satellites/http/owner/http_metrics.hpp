@@ -1,0 +1,89 @@
+// What an HTTP owner counts, and how Prometheus reads it. No number is about one reference: a reference's ID is the key
+// to it.
+#pragma once
+
+#include <tensorpull/protocol/owner/owner_memory.hpp>
+#include <tensorpull/satellites/http/text/detail/text_writer.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+/// The statuses that an owner answers with, in ascending order.
+inline constexpr std::array<std::uint16_t, 21> http_statuses{200, 204, 206, 304, 400, 401, 404, 405, 409, 410, 411,
+                                                             412, 413, 414, 416, 417, 431, 500, 501, 503, 505};
+
+/// Counts of an HTTP owner, since it was made. Any thread may read them.
+class http_counts {
+ public:
+  /// Connections that spoke HTTP and are open now.
+  std::uint64_t open() const noexcept { return open_.load(relaxed); }
+  /// Connections that spoke HTTP.
+  std::uint64_t accepted() const noexcept { return accepted_.load(relaxed); }
+  /// Bytes of images that were sent in answers.
+  std::uint64_t image_bytes() const noexcept { return image_bytes_.load(relaxed); }
+  /// Answers with this status.
+  std::uint64_t answers(std::uint16_t status) const noexcept {
+    const std::size_t i = index(status);
+    return i < http_statuses.size() ? answers_[i].load(relaxed) : 0;
+  }
+
+  /// For the connections.
+  void began() noexcept {
+    open_.fetch_add(1, relaxed);
+    accepted_.fetch_add(1, relaxed);
+  }
+  /// For the connections.
+  void ended() noexcept { open_.fetch_sub(1, relaxed); }
+  /// For the connections.
+  void answered(std::uint16_t status) noexcept {
+    if (const std::size_t i = index(status); i < http_statuses.size()) answers_[i].fetch_add(1, relaxed);
+  }
+  /// For the connections.
+  void sent(std::uint64_t bytes) noexcept { image_bytes_.fetch_add(bytes, relaxed); }
+
+ private:
+  static constexpr auto relaxed = std::memory_order_relaxed;
+  static std::size_t index(std::uint16_t status) noexcept {
+    std::size_t i = 0;
+    while (i < http_statuses.size() && http_statuses[i] != status) ++i;
+    return i;
+  }
+  std::atomic<std::uint64_t> open_{0}, accepted_{0}, image_bytes_{0};
+  std::array<std::atomic<std::uint64_t>, http_statuses.size()> answers_{};
+};
+
+/// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (4 KiB are enough).
+/// Allocates nothing.
+inline std::size_t write_http_metrics(const owner_totals& all, const http_counts& http, std::span<char> out) noexcept {
+  detail::text_writer page(out);
+  const auto about = [&](std::string_view name, std::string_view type, std::string_view help) {
+    page << "# HELP " << name << " " << help << "\n# TYPE " << name << " " << type << "\n";
+  };
+  const auto one = [&](std::string_view name, std::string_view type, std::string_view help, std::uint64_t value) {
+    about(name, type, help);
+    page << name << " " << value << "\n";
+  };
+  one("tensorpull_references", "gauge", "References that are published.", all.references);
+  about("tensorpull_recipients", "gauge", "Recipients that are remembered, by state.");
+  constexpr std::string_view states[]{"unseen", "acquired",  "provisional", "completed", "completed_unverified",
+                                      "failed", "cancelled", "vanished",    "absent",    "unfinished"};
+  for (std::size_t i = 0; i < 10; ++i)
+    page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
+  one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
+  one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes());
+  one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open());
+  one("tensorpull_http_connections_total", "counter", "HTTP connections so far.", http.accepted());
+  about("tensorpull_http_responses_total", "counter", "Answers by status; those from 400 on are refusals.");
+  for (const std::uint16_t status : http_statuses)
+    page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{status} << "\"} " << http.answers(status)
+         << "\n";
+  return page.whole() ? page.text().size() : 0;
+}
+
+}  // namespace tensorpull

@@ -1,0 +1,82 @@
+// Writes HTTP's text into memory that is there already.
+#pragma once
+
+#include <tensorpull/satellites/http/text/detail/dates.hpp>
+#include <tensorpull/transports/over/proxy/detail/base64.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <span>
+#include <string_view>
+
+namespace tensorpull::detail {
+
+/// Appends text to memory that it borrows. What does not fit is left out, and whole() says so.
+class text_writer {
+ public:
+  explicit text_writer(std::span<char> memory) noexcept : memory_(memory) {}
+
+  text_writer& operator<<(std::string_view s) noexcept {
+    whole_ = whole_ && s.size() <= memory_.size() - used_;
+    if (!whole_ || s.empty()) return *this;
+    std::memcpy(memory_.data() + used_, s.data(), s.size());
+    used_ += s.size();
+    return *this;
+  }
+  text_writer& operator<<(std::uint64_t n) noexcept {
+    std::array<char, 20> digits{};
+    std::size_t at = digits.size();
+    do {
+      digits[--at] = static_cast<char>('0' + n % 10);
+      n /= 10;
+    } while (n != 0);
+    return *this << std::string_view(digits.data() + at, digits.size() - at);
+  }
+  /// 16 hexadecimal digits.
+  text_writer& hex(std::uint64_t n) noexcept {
+    std::array<char, 16> digits{};
+    for (std::size_t i = 0; i < 16; ++i) digits[i] = "0123456789abcdef"[(n >> (60 - 4 * i)) & 15];
+    return *this << std::string_view(digits.data(), digits.size());
+  }
+  /// The eight bytes of a number, the highest first, in base 64.
+  text_writer& base64(std::uint64_t n) noexcept {
+    put_base64(
+        8, [n](std::size_t i) { return static_cast<char>(n >> (56 - 8 * i) & 0xff); },
+        [this](char c) noexcept { *this << std::string_view(&c, 1); });
+    return *this;
+  }
+  text_writer& date(std::time_t when) noexcept { return *this << std::string_view(http_date(when).data()); }
+
+  std::string_view text() const noexcept { return {memory_.data(), used_}; }
+  bool whole() const noexcept { return whole_; }
+
+ private:
+  std::span<char> memory_;
+  std::size_t used_ = 0;
+  bool whole_ = true;
+};
+
+/// Text of at most N characters that is kept.
+template <std::size_t N>
+class bounded_text {
+ public:
+  /// False: it is too long, and stays empty.
+  bool assign(std::string_view text) noexcept {
+    const bool fits = text.size() <= N;
+    size_ = fits ? static_cast<std::uint16_t>(text.size()) : 0;
+    if (size_ > 0) std::memcpy(text_.data(), text.data(), size_);
+    return fits;
+  }
+  std::string_view view() const noexcept { return {text_.data(), size_}; }
+  bool empty() const noexcept { return size_ == 0; }
+  void clear() noexcept { size_ = 0; }
+
+ private:
+  std::array<char, N> text_{};
+  std::uint16_t size_ = 0;
+};
+
+}  // namespace tensorpull::detail

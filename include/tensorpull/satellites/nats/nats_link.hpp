@@ -1,0 +1,448 @@
+// Datagrams over a NATS server: each is one message, and its address is a subject.
+#pragma once
+
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/links/datagram_link.hpp>
+#include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/satellites/nats/detail/nats_door.hpp>
+#include <tensorpull/satellites/nats/detail/nats_handles.hpp>
+#include <tensorpull/satellites/nats/nats_server.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/system/entropy.hpp>
+#include <tensorpull/system/link_url.hpp>
+
+#include <poll.h>
+
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull {
+
+/// What was answered to the question whether anybody serves a subject.
+struct nats_presence {
+  std::uint32_t here = 0;    ///< times that a program that serves it has answered
+  std::uint32_t nobody = 0;  ///< times that the server has said that nobody serves it
+};
+
+namespace detail {
+/// What receive() is for a link that gives datagrams in its own memory. What is longer than `memory` is lost.
+template <class Link>
+io_result receive_copy(Link& link, std::span<std::byte> memory, typename Link::address& from) noexcept {
+  std::span<const std::byte> one;
+  io_result io;
+  do io = link.receive_in_place(one, from);
+  while (io.status == io_status::ok && one.size() > memory.size());
+  if (io.status == io_status::ok) std::memcpy(memory.data(), one.data(), one.size());
+  return io;
+}
+}  // namespace detail
+
+/// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random
+/// bits. It receives what is sent to its inbox and to the subjects that it serves. `MostBytes`: no datagram is longer;
+/// a server allows 1 MiB unless it is told otherwise.
+///
+/// libnats reads and writes on the caller's thread here, within receive(), send() and wait(). The library has three
+/// threads in a process (`library_threads`), however many links there are. It makes the process ignore SIGPIPE. While a
+/// link has no server, wait() looks for one, what is sent is dropped as a network would drop it, and what it serves is
+/// served again later.
+///
+/// The bytes go through the server in the clear unless its url says `tls://`. Then a server is told nothing before it
+/// has begun TLS with a certificate for the url's host. The server's operator can read them in any case. So can every
+/// user of the same account that may subscribe to the subjects; users of other accounts see nothing.
+/// A subject names a reference. Anyone that can list subscriptions (the operator, or any program that reaches the
+/// monitoring port) or may subscribe to `tensorpull.>` has the reference. Permissions at the server decide that.
+template <std::size_t MostBytes>
+class basic_nats_link {
+ public:
+  using address = nats_subject;  ///< where a datagram goes, and the inbox that one came from
+  static constexpr std::size_t max_datagram_bytes = MostBytes;  ///< no datagram is longer
+  /// TCP carries each message to the server and from it.
+  static constexpr bool checked = true;
+  /// A message names its own inbox, and the server does not check that. But its sender was let in by the server;
+  /// answers go to inboxes alone; and none is longer than the request except to a peer that knows a reference.
+  static constexpr bool addresses_are_proved = true;
+  /// Threads that libnats has in a process with links: for timers, for callbacks, for freeing.
+  static constexpr unsigned library_threads = 3;
+  /// The most allocations that libnats makes for one datagram that is received: the message, and if it comes in pieces
+  /// a buffer for its head and one for its bytes, of two allocations each. For one that is sent it makes none once its
+  /// buffer is as long as the longest.
+  static constexpr unsigned allocations_per_datagram = 5;
+
+  /// Connects, and waits until the server delivers to our inbox. `subjects`: how many it can serve at a time. libnats
+  /// itself takes part once a server has answered; it does not hear `stop`, and takes at most the server's `timeout`.
+  /// Errors: bad_address; connection_failed; not_permitted: the server does not let this user in, or not subscribe to
+  /// an inbox; timed_out; cancelled; does_not_fit: the server allows no messages of 128 bytes (`at`: how many);
+  /// out_of_memory.
+  static result<basic_nats_link> connect(const nats_server& where, const stop_token& stop = {},
+                                         std::size_t subjects = 0) noexcept {
+    const system_entropy random;
+    const auto inbox = nats_subject::inbox(where.inbox, {random(), random()});
+    if (!inbox) return failure(inbox.error());
+    basic_nats_link link(std::unique_ptr<state>(new (std::nothrow) state(where, subjects)));
+    if (!link.s_ || !link.s_->gather || !link.s_->aligned || !link.s_->served) return failure(errc::out_of_memory);
+    if (!link.s_->door || !link.s_->credentials)
+      return failure(errc::bad_address, where.url.size(), without_secrets(where.url));
+    link.s_->served[0].subject = *inbox;
+    while (link.away()) {
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      if (link.s_->door.rounds() > 0) return failure(link.s_->door.why());
+      if (const char* const url = link.s_->door.look(detail::wait_step))
+        if (const auto ok = link.open(url); !ok) return failure(ok.error());
+    }
+    if (const auto ok = link.settle(*inbox, where.timeout, stop); !ok) return failure(ok.error());
+    if (link.datagram_bytes() < 128) return failure(errc::does_not_fit, link.datagram_bytes());
+    return link;
+  }
+
+  /// The subject of our inbox: the address that others answer to.
+  const nats_subject& inbox() const noexcept { return s_->served[0].subject; }
+  /// An inbox beside our own, with the same prefix. `token` has to be random.
+  nats_subject another_inbox(const ref_id& token) const noexcept {
+    const std::string_view own = inbox().view();
+    return *nats_subject::inbox(own.substr(0, own.size() - 33), token);
+  }
+  /// The longest datagram that the server takes. It may be another when the server was started again.
+  std::size_t datagram_bytes() const noexcept { return s_->most_now; }
+  /// Whether there is no server now.
+  bool away() const noexcept { return !s_->connection; }
+
+  /// Receives what is sent to a subject, too; with a `group` (text that lives as long as the link), what falls to this
+  /// link among those that serve the subject in that group. table_full: as many are served as connect() was told.
+  /// settle() says whether the server allows it.
+  result<void> serve(const nats_subject& subject, const char* group = nullptr) noexcept {
+    for (std::size_t i = 1; i < s_->subjects; ++i)
+      if (!s_->served[i].subject) {
+        s_->served[i].subject = subject;
+        s_->served[i].group = group;
+        if (!away()) subscribe(s_->served[i]);
+        return {};
+      }
+    return failure(errc::table_full, s_->subjects - 1);
+  }
+  /// Receives what is sent to a subject no more. Nothing happens if it is not served.
+  void stop_serving(const nats_subject& subject) noexcept {
+    for (std::size_t i = 1; i < s_->subjects; ++i)
+      if (s_->served[i].subject == subject) s_->served[i] = {};
+  }
+  /// Waits until the server has taken note that `subject` is served. Errors: not_permitted, timed_out, cancelled.
+  result<void> settle(const nats_subject& subject, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+    // a message to ourselves comes back after what the server had to say before
+    const system_entropy random;
+    subscription echo;
+    echo.subject = another_inbox({random(), random()});
+    bool asked = false;
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      if (away()) asked = false;
+      if (!away() && !std::exchange(asked, true)) {
+        subscribe(echo);
+        (void)natsConnection_Publish(s_->connection.get(), echo.subject.c_str(), nullptr, 0);
+      }
+      if (refuses(subject) || refuses(echo.subject)) return failure(errc::not_permitted, 0, subject.view());
+      if (asked && detail::has_mail(echo.handle.get())) return {};
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const auto left = timeout -
+                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      if (left.count() <= 0) return failure(errc::timed_out);
+      turn(true, std::min(left, detail::wait_step));
+      if (away()) echo.handle.reset();
+    }
+  }
+
+  /// Asks whether anybody serves a subject. The answer comes to `here`, which has to be an inbox that this link serves,
+  /// and is counted there.
+  void ask(const nats_subject& whom, const nats_subject& here) noexcept {
+    if (!away() && writable()) {
+      (void)natsConnection_PublishRequest(s_->connection.get(), whom.c_str(), here.c_str(), nullptr, 0);
+      flush();
+    }
+  }
+  /// What has been answered to an inbox that this link serves.
+  nats_presence answers_at(const nats_subject& here) const noexcept {
+    for (std::size_t i = 1; i < s_->subjects; ++i)
+      if (s_->served[i].subject == here) return s_->served[i].presence;
+    return {};
+  }
+
+  /// Takes one datagram into `memory` and says from whose inbox it came; it never waits. One that names no inbox, or is
+  /// longer than the memory, is lost.
+  io_result receive(std::span<std::byte> memory, address& from) noexcept {
+    return detail::receive_copy(*this, memory, from);
+  }
+  /// The same without a copy: the bytes begin at a multiple of 8 and are valid until the next call.
+  io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept {
+    for (bool read = false;; read = true) {
+      while (take(from)) {
+        if (natsMsg_GetDataLength(s_->current.get()) > 0) {
+          datagram = aligned_bytes();
+          return io_result{io_status::ok, 0, datagram.size()};
+        }
+        // somebody asks whether we are here; the answer names no inbox, so that nobody answers it
+        if (writable()) {
+          (void)natsConnection_Publish(s_->connection.get(), from.c_str(), nullptr, 0);
+          flush();
+        }
+      }
+      if (read || away()) return {io_status::would_block, 0, 0};
+      read_some();
+    }
+  }
+
+  /// Sends one datagram, the whole or nothing; it never waits. It is dropped while there is no server, and if it is
+  /// longer than datagram_bytes().
+  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    std::size_t bytes = 0;
+    for (const auto& s : spans) bytes += s.size();
+    if (away() || bytes > datagram_bytes() || bytes == 0) return {};
+    if (!writable()) return {io_status::would_block, 0, 0};
+    const std::byte* data = spans.front().data();
+    if (spans.front().size() != bytes) {  // libnats takes a message in one piece
+      std::byte* at = s_->gather.get();
+      for (const auto& s : spans) {
+        if (!s.empty()) std::memcpy(at, s.data(), s.size());
+        at += s.size();
+      }
+      data = s_->gather.get();
+    }
+    const natsStatus how = natsConnection_PublishRequest(s_->connection.get(), to.c_str(), inbox().c_str(), data,
+                                                         static_cast<int>(bytes));
+    if (how != NATS_OK) return {};  // there is no memory for it
+    flush();
+    return {io_status::ok, 0, bytes};
+  }
+
+  /// Waits until a datagram is there, or one can be sent, or the time is over.
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      const io_ready ready{read && has_mail(), write && writable()};
+      const auto left = timeout -
+                        std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+      if (ready.read || ready.write || left.count() <= 0 || !turn(read, left)) return ready;
+    }
+  }
+
+ private:
+  struct subscription {
+    nats_subject subject{};
+    const char* group = nullptr;
+    detail::nats_subscription handle{};
+    nats_presence presence{};
+  };
+  struct state {
+    state(const nats_server& where, std::size_t more) noexcept
+        : door(where), credentials(where.credentials), timeout(where.timeout), configure(where.configure),
+          subjects(more + 1), gather(new(std::nothrow) std::byte[MostBytes]),
+          aligned(new(std::nothrow) std::byte[MostBytes]), served(new(std::nothrow) subscription[subjects]) {}
+    ~state() { lose(); }
+    /// Lets go of the connection. What is left to say is written first, since libnats would wait half a second for the
+    /// server to take it.
+    void lose() noexcept {
+      current.reset();
+      for (std::size_t i = 0; served && i < subjects; ++i) served[i].handle.reset();
+      if (connection && writes) natsConnection_ProcessWriteEvent(connection.get());
+      connection.reset();
+      descriptor = -1;
+      writes = false;
+    }
+
+    detail::nats_door door;
+    detail::nats_text credentials;
+    std::chrono::milliseconds timeout;
+    natsStatus (*configure)(natsOptions*);
+    std::size_t subjects;
+    // a datagram that is sent in pieces; one that has come to an odd address
+    std::unique_ptr<std::byte[]> gather, aligned;
+    std::unique_ptr<subscription[]> served;  // the first is the inbox
+    std::size_t next = 0;  // where to look first: each subject has its turn
+    std::size_t most_now = 0;
+    std::chrono::steady_clock::time_point heard{};  // when the server said something, or was asked to
+    bool asked = false;
+    // Set by libnats, from within calls to it.
+    int descriptor = -1;
+    bool writes = false;  // bytes wait for the socket
+    detail::nats_connection connection;
+    detail::nats_message current;
+  };
+
+  explicit basic_nats_link(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+
+  static natsStatus attach(void** mine, void* loop, natsConnection*, natsSock socket) {
+    *mine = loop;
+    static_cast<state*>(loop)->descriptor = socket;
+    return NATS_OK;
+  }
+  static natsStatus reads(void* mine, bool wanted) {
+    if (!wanted) static_cast<state*>(mine)->descriptor = -1;
+    return NATS_OK;
+  }
+  static natsStatus writes(void* mine, bool wanted) {
+    static_cast<state*>(mine)->writes = wanted;
+    return NATS_OK;
+  }
+  static natsStatus detach(void* mine) { return reads(mine, false); }
+
+  /// Connects to a server that has answered, and serves there what is to be served.
+  result<void> open(const char* url) noexcept {
+    natsOptions* made = nullptr;
+    natsStatus how = natsOptions_Create(&made);
+    const detail::nats_options options(made);
+    const auto also = [&](auto set, auto... value) noexcept {
+      if (how == NATS_OK) how = set(made, value...);
+    };
+    also(natsOptions_SetURL, url);
+    // libnats would use TLS only if the server asks for it, and anybody on the way can say that it does not
+    if (detail::asks_for_tls(url)) also(natsOptions_SetSecure, true);
+    if (*s_->credentials.c_str() != '\0')
+      also(natsOptions_SetUserCredentialsFromFiles, s_->credentials.c_str(), nullptr);
+    // what is longer than an int has milliseconds would be cut to anything by libnats
+    also(natsOptions_SetTimeout, std::min(std::max<std::int64_t>(s_->timeout.count(), 1), std::int64_t{1} << 30));
+    also(natsOptions_SetSendAsap, true);  // otherwise it has a thread that flushes
+    // it would have a thread for that, and in version 3.4 take the next server's bytes for the rest of a message
+    also(natsOptions_SetAllowReconnect, false);
+    also(natsOptions_SetPingInterval, 0);  // its thread of timers would close the socket that this one reads
+    also(natsOptions_SetIOBufSize, read_bytes);
+    also(natsOptions_SetEventLoop, static_cast<void*>(s_.get()), attach, reads, writes, detach);
+    if (s_->configure != nullptr) also(s_->configure);
+    natsConnection* connected = nullptr;
+    if (how == NATS_OK) how = natsConnection_Connect(&connected, made);
+    s_->connection = detail::nats_connection(connected);
+    if (how != NATS_OK) {
+      s_->lose();
+      return failure(detail::nats_error(how));
+    }
+    s_->most_now = static_cast<std::size_t>(
+        std::min<std::int64_t>(std::max<std::int64_t>(natsConnection_GetMaxPayload(connected), 0), MostBytes));
+    heard();
+    for (std::size_t i = 0; i < s_->subjects; ++i)
+      if (s_->served[i].subject) subscribe(s_->served[i]);
+    return {};
+  }
+  /// If libnats has no memory for it, nothing arrives, and settle() notices.
+  void subscribe(subscription& s) noexcept {
+    natsSubscription* made = nullptr;
+    (void)(s.group != nullptr
+               ? natsConnection_QueueSubscribeSync(&made, s_->connection.get(), s.subject.c_str(), s.group)
+               : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
+    s.handle = detail::nats_subscription(made);
+  }
+  /// Whether the last complaint of the server is that we may not subscribe to this.
+  bool refuses(const nats_subject& subject) const noexcept {
+    const char* text = nullptr;
+    if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr)
+      return false;
+    const std::string_view said(text);
+    return said.find("Subscription") != said.npos && said.find(subject.view()) != said.npos;
+  }
+
+  bool has_mail() const noexcept {
+    for (std::size_t i = 0; i < s_->subjects; ++i)
+      if (detail::has_mail(s_->served[i].handle.get())) return true;
+    return false;
+  }
+  /// Makes the next message that names an inbox the current one. False: none has arrived.
+  bool take(address& from) noexcept {
+    s_->current.reset();
+    for (std::size_t i = 0; i < s_->subjects; ++i) {
+      const std::size_t at = (s_->next + i) % s_->subjects;
+      subscription& s = s_->served[at];
+      while (detail::has_mail(s.handle.get())) {
+        natsMsg* m = nullptr;
+        const natsStatus how = natsSubscription_NextMsg(&m, s.handle.get(), 0);
+        detail::nats_message message(m);
+        s.presence.nobody += how == NATS_NO_RESPONDERS;
+        if (how != NATS_OK) continue;
+        const char* const reply = natsMsg_GetReply(m);
+        s.presence.here += reply == nullptr && natsMsg_GetDataLength(m) == 0;
+        const auto sender = nats_subject::inbox_named(reply != nullptr ? reply : "");
+        if (!sender) continue;
+        from = *sender;
+        s_->current = std::move(message);
+        s_->next = (at + 1) % s_->subjects;
+        return true;
+      }
+    }
+    return false;
+  }
+  /// The bytes of the current message. Those for an inbox `_INBOX.<32 digits>` lie at a multiple of 8 as libnats keeps
+  /// them.
+  std::span<const std::byte> aligned_bytes() const noexcept {
+    const auto* data = reinterpret_cast<const std::byte*>(natsMsg_GetData(s_->current.get()));
+    const auto bytes = std::min(static_cast<std::size_t>(natsMsg_GetDataLength(s_->current.get())), MostBytes);
+    if (reinterpret_cast<std::uintptr_t>(data) % 8 == 0) return {data, bytes};
+    std::memcpy(s_->aligned.get(), data, bytes);
+    return {s_->aligned.get(), bytes};
+  }
+
+  void heard() noexcept {
+    s_->heard = std::chrono::steady_clock::now();
+    s_->asked = false;
+  }
+  /// Lets libnats read once, without waiting.
+  void read_some() noexcept {
+    natsConnection_ProcessReadEvent(s_->connection.get());
+    note_loss();
+  }
+  /// Writes what waits for the socket, as much as it takes.
+  void flush() noexcept {
+    if (!s_->writes) return;
+    natsConnection_ProcessWriteEvent(s_->connection.get());
+    note_loss();
+  }
+  void note_loss() noexcept {
+    if (natsConnection_IsClosed(s_->connection.get())) s_->lose();
+  }
+  /// Whether nothing waits for the socket, after another try.
+  bool writable() noexcept {
+    flush();
+    return !s_->writes;
+  }
+  /// Waits once, at most about that long, and lets libnats read and write; or looks for a server. False: a signal
+  /// arrived.
+  bool turn(bool read, std::chrono::milliseconds most) noexcept {
+    if (away()) {
+      const char* const url = s_->door.look(most);
+      if (url != nullptr && !open(url)) s_->door.next();
+      return true;
+    }
+    most = std::min<std::chrono::milliseconds>(most, silence);
+    pollfd p{s_->descriptor, static_cast<short>((read ? POLLIN : 0) | (s_->writes ? POLLOUT : 0)), 0};
+    const int n = ::poll(&p, 1, static_cast<int>(most.count()));
+    if (n < 0) return false;
+    if ((p.revents & POLLOUT) != 0) flush();
+    if ((p.revents & ~POLLOUT) != 0 && !away()) {
+      heard();
+      read_some();
+    }
+    if (away() || std::chrono::steady_clock::now() - s_->heard < silence) return true;
+    // A server that has gone without a word is noticed: what we send to ourselves has to come back.
+    if (s_->asked) {
+      s_->lose();
+      return true;
+    }
+    heard();
+    s_->asked = true;
+    (void)natsConnection_Publish(s_->connection.get(), inbox().c_str(), nullptr, 0);
+    flush();
+    return true;
+  }
+
+  /// Of libnats's buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in
+  /// the socket and at the server, which ends the connection of one that is too slow.
+  static constexpr int read_bytes = 256 * 1024;
+  /// After this time without a word the server is asked for one, and after another it is given up.
+  static constexpr std::chrono::milliseconds silence{30'000};
+
+  std::unique_ptr<state> s_;
+};
+
+/// A link over a server that allows 1 MiB for a message, as servers do unless they are told otherwise.
+using nats_link = basic_nats_link<1024 * 1024>;
+
+static_assert(datagram_link<nats_link>);
+
+}  // namespace tensorpull

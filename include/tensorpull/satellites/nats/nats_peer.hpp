@@ -1,0 +1,111 @@
+// A link to one peer over NATS, for sessions: one end opens a door under a name, the other one calls it.
+#pragma once
+
+#include <tensorpull/satellites/nats/nats_link.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace tensorpull {
+
+/// A link whose one address is an inbox: that of the first end that called, or of the first that answered. Before that,
+/// what is sent goes to the door, if this end calls, and is dropped if it is called. Whatever comes from another inbox
+/// is dropped; none is longer than 64 KiB and a prefix, so that a session has 200 KiB of buffers.
+template <class Link>
+class nats_peer {
+ public:
+  using address = only_peer;  ///< the first that called, or answered
+  static constexpr std::size_t max_datagram_bytes = std::min<std::size_t>(Link::max_datagram_bytes, 64 * 1024 + 128);
+  static constexpr bool checked = Link::checked;  ///< as the link
+  static constexpr bool addresses_are_proved = true;  ///< as the link's: nobody can guess an inbox
+
+  static constexpr unsigned allocations_per_datagram = Link::allocations_per_datagram;  ///< as the link
+
+  /// Takes over a link. `door`: where the peer takes what is sent; empty: this end serves a door, and is called.
+  nats_peer(Link link, const nats_subject& door) noexcept
+      : link_(std::move(link)), to_(door), bytes_(std::min(link_.datagram_bytes(), max_datagram_bytes)) {}
+
+  /// The longest datagram, as the server said when the link was made. If it allows less later, the link is closed.
+  std::size_t datagram_bytes() const noexcept { return bytes_; }
+  /// As datagram_link asks.
+  io_result receive(std::span<std::byte> memory, address& from) noexcept {
+    return detail::receive_copy(*this, memory, from);
+  }
+  /// The same without a copy.
+  io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept {
+    for (int tries = 0; tries < most_dropped; ++tries) {  // others that send without end must not keep the caller here
+      nats_subject from;
+      const io_result io = link_.receive_in_place(datagram, from);
+      if (io.status == io_status::would_block && link_.datagram_bytes() < bytes_) return {io_status::closed, 0, 0};
+      if (io.status != io_status::ok) return io;
+      if (std::exchange(met_, true) && from != to_) continue;
+      to_ = from;
+      return io;
+    }
+    return {io_status::would_block, 0, 0};
+  }
+  /// As datagram_link asks.
+  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+    return to_ ? link_.send(spans, to_) : io_result{};
+  }
+  /// As datagram_link asks.
+  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
+    return link_.wait(read, write, timeout);
+  }
+
+ private:
+  static constexpr int most_dropped = 64;
+
+  Link link_;
+  nats_subject to_;
+  std::size_t bytes_;
+  bool met_ = false;  // `to_` is the peer's inbox
+};
+
+static_assert(datagram_link<nats_peer<nats_link>>);
+
+/// Where two ends of a session meet: `net::session::open(door)` at one end, `net::session::connect(door)` at the other.
+/// `Link`: a basic_nats_link. The texts are borrowed.
+template <class Link>
+struct basic_nats_meeting {
+  nats_server server{};  ///< where, and as whom
+  /// what both ends call it: tokens of a subject, at most 76 bytes. Any peer that knows it, and is let in by the
+  /// server, may call first
+  std::string_view name{};
+
+  /// Reads `nats://server:4222#name`. bad_address: there is no name.
+  static result<basic_nats_meeting> of(std::string_view url) noexcept {
+    const auto at = url.rfind('#');
+    if (at == url.npos) return failure(errc::bad_address, url.size(), without_secrets(url));
+    return basic_nats_meeting{{.url = url.substr(0, at)}, url.substr(at + 1)};
+  }
+  /// Connects to the server. It does not wait for the other end. Errors: those of basic_nats_link::connect;
+  /// bad_address: the name makes no subject.
+  result<nats_peer<Link>> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
+    const auto door = nats_subject::meeting(name);
+    if (!door) return failure(door.error());
+    nats_server within = server;
+    within.timeout = std::min(server.timeout, timeout);
+    auto link = Link::connect(within, stop);
+    if (!link) return failure(link.error());
+    return nats_peer<Link>(std::move(*link), *door);
+  }
+  /// Connects to the server, and returns when the first end may call. Errors: as connect(), and those of
+  /// basic_nats_link::settle.
+  result<nats_peer<Link>> open(const stop_token& stop = {}) const noexcept {
+    const auto door = nats_subject::meeting(name);
+    if (!door) return failure(door.error());
+    auto link = Link::connect(server, stop, 1);
+    if (!link) return failure(link.error());
+    auto ok = link->serve(*door);
+    if (ok) ok = link->settle(*door, server.timeout, stop);
+    if (!ok) return failure(ok.error());
+    return nats_peer<Link>(std::move(*link), {});
+  }
+};
+
+/// Over a server that allows 1 MiB for a message.
+using nats_meeting = basic_nats_meeting<nats_link>;
+
+}  // namespace tensorpull

@@ -1,0 +1,143 @@
+// One line of a pull over several connections at a time: a recipient that asks for the chunks that it is given, in
+// whatever order they lie in the image.
+#pragma once
+
+#include <tensorpull/protocol/recipient/recipient.hpp>
+#include <tensorpull/satellites/parallel/chunk_ledger.hpp>
+
+#include <array>
+#include <cstdint>
+
+namespace tensorpull {
+
+/// Where a line's chunks come from.
+enum class chunk_order : std::uint8_t {
+  one_by_one,  ///< the next one that the recipient cuts, when the one before has come
+  given,  ///< those that it is given by ask(), which its owner answers in turn
+  all,  ///< as a recipient that has the image for itself
+};
+
+/// The frames of one line. Descriptions, names and the confirmation are recipient's.
+template <chunking_strategy Chunking, class Limits = default_limits>
+class parallel_recipient : public recipient<Chunking, Limits> {
+  using base = recipient<Chunking, Limits>;
+  using phase = typename base::phase;
+
+ public:
+  /// Chunks that one line is asked for ahead.
+  static constexpr std::uint32_t most_asked = 8;
+  /// Lines that one pull may have.
+  static constexpr std::size_t most_lines = 8;
+  /// What is missing, for all lines of a pull.
+  using ledger = detail::chunk_ledger<most_lines, most_lines * most_asked + 1>;
+  /// A chunk that was asked for.
+  struct asked_chunk {
+    std::uint64_t position = 0;  ///< among the wanted bytes
+    std::uint64_t offset = 0;  ///< in the image
+    std::uint32_t length = 0;  ///< in bytes
+    typename ledger::number of{};  ///< which chunk of the ledger it was
+  };
+  using base::base;
+
+  /// Tells a strategy that adapts how the transfer gets on. What was asked for is remembered, so lengths may change.
+  void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
+    requires detail::adapts<Chunking>
+  {
+    this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time});
+  }
+
+  /// Where its chunks come from, from now on: one_by_one at first.
+  void take(chunk_order from) noexcept { order_ = from; }
+  /// As take() has said.
+  chunk_order order() const noexcept { return order_; }
+  /// The next request that is for no chunk that was given. False: there is none now.
+  bool next(frame& out) noexcept {
+    // nothing is asked ahead of the description: how long a chunk is depends on it
+    if (this->phase_ == phase::describing && !this->request_.by_name()) return false;
+    const bool waits = order_ == chunk_order::given || (order_ == chunk_order::one_by_one && this->in_flight_ > 0);
+    if (this->phase_ == phase::pulling && !this->confirms_ && waits) return false;
+    return base::next(out);
+  }
+  /// Whether chunks are asked for by ask().
+  bool takes_chunks() const noexcept {
+    return order_ == chunk_order::given && this->phase_ == phase::pulling && !this->confirms_;
+  }
+  /// Whether another one may be asked for now.
+  bool may_ask() const noexcept {
+    return takes_chunks() && this->in_flight_ < std::min<std::uint32_t>(this->window_, most_asked);
+  }
+  /// Chunks that were asked for and have not been answered.
+  std::uint32_t in_flight() const noexcept { return this->in_flight_; }
+  /// The request for a chunk.
+  void ask(frame& out, const asked_chunk& c) noexcept {
+    out = {};
+    out.ref = this->request_.ref;
+    out.version = this->version_;
+    this->ask_for(out, c.offset, c.length);
+    out.id = this->next_id_++;
+    if (this->in_flight_++ == 0) this->expected_id_ = out.id;
+    asked_[(first_ + count_++) % most_asked] = c;
+  }
+  /// The chunk that this prefix begins. Nothing: one that nobody awaits any more. An error ends the line.
+  result<optional<asked_chunk>> answered(const frame& m) noexcept {
+    if (m.ref != this->request_.ref || this->in_flight_ == 0 || base::comes_before(m.id, this->expected_id_))
+      return optional<asked_chunk>();
+    if (m.id != this->expected_id_) return failure(errc::wrong_payload, this->received_);
+    if (m.version != this->version_) return failure(errc::stale_version, this->received_);
+    const asked_chunk c = asked_[first_];
+    if (m.offset != c.offset || m.length != c.length) return failure(errc::wrong_payload, this->received_);
+    if (m.nonce != this->nonce_) {  // another serve of the same content
+      if (!this->anew.begins()) return failure(errc::wrong_payload, this->received_);
+      this->start_over(this->received_);
+      return optional<asked_chunk>();
+    }
+    this->anew = {};
+    --this->in_flight_;
+    ++this->expected_id_;
+    first_ = (first_ + 1) % most_asked;
+    --count_;
+    return optional<asked_chunk>(c);
+  }
+  /// Calls `f(asked_chunk)` with each that will not be answered: the line was begun anew, or its connection is gone.
+  template <class F>
+  void unanswered(bool gone, F f) noexcept {
+    if (gone) this->in_flight_ = 0;
+    for (; count_ > this->in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
+  }
+  /// After restart() on a line that has not asked for the named tensors: an owner takes a confirmation of those from a
+  /// line that it has served their end.
+  void name_again() noexcept {
+    if (this->phase_ == phase::confirming && this->request_.by_name()) this->start_over(this->before_last_byte());
+  }
+  /// The requests to come are numbered from `id` on, if that is later than the next one.
+  void number_from(std::uint32_t id) noexcept {
+    if (base::comes_before(this->next_id_, id)) this->next_id_ = id;
+  }
+
+  /// The length of the chunk at a position, as this line cuts the image, at most `most`.
+  std::uint64_t length_from(std::uint64_t position, std::uint64_t most) const noexcept {
+    return std::min(this->length_at(this->wanted_.at(position)), most);
+  }
+  /// Where a position lies in the image.
+  std::uint64_t offset_of(std::uint64_t position) const noexcept { return this->wanted_.at(position).offset; }
+  /// The longest chunk that its owner serves.
+  std::uint64_t longest_chunk() const noexcept { return this->owners_cap_; }
+  /// No chunk is longer than this from now on. Call it while none is on its way.
+  void cut_at(std::uint64_t most) noexcept {
+    this->chunk_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(this->owners_cap_, most));
+  }
+  /// Whether another line's owner describes the same image.
+  bool agrees_with(const parallel_recipient& other) const noexcept {
+    return this->version_ == other.version_ && this->context_.image_bytes == other.context_.image_bytes &&
+           this->context_.data_start == other.context_.data_start;
+  }
+  /// The version that is pulled, once it is known.
+  std::uint64_t version() const noexcept { return this->version_; }
+
+ private:
+  std::array<asked_chunk, most_asked> asked_{};
+  std::uint32_t first_ = 0, count_ = 0;
+  chunk_order order_ = chunk_order::one_by_one;
+};
+
+}  // namespace tensorpull

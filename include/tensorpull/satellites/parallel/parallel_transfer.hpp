@@ -1,0 +1,593 @@
+// One pull over several connections at a time, to one owner or to several that publish the same version: one cursor,
+// one digest, one outcome. Each line takes the next chunk that nobody has been asked for, so a fast one takes more, and
+// what a line that stalls or is lost was asked for is asked of another.
+#pragma once
+
+#include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/satellites/parallel/parallel_recipient.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/optional.hpp>
+
+#include <array>
+#include <bit>
+#include <utility>
+
+namespace tensorpull {
+
+namespace detail {
+/// Which sources have given which parts of an image, so that one that has given wrong bytes can be named. A source is a
+/// bit.
+class given_parts {
+ public:
+  void begin(std::uint8_t shift) noexcept {
+    by_ = {};
+    shift_ = shift;
+  }
+  void note(std::uint64_t begin, std::uint64_t end, std::uint8_t sources) noexcept {
+    if (begin >= end) return;
+    const auto last = static_cast<std::size_t>((end - 1) >> shift_);
+    for (auto i = static_cast<std::size_t>(begin >> shift_); i <= last; ++i) by_[i] |= sources;
+  }
+  /// All sources that have given anything.
+  std::uint8_t all() const noexcept {
+    std::uint8_t sum = 0;
+    for (const std::uint8_t each : by_) sum |= each;
+    return sum;
+  }
+  std::uint8_t of(std::size_t part) const noexcept { return by_[part]; }
+  /// Where a part begins in an image of `bytes` bytes.
+  std::uint64_t begin_of(std::uint64_t part, std::uint64_t bytes) const noexcept {
+    return std::min(part << shift_, bytes);
+  }
+  static std::uint8_t bit(std::uint8_t source) noexcept { return static_cast<std::uint8_t>(1u << (source % 8)); }
+
+ private:
+  std::array<std::uint8_t, most_parts> by_{};
+  std::uint8_t shift_ = 0;
+};
+}  // namespace detail
+
+/// One pull over several lines. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The image's
+/// header comes over the first line, and then chunks over all of them. The line that has described the image to this
+/// transfer is the first one; it also fetches the last chunk, and confirms. If it is lost, another one takes its place.
+/// A driver tells it which lines there are: up(), lost(), and ended(line) after each step. line_of() is what an
+/// endpoint drives.
+///
+/// If the digest of the whole is wrong and several sources took part, the image is pulled once more from one of them
+/// alone, and if need be from each in turn: wrong() says which have given wrong bytes. A pull of named tensors fails
+/// instead, since the digest of those is what the first line's owner says.
+/// Size: that of a transfer, 8 KiB for eight lines, and a state of the digest of chunks for each line if there is one.
+template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
+class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
+  using machine_type = parallel_recipient<Chunking, Limits>;
+  using base = transfer<Consumer, Chunking, Integrity, Limits, machine_type>;
+  using ledger_type = typename machine_type::ledger;
+  static_assert(
+      requires { requires Consumer::any_order; },
+      "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
+      "such as the model itself or a file");
+
+ public:
+  /// Lines that there may be.
+  static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
+  using base::base;
+
+  /// A line as an endpoint drives it: a model of transfer_role, whose members are those of that concept.
+  class line {
+   public:
+    /// As that of transfer.
+    static constexpr std::size_t read_piece_bytes = base::read_piece_bytes;
+    /// Borrows the transfer.
+    line(parallel_transfer& all, std::uint8_t number) noexcept : all_(&all), number_(number) {}
+    /// The next request over this line.
+    bool next(frame& out) noexcept { return all_->next(number_, out); }
+    /// Whether it may be long.
+    bool next_is_long() const noexcept { return number_ == all_->first_ && all_->next_is_long(); }
+    /// An answer other than a chunk.
+    void on(const frame& m) noexcept { all_->on(number_, m); }
+    /// A chunk's prefix.
+    bool on_chunk(const frame& m) noexcept { return all_->on_chunk(number_, m); }
+    /// Memory for what is missing of it.
+    prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+      return all_->prepare(number_, out, most);
+    }
+    /// What was written there.
+    void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
+    /// Whether a chunk may come over this line.
+    bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
+    /// Whether its owner has described the reference.
+    bool described() const noexcept { return !all_->machine(number_).describing(); }
+    /// Also if another line has landed the chunk that is coming: the rest of it is thrown away.
+    bool ended() const noexcept { return all_->drops(number_); }
+    /// Ends the whole transfer.
+    void fail(const error& why) noexcept { all_->fail(why); }
+    /// The first request id that this line has not used.
+    std::uint32_t next_id() const noexcept { return all_->machine(number_).next_id(); }
+
+   private:
+    parallel_transfer* all_;
+    std::uint8_t number_;
+  };
+  /// Valid as long as this object is.
+  line line_of(std::uint8_t number) noexcept { return {*this, number}; }
+
+  /// A line has a connection. `source`: which of the owners is at its other end, below 8. `next_id`: the endpoint's.
+  void up(std::uint8_t number, std::uint8_t source, std::uint32_t next_id) noexcept {
+    const bool has_first = first_ != nobody && first_ != number && lines_[first_].works();
+    state& l = lines_[number];
+    l = {};
+    l.up = true;
+    l.source = source;
+    if (!has_first && (alone_ == nobody || alone_ == source)) begin_with(number, next_id);
+    else begin_other(number, next_id);
+  }
+  /// Whether a line that has no connection may have one soon: until it is known, no other line's error ends the
+  /// transfer.
+  void coming(std::uint8_t number, bool may) noexcept { lines_[number].coming = may; }
+  /// A line has no connection any more. If it was the first one, another takes its place.
+  void lost(std::uint8_t number) noexcept {
+    state& l = lines_[number];
+    if (!l.up) return;
+    give_back(number, true);
+    l.up = false;
+    if (this->ended_) return;
+    if (alone_ == l.source && !is_up(alone_)) (void)begin_alone();
+    else if (number == first_) (void)replace_first();
+  }
+  /// Why a line can be used no more, although its connection is there; nothing: it can.
+  optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
+  /// How long the owner at its other end asks this line to wait; 0: it is not busy.
+  std::chrono::milliseconds line_pause(std::uint8_t number) const noexcept {
+    return number == first_ ? base::pause() : lines_[number].pause;
+  }
+  /// A line whose owner was busy asks again.
+  void resume_line(std::uint8_t number) noexcept {
+    if (number == first_) return;
+    lines_[number].pause = {};
+    lines_[number].machine.restart(0);
+  }
+  /// Another line takes the first one's place, since that is silent. False: there is none.
+  bool replace_first() noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i) {
+      const std::uint8_t n = static_cast<std::uint8_t>((first_ + 1 + i) % most_lines);
+      if (n == first_ || !usable(n)) continue;
+      give_back(n, true);
+      give_back(first_, true);
+      move_first(n);
+      return true;
+    }
+    return false;
+  }
+  /// Whether all others wait for the first line, which brings the beginning.
+  bool waits_for_first() const noexcept { return !sharing_ && !this->finished_ && !this->ended_; }
+  /// The line that confirms; most_lines or more: there is none.
+  std::uint8_t first_line() const noexcept { return first_; }
+  /// Whether a line waits for an answer.
+  bool awaits(std::uint8_t number) const noexcept {
+    const machine_type& m = machine(number);
+    return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
+  }
+  /// The only source that is asked, since several have given wrong bytes; another number: all are.
+  std::uint8_t alone() const noexcept { return alone_; }
+  /// Sources whose bytes were not those of the version, one bit each; of another one's bytes in the same 64th of the
+  /// image it cannot be told.
+  std::uint8_t wrong() const noexcept { return wrong_; }
+
+  /// Answers that bring the transfer on. That an owner describes again what is known is none: it may never send a byte.
+  std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
+  /// Bytes that have landed and count, those behind the first missing one among them.
+  std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
+  /// The first line's, if no other one can take its place now.
+  std::chrono::milliseconds pause() const noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
+    return base::pause();
+  }
+
+  /// After all connections were lost: as transfer::restart.
+  void restart() noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i) {
+      give_back(i, true);
+      lines_[i] = {};
+    }
+    first_ = nobody;
+    drop_sequential();
+    base::restart();
+  }
+
+  /// What the owner at the other end of a line is told when the transfer has ended. It forgets this recipient if the
+  /// bytes were confirmed to another one.
+  optional<frame> farewell_of(std::uint8_t number) const noexcept {
+    if (!this->ended_ || number >= most_lines) return {};
+    const state& l = lines_[number];
+    const machine_type& m = machine(number);
+    const bool is_wrong = (wrong_ & detail::given_parts::bit(l.source)) != 0;
+    if (number == first_ && !is_wrong) return base::farewell();
+    if (!l.up || m.nonce() == 0 || (m.nonce() == this->machine_.nonce() && !is_wrong)) return {};
+    frame bye;
+    bye.kind = frame_kind::cancel;
+    bye.ref = m.request().ref;
+    bye.version = m.version();
+    bye.nonce = m.nonce();
+    bye.recipient = m.request().recipient;
+    bye.status = is_wrong ? status::digest_mismatch : status::looked;
+    return bye;
+  }
+
+  /// The same of the first line.
+  optional<frame> farewell() const noexcept { return farewell_of(first_); }
+
+ private:
+  static constexpr std::uint8_t nobody = 0xff;
+  static constexpr std::uint8_t anybody = 0xff;  // every source
+  /// No chunk is shorter than this, unless less is left.
+  static constexpr std::uint64_t least_chunk = 64 * 1024;
+
+  struct state {
+    machine_type machine{pull_request{}, Chunking{}, 1};  // not the first line's: that is the transfer's own
+    [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, detail::no_chunk_hash>
+        hash{};
+    typename ledger_type::number chunk{};  // that is landing
+    std::uint64_t at = 0, left = 0, digest = 0;  // of it: where its next byte goes, and how many are missing
+    optional<error> why;
+    std::chrono::milliseconds pause{};
+    std::uint8_t source = 0, damaged = 0;
+    bool up = false, coming = false;
+    bool works() const noexcept { return up && !why; }
+  };
+
+  machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? this->machine_ : lines_[n].machine; }
+  const machine_type& machine(std::uint8_t n) const noexcept {
+    return n == first_ ? this->machine_ : lines_[n].machine;
+  }
+  bool usable(std::uint8_t n) const noexcept {
+    const state& l = lines_[n];
+    return l.works() && l.pause.count() == 0 && (alone_ == nobody || l.source == alone_);
+  }
+  /// Whether another line can take the first one's place.
+  bool others() const noexcept {
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (i != first_ && (usable(i) || lines_[i].coming)) return true;
+    return false;
+  }
+  std::uint64_t up_lines() const noexcept {
+    std::uint64_t n = 0;
+    for (const state& l : lines_) n += l.up;
+    return n;
+  }
+  bool is_up(std::uint8_t source) const noexcept {
+    for (const state& l : lines_)
+      if (l.works() && l.source == source) return true;
+    return false;
+  }
+
+  /// The transfer's own machine goes on over another line, and the line that it leaves becomes one of the others.
+  void move_first(std::uint8_t to) noexcept {
+    const std::uint8_t from = first_;
+    const std::uint32_t used = lines_[to].machine.next_id(), was = this->machine_.next_id();
+    begin_with(to, used);
+    if (from < most_lines && lines_[from].works()) begin_other(from, was);
+  }
+  /// The transfer's own machine goes on over this line.
+  void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
+    if (!sharing_) kept_ = this->landed_;
+    first_ = number;
+    this->machine_.number_from(next_id);
+    drop_sequential();
+    base::restart();
+    this->machine_.name_again();
+  }
+  void begin_other(std::uint8_t number, std::uint32_t next_id) noexcept {
+    pull_request r;
+    r.ref = this->machine_.request().ref;
+    r.version = this->machine_.version() != 0 ? this->machine_.version() : this->machine_.request().version;
+    r.window = this->machine_.request().window;
+    r.chunk_digest = this->machine_.request().chunk_digest;
+    r.recipient = this->machine_.request().recipient;
+    lines_[number].machine = machine_type(r, Chunking{}, next_id);
+    lines_[number].machine.take(chunk_order::given);
+  }
+  /// The first line's chunk that was landing one after the other will not be complete.
+  void drop_sequential() noexcept {
+    if constexpr (!Integrity::per_chunk) this->chunk_left_ = 0;
+  }
+
+  bool next(std::uint8_t n, frame& out) noexcept {
+    if (this->ended_ || lines_[n].why) return false;
+    if (n == first_) {
+      if (is_sequential(n) && this->machine_.order() == chunk_order::one_by_one) return false;
+      if (base::next(out)) return true;
+      if (this->paused_) return false;
+    } else {
+      // the others follow when the version is known
+      if (lines_[n].pause.count() > 0 || this->machine_.version() == 0) return false;
+      if (lines_[n].machine.next(out)) return true;
+    }
+    machine_type& m = machine(n);
+    if (!sharing_ || !m.may_ask() || (alone_ != nobody && lines_[n].source != alone_)) return false;
+    typename ledger_type::chunk* const c = choose(n);
+    if (c == nullptr) return false;
+    ++c->asked;
+    // another line may have cut it, whose owner serves longer ones
+    const auto length = static_cast<std::uint32_t>(std::min(c->length(), m.longest_chunk()));
+    m.ask(out, {c->begin, this->machine_.offset_of(c->begin), length, missing_.number_of(*c)});
+    return true;
+  }
+  /// The chunk that a line is asked for next; nullptr: none. The last byte is for the line that will confirm, since an
+  /// owner takes that from a connection that it has served the end.
+  typename ledger_type::chunk* choose(std::uint8_t n) noexcept {
+    const auto not_for_it = [&](const typename ledger_type::chunk& c) {
+      return c.writer == n || (c.end == missing_.end() && n != first_);
+    };
+    if (auto* const c = missing_.first_asked(0, not_for_it)) return c;
+    if (missing_.has_part(n, least_chunk)) {
+      const std::uint64_t most = std::min(missing_.rest_of(n), machine(n).longest_chunk());
+      return missing_.cut(n, this->machine_.length_from(missing_.next_of(n), most));
+    }
+    if (machine(n).in_flight() > 0) return nullptr;
+    // it has nothing else to do: perhaps it is faster than the one that was asked
+    typename ledger_type::chunk* c = nullptr;
+    for (std::uint8_t asked = 1; c == nullptr && asked < most_asked_for_one; ++asked)
+      c = missing_.first_asked(asked, not_for_it);
+    return c;
+  }
+
+  void on(std::uint8_t n, const frame& m) noexcept {
+    if (this->ended_ || lines_[n].why) return;
+    if (n != first_) return on_other(n, m);
+    if (!goes_on_with(n, m)) return;
+    const bool is_known = m.kind == frame_kind::description && this->machine_.version() != 0;
+    const std::uint32_t before = base::answers();
+    base::on(m);
+    if (is_known) repeated_ += base::answers() - before;
+    settle_first();
+  }
+  /// What comes over the first line has to make sense. If it does not, and others can go on, it ends this line alone.
+  /// If its owner is busy, a line that can go on now takes its place.
+  bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
+    if (!others()) return true;
+    machine_type looks = this->machine_;
+    const auto event = looks.on(m);
+    if (!event) {
+      end_line(n, event.error());
+      return false;
+    }
+    if (*event != recipient_event::busy || !replace_first()) return true;
+    lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
+    return false;
+  }
+  void on_other(std::uint8_t n, const frame& m) noexcept {
+    state& l = lines_[n];
+    const auto event = l.machine.on(m);
+    if (!event) return end_line(n, event.error());
+    if (*event == recipient_event::nothing) return;
+    this->answers_ += m.kind != frame_kind::description;
+    if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
+    else if (!l.machine.describing() && !l.machine.agrees_with(this->machine_))
+      return end_line(n, {errc::bad_frame, 0, 0, {}});
+    give_back(n, false);
+  }
+  /// The first line's machine has moved on.
+  void settle_first() noexcept {
+    give_back(first_, false);
+    if (this->ended_ || this->machine_.describing()) return;
+    const std::uint64_t lines = std::max<std::uint64_t>(up_lines(), 2);
+    this->machine_.cut_at(std::max(least_chunk, this->machine_.part_end() / (16 * lines)));
+    if (sharing_ || this->landed_ < this->machine_.description().data_start || this->chunk_left_ > 0 ||
+        this->landed_ >= this->machine_.part_end() || this->finished_)
+      return;
+    if (Integrity::whole && this->arrived().schema == nullptr) return this->machine_.take(chunk_order::all);
+    sharing_ = true;
+    this->machine_.take(chunk_order::given);
+    const std::uint8_t shift = ledger_type::shift_for(this->machine_.part_end());
+    missing_.begin(this->landed_, this->machine_.part_end(), shift);
+    if (alone_ != nobody) return;
+    given_.begin(shift);
+    given_.note(0, kept_, anybody);
+    note_given(first_, kept_, this->landed_);
+  }
+  void end_line(std::uint8_t n, const error& why) noexcept {
+    give_back(n, true);
+    lines_[n].why = why;
+    if (n == first_) (void)replace_first();
+  }
+  /// What a line was asked for and will not answer is asked of others.
+  void give_back(std::uint8_t n, bool gone) noexcept {
+    if (n >= most_lines) return;
+    const auto back = [&](const typename ledger_type::number& of) {
+      auto* const c = missing_.find(of);
+      if (c == nullptr) return;
+      if (c->writer == n) note_given(n, c->begin, c->begin + c->landed);
+      missing_.give_back(*c, n, !Integrity::per_chunk);
+    };
+    if (gone && std::exchange(lines_[n].left, 0) > 0) back(lines_[n].chunk);
+    machine(n).unanswered(gone, [&](const auto& asked) { back(asked.of); });
+    if (sharing_ && gone) {
+      missing_.leave(n);
+      drain();
+    }
+  }
+
+  bool on_chunk(std::uint8_t n, const frame& m) noexcept {
+    state& l = lines_[n];
+    if (this->ended_ || l.why) return false;
+    if (n == first_ && !this->machine_.takes_chunks()) {
+      if (!goes_on_with(n, m)) return false;
+      const bool wanted = base::on_chunk(m);
+      settle_first();
+      return wanted;
+    }
+    const auto asked = machine(n).answered(m);
+    if (!asked) {
+      end_line(n, asked.error());
+      return false;
+    }
+    give_back(n, false);
+    if (!*asked) return false;
+    auto* const c = missing_.find((*asked)->of);
+    if (c == nullptr) return false;
+    c->writer = n;  // whoever delivers now is faster than the one that has begun
+    c->landed = 0;
+    l.chunk = (*asked)->of;
+    l.at = (*asked)->position;
+    l.left = m.length;
+    l.digest = m.digest;
+    if constexpr (Integrity::per_chunk) l.hash = {};
+    return true;
+  }
+  /// Not if there is one source alone: what others gave before is still to be told.
+  void note_given(std::uint8_t n, std::uint64_t begin, std::uint64_t end) noexcept {
+    if (alone_ == nobody) given_.note(begin, end, detail::given_parts::bit(lines_[n].source));
+  }
+  bool is_sequential(std::uint8_t n) const noexcept { return n == first_ && this->chunk_left_ > 0; }
+  /// The chunk that lands over this line; nullptr: another line lands it.
+  typename ledger_type::chunk* landing(std::uint8_t n) noexcept {
+    auto* const c = missing_.find(lines_[n].chunk);
+    return c != nullptr && c->writer == n ? c : nullptr;
+  }
+  bool drops(std::uint8_t n) noexcept {
+    if (this->ended_ || lines_[n].why) return true;
+    return !is_sequential(n) && (lines_[n].left == 0 || landing(n) == nullptr);
+  }
+  prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
+    if (is_sequential(n)) return base::prepare(out, most);
+    return this->to_.prepare(lines_[n].at, std::min(most, lines_[n].left), out);
+  }
+  void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
+    if (this->ended_) return;
+    if (is_sequential(n)) {
+      const std::uint64_t before = this->damaged_;
+      base::landed(bytes);
+      if (this->damaged_ != before && others()) {
+        this->damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
+        count_damage(n);
+      }
+      return settle_first();
+    }
+    state& l = lines_[n];
+    auto* const c = landing(n);
+    if (c == nullptr) return;
+    if (const auto ok = this->to_.commit(l.at, bytes); !ok) return this->fail(ok.error());
+    if constexpr (Integrity::per_chunk) l.hash.update(bytes);
+    l.at += bytes.size();
+    l.left -= bytes.size();
+    c->landed += bytes.size();
+    if (l.left > 0) return;
+    if constexpr (Integrity::per_chunk)
+      if (l.hash.digest() != l.digest) {
+        ++this->damaged_;
+        c->landed = 0;
+        missing_.give_back(*c, n, false);
+        return count_damage(n);
+      }
+    note_given(n, c->begin, c->begin + c->landed);
+    if (c->landed < c->length()) missing_.go_on(*c);
+    else missing_.done(*c);
+    drain();
+  }
+
+  void count_damage(std::uint8_t n) noexcept {
+    if (++lines_[n].damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
+  }
+  /// Takes into account what is there up to the first missing byte.
+  void drain() noexcept {
+    if (this->ended_ || !sharing_) return;
+    const std::uint64_t n = missing_.first_missing() - this->landed_;  // not hashed yet
+    if (n == 0) return;
+    if (!this->hash_back(n)) return this->fail({errc::io, 0, 0, {}});
+    this->landed_ += n;
+    if (this->landed_ == this->machine_.part_end()) {
+      if (is_wrong() && again_alone()) return;
+      if (alone_ != nobody) compare();
+      sharing_ = false;
+      this->machine_.take(chunk_order::one_by_one);
+    }
+    this->chunk_complete(true);
+    if (sharing_) return;
+    if (this->finished_) confirm_over_idle_line();
+    give_back_quietly(first_);
+    settle_first();
+  }
+  /// The first line may still be sent what others have brought, and an answer would have to wait for that.
+  void confirm_over_idle_line() noexcept {
+    if (this->machine_.request().by_name()) return;  // another line's owner would have to be told the names first
+    std::uint8_t best = first_;
+    for (std::uint8_t i = 0; i < most_lines; ++i)
+      if (i != first_ && usable(i) && !machine(i).describing() && machine(i).in_flight() < machine(best).in_flight())
+        best = i;
+    if (best != first_) move_first(best);
+  }
+  /// Whether the whole is there, and is not what was published.
+  bool is_wrong() const noexcept {
+    if constexpr (Integrity::whole)
+      return !this->machine_.request().by_name() && this->verifiable() &&
+             this->whole_hash_.digest() != this->machine_.expected_digest();
+    else return false;
+  }
+  /// The bytes that several sources have given are wrong: begins again with one of them alone. False: none is left that
+  /// could be right.
+  bool again_alone() noexcept {
+    if constexpr (Integrity::whole) {
+      if (alone_ == nobody) {
+        if (std::popcount(given_.all()) < 2) return false;
+        for (std::size_t i = 0; i < detail::most_parts; ++i) before_[i] = digest_of(i);
+      } else {
+        wrong_ |= detail::given_parts::bit(alone_);
+      }
+      return begin_alone();
+    } else return false;
+  }
+  /// Begins from the first byte with one source that has not been wrong. False: there is none.
+  bool begin_alone() noexcept {
+    if constexpr (Integrity::whole) {
+      for (std::uint8_t i = 0; i < most_lines; ++i) {
+        const state& l = lines_[i];
+        if (!l.works() || (wrong_ & detail::given_parts::bit(l.source)) != 0) continue;
+        alone_ = l.source;
+        for (std::uint8_t k = 0; k < most_lines; ++k) give_back_quietly(k);
+        sharing_ = false;
+        this->machine_.take(chunk_order::one_by_one);
+        this->landed_ = this->chunk_offset_ = this->chunk_left_ = 0;
+        this->whole_hash_ = {};
+        if (const auto ok = this->to_.begin(this->machine_.description()); !ok) this->fail(ok.error());
+        else if (i == first_) base::restart();
+        else move_first(i);
+        return true;
+      }
+    }
+    return false;
+  }
+  void give_back_quietly(std::uint8_t n) noexcept {
+    lines_[n].left = 0;
+    machine(n).unanswered(true, [](const auto&) {});
+  }
+  /// The whole is right, from one source alone: what was different before came from others.
+  void compare() noexcept {
+    if constexpr (Integrity::whole)
+      for (std::size_t i = 0; i < detail::most_parts; ++i) {
+        const std::uint8_t gave = given_.of(i);
+        if (std::popcount(gave) == 1 && digest_of(i) != before_[i]) wrong_ |= gave;
+      }
+  }
+  std::uint64_t digest_of(std::size_t part) const noexcept {
+    const std::uint64_t all = this->machine_.part_end(), start = this->machine_.description().data_start,
+                        from = std::max(given_.begin_of(part, all), start), to = given_.begin_of(part + 1, all);
+    if (from >= to) return 0;
+    const source_view there = this->arrived();
+    const auto d = range_digest<xxh3_64>(there, there.schema->header_bytes + (from - start), to - from);
+    return d ? *d : 0;
+  }
+
+  static constexpr std::uint8_t most_asked_for_one = 4;  // lines, for one chunk
+
+  std::array<state, machine_type::most_lines> lines_{};
+  ledger_type missing_{};
+  detail::given_parts given_{};
+  std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
+  std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from whomever
+  std::uint32_t repeated_ = 0;
+  std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
+  bool sharing_ = false;
+};
+
+}  // namespace tensorpull

@@ -1,0 +1,191 @@
+// Runs a relay between two connections on the caller's thread: one to the owner, one to a recipient.
+#pragma once
+
+#include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/satellites/relay/relay_machine.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/stop_token.hpp>
+#include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/send_limiter.hpp>
+
+namespace tensorpull {
+
+/// Limits of one relay.
+struct relay_options {
+  /// The longest time in which no byte moves in either direction.
+  std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
+  /// Ends the relay; noticed within 0.1 s.
+  stop_token stop{};
+  /// The most that the recipient is sent in any second, in bytes; 0: no limit. A relay that waits for this limit is not
+  /// idle.
+  std::uint64_t bytes_per_second = 0;
+};
+
+/// A connection to the owner, for a relay that has connected to it. It has no owner role and no application messages,
+/// allocates nothing, and is about 5 KiB. If the owner has connected to the relay instead (it is behind NAT), use the
+/// session with it. Neither copied nor moved.
+template <class Parts, byte_stream Stream>
+class relay_link {
+ public:
+  /// Takes over a connected stream.
+  explicit relay_link(Stream stream) noexcept : stream_(std::move(stream)) {}
+
+  /// As session::begin_transfer.
+  std::uint32_t begin_transfer() noexcept {
+    end_.begin_pull();
+    return end_.next_id();
+  }
+  /// As session::step_transfer.
+  template <class Transfer>
+  result<pumped> step_transfer(Transfer& t) noexcept {
+    return pump_once(end_, t, stream_, std::span<std::byte>());
+  }
+  /// As session::end_transfer.
+  template <class Transfer>
+  void end_transfer(Transfer& t) noexcept {
+    end_.end_pull(t);
+    no_transfer none;
+    if (const auto bye = t.farewell(); bye && end_.send_control(*bye)) (void)step_transfer(none);
+  }
+  /// The stream, to wait for.
+  Stream& stream() noexcept { return stream_; }
+
+ private:
+  using limits = typename Parts::limits;
+  Stream stream_;
+  ignore_messages handler_;
+  no_owner none_;
+  alignas(8) std::array<std::byte, limits::control_frame_bytes> memory_;
+  buffer_pool<> pool_{memory_, limits::control_frame_bytes};
+  endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end_{none_, pool_, handler_};
+};
+
+namespace detail {
+
+/// What a stream waits for, so that it can continue in these directions: a stream that encrypts may have to write
+/// before it can read.
+template <byte_stream Stream>
+io_ready interest_of(const Stream& stream, io_ready wanted) noexcept {
+  if constexpr (requires { stream.interest(wanted); }) return stream.interest(wanted);
+  else return wanted;
+}
+
+/// Waits until one of two streams can continue. Streams that have descriptors are polled together, others in turn for 1
+/// ms each.
+template <byte_stream A, byte_stream B>
+void wait_for_either(A& a, io_ready of_a, B& b, io_ready of_b, std::chrono::milliseconds timeout) noexcept {
+  if constexpr (requires { a.native_handle(), b.native_handle(); }) {
+    pollfd both[2] = {polled(a.native_handle(), interest_of(a, of_a)), polled(b.native_handle(), interest_of(b, of_b))};
+    (void)poll_for(both, 2, timeout);
+  } else {
+    constexpr std::chrono::milliseconds turn{1};
+    const auto ready = a.wait(of_a.read, of_a.write, turn);
+    if (!ready.read && !ready.write) b.wait(of_b.read, of_b.write, turn);
+  }
+}
+
+/// How fast the recipient of one relay is sent.
+class relay_pace {
+  using limiter_type = send_limiter<>;
+
+ public:
+  explicit relay_pace(std::uint64_t bytes_per_second) noexcept : limiter_({0, bytes_per_second}) {}
+  relay_pace(const relay_pace&) = delete;
+  relay_pace& operator=(const relay_pace&) = delete;
+
+  /// Shortens these spans to what may be sent now; how many are left. None: the limit is reached (held_back()).
+  std::size_t shorten(std::span<std::span<const std::byte>> out) noexcept {
+    if (!limiter_.limited()) return out.size();
+    std::uint64_t wanted = 0;
+    for (const auto& s : out) wanted += s.size();
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    if (limiter_.waits(share_)) (void)limiter_.tick(now, [](limiter_type::share&) noexcept {});
+    std::uint64_t left = taken_ = limiter_.take(share_, wanted, now);
+    std::size_t n = 0;
+    for (; n < out.size() && left > 0; ++n) {
+      out[n] = out[n].first(static_cast<std::size_t>(std::min<std::uint64_t>(out[n].size(), left)));
+      left -= out[n].size();
+    }
+    return n;
+  }
+  /// Of what shorten() left so many bytes were sent.
+  void sent(std::uint64_t bytes) noexcept {
+    if (limiter_.limited()) limiter_.put_back(share_, taken_ - bytes);
+  }
+  /// Whether it is the limit that keeps bytes back.
+  bool held_back() const noexcept { return limiter_.limited() && limiter_.waits(share_); }
+  static constexpr std::chrono::milliseconds look_again = limiter_type::tick_interval;
+
+ private:
+  limiter_type limiter_;
+  limiter_type::share share_;
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace detail
+
+/// Passes `ref` on until the recipient hangs up. `upstream`: a session whose other end is the owner, or a relay_link.
+/// `recipient`: a stream whose other end pulls as from any owner, any number of times one after the other. `chunk`: the
+/// only buffer; its size is the longest chunk that the recipient is served. Nothing is allocated.
+///
+/// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If
+/// `upstream` is a session, an application message that comes meanwhile waits for receive(); more of them than the
+/// session keeps end the relay with unread_messages. An owner that hangs up once a confirmation was accepted and
+/// nothing is under way ends the relay well. Errors: invalid_argument: `chunk` is empty; connection_lost: on either
+/// side, before the recipient had ended (the owner is told `cancelled` if it can still be reached), and if the line to
+/// the owner carries nothing any more (byte_stream, 8); timed_out; cancelled; violations of the protocol on either
+/// side. `at`: payload bytes passed on. Close `recipient` after an error.
+template <class Parts, class Upstream, byte_stream Stream>
+result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk,
+                      const relay_options& options = {}) noexcept {
+  if (chunk.empty()) return failure(errc::invalid_argument);
+  relay_machine<typename Parts::framing, typename Parts::limits> machine(chunk, ref.id, upstream.begin_transfer());
+  detail::stopwatch<typename Parts::platform> idle;
+  const detail::awaited_link line(upstream.stream());
+  detail::relay_pace pace(options.bytes_per_second);
+  bool broken = false;
+  while (!machine.ended()) {
+    if (options.stop.stop_requested()) machine.fail({errc::cancelled, 0, 0, {}});
+    bool moved = false;
+    const std::array<std::span<std::byte>, 1> room{machine.room()};
+    if (!room[0].empty()) {
+      const io_result io = recipient.read_some(room);
+      machine.received(io.bytes);
+      moved = io.bytes > 0;
+      if (is_end(io.status)) machine.hung_up();
+    }
+    pumped did;
+    if (!broken) {
+      const auto stepped = upstream.step_transfer(machine);
+      broken = !stepped;
+      if (broken) machine.origin_left(stepped.error());
+      else did = *stepped;
+    }
+    std::array<std::span<const std::byte>, 3> out;
+    const std::size_t waiting = machine.ended() ? 0 : machine.to_write(out);
+    if (const std::size_t n = pace.shorten(std::span(out).first(waiting)); n > 0) {
+      const io_result io = recipient.write_some({out.data(), n});
+      machine.written(io.bytes);
+      pace.sent(io.bytes);
+      moved = moved || io.bytes > 0;
+      if (is_end(io.status)) machine.hung_up();
+    }
+    if (moved || did.received + did.sent > 0 || did.works) {
+      idle.restart();
+      continue;
+    }
+    const bool held = pace.held_back();
+    if (held) idle.restart();
+    const auto left = idle.left(options.idle_timeout);
+    if (left.count() == 0) machine.fail({errc::timed_out, 0, 0, {}});
+    else if (!machine.ended())
+      detail::wait_for_either(upstream.stream(), {did.wants_read, did.wants_write}, recipient,
+                              {!room[0].empty(), !held && machine.to_write(out) > 0},
+                              held ? pace.look_again : std::min(detail::wait_step, left));
+  }
+  if (!broken) upstream.end_transfer(machine);
+  return machine.outcome();
+}
+
+}  // namespace tensorpull

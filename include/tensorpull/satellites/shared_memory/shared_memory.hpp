@@ -1,0 +1,169 @@
+// Shared memory, for programs of one machine: control goes over a Unix socket, the tensors stay where they are or are
+// copied once. Linux. For an owner, or for many connections, include transports/host/owner.hpp or host.hpp, too.
+// README.md says what a view is.
+#pragma once
+
+#include <tensorpull/chunking/policies.hpp>
+#include <tensorpull/integrity/policies.hpp>
+#include <tensorpull/satellites/shared_memory/detail/shared_transfer.hpp>
+#include <tensorpull/satellites/shared_memory/detail/sharing_owner.hpp>
+#include <tensorpull/satellites/shared_memory/shared_region.hpp>
+#include <tensorpull/satellites/shared_memory/shared_stream.hpp>
+#include <tensorpull/satellites/shared_memory/shared_view.hpp>
+#include <tensorpull/transports/over/stream_transport.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_connect.hpp>
+#include <tensorpull/transports/over/unix_socket/unix_listener.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace tensorpull {
+
+/// Accepts connections over which memory is passed. Movable; its end closes it and removes its file.
+class shared_listener {
+ public:
+  /// As unix_listener::open.
+  static result<shared_listener> open(std::string_view address, unix_access access, int backlog) noexcept {
+    auto l = unix_listener::open(address, access, backlog, true);
+    if (!l) return failure(l.error());
+    return shared_listener(std::move(*l));
+  }
+  /// The descriptor, which stays the listener's.
+  int native_handle() const noexcept { return listener_.native_handle(); }
+  /// As unix_listener::accept.
+  result<shared_stream> accept() noexcept { return sharing(listener_.accept()); }
+  /// As unix_listener::accept.
+  result<shared_stream> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
+    return sharing(listener_.accept(timeout, stop));
+  }
+
+ private:
+  static result<shared_stream> sharing(result<unix_stream> s) noexcept {
+    if (!s) return failure(s.error());
+    return shared_stream(std::move(*s));
+  }
+  explicit shared_listener(unix_listener l) noexcept : listener_(std::move(l)) {}
+  unix_listener listener_;
+};
+
+/// The one place where an owner is, for a program that connects without waiting.
+class shared_destination {
+ public:
+  /// As unix_destination::of.
+  static result<shared_destination> of(std::string_view address, unix_access access) noexcept {
+    const auto to = unix_destination::of(address, access);
+    if (!to) return failure(to.error());
+    return shared_destination(*to);
+  }
+  /// Whether it was not tried yet.
+  bool more() const noexcept { return to_.more(); }
+  /// As unix_destination::start_connect.
+  result<shared_stream> start_connect() noexcept {
+    auto s = to_.start_connect();
+    if (!s) return failure(s.error());
+    return shared_stream(std::move(*s));
+  }
+
+ private:
+  explicit shared_destination(const unix_destination& to) noexcept : to_(to) {}
+  unix_destination to_;
+};
+
+/// Policy for the transport slot. Addresses and `Access` are those of a Unix socket (unix_socket/unix_socket.hpp).
+/// `MostCopied`: bytes that an owner copies at most into memory that it can share, of all that it publishes; what does
+/// not fit is sent over the socket. `Threads`: whether several threads of the caller may run an owner's connections. An
+/// owner's options have to name an address.
+template <unix_access Access, std::uint64_t MostCopied, bool Threads>
+struct basic_shared_memory
+    : stream_transport<basic_shared_memory<Access, MostCopied, Threads>, shared_stream, Threads> {
+  static constexpr std::string_view scheme = "shm";  ///< of its addresses, as in system/link_url.hpp
+  static constexpr bool reliable = true;
+  static constexpr bool ordered = true;
+  static constexpr bool shares_memory = true;
+  static constexpr bool encrypted = false;
+  static constexpr identity_kind identifies = identity_kind::user;
+
+  /// The owner's state machine, with the memory of what it publishes.
+  template <class Owner>
+  using sharing_owner = detail::sharing_owner<Owner, MostCopied>;
+  /// The transfer of each pull.
+  template <class Parts, class Consumer>
+  using shared_transfer = detail::shared_transfer<
+      transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>,
+      std::uint64_t{Parts::limits::tensors} + 1, Parts::integrity::whole || Parts::integrity::per_chunk>;
+  /// Besides the transfer: what a pull knows of the memory. Its index takes 16 bytes a tensor of the heap.
+  template <class Parts>
+  static constexpr std::size_t pull_bytes =
+      sizeof(endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) +
+      Parts::limits::page_bytes + 256;
+
+  /// As unix_connect.
+  static result<shared_stream> connect(std::string_view address, std::chrono::milliseconds timeout,
+                                       const stop_token& stop) noexcept {
+    auto s = unix_connect(address, timeout, stop, Access);
+    if (!s) return failure(s.error());
+    return shared_stream(std::move(*s));
+  }
+  /// As shared_destination::of.
+  static result<shared_destination> resolve(std::string_view address) noexcept {
+    return shared_destination::of(address, Access);
+  }
+  /// As unix_listener::open.
+  static result<shared_listener> listen(std::string_view address) noexcept {
+    return shared_listener::open(address, Access, 4096);
+  }
+
+  /// Connects, has the memory passed, and closes. With `options.unverified` no digest is computed, so that the time
+  /// does not depend on the model's size. Errors: those of a pull; memory_not_shared: the owner passes no memory;
+  /// memory_not_sealed, bad_shared_memory: it passes something else; not_verifiable: no digest can be compared, and
+  /// `options.unverified` is false.
+  template <class Parts>
+  static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to,
+                              const pull_options& options) noexcept {
+    if (options.part || !options.tensors.empty()) return failure(errc::invalid_argument);  // a view is of the whole
+    pull_options once = options;
+    once.cursor = nullptr;  // nothing lands
+    if (options.unverified) return view_with<viewing_parts<Parts, unverified>>(address, ref, to, once);
+    if constexpr (Parts::integrity::whole)
+      return view_with<viewing_parts<Parts, basic_image_digest<typename Parts::integrity::hash_type>>>(address, ref, to,
+                                                                                                       once);
+    else return failure(errc::not_verifiable);
+  }
+  /// The same with a view that expects the pipeline's own schema, if the compiler knows it.
+  template <class Parts>
+  static result<shared_view<Parts>> open_view(std::string_view address, const reference& ref,
+                                              const pull_options& options) noexcept {
+    const image_schema* expected = nullptr;
+    if constexpr (Parts::tensors::is_static) expected = &Parts::tensors::schema();
+    viewed_tensors to(expected);
+    const auto done = view<Parts>(address, ref, to, options);
+    if (!done) return failure(done.error());
+    return shared_view<Parts>(std::move(to), *done);
+  }
+
+ private:
+  /// The same pipeline with chunks as long as they can be, since they do not travel, and the digest of the whole or
+  /// none.
+  template <class Parts, class Integrity>
+  struct viewing_parts : Parts {
+    using chunking = fixed_bytes<max_payload_bytes / 8 * 8>;
+    using integrity = Integrity;
+  };
+  template <class Parts>
+  static result<receipt> view_with(std::string_view address, const reference& ref, viewed_tensors& to,
+                                   const pull_options& options) noexcept {
+    const auto connect = [&] {
+      return basic_shared_memory::connect(address, options.per_request_timeout, options.stop);
+    };
+    return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options);
+  }
+};
+
+/// this user's programs; copies up to 1 TiB; one thread runs an owner's connections
+using shared_memory = basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, false>;
+/// the same; several threads may run an owner's connections
+using shared_memory_on_threads = basic_shared_memory<unix_access::same_user, std::uint64_t{1} << 40, true>;
+
+static_assert(transport<shared_memory> && listening_transport<shared_memory>);
+
+}  // namespace tensorpull
