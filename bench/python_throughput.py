@@ -2,7 +2,7 @@
 
     python bench/python_throughput.py CPP_END [ROUNDS] [BYTES]
 
-CPP_END is the program of tests/python/cpp_end.cpp, optimised; the package is installed for this Python. One round runs each case once.
+CPP_END is the program of tests/satellites/python/cpp_end.cpp, optimised; the package is installed for this Python. One round runs each case once.
 """
 
 from __future__ import annotations

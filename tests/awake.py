@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows which tests are awake: breaks the library in one place at a time (breakages.py) and runs the test that should notice.
+"""Shows which tests are awake: breaks the library in one place at a time (breakages.py, here and beside the tests of satellites) and runs the test that should notice.
 
 awake.py BUILD [--only TEXT] [--jobs N], or awake.py --entries. BUILD is a configured build folder (preset dev) whose compiler and libraries are used; nothing in the tree is
 changed. A breakage is a copy of one header that stands before the real one, so only one file of tests is compiled for it, without optimisation.
@@ -11,14 +11,14 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tempfile
 
-from breakages import BREAKAGES
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BREAKAGES = [one for file in (ROOT / "tests/breakages.py", *sorted((ROOT / "tests/satellites").glob("*/breakages.py"))) for one in runpy.run_path(str(file))["BREAKAGES"]]
 INCLUDE = ROOT / "include" / "tensorpull"
 SECONDS = 120  # a test that never ends has noticed, too
 
@@ -44,7 +44,7 @@ class Builder:
         self.links = {}
 
     def command(self, source):
-        return self.commands.get(source) or self.groups.get(source.relative_to(ROOT / "tests").parts[0])
+        return self.commands.get(source) or self.groups.get(source.parent.name)
 
     def compile(self, source, before, out):
         """Compiles a file of tests with the headers in `before` in front."""
@@ -62,7 +62,7 @@ class Builder:
     def rest_of_link(self, group):
         """What the program of a group is linked with besides its files of tests."""
         if group not in self.links:
-            target = f"tests/tensorpull_{group}_tests"
+            target = f"tensorpull_{group}_tests"
             status, text = run(["ninja", "-t", "commands", target], self.build)
             words = shlex.split(text.strip().splitlines()[-1]) if status == 0 else sys.exit(f"awake.py: {target}: {text}")
             others = [w for w in words if w.endswith(".o") and not w.endswith(".test.cpp.o") and "/Unity/" not in w]
@@ -85,7 +85,7 @@ class Builder:
             if reasons and all(line.startswith(f"{source}:") and "static assertion" in line for line in reasons):
                 return "failed"  # the test itself is a static assertion
             return f"does not compile: {reasons[0]}" if reasons else f"was not compiled: {text[-300:]}"
-        status, text = run(["c++", str(folder / "test.o"), *self.rest_of_link(test.split("/")[0]), "-o", str(program)], self.build)
+        status, text = run(["c++", str(folder / "test.o"), *self.rest_of_link(test.split("/")[-2]), "-o", str(program)], self.build)
         if status != 0:
             return "does not link: " + text[-300:]
         status, text = run([str(program), f"--gtest_filter={chosen}", "--gtest_brief=1"], folder, SECONDS)
@@ -148,7 +148,7 @@ def main():
         arguments.error("a build folder is needed")
     builder = Builder(options.build.resolve())
     chosen = [b for b in BREAKAGES if options.only in b[0] or options.only in b[3]]
-    for group in {test.split("/")[0] for b in chosen for test in b[3].split(":")}:
+    for group in {test.split("/")[-2] for b in chosen for test in b[3].split(":")}:
         builder.rest_of_link(group)
 
     def one(breakage):

@@ -20,15 +20,10 @@ if(NOT python)
     -P "${CMAKE_CURRENT_SOURCE_DIR}/python_environment.cmake")
   set_tests_properties(reference.environment PROPERTIES LABELS reference FIXTURES_SETUP python TIMEOUT 600)
 endif()
-add_test(NAME reference.safetensors COMMAND "${python}"
-  "${CMAKE_CURRENT_SOURCE_DIR}/image/safetensors_reference.py" "$<TARGET_FILE:tensorpull_safetensors_reference>")
-add_test(NAME reference.S9_safetensors_files COMMAND "${python}"
-  "${CMAKE_CURRENT_SOURCE_DIR}/tensors/safetensors_files.py" "$<TARGET_FILE:tensorpull_safetensors_files>")
-if(TARGET tensorpull::numpy_files)
-  add_executable(tensorpull_numpy_reference tensors/numpy_reference.cpp)
-  target_link_libraries(tensorpull_numpy_reference PRIVATE tensorpull::numpy_files tensorpull_dev)
-  add_test(NAME reference.numpy COMMAND "${python}"
-    "${CMAKE_CURRENT_SOURCE_DIR}/tensors/numpy_reference.py" "$<TARGET_FILE:tensorpull_numpy_reference>")
-  set_tests_properties(reference.numpy PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
-endif()
-set_tests_properties(reference.safetensors reference.S9_safetensors_files PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
+# tensorpull_add_reference(<name> <script> <target>): the script compares what the program does with what Python's packages do
+function(tensorpull_add_reference name script target)
+  add_test(NAME reference.${name} COMMAND "${python}" "${script}" "$<TARGET_FILE:${target}>")
+  set_tests_properties(reference.${name} PROPERTIES LABELS reference FIXTURES_REQUIRED python TIMEOUT 600)
+endfunction()
+tensorpull_add_reference(safetensors "${CMAKE_CURRENT_SOURCE_DIR}/image/safetensors_reference.py" tensorpull_safetensors_reference)
+tensorpull_add_reference(S9_safetensors_files "${CMAKE_CURRENT_SOURCE_DIR}/tensors/safetensors_files.py" tensorpull_safetensors_files)

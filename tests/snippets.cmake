@@ -5,7 +5,7 @@ set(folder "${PROJECT_BINARY_DIR}/snippets")
 execute_process(COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py" generate "${PROJECT_SOURCE_DIR}" "${folder}"
   OUTPUT_VARIABLE programs COMMAND_ERROR_IS_FATAL ANY)
 file(GLOB_RECURSE pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.md" "${PROJECT_SOURCE_DIR}/cmake/*.md" "${PROJECT_SOURCE_DIR}/examples/*.md"
-  "${PROJECT_SOURCE_DIR}/bench/*.md" "${PROJECT_SOURCE_DIR}/.github/*.md" "${CMAKE_CURRENT_SOURCE_DIR}/snippets/*")
+  "${PROJECT_SOURCE_DIR}/bench/*.md" "${PROJECT_SOURCE_DIR}/.github/*.md" "${CMAKE_CURRENT_SOURCE_DIR}/snippets/*" "${CMAKE_CURRENT_SOURCE_DIR}/satellites/*/snippets/*")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pages} "${PROJECT_SOURCE_DIR}/README.md" "${CMAKE_CURRENT_SOURCE_DIR}/README.md"
   "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py")
 add_test(NAME snippets.are_claimed COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets.py" check "${PROJECT_SOURCE_DIR}")
@@ -56,7 +56,7 @@ foreach(line IN LISTS programs)
       "-DTENSORPULL_SOURCE=${PROJECT_SOURCE_DIR}")
     set_tests_properties(snippets.${name} PROPERTIES FIXTURES_REQUIRED consumer_installed)
   elseif(language STREQUAL "python" AND TENSORPULL_PACKAGE_PYTHON)
-    add_test(NAME snippets.${name} COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${PROJECT_BINARY_DIR}/python-package:${CMAKE_CURRENT_SOURCE_DIR}/snippets"
+    add_test(NAME snippets.${name} COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${PROJECT_BINARY_DIR}/python-package:${CMAKE_CURRENT_SOURCE_DIR}/satellites/python/snippets"
       "${TENSORPULL_PACKAGE_PYTHON}" "${folder}/${name}.py")
     set_tests_properties(snippets.${name} PROPERTIES FIXTURES_REQUIRED python_package)
   endif()

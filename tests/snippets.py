@@ -2,11 +2,14 @@
 """The code blocks of every README.md are compiled and run. usage: snippets.py check ROOT | snippets.py generate ROOT FOLDER
 
 Above each block stands a comment that says how it is tested:
-  <!-- snippet: NAME -->          tests/snippets/NAME.cpp, .py or .cmake, as the block's language says, is the program around it
+  <!-- snippet: NAME -->          tests/snippets/NAME.cpp, .py or .cmake, as the block's language says, is the program around it;
+                                 a satellite's lies in tests/satellites/SATELLITE/snippets, and a page of
+                                 the ground floor names it as SATELLITE/NAME: it is passed over where there is no such satellite
   <!-- snippet: excerpt FILE -->  each of its lines is in FILE, in this order (a program that is built and run by another test)
   <!-- snippet: output FILE -->   it is what stands below "// Output:" in FILE, or a part of it
   <!-- snippet: commands -->      commands: they are not run, but each script and folder that they name is there, and each option is in its --help
   <!-- snippet: picture -->       what a terminal shows, or a table: nothing to run
+A block of Mermaid is a picture and needs no comment.
 In the program around a block, a line `// SNIPPET` (`# SNIPPET`) is replaced by the block, `// SNIPPET 1` and `// SNIPPET 2-3` by paragraphs of it: paragraphs
 end at empty lines, and each must be used once. `// NEEDS tensorpull::torch` (also `# NEEDS`) leaves it out if there is no such target.
 
@@ -24,7 +27,9 @@ import sys
 
 SUFFIX = {"cpp": ".cpp", "python": ".py", "cmake": ".cmake"}
 CLAIM = re.compile(r"<!--\s*snippet:\s*(\S+)(?:\s+(\S+))?\s*-->")
+
 SPLICE = re.compile(r"^(\s*)(?://|#) SNIPPET(?: (\d+)(?:-(\d+))?)?\s*$")
+PICTURE = re.compile(r"(flowchart (LR|TD|TB)|sequenceDiagram|stateDiagram-v2|classDiagram)\n")
 NEEDS = re.compile(r"^(?://|#) NEEDS (.*)$", re.M)
 
 
@@ -54,6 +59,14 @@ def pages(root):
 
 
 def blocks(root):
+    """All blocks but those of satellites that are not here."""
+    for block in all_blocks(root):
+        satellite = (block.claim or "").rpartition("/")[0]
+        if not satellite or (root / "tests" / "satellites" / satellite).is_dir():
+            yield block
+
+
+def all_blocks(root):
     for page in pages(root):
         lines = page.read_text(encoding="utf-8").splitlines()
         start = None
@@ -75,11 +88,18 @@ def blocks(root):
                 start = None
 
 
+def programs(root):
+    """All files around blocks, and what they share."""
+    return sorted([*(root / "tests" / "snippets").glob("*.*"), *(root / "tests" / "satellites").glob("*/snippets/*.*")])
+
+
 def program(root, block):
     """The program's path and text, or raises ValueError."""
-    path = root / "tests" / "snippets" / (block.claim + SUFFIX.get(block.language, "?"))
-    if not path.is_file():
-        raise ValueError(f"there is no {path.relative_to(root)} around this block")
+    satellite, _, name = block.claim.rpartition("/")
+    name += SUFFIX.get(block.language, "?")
+    path = next((p for p in programs(root) if p.name == name and (not satellite or p.parts[-3] == satellite)), None)
+    if path is None:
+        raise ValueError(f"there is no tests/snippets/{name} around this block, and none in tests/satellites/*/snippets")
     paragraphs = block.paragraphs()
     unused = set(range(1, len(paragraphs) + 1))
     out = []
@@ -139,7 +159,7 @@ def check_commands(root, block):
                 if preset not in [p["name"] for p in kinds.get(kind, []) if not p.get("hidden")]:
                     raise ValueError(f"CMakePresets.json has no preset {preset} in {kind}")
             target = re.fullmatch(r"tensorpull_(\w+)_tests", value) if word in ("--target", "-t") else None
-            if target and not (root / "tests" / target[1]).is_dir():
+            if target and not any((root / "tests" / folder / target[1]).is_dir() for folder in (".", "satellites")):
                 raise ValueError(f"there is no tests/{target[1]}, so no target {value}")
             folder = re.match(r"\^?(\w+)\\?\.", value) if word == "-R" and words[0] == "ctest" else None
             if folder and not (root / "tests" / folder[1]).exists() and folder[1] not in (root / "tests" / "CMakeLists.txt").read_text(encoding="utf-8"):
@@ -183,6 +203,10 @@ def check(root):
     for block in blocks(root):
         count += 1
         try:
+            if block.language == "mermaid":
+                if not PICTURE.match("\n".join(block.lines)):
+                    raise ValueError("a picture in Mermaid begins with flowchart, sequenceDiagram, stateDiagram-v2 or classDiagram")
+                continue
             if block.claim is None:
                 raise ValueError("no comment <!-- snippet: ... --> stands above this block (tests/snippets.py says what it may be)")
             if block.claim == "excerpt":
@@ -202,7 +226,7 @@ def check(root):
                 used.add(program(root, block)[0])
         except (ValueError, OSError) as why:
             wrong.append(f"{block.page}:{block.line}: {why}")
-    for path in sorted((root / "tests" / "snippets").glob("*.*")):
+    for path in programs(root):
         if path.suffix in SUFFIX.values() and path not in used and path.stem != "context":
             wrong.append(f"{path.relative_to(root)}: no block of a README names it")
     if not count:
@@ -225,7 +249,7 @@ def as_part(name, path, text):
 def generate(root, folder):
     folder.mkdir(parents=True, exist_ok=True)
     for block in blocks(root):
-        if block.claim is None or block.claim in ("excerpt", "output", "commands", "picture"):
+        if block.claim is None or block.language == "mermaid" or block.claim in ("excerpt", "output", "commands", "picture"):
             continue
         try:
             path, text = program(root, block)
@@ -233,12 +257,12 @@ def generate(root, folder):
             print(f"{block.page}:{block.line}: {why}", file=sys.stderr)  # the test snippets.are_claimed fails
             continue
         to, language, needs = folder / path.name, block.language, ",".join(" ".join(NEEDS.findall(text)).split())
-        part = as_part(block.claim, path, text) if language == "cpp" else None
+        part = as_part(path.stem, path, text) if language == "cpp" else None
         if part:
             language, text = "part", part
         if not to.is_file() or to.read_text(encoding="utf-8") != text:
             to.write_text(text, encoding="utf-8")
-        print(f"{block.claim}|{language}|{needs}")
+        print(f"{path.stem}|{language}|{needs}")
 
 
 if __name__ == "__main__":

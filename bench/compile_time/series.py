@@ -33,11 +33,10 @@ def policy_headers():
     declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b|^struct \w+ : (?:stream|datagram)_transport<", re.MULTILINE)
     headers = {p for p in root.rglob("*.hpp") if declares.search(p.read_text()) and p.parent.name != "testing"}
     headers |= {p for p in (root / "consumers").rglob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
-    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp", "satellites/relay/relay.hpp",
-              "transports/over/proxy/proxied_address.hpp", "satellites/replica/replica_owner.hpp", "transports/host/host.hpp", "transports/host/owner.hpp", "satellites/http/owner/http_owner.hpp",
-              "satellites/http/owner/http_door.hpp", "satellites/http/recipient/http_put.hpp", "satellites/http/https/https_put.hpp", "messages/tensor_decomposer.hpp")
+    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp",
+              "transports/host/host.hpp", "transports/host/owner.hpp", "messages/tensor_decomposer.hpp")
     headers |= {root / name for name in others}
-    headers |= set((root / "differences").rglob("*.hpp")) - set((root / "differences").rglob("detail/*.hpp"))
+    headers |= {p for p in (root / "satellites").rglob("*.hpp") if "detail" not in p.parts}
     scale = ("string_view", "vector", "boost/hana.hpp", "capnp/message.h", "boost/asio.hpp")
     return scale + tuple(sorted(f"tensorpull/{p.relative_to(root)}" for p in headers))
 
@@ -46,7 +45,7 @@ def all_series():
     ends, middle = (1, 1000), (100, 250, 500)
     return (
         Series("programs", "A pipeline of 400 tensors", "program", (
-            Line("", ("empty", "headers", *sources.PULLS, *sources.OWNERS, "http_put", *sources.LESS), ("empty", "loopback"), sources.roles),)),
+            Line("", ("empty", "headers", *sources.PULLS, *sources.OWNERS, *sources.USES), ("empty", "loopback"), sources.roles),)),
         Series("tensors", "A file with one pipeline over a model of many tensors", "tensors", (
             Line("layers that are alike", (1, *middle, 1000), ends, lambda n: sources.with_pipeline(sources.repeated_model(n))),
             Line("every member distinct", (1, *middle, 1000), (1, 50), lambda n: sources.with_pipeline(sources.distinct_model(n))),

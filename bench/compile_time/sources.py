@@ -1,5 +1,8 @@
 """The files that are compiled: each series is a way of writing a model or a program, over a growing number of something."""
 
+import runpy
+from pathlib import Path
+
 FANOUT = 25  # members of a struct: BOOST_HANA_ADAPT_STRUCT takes at most 39
 TENSOR = "std::array<float, 8>"
 
@@ -68,38 +71,31 @@ PULLS = {
     "loopback": (None, "loopback", "fixed_bytes<4096>", None),
     "tcp": (None, "tcp", "fixed_bytes<4096>", '"server:8002"'),
     "unix_socket": ("transports/over/unix_socket/unix_socket.hpp", "unix_socket", "fixed_bytes<4096>", '"/run/model"'),
-    "shared_memory": ("satellites/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
     "child_process": ("transports/over/pipe/pipe.hpp", "child_process", "fixed_bytes<4096>", '"ssh host send model --stdio"'),
     "tls": ("transports/over/tls/tls.hpp", "tls", "fixed_bytes<4096>", 'tensorpull::tls_address{"server:8002"}'),
     "udp": ("transports/over/udp/udp.hpp", "udp", "fit_datagram", '"server:8002"'),
     "serial": ("transports/over/serial/serial.hpp", "serial", "fixed_bytes<512>", '"/dev/ttyUSB0"'),
-    "nats": ("satellites/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
-    "http": ("satellites/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
-    "https": ("satellites/http/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
 }
 # The same for owners: header, transport, what opens one.
 OWNERS = {
     "tcp, owner": ("transports/host/owner.hpp", "tcp", "net0::downloader::open()"),
-    "http_only<tcp>, owner": ("satellites/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
-    "replica_of, owner": ("satellites/replica/replica_owner.hpp", "tcp", 'tensorpull::replica_of<net0>::open("0.0.0.0:8002", "coordinator:8002")'),
 }
-# What sends less around the same pipeline, over TCP: headers, what the file does.
-LESS = {
-    "download_changes": (("satellites/differences/download_changes.hpp", "satellites/differences/deflate/deflate.hpp"),
-                         "bool f(const tensorpull::reference& ref, model& to, tensorpull::deflate_coder& coder) { return tensorpull::download_changes<net0>(\"server:8002\", ref, to, coder).has_value(); }\n"),
-    "widened<land>": (("satellites/differences/widened.hpp", "consumers/land.hpp"),
-                      "bool f(const tensorpull::reference& ref, model& to) {\n  tensorpull::land in_place(net0::parts::tensors::destination(to));\n"
-                      "  auto moves = tensorpull::widened<tensorpull::land>::make(in_place, net0::parts::tensors::source(to), 4096);\n"
-                      "  return moves && net0::pull(\"server:8002\", ref, *moves).has_value();\n}\n"),
-    "model_difference, owner": (("transports/host/owner.hpp", "satellites/differences/difference.hpp", "satellites/differences/deflate/deflate.hpp"),
-                                "bool f(const model& from, const model& to, tensorpull::deflate_coder& coder) {\n  const auto made = tensorpull::model_difference::make(tensorpull::raw_tensors<model>::source(from), tensorpull::raw_tensors<model>::source(to), coder);\n"
-                                "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->image()).has_value();\n}\n"),
-    "narrowed_difference, owner": (("transports/host/owner.hpp", "satellites/differences/narrowed_difference.hpp"),
-                                   "bool f(std::span<const tensorpull::tensor_view> now, std::span<const tensorpull::tensor_view> base) {\n  const auto made = tensorpull::narrowed_difference<>::make(now, base);\n"
-                                   "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->model().source()).has_value();\n}\n"),
+# What else the file does around the same pipeline, over TCP: headers, code.
+USES = {
     "weighing": (("consumers/average/weighing.hpp",),
                  "bool f(tensorpull::weighing& updates) { return updates.finish(tensorpull::clip_norms{}).has_value(); }\n"),
 }
+
+
+# Satellites have their own, and bounds for what they instantiate: tests/satellites/NAME/compile_time.py, with any of PULLS, OWNERS, USES and BOUNDS.
+BOUNDS = {}
+for one in sorted((Path(__file__).resolve().parents[2] / "tests/satellites").glob("*/compile_time.py")):
+    has = runpy.run_path(str(one))
+    PULLS |= has.get("PULLS", {})
+    OWNERS |= has.get("OWNERS", {})
+    USES |= has.get("USES", {})
+    for compiler, counts in has.get("BOUNDS", {}).items():
+        BOUNDS[one.parent.name] = BOUNDS.get(one.parent.name, {}) | {compiler: counts}
 
 
 def roles(role):
@@ -109,16 +105,13 @@ def roles(role):
     model = repeated_model(400)
     if role == "headers":
         return HEADERS + model
-    if role == "http_put":
-        return ("#include <tensorpull/satellites/http/recipient/http_put.hpp>\n" + HEADERS + model +
-                "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n")
-    if role in LESS:
-        headers, does = LESS[role]
+    if role in USES:
+        headers, does = USES[role]
         return "".join(f"#include <tensorpull/{header}>\n" for header in headers) + HEADERS + model + pipeline(transport="tcp") + does
     header, transport, *rest = (PULLS | OWNERS)[role]
     text = (f"#include <tensorpull/{header}>\n" if header else "") + HEADERS + model
     if role in OWNERS:
-        added = "o->add_tensors(m, {.id = id})" if role.startswith("replica_of") else "o->add_tensors(m)"
+        added = rest[1] if len(rest) > 1 else "o->add_tensors(m)"
         return text + pipeline(transport=transport) + f"bool f(const model& m, tensorpull::ref_id id) {{ auto o = {rest[0]}; return o && {added}.has_value(); }}\n"
     chunking, address = rest
     text += pipeline(transport=transport).replace("fixed_bytes<4096>", chunking)

@@ -16,7 +16,7 @@ if(FILE STREQUAL ONCE)
     set(suffix pch)
   endif()
   set(command -x c++-header -o "${ONCE}.${suffix}")
-elseif(source MATCHES "\n#include (<tensorpull/tensorpull.hpp>|\"model.hpp\")")
+elseif(source MATCHES "\n#include (<tensorpull/tensorpull.hpp>|\"(compile_fail/)?model.hpp\")")
   set(command -fsyntax-only -include "${ONCE}")
 endif()
 execute_process(

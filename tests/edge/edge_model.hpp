@@ -6,6 +6,7 @@
 
 #include <complex>
 #include <cstdint>
+#include <vector>
 
 namespace edge {
 
@@ -51,6 +52,20 @@ inline void fill(model& m) {
 inline bool holds_the_values(const model& m) {
   bool all = true;
   for_each_number(m, [&all](const auto& member, auto value) { all &= member == value; });
+  return all;
+}
+
+using bytes = std::vector<std::byte>;
+
+/// The first `length` bytes of an image, taken `slice_bytes` at a time.
+inline bytes collect(const tensorpull::source_view& from, std::uint64_t length, std::size_t slice_bytes) {
+  bytes all, slice(slice_bytes);
+  std::span<const std::byte> pieces[4];
+  while (all.size() < length) {
+    const tensorpull::gathered g = tensorpull::gather(from, all.size(), length - all.size(), pieces, slice);
+    for (std::size_t i = 0; i < g.pieces; ++i) all.insert(all.end(), pieces[i].begin(), pieces[i].end());
+    if (g.bytes == 0) break;
+  }
   return all;
 }
 

@@ -9,7 +9,7 @@ namespace test::fuzz {
 
 namespace tp = tensorpull;
 
-unsigned answers(input in) {
+static unsigned answers(input in) {
   using progress = tp::proxy_response::progress;
   tp::proxy_response reader;
   progress how = progress::more;
@@ -37,5 +37,6 @@ unsigned answers(input in) {
   require(reader.status() == static_cast<unsigned>(std::stoul(head.substr(9, 3))), "the status is its three digits");
   return 1;
 }
+static const registered answers_target{{"answers", answers}};
 
 }  // namespace test::fuzz

@@ -72,7 +72,7 @@ using net = tp::pipeline<tp::tensor_list, tp::fit_datagram, memory_transport, li
 
 /// Datagrams, each with a head of two bytes: the sender and whether it says its word or asks for an echo, then the
 /// length in words. What is to stand in front is put there by the target: a fuzzer cannot guess a word.
-unsigned cookies(input in) {
+static unsigned cookies(input in) {
   network between;
   auto owner = net::downloader::over(memory_link{&between}, {.peers = 4, .long_buffers = 2});
   require(owner.has_value(), "the owner has its memory");
@@ -117,5 +117,6 @@ unsigned cookies(input in) {
   }
   return proved;
 }
+static const registered cookies_target{{"cookies", cookies}};
 
 }  // namespace test::fuzz

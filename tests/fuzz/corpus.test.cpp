@@ -32,8 +32,7 @@ struct content {
 
 std::vector<std::filesystem::path> files_of(const target& t) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TENSORPULL_CORPUS) / t.name))
-    files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(t.corpus())) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -100,7 +99,7 @@ TEST_P(Corpus, A_thousand_mutations_of_frames_keep_them_too) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, Corpus, testing::ValuesIn(targets),
+INSTANTIATE_TEST_SUITE_P(Fuzz, Corpus, testing::ValuesIn(targets()),
                          [](const auto& which) { return std::string(which.param.name); });
 
 }  // namespace corpus_test

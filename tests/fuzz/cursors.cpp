@@ -24,7 +24,7 @@ enum : std::uint8_t {
 
 }  // namespace
 
-unsigned cursors(input in) {
+static unsigned cursors(input in) {
   if (in.size() < 1) return 0;
   const auto mode = static_cast<std::uint8_t>(in[0]);
   in = in.subspan(1);
@@ -78,5 +78,6 @@ unsigned cursors(input in) {
   require(mine.guards_intact(), "nothing outside is written");
   return resumed ? 2 : 1;
 }
+static const registered cursors_target{{"cursors", cursors}};
 
 }  // namespace test::fuzz

@@ -41,7 +41,7 @@ std::span<const std::byte> as_bytes(const std::vector<std::uint64_t>& d) { retur
 
 }  // namespace
 
-unsigned datagrams(input in) {
+static unsigned datagrams(input in) {
   static small_model a, b(4), into;
   owning_side side(a, b);
   party other(9, 2);
@@ -98,5 +98,6 @@ unsigned datagrams(input in) {
   require(a.guards_intact() && b.guards_intact(), "an owner writes nothing around its tensors");
   return understood;
 }
+static const registered datagrams_target{{"datagrams", datagrams, true, settings::bytes}};
 
 }  // namespace test::fuzz

@@ -183,7 +183,7 @@ void check_image(const tp::safetensors_image& image, const opinion& expected, co
 }  // namespace
 
 /// An even first byte: a file as it is. An odd one: the text of a header, whose length and data are made to fit.
-unsigned files(input given) {
+static unsigned files(input given) {
   static const memory_file file, again;
   if (given.empty()) return 0;
   const bool as_it_is = (static_cast<unsigned>(given[0]) & 1) == 0;
@@ -220,5 +220,6 @@ unsigned files(input given) {
   }
   return static_cast<unsigned>(1 + expected->tensors.size());
 }
+static const registered files_target{{"files", files}};
 
 }  // namespace test::fuzz

@@ -83,7 +83,7 @@ void check_views(const decoded& d) {
 
 }  // namespace
 
-unsigned frames(input in) {
+static unsigned frames(input in) {
   const frame given(in);
   measure(given.bytes());
   const unsigned payload = prefix(given.bytes());
@@ -102,5 +102,6 @@ unsigned frames(input in) {
   require(second.outcome.has_value() && same(first.m, second.m), "what was decoded, encoded and decoded is the same");
   return payload + 1;
 }
+static const registered frames_target{{"frames", frames, true}};
 
 }  // namespace test::fuzz

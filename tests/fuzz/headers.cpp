@@ -118,7 +118,7 @@ void check_text(const std::string& text, const tp::image_schema& schema, const s
 
 }  // namespace
 
-unsigned headers(input given) {
+static unsigned headers(input given) {
   reader in(given);
   std::vector<tensor> tensors;
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -163,5 +163,6 @@ unsigned headers(input given) {
   }
   return static_cast<unsigned>(1 + tensors.size());
 }
+static const registered headers_target{{"headers", headers}};
 
 }  // namespace test::fuzz

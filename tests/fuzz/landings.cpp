@@ -67,7 +67,7 @@ void check_reads(const tp::source_view& source, std::span<const std::byte> image
 
 /// A mode (whose header, and how long the image is said to be), the number of writes, writes of five bytes each (what,
 /// offset, length); the image of the input lies behind them.
-unsigned landings(input in) {
+static unsigned landings(input in) {
   static small_model model;
   model.fill(1);
   static const std::vector<std::byte> valid = model.image_bytes();
@@ -166,5 +166,6 @@ unsigned landings(input in) {
   }
   return taken + 100;
 }
+static const registered landings_target{{"landings", landings}};
 
 }  // namespace test::fuzz

@@ -42,7 +42,7 @@ bytes decoded(std::span<const std::byte> frame) {
 
 }  // namespace
 
-unsigned lines(input in) {
+static unsigned lines(input in) {
   if (in.empty()) return 0;
   const std::size_t step = static_cast<std::size_t>(in[0]) + 1;
   in = in.subspan(1);
@@ -83,5 +83,6 @@ unsigned lines(input in) {
   }
   return static_cast<unsigned>(found.size());
 }
+static const registered lines_target{{"lines", lines}};
 
 }  // namespace test::fuzz

@@ -1,51 +1,19 @@
-// Writes the seeds: make_corpus FOLDER. Valid ones come from the library's own encoder and from transfers that are
-// recorded; the hostile ones are made by hand, after group F of the catalogue of faults.
-#include "sides.hpp"
+// Writes the seeds into the corpora of the tree. Valid ones come from the library's own encoder and from transfers that
+// are recorded; the hostile ones are made by hand, after group F of the catalogue of faults.
+#include "seeds.hpp"
 
 #include "support/messages.hpp"
-#include "support/zip_archive.hpp"
 
 #include <tensorpull/framing/detail/piece_prefix.hpp>
-#include <tensorpull/satellites/differences/deflate/deflate.hpp>
-#include <tensorpull/satellites/differences/difference.hpp>
 
 #include <tensorpull/links/serial/cobs.hpp>
-#include <tensorpull/satellites/shared_memory/segment_index.hpp>
 
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 
 namespace {
 
 using namespace test;
 using namespace test::fuzz;
-using bytes = std::vector<std::byte>;
 using kind = tp::frame_kind;
-
-std::filesystem::path folder;
-
-void write(const char* target, const std::string& name, std::span<const std::byte> content) {
-  std::filesystem::create_directories(folder / target);
-  std::ofstream(folder / target / name, std::ios::binary)
-      .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
-}
-void write(const char* target, const std::string& name, std::string_view text) {
-  write(target, name, std::as_bytes(std::span(text)));
-}
-
-bytes joined(std::initializer_list<std::span<const std::byte>> parts) {
-  bytes all;
-  for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
-  return all;
-}
-/// The head of a stream: scenario, reads, writes.
-bytes head(unsigned scenario, std::array<unsigned, 4> reads = {}, std::array<unsigned, 3> writes = {}) {
-  bytes h{static_cast<std::byte>(scenario)};
-  for (const unsigned n : reads) h.push_back(static_cast<std::byte>(n));
-  for (const unsigned n : writes) h.push_back(static_cast<std::byte>(n));
-  return h;
-}
 
 std::vector<std::pair<std::string, frame>> hostile_frames() {
   constexpr std::uint64_t page = struct_pointer(0, 5, 1), locate = struct_pointer(0, 3, 1),
@@ -132,49 +100,6 @@ void make_frames() {
                     'b'})
             .bytes());
   for (const auto& [name, f] : hostile_frames()) write("frames", name, f.bytes());
-}
-
-/// One transfer between two honest ends; what each of them sent.
-struct recording {
-  bytes to_owner, to_recipient;
-};
-/// What was put into a wire since the last call, and not yet taken out.
-void keep_new(bytes& kept, const wire& w) {
-  kept.insert(kept.end(), w.bytes.end() - static_cast<std::ptrdiff_t>(w.carried - kept.size()), w.bytes.end());
-}
-
-recording record(const pull_plan& plan) {
-  static small_model a, b(4), all, part(3, true);
-  owning_side owner(a, b);
-  party recipient(22, 2);
-  small_model& into = plan.subset ? part : all;
-  into.reset();
-  wire up, down;
-  pipe_end left(up, down, {}, {}), right(down, up, {}, {});
-  recording r;
-  const auto scratch = [](party& p) {
-    return std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536);
-  };
-  plan.with_policies([&]<class Chunking, class Integrity>(Chunking, Integrity) {
-    for (int i = 0; i < (plan.twice ? 2 : 1); ++i) {
-      watched_land to(into);
-      const auto names = into.names();
-      tp::transfer<watched_land, Chunking, Integrity> t(to, plan.request(names, a.version()), Chunking{},
-                                                        recipient.end.next_id());
-      recipient.end.begin_pull();
-      tp::no_transfer idle;
-      for (int round = 0; round < 1000 && !t.ended(); ++round) {
-        const auto asked = tp::pump_once(recipient.end, t, right, scratch(recipient));
-        keep_new(r.to_owner, up);
-        const auto answered = tp::pump_once(owner.end.end, idle, left, scratch(owner.end));
-        require(asked && answered, "two honest ends understand each other");
-        keep_new(r.to_recipient, down);
-      }
-      require(t.ended() && t.outcome().has_value(), "a recorded transfer completes");
-      recipient.end.end_pull(t);
-    }
-  });
-  return r;
 }
 
 /// A message in pieces: doubled, early, of another length, of another sender.
@@ -386,119 +311,12 @@ void make_texts() {
       {"command-quote-open", "send 'model"},
       {"command-ends-in-backslash", "send \\"}};
   for (const auto& [name, text] : all) write("texts", name, text);
-  write("texts", "valid-inbox", "_INBOX.0123456789abcdef0123456789abcdef");
-  write("texts", "valid-inbox-of-a-user", "_INBOX_alice.0123456789abcdef0123456789abcdef");
-  write("texts", "inbox-wildcard", "_INBOX.*.0123456789abcdef0123456789abcdef");
-  write("texts", "inbox-other-subject", "tensorpull.0123456789abcdef0123456789abcdef");
   write("texts", "valid-serial", "/dev/ttyUSB0?speed=115200&flow=rtscts");
   write("texts", "serial-unknown-speed", "/dev/ttyS0?speed=9601");
   write("texts", "serial-control-bytes", "/dev/ttyS0?flow=xonxoff");
   write("texts", "serial-speed-twice", "/dev/ttyS0?speed=9600&speed=9600");
   write("texts", "host-too-long", std::string(256, 'h') + ":1");
   write("texts", "valid-host-just-fits", std::string(255, 'h') + ":00080");
-}
-
-void make_arrays() {
-  const std::string six(6, 'x'), twelve(12, 'y'), one = npy("|u1", "(6,)", false, six),
-                                                  other = npy(">i2", "(2, 3)", true, twelve);
-  const std::pair<const char*, std::string> files[] = {
-      {"valid-bytes", one},
-      {"valid-fortran-swapped", other},
-      {"valid-scalar", npy("<f4", "()", false, "1234")},
-      {"valid-empty", npy("<f8", "(0, 3)", false, "")},
-      {"valid-version-2", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), }", twelve, 2)},
-      {"valid-version-3", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 1), } # \xc3\xa9", twelve, 3)},
-      {"valid-python-2", npy("{'descr': '<c8', 'fortran_order': True, 'shape': (1L, 1L), }", twelve)},
-      {"valid-other-spelling",
-       npy("({\"shape\": (0x3, +1), # rows\n u'des' 'cr': r'''>u4''', 'fortran_order': (False)})", twelve)},
-      {"n1-structure", npy("{'descr': [('a', '<i4'), ('b', '>f8')], 'fortran_order': False, 'shape': (1,), }", twelve)},
-      {"n1-object", npy("|O", "(1,)", false, six)},
-      {"valid-n2-two-arrays", one + other},
-      {"sizes-that-wrap", npy("<f4", "(4294967296, 4294967296)", false, "")},
-      {"brackets", npy("{'descr': " + std::string(300, '('), "")},
-      {"valid-archive", zip({{"a.npy", one}, {"../b.npy", other}, {"notes.txt", "none"}})},
-      {"valid-archive-64", zip({{"a.npy", one, 0, 0, 45, true}, {"\xe4\xb8\xad.npy", other, 0x800, 0, 45, true}},
-                               {.comment = "c", .zip64 = true})},
-      {"archive-deflated", zip({{"a.npy", one, 0, 8}})},
-      {"archive-of-claims", zip({{"a.npy", one}}, {.zip64 = true, .length_change = 1ll << 40})},
-  };
-  for (const auto& [name, file] : files) write("arrays", name, file);
-}
-
-void make_http_requests() {
-  const std::string eight(8, '\0'), cut = std::string("\x01\x01\x03\x02\x07\x05\x01\x40", 8),
-                                    key = "0123456789abcdef0123456789abcdef";
-  static small_model a;
-  a.fill(1);
-  char version[20];
-  std::snprintf(version, sizeof version, "%016llx", static_cast<unsigned long long>(a.version()));
-  const std::string path = "/v1/model/" + std::string(version),
-                    fields = " HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + key + "\r\n",
-                    get = "GET " + path + fields, end = "\r\n";
-  const std::string post = "POST " + path + "/confirm" + fields;
-  const std::string pages = "\x02" + std::string(7, '\0'), old = "GET " + path + " HTTP/1.0\r\nAuthorization: Bearer " +
-                                                                 key + "\r\nConnection: keep-alive\r\n";
-  const std::pair<const char*, std::string> files[] = {
-      {"valid-get", eight + get + end},
-      {"valid-get-in-pieces", cut + get + end},
-      {"valid-head", eight + "HEAD " + path + fields + end},
-      {"valid-range", cut + get + "Range: bytes=8-99\r\nIf-Range: \"" + version + "\"\r\n" + end},
-      {"valid-suffix", eight + get + "Range: bytes=-5\r\n" + end},
-      {"valid-several", eight + get + "Range: bytes=0-1, 4-5\r\n" + end + get + "Range: bytes=9-8\r\n" + end + get +
-                            "Connection: close\r\n" + end + get + end},
-      {"valid-conditions",
-       eight + get + "If-None-Match: W/\"" + version + "\", \"a,b\"\r\n" + end + get + "If-Match: *\r\n" + end},
-      {"valid-confirmed", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + post +
-                              "Tensorpull-Recipient: site-1\r\nContent-Length: 23\r\n" + end + "digest=" + version},
-      {"valid-digest-in-a-field",
-       eight + get + end + post + "Repr-Digest: sha-256=:AA==:, xxh3=:AAAAAAAAAAI=:\r\nContent-Length: 0\r\n" + end},
-      {"valid-continued",
-       eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
-      {"valid-key-in-url", eight + "GET /v1/a/latest?key=" + key + "&x=1 HTTP/1.1\r\nHost: a\r\n" + end},
-      {"valid-metrics", cut + "GET /metrics HTTP/1.0\r\n" + end},
-      {"valid-preflight", pages + "OPTIONS " + path +
-                              " HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n" +
-                              end + get + "Origin: https://a\r\n" + end},
-      {"valid-kept-1.0", eight + old + end + old + end},
-      {"valid-cancelled", cut + get + "Tensorpull-Recipient: site-1\r\n" + end + "POST " + path + "/cancel" + fields +
-                              "Tensorpull-Recipient: site-1\r\nContent-Length: 0\r\n" + end},
-      {"two-lengths",
-       eight + post + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n" + end + "0\r\n\r\n" + get + end},
-      {"length-twice", eight + post + "Content-Length: 0\r\nContent-Length: 0\r\n" + end + get + end},
-      {"folded", eight + get + "X: a\r\n b\r\n" + end},
-      {"bare-feed", cut + get + "X: a\nY: b\r\n" + end},
-      {"bare-return", cut + get + "X: a\rY: b\r\n" + end},
-      {"long-line", eight + get + "X: " + std::string(2100, 'a') + "\r\n" + end},
-      {"long-path", eight + "GET /" + std::string(2100, 'a')},
-      {"dots", eight + "GET /v1/../metrics" + fields + end},
-      {"encoded", eight + "GET /v1/a%2f/latest" + fields + end},
-      {"frames", eight + std::string("\0\0\0\0\x05\0\0\0", 8)},
-  };
-  for (const auto& [name, said] : files) write("http_requests", name, said);
-}
-
-void make_http_responses() {
-  const std::string ok = "HTTP/1.1 206 Partial Content\r\n";
-  write("http_responses", "valid-range",
-        ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\n\r\n");
-  write("http_responses", "valid-digests",
-        ok + "Repr-Digest: xxh3=:AAAAAAAAAAI=:, sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n");
-  write("http_responses", "valid-chunked",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
-  write("http_responses", "valid-redirect",
-        "HTTP/1.1 302 Found\r\nLocation: ../other/./x?a=%2F\r\nContent-Length: 0\r\n\r\n");
-  write(
-      "http_responses", "valid-busy",
-      "HTTP/1.1 503 Service Unavailable\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n");
-  write("http_responses", "valid-body",
-        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\n");
-  write("http_responses", "valid-until-close", "HTTP/1.0 200 OK\r\n\r\nabc");
-  write("http_responses", "valid-trailers",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA;x=y\r\n0123456789\r\n001\r\nz\r\n0\r\nX: y\r\n\r\n");
-  write("http_responses", "cut-piece", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nabc");
-  write("http_responses", "two-lengths", ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n");
-  write("http_responses", "both-lengths", ok + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n");
-  write("http_responses", "cut", ok + "Content-Len");
 }
 
 void make_lines() {
@@ -551,89 +369,6 @@ void make_cookies() {
   for (unsigned i = 0; i < 8; ++i) crowd = joined({crowd, from(i, ask), from(with_word | i, ask)});
   write("cookies", "valid-crowd", crowd);
 }
-void make_segments() {
-  const auto index = [](unsigned mode, std::uint64_t last_bytes, std::vector<tp::memory_extent> extents,
-                        std::size_t tail) {
-    bytes b(1 + tp::segment_index::bytes(extents.size()) + tail);
-    b[0] = static_cast<std::byte>(mode);
-    tp::segment_index::write(std::span(b).subspan(1), 7, last_bytes, extents);
-    return b;
-  };
-  write("segments", "valid-one", index(1, 64 + 100, {{64, 100}}, 100));
-  write("segments", "valid-two", index(0, 4096, {{96, 40}, {0, 1000}, {2000, 96}}, 40));
-  write("segments", "valid-sealed-anew", index(3, 64 + 8, {{64, 8}}, 8));
-  write("segments", "m03-other-version", index(1 | 4, 64 + 100, {{64, 100}}, 100));
-  write("segments", "m03-other-length", index(1 | 8, 64 + 100, {{64, 100}}, 100));
-  write("segments", "m03-other-size", index(16, 4096, {{80, 40}, {0, 1000}}, 40));
-  write("segments", "m03-behind-the-end", index(0, 4096, {{80, 40}, {4090, 7}}, 40));
-  write("segments", "m03-wraps", index(0, 4096, {{80, 40}, {~0ull - 3, 8}}, 40));
-  write("segments", "m03-is-the-index", index(1, 64 + 100, {{0, 100}}, 100));
-  write("segments", "m03-empty-extent", index(0, 4096, {{80, 40}, {0, 0}}, 40));
-}
-
-/// Frames of a stream, one by one.
-std::vector<bytes> frames_of(std::span<const std::byte> stream) {
-  std::vector<bytes> all;
-  while (!stream.empty()) {
-    const auto size = tp::detail::measure_frame(stream, ~std::size_t{0}, 16);
-    require(size && *size && **size <= stream.size(), "a recorded stream is frames");
-    all.emplace_back(stream.begin(), stream.begin() + static_cast<std::ptrdiff_t>(**size));
-    stream = stream.subspan(**size);
-  }
-  return all;
-}
-/// What a recipient and a coordinator say, in turns: a replica asks the coordinator for no chunk but the last.
-void make_replicas() {
-  constexpr unsigned honest = 1, answers_rest = 2, signs = 4, unreachable = 8, late = 16, withdraws = 32, hangs_up = 64,
-                     dies = 128;
-  const auto turns = [](const recording& r) {
-    const auto asked = frames_of(r.to_owner), answered = frames_of(r.to_recipient);
-    std::size_t last = 0;
-    for (std::size_t i = 0; i < answered.size(); ++i)
-      if (tp::detail::payload_prefix::announces_payload(answered[i])) last = i;
-    bytes all;
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      all = joined({all, asked[i]});
-      if (i < answered.size() && (i == last || !tp::detail::payload_prefix::announces_payload(answered[i])))
-        all = joined({all, answered[i]});
-    }
-    return all;
-  };
-  for (const unsigned plan : {0u, 1u, 2u, 4u, 32u + 1u, 64u}) {
-    const recording r = record(pull_plan(static_cast<std::uint8_t>(plan)));
-    const std::string name = std::to_string(plan);
-    write("replicas", "valid-honest-" + name, joined({head(honest), r.to_owner}));
-    write("replicas", "valid-honest-in-pieces-" + name,
-          joined({head(honest | signs | hangs_up, {1, 7, 80, 13}, {3, 200, 50}), r.to_owner}));
-    write("replicas", "valid-turns-" + name, joined({head(hangs_up | dies), turns(r)}));
-    write("replicas", "valid-turns-in-pieces-" + name, joined({head(late, {9, 64, 1, 30}, {5, 100, 41}), turns(r)}));
-  }
-  const recording r = record(pull_plan(0));
-  write("replicas", "unreachable", joined({head(unreachable), r.to_owner}));
-  write("replicas", "withdrawn", joined({head(honest | withdraws), r.to_owner}));
-  write("replicas", "coordinator-late-and-dead", joined({head(honest | late | dies), r.to_owner}));
-  write("replicas", "unasked", joined({head(answers_rest), r.to_recipient, r.to_owner}));
-  // a coordinator that lies about what it describes
-  const auto asked = frames_of(r.to_owner), answered = frames_of(r.to_recipient);
-  const auto lying = [&](const char* name, auto change) {
-    tp::frame m;
-    const frame description(answered[0]);
-    tp::word_framing::decode_storage lists;
-    require(tp::word_framing::decode(description.bytes(), m, lists).has_value() && m.kind == kind::description,
-            "the first answer is a description");
-    change(m);
-    const frame lie = encode(m);
-    bytes all = joined({head(signs), asked[0], lie.bytes()});
-    for (std::size_t i = 1; i < asked.size(); ++i) all = joined({all, asked[i]});
-    write("replicas", name, all);
-  };
-  lying("lie-version", [](tp::frame& m) { ++m.version; });
-  lying("lie-nonce", [](tp::frame& m) { ++m.nonce; });
-  lying("lie-exabyte", [](tp::frame& m) { m.image_bytes = std::uint64_t{1} << 60; });
-  lying("lie-no-byte", [](tp::frame& m) { m.image_bytes = 0; });
-  lying("lie-no-chunk", [](tp::frame& m) { m.length = 0; });
-  lying("lie-reference", [](tp::frame& m) { m.ref = second_ref; });
-}
 void make_landings() {
   static small_model a;
   a.fill(1);
@@ -671,66 +406,11 @@ void make_landings() {
   add("image-of-exabytes", 9, {op(1, 0, header)}, image);
 }
 
-void make_differences() {
-  tp::deflate_coder coder;
-  generator g(1);
-  // one block: as one_block() draws the old elements
-  const auto block = [&](const char* name, tp::dtype type, std::size_t width, std::size_t n, std::uint64_t most) {
-    generator of_old(7);
-    bytes old(n * width), scratch(n * width), out(tp::coded_block_bound(n * width));
-    of_old.fill(old);
-    bytes now = old;
-    for (std::size_t i = 0; i < now.size(); i += width) now[i] ^= static_cast<std::byte>(g.below(most));
-    out.resize(tp::encode_block(coder, type, old, now, out, scratch));
-    const bytes start{std::byte{0}, static_cast<std::byte>(type), static_cast<std::byte>(n),
-                      static_cast<std::byte>(n >> 8), std::byte{7}};
-    write("differences", name, joined({start, out}));
-  };
-  block("valid-f32", tp::dtype::f32, 4, 300, 8);
-  block("valid-bf16-of-nothing", tp::dtype::bf16, 2, 100, 1);
-  block("valid-i64-of-noise", tp::dtype::i64, 8, 20, 256);
-  block("valid-c64", tp::dtype::c64, 4, 200, 4);
-  block("valid-bool", tp::dtype::boolean, 1, 90, 2);
-  block("valid-no-element", tp::dtype::f64, 8, 0, 2);
-
-  static small_model model;
-  model.fill(1);
-  const bytes before = model.image_bytes();
-  static small_model other;
-  other.fill(1);
-  const auto to = other.destination();
-  for (std::size_t i = 0; i < to.schema->tensor_count; ++i)
-    if (to.schema->tensors[i].type != tp::dtype::boolean && to.schema->tensors[i].size_bytes() != 0)
-      to.address(i)[0] ^= std::byte{5};
-  const auto made = tp::model_difference::make(model.destination(), to, coder);
-  const bytes lengths{std::byte{40}, std::byte{6}};
-  write("differences", "valid-whole", joined({bytes{std::byte{2}}, lengths, made->bytes()}));
-  write("differences", "valid-blocks", joined({bytes{std::byte{1}}, lengths, made->bytes().subspan(64)}));
-  write("differences", "block-too-long", joined({bytes{std::byte{1}}, lengths, bytes(8, std::byte{0xff})}));
-  write("differences", "prologue-alone", joined({bytes{std::byte{2}}, lengths, made->bytes().first(64)}));
-}
+const seeds all{make_frames,  make_streams, make_headers, make_texts,   make_files,
+                make_cursors, make_lines,   make_cookies, make_landings};
 
 }  // namespace
 
-int main(int count, char** arguments) {
-  if (count != 2) {
-    std::cerr << "usage: make_corpus FOLDER\n";
-    return 2;
-  }
-  folder = arguments[1];
-  make_frames();
-  make_streams();
-  make_headers();
-  make_texts();
-  make_files();
-  make_cursors();
-  make_arrays();
-  make_http_requests();
-  make_http_responses();
-  make_lines();
-  make_cookies();
-  make_segments();
-  make_replicas();
-  make_landings();
-  make_differences();
+int main() {
+  for (const auto make : seed_makers()) make();
 }

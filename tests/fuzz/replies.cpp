@@ -98,7 +98,7 @@ unsigned pull_once(party& side, input all, piecewise& stream, small_model& into,
 
 }  // namespace
 
-unsigned replies(input in) {
+static unsigned replies(input in) {
   static small_model all, part(3, true);
   static const std::uint64_t version = [] {
     small_model published;
@@ -123,5 +123,6 @@ unsigned replies(input in) {
   require(side.pool.available() == 2, "a connection that ends gives its buffers back");
   return reached;
 }
+static const registered replies_target{{"replies", replies, true, settings::bytes}};
 
 }  // namespace test::fuzz

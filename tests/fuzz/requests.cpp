@@ -102,7 +102,7 @@ class watched_owner {
 
 }  // namespace
 
-unsigned requests(input in) {
+static unsigned requests(input in) {
   static small_model a, b(4);
   owning_side side(a, b);
   watched_owner watched(side);
@@ -133,5 +133,6 @@ unsigned requests(input in) {
   require(a.guards_intact() && b.guards_intact(), "an owner writes nothing around its tensors");
   return answers + static_cast<unsigned>(side.end.box.count);
 }
+static const registered requests_target{{"requests", requests, true, settings::bytes}};
 
 }  // namespace test::fuzz

@@ -1,7 +1,10 @@
 # Sourced by tests/run.sh: runs the fuzz targets, two at a time.
 #   fuzz_all FOLDER SECONDS: needs root, build, the counters passed and failed, and the function say.
 
-fuzz_targets=(frames requests replies datagrams cookies headers texts cursors files arrays answers http_requests http_responses lines segments replicas landings differences)
+# Each target has a folder of its name with a corpus, here and beside the tests of satellites.
+mapfile -t fuzz_corpora < <(ls -d "$root"/tests/fuzz/corpus/*/ "$root"/tests/satellites/*/fuzz/corpus/*/)
+fuzz_targets=("${fuzz_corpora[@]%/}")
+fuzz_targets=("${fuzz_targets[@]##*/}")
 
 # One target, from the corpus in the tree and what earlier runs found; its output to a log, its status as a file.
 fuzz_one() {
@@ -14,7 +17,7 @@ fuzz_one() {
   ((seconds < 60)) || seed=("-max_total_time=$seconds")
   # a small quarantine: every input frees the same few buffers, and a large one would only move them through memory
   ASAN_OPTIONS=quarantine_size_mb=4 "$folder/tests/fuzz/tensorpull_fuzz_$target" "${seed[@]}" -timeout=60 -rss_limit_mb=2048 \
-    -max_len=4096 -print_final_stats=1 -artifact_prefix="$crashes/" "$found" "$root/tests/fuzz/corpus/$target" \
+    -max_len=4096 -print_final_stats=1 -artifact_prefix="$crashes/" "$found" "$(printf '%s\n' "${fuzz_corpora[@]}" | grep "/$target/$")" \
     >"$build/logs/fuzz-$target.log" 2>&1 || status=$?
   echo "$status" >"$build/logs/fuzz-$target.status"
 }

@@ -5,10 +5,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <source_location>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace test::fuzz {
 
@@ -22,27 +25,6 @@ struct broken_invariant : std::logic_error {
 inline void require(bool holds, const char* what) {
   if (!holds) throw broken_invariant(what);
 }
-
-// Each takes any bytes, requires what must hold whatever they are, and says how far they got; 0: nothing of them was
-// accepted.
-unsigned frames(input);    ///< one frame
-unsigned requests(input);  ///< settings, then what a recipient sends to an owner
-unsigned replies(input);   ///< settings, then what an owner sends to a recipient
-unsigned datagrams(input); ///< settings, then frames that come in datagrams, to both ends
-unsigned cookies(input);   ///< datagrams from several addresses, to an owner
-unsigned headers(input);   ///< a list of tensors
-unsigned texts(input);     ///< a reference, an address of a socket or a serial line, or a dtype, as users write them
-unsigned cursors(input);   ///< a mode, a resume cursor, edits of the destination
-unsigned files(input);     ///< a safetensors file, or the text of its header
-unsigned arrays(input);    ///< an npy or npz file
-unsigned answers(input);   ///< what an HTTP proxy answers
-unsigned http_requests(input);  ///< settings, then what an HTTP client says
-unsigned http_responses(input);  ///< what an HTTP server answers, or where it redirects to
-unsigned lines(input);     ///< the size of a read, then the bytes of a serial line
-unsigned segments(input);  ///< a mode, the index of an image in shared memory
-unsigned replicas(input);  ///< settings, then what a recipient and a coordinator say to a replica, in turns
-unsigned landings(input);  ///< a mode, then an image that is written by ranges
-unsigned differences(input);  ///< a mode, then a coded block or a difference between two versions of a model
 
 /// The head of a stream's input: one byte of scenario, then the sizes of reads and of writes, in turns (0: all that
 /// there is).
@@ -65,31 +47,33 @@ inline input stream_of(input in) noexcept {
   return in.subspan(in.size() < settings::bytes ? in.size() : settings::bytes);
 }
 
+/// A fuzz target. `run` takes any bytes, requires what must hold whatever they are, and gives how far they got; 0:
+/// nothing of them was accepted. Its seeds lie in corpus/NAME beside its file.
 struct target {
   std::string_view name;
   unsigned (*run)(input);
-  bool of_frames;       ///< its inputs are frames, so they are mutated as such
-  std::size_t settings; ///< bytes before the first frame
+  bool of_frames = false;    ///< its inputs are frames, so they are mutated as such
+  std::size_t settings = 0;  ///< bytes before the first frame
+  std::string_view file{};   ///< where it was registered
+
+  std::filesystem::path corpus() const { return std::filesystem::path(file).parent_path() / "corpus" / name; }
 };
-inline constexpr std::array targets{
-    target{"frames", frames, true, 0},
-    target{"requests", requests, true, settings::bytes},
-    target{"replies", replies, true, settings::bytes},
-    target{"datagrams", datagrams, true, settings::bytes},
-    target{"cookies", cookies, false, 0},
-    target{"headers", headers, false, 0},
-    target{"texts", texts, false, 0},
-    target{"cursors", cursors, false, 0},
-    target{"files", files, false, 0},
-    target{"arrays", arrays, false, 0},
-    target{"answers", answers, false, 0},
-    target{"http_requests", http_requests, false, 0},
-    target{"lines", lines, false, 0},
-    target{"http_responses", http_responses, false, 0},
-    target{"segments", segments, false, 0},
-    target{"replicas", replicas, true, settings::bytes},
-    target{"landings", landings, false, 0},
-    target{"differences", differences, false, 0},
+/// All targets that are linked.
+inline std::vector<target>& targets() {
+  static std::vector<target> all;
+  return all;
+}
+inline const target& named(std::string_view name) {
+  for (const target& t : targets())
+    if (t.name == name) return t;
+  throw std::invalid_argument("there is no target " + std::string(name));
+}
+/// A target's file has one: `const registered mine{{"frames", frames, true}};`.
+struct registered {
+  registered(target t, std::source_location at = std::source_location::current()) {
+    t.file = at.file_name();
+    targets().push_back(t);
+  }
 };
 
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then.

@@ -1,10 +1,9 @@
-// What users write: references, addresses, links, commands, dtypes, and where a message of NATS wants its answers; each
-// against a second opinion that was written another way.
+// What users write: references, addresses, links, commands, dtypes; each against a second opinion that was written
+// another way.
 #include "target.hpp"
 
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/ids.hpp>
-#include <tensorpull/satellites/nats/nats_subject.hpp>
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/system/link_url.hpp>
 #include <tensorpull/transports/over/pipe/command_words.hpp>
@@ -147,25 +146,6 @@ unsigned serial(const std::string& text) {
   return question != std::string::npos;  // without settings almost every text is a path
 }
 
-/// Where a message of NATS wants its answers.
-unsigned inbox(const std::string& text) {
-  const auto named = tp::nats_subject::inbox_named(text);
-  std::vector<std::string> tokens{""};
-  for (const char c : text)
-    if (c == '.') tokens.emplace_back();
-    else tokens.back() += c;
-  const bool printable = std::all_of(text.begin(), text.end(),
-                                     [](unsigned char c) { return std::isgraph(c) != 0 && c != '*' && c != '>'; });
-  const bool whole = std::none_of(tokens.begin(), tokens.end(), [](const std::string& t) { return t.empty(); });
-  require(tp::nats_subject::of(text).has_value() == (printable && whole && text.size() <= 95),
-          "a subject is tokens without wildcards");
-  const bool expected = printable && whole && text.size() <= 95 && tokens.size() > 1 &&
-                        tokens.front().rfind("_INBOX", 0) == 0 && tp::parse_ref_id(tokens.back());
-  require(named.has_value() == expected, "answers go to inboxes alone");
-  if (named) require(named->view() == text && std::string(named->c_str()) == text, "an inbox is as it was named");
-  return named.has_value();
-}
-
 unsigned dtype(const std::string& text) {
   const auto type = tp::dtype_from_string(text);
   if (!type) return 0;
@@ -176,11 +156,12 @@ unsigned dtype(const std::string& text) {
 
 }  // namespace
 
-unsigned texts(input in) {
+static unsigned texts(input in) {
   // memory of exactly this size: a read behind it is seen
   const std::string text(reinterpret_cast<const char*>(in.data()), in.size());
   command(text);
-  return reference(text) + address(text) + link(text) + serial(text) + inbox(text) + dtype(text);
+  return reference(text) + address(text) + link(text) + serial(text) + dtype(text);
 }
+static const registered texts_target{{"texts", texts}};
 
 }  // namespace test::fuzz

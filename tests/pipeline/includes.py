@@ -2,7 +2,7 @@
 """Which headers the compiler reads for a program: includes.py COMPILER CASE [INCLUDE FOLDER...]
 
 Cases: umbrella: tensorpull.hpp has no Cap'n Proto and no Boost.Asio in it. pull: a program that only pulls, over TCP, reads no header of an
-owner. http: neither does one that pulls over HTTP, and it needs no library but the standard one. The check fails too if what must be there is not, so a wrong command is no success."""
+owner. The check fails too if what must be there is not, so a wrong command is no success."""
 import re
 import subprocess
 import sys
@@ -14,15 +14,12 @@ PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 """
-HTTP = "#include <tensorpull/satellites/http/recipient/http_pull.hpp>\n"
 # case: the program, what must not be read, what must be read
 CASES = {
-    "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|/boost/asio\.hpp$|tensorpull/(framing/capnp|messages|testing|transports/host)/",
+    "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|/boost/asio\.hpp$|tensorpull/(satellites|framing/capnp|messages|testing|transports/host)/",
                  ("tensorpull/pipeline.hpp", "tensorpull/transports/over/tcp/tcp.hpp")),
-    "pull": (PULL, r"tensorpull/(protocol/(owner|relay)|transports/host|testing|messages)/|tensorpull/transports/(publisher|session/[a-z_]+|blocking/relay)\.hpp$|/(capnp|kj|asio)/",
+    "pull": (PULL, r"tensorpull/(satellites|protocol/owner|transports/host|testing|messages)/|tensorpull/transports/(publisher|session/[a-z_]+)\.hpp$|/(capnp|kj|asio)/",
              ("tensorpull/pipeline.hpp", "tensorpull/protocol/recipient/transfer.hpp")),
-    "http": (HTTP, r"tensorpull/(protocol/relay|transports/(host|http/owner)|testing|messages)/|/(capnp|kj|asio|beast|openssl)/",
-             ("tensorpull/satellites/http/text/http_url.hpp",)),
 }
 
 

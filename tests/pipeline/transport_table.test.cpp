@@ -1,5 +1,4 @@
 // The table of transports in include/tensorpull/transports/README.md says what the policies' constants say.
-#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/over/loopback/loopback.hpp>
 #include <tensorpull/transports/over/pipe/pipe.hpp>
 #include <tensorpull/transports/over/serial/serial.hpp>
@@ -13,7 +12,6 @@ namespace tp = tensorpull;
 
 TEST(TransportTable, Says_what_the_policies_say) {
   test::table_says<tp::loopback>("loopback");
-  test::table_says<tp::shared_memory>("shared_memory");
   test::table_says<tp::unix_socket>("unix_socket");
   test::table_says<tp::child_process>("child_process");
   test::table_says<tp::tcp>("tcp");

@@ -5,7 +5,6 @@
 #include <tensorpull/protocol/owner/owner.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/roles.hpp>
-#include <tensorpull/satellites/relay/relay_machine.hpp>
 #include <tensorpull/transports/session/inbox.hpp>
 
 #include <gtest/gtest.h>
@@ -16,8 +15,7 @@ using namespace tensorpull;
 
 // What plays a role, and what does not.
 static_assert(owner_role<owner<xxhash_digest>> && owner_role<no_owner>);
-static_assert(transfer_role<transfer<land, fixed_bytes<4096>, image_digest>> &&
-              transfer_role<relay_machine<word_framing>> && transfer_role<no_transfer>);
+static_assert(transfer_role<transfer<land, fixed_bytes<4096>, image_digest>> && transfer_role<no_transfer>);
 static_assert(message_handler<inbox<default_limits>> && message_handler<ignore_messages>);
 static_assert(!owner_role<no_transfer> && !transfer_role<no_owner> && !message_handler<no_owner> && !owner_role<int> &&
               !message_handler<int>);

@@ -1,7 +1,6 @@
 // Every allocation that the library makes may fail: a clean error, and nothing is kept.
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/satellites/simulation/simulated_network.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/testing/failing_allocation.hpp>
 #include <tensorpull/testing/guarded_tensors.hpp>
@@ -12,7 +11,7 @@ namespace failing_allocation_test {
 
 using namespace tensorpull;
 using namespace tensorpull::testing;
-using net = pipeline<tensor_list, simulated, fixed_bytes<256>>;
+using net = pipeline<tensor_list, tcp, fixed_bytes<256>>;
 
 TEST(FailingAllocation, Only_the_nth_fails_and_all_are_counted) {
   for (std::uint64_t n = 0; n < 4; ++n) {
@@ -58,14 +57,4 @@ TEST(FailingAllocation, Q1_whichever_allocation_of_publishing_fails_it_is_an_err
   }
   EXPECT_GE(failures, 2u);
 }
-TEST(FailingAllocation, Q1_a_session_without_memory_is_an_error) {
-  virtual_clock clock;
-  auto both = connect_simulated(clock, {}, seeded_random(1));
-  const failing_allocation fails(1);
-  EXPECT_EQ(net::session::over(std::move(both.left)).error(), errc::out_of_memory);
-  std::byte b;
-  const std::span<std::byte> one(&b, 1);
-  EXPECT_EQ(both.right.read_some({&one, 1}).status, io_status::closed) << "the stream was not kept";
-}
-
 }  // namespace failing_allocation_test

@@ -2,7 +2,6 @@
 // it.
 #include "support/allocation_counter.hpp"
 
-#include <tensorpull/satellites/simulation/simulated_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
 #include <tensorpull/transports/over/tcp/tcp_connect.hpp>
 
@@ -50,17 +49,6 @@ result<stream_pair<posix_stream>> tcp_pair() {
   if (!left) return failure(left.error());
   return stream_pair<posix_stream>{std::move(*left), posix_stream(::accept(fd, nullptr, nullptr))};
 }
-struct in_virtual_time {
-  wire_conditions conditions{};
-  std::shared_ptr<virtual_clock> clock = std::make_shared<virtual_clock>();
-  seeded_random random{3};
-  result<stream_pair<simulated_stream>> operator()() {
-    auto both = connect_simulated(*clock, conditions, random.fork());
-    return stream_pair<simulated_stream>{std::move(both.left), std::move(both.right)};
-  }
-  std::uint64_t now_us() const noexcept { return clock->now(); }
-};
-
 const conformance_options strict{.allocations = &test::allocations_so_far};
 
 void expect_all(const conformance_report& r) {
@@ -72,14 +60,6 @@ TEST(TransportConformance, Sockets_of_one_machine_keep_every_requirement) {
   expect_all(check_byte_stream(socket_pair, strict));
 }
 TEST(TransportConformance, Q6_TCP_keeps_every_requirement) { expect_all(check_byte_stream(tcp_pair, strict)); }
-TEST(TransportConformance, Simulated_streams_keep_every_requirement) {
-  expect_all(check_byte_stream(in_virtual_time{}, strict));
-  expect_all(check_byte_stream(
-      in_virtual_time{
-          {.latency = 3ms, .jitter = 2ms, .capacity_bytes = 700, .most_per_read = 90, .most_per_write = 70}},
-      strict));
-}
-
 /// What is wrong with a stream.
 enum class flaw {
   none,

@@ -8,7 +8,6 @@
 #include "sample_models.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
 #include <array>
 #include <optional>
@@ -42,7 +41,6 @@ in_the_middle(Act, std::uint64_t = 1) -> in_the_middle<Act>;
 ///   - `names_differences`: whether a model of another schema is refused by a tensor's name;
 ///   - `takes_names`: whether some tensors can be pulled by name;
 ///   - `waits_for_owners`: whether a recipient that starts first tries again;
-///   - optionally `several_connections`: whether a pull may have several at a time;
 ///   - optionally `owning<Model>`: the owner's pipeline, if it is another one, and `at(reference, options)`: how a
 ///   recipient reaches one publication, if each has an address of its own;
 ///   - optionally `stranger(bytes)`: says that to the owner, and whether it was turned away.
@@ -211,27 +209,6 @@ TYPED_TEST_P(Laws, Several_recipients_arrive_and_are_counted) {
   EXPECT_EQ(right, recipients);
   ASSERT_TRUE(this->hears([&] { return this->owner->settled(ref); }));
   EXPECT_EQ(this->owner->status_of(ref)->completed, recipients);
-}
-
-TYPED_TEST_P(Laws, Several_connections_bring_one_model_to_one_recipient) {
-  if constexpr (requires { requires TypeParam::several_connections; }) {
-    for (const std::size_t connections : {1u, 2u, 5u, 8u}) {
-      const auto ref = this->add({.recipients = 1});
-      this->serve();
-      const auto& where = this->at(ref);
-      using place = std::remove_cvref_t<decltype(where)>;
-      using address = std::conditional_t<std::is_same_v<place, std::string>, std::string_view, place>;
-      const address all[]{where};
-      const tp::parallel_addresses<typename TypeParam::transport, address> from(all, connections);
-      *this->mine = {};
-      this->expect_arrived(TestFixture::net::download_tensors(from, ref, *this->mine));
-      ASSERT_TRUE(this->hears([&] { return this->owner->settled(ref); }));
-      EXPECT_EQ(this->owner->settlement_of(ref)->verdict, tp::verdict::completed);
-      EXPECT_EQ(this->owner->status_of(ref)->acquired, 1u);
-      EXPECT_EQ(this->owner->status_of(ref)->completed, 1u);
-      this->stop();
-    }
-  }
 }
 
 TYPED_TEST_P(Laws, What_is_not_there_or_differs_is_refused_by_name_and_nothing_lands) {
@@ -515,7 +492,6 @@ TYPED_TEST_P(Laws, Q4_pulls_leave_nothing_behind) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(Laws, A_model_arrives_and_is_counted, Several_recipients_arrive_and_are_counted,
-                            Several_connections_bring_one_model_to_one_recipient,
                             What_is_not_there_or_differs_is_refused_by_name_and_nothing_lands,
                             C2_what_is_withdrawn_in_the_middle_ends_with_the_programs_reason,
                             An_abort_before_lands_nothing,

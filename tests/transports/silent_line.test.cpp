@@ -1,16 +1,9 @@
-// A TCP line that carries nothing any more, while somebody waits for bytes. The kernel takes its time to say so, so the
-// tests say it in its place.
+// A TCP line that carries nothing any more, while somebody waits for bytes.
+#include "gone_line.hpp"
 #include "network.hpp"
-
-#include <tensorpull/satellites/relay/relay.hpp>
-#include <tensorpull/transports/over/tcp/tcp_listener.hpp>
-
-#include <netinet/tcp.h>
-#include <sys/syscall.h>
 
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 namespace silent_line_test {
@@ -18,64 +11,6 @@ namespace silent_line_test {
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<1_KiB>, tp::tcp>;
 
-/// What the kernel says of a TCP socket; none: the truth.
-std::optional<tcp_info> told;
-/// Of which sockets it says so: those whose other end has this port; 0: of all.
-std::uint16_t told_of = 0;
-
-std::uint16_t port_at_the_other_end(int fd) {
-  sockaddr_in there{};
-  socklen_t size = sizeof there;
-  return ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &size) == 0 ? ntohs(there.sin_port) : std::uint16_t{0};
-}
-
-// In the place of the C library's.
-extern "C" int getsockopt(int fd, int level, int name, void* value, socklen_t* size) noexcept {
-  if (!told || level != IPPROTO_TCP || name != TCP_INFO || (told_of != 0 && told_of != port_at_the_other_end(fd)))
-    return static_cast<int>(::syscall(SYS_getsockopt, fd, level, name, value, size));
-  *size = std::min<socklen_t>(*size, sizeof *told);
-  std::memcpy(value, &*told, *size);
-  return 0;
-}
-
-constexpr auto longest = static_cast<std::uint32_t>(tp::detail::longest_silence.count());
-
-/// A line over which nothing has come for so long, with a request that was sent again, or questions of the kernel's.
-tcp_info line(std::uint32_t silent, std::uint8_t again, std::uint8_t asked) {
-  tcp_info of{};
-  of.tcpi_unacked = asked == 0;
-  of.tcpi_retransmits = again;
-  of.tcpi_probes = asked;
-  of.tcpi_last_ack_recv = of.tcpi_last_data_recv = silent;
-  return of;
-}
-
-/// Every line to this port is gone from now on, as long as the object is there; 0: every line.
-struct gone_line {
-  explicit gone_line(std::uint16_t to = 0) {
-    told_of = to;
-    told = line(longest + 1, 1, 0);
-  }
-  gone_line(const gone_line&) = delete;
-  gone_line& operator=(const gone_line&) = delete;
-  ~gone_line() { told.reset(); }
-};
-
-bool asks(int fd) {
-  int on = 0;
-  socklen_t size = sizeof on;
-  return ::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on != 0;
-}
-
-struct ends {
-  tp::posix_stream left, right;
-};
-ends connected() {
-  auto listener = tp::tcp_listener::open("127.0.0.1:0");
-  auto left = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
-  auto right = listener->accept(10s);
-  return {std::move(*left), std::move(*right)};
-}
 tp::io_result read(tp::posix_stream& from) {
   std::byte one{};
   const std::span<std::byte> room(&one, 1);
@@ -215,27 +150,6 @@ TEST(SilentLine, A_host_that_pulls_waits_for_a_client_that_is_there_and_silent) 
   EXPECT_TRUE(p.ends.empty());
   EXPECT_TRUE(asked) << "the kernel was not told to ask for a sign of life";
   EXPECT_FALSE(asks(fd)) << "nothing is due after the pull";
-}
-
-// Before this the recipient was held until the relay's own time was over.
-TEST(SilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
-  raw_listener owner;
-  auto up = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
-  ASSERT_TRUE(up);
-  const raw_peer silent = owner.accept();
-  tp::relay_link<net::parts, tp::posix_stream> upstream(std::move(*up));
-  auto [recipient, served] = connected();
-  std::vector<std::byte> chunk(1024);
-  const tp::reference ref{{5, 6}, 0, 0};
-  const auto one = tp::relay<net::parts>(upstream, served, ref, chunk,
-                                         {.idle_timeout = tp::detail::longest_silence + 2s});
-  ASSERT_FALSE(one);
-  EXPECT_EQ(one.error(), tp::errc::timed_out) << "the owner is there";
-  EXPECT_FALSE(asks(upstream.stream().native_handle())) << "nothing is due after the relay";
-  const gone_line gone(owner.port());
-  const auto two = tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = 60s});
-  ASSERT_FALSE(two);
-  EXPECT_EQ(two.error(), tp::errc::connection_lost);
 }
 
 // A client that served waited until its kernel sent again, or for ever if nothing was under way.

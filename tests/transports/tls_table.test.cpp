@@ -1,7 +1,5 @@
-#include <tensorpull/satellites/http/https/https_pull.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
 #include "transport_table.hpp"
 
 TEST(TransportTable, Says_what_tls_says) { test::table_says<tensorpull::tls>("tls"); }
-TEST(TransportTable, Says_what_https_says) { test::table_says<tensorpull::https>("https"); }

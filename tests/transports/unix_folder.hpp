@@ -1,7 +1,9 @@
-// A folder of its own for each test of Unix sockets.
+// A folder of its own, or an abstract name of its own, for each test of Unix sockets.
 #pragma once
 
 #include <gtest/gtest.h>
+
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -28,5 +30,11 @@ class unix_folder : public testing::Test {
  private:
   std::string folder_;
 };
+
+/// A name that no other test uses.
+inline std::string abstract_name() {
+  static int count = 0;
+  return "@tensorpull-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
 
 }  // namespace test

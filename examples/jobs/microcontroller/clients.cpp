@@ -1,9 +1,8 @@
 // The ordinary clients, one thread each, over TCP. With --line it does over a serial line what the firmware does, and
 // gets the same bytes.
+#include "in_8_bits.hpp"
 #include "network.hpp"
 #include "options.hpp"
-
-#include <tensorpull/satellites/differences/narrowed_difference.hpp>
 
 #include <atomic>
 #include <memory>
@@ -44,9 +43,9 @@ bool take_part(Session& server, std::uint32_t site, const options& chosen, const
     tensorpull::publish_options how;
     how.recipients = 1;
     how.id = update_of(site, round);
-    std::optional<tensorpull::narrowed_difference<>> narrowed;
+    std::optional<update_in_8_bits> narrowed;
     if (chosen.in_8_bits && site == device_site) {
-      auto made = tensorpull::narrowed_difference<>::make(views_of(*model), views_of(*base));
+      auto made = update_in_8_bits::make(views_of(*model), views_of(*base));
       if (!made) return complain("no update", made.error());
       narrowed.emplace(std::move(*made));
     }

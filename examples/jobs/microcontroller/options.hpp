@@ -1,6 +1,7 @@
 // The command line of server and clients.
 #pragma once
 
+#include "in_8_bits.hpp"
 #include "pooled.hpp"
 
 #include <cstdio>
@@ -47,6 +48,8 @@ inline options parse_options_or_exit(int count, char** arguments, const char* pu
         chosen.seed = federated::parse_number<std::uint64_t>(name, value, 0, ~std::uint64_t{0});
       else if (name == "--data") chosen.data = federated::parse_path(name, value);
       else if (name == "--line") chosen.line = federated::parse_path(name, value);
+      else if (name == "--update" && value == "8-bits" && !has_8_bits)
+        throw federated::option_error("this build has no differences, so no update in 8 bits");
       else if (name == "--update" && (value == "whole" || value == "8-bits")) chosen.in_8_bits = value == "8-bits";
       else if (name == "--update") throw federated::option_error("--update is whole or 8-bits");
       else if (name == "--connect") chosen.connect = federated::parse_path(name, value);

@@ -1,11 +1,11 @@
 // The server of the example with a microcontroller: one model, one average, one thread; clients over TCP, and a device
 // over a serial line.
+#include "in_8_bits.hpp"
 #include "network.hpp"
 #include "options.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/tee.hpp>
-#include <tensorpull/satellites/differences/widened.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <cmath>
@@ -144,11 +144,7 @@ class server {
       tensorpull::land landing(over_line::parts::tensors::destination(*update_));
       tensorpull::tee both(landing, into);
       if (!chosen_.in_8_bits) return site.pull({update_of(number, round)}, both, options);
-      // what comes moves the round's model while it comes, so both get a whole update
-      auto moved = tensorpull::widened<decltype(both)>::make(both, over_line::parts::tensors::source(*model_),
-                                                             device_chunk_bytes);
-      if (!moved) return tensorpull::result<tensorpull::receipt>(tensorpull::failure(moved.error()));
-      return site.pull({update_of(number, round)}, *moved, options);
+      return pull_in_8_bits(site, {update_of(number, round)}, both, *model_, options);
     });
     if (!done) return complain(site_name(number).c_str(), done.error());
     if (number == device_site) {

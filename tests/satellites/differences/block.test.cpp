@@ -1,0 +1,194 @@
+// One block: what it is made of comes back bit for bit, and nothing else is taken.
+#include "support/models.hpp"
+
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace block_test {
+
+using namespace test;
+using bytes = std::vector<std::byte>;
+
+constexpr tp::dtype every_dtype(std::size_t i) { return static_cast<tp::dtype>(i); }
+
+bytes random_bytes(generator& g, std::size_t n) {
+  bytes made(n);
+  g.fill(made);
+  return made;
+}
+/// A few elements, or all of them by a little, or anything.
+bytes changed(generator& g, const bytes& old, std::size_t width) {
+  bytes now = old;
+  switch (g.below(4)) {
+    case 0: return now;
+    case 1:
+      for (std::size_t i = 0; i < now.size(); i += width) now[i] ^= static_cast<std::byte>(g.below(8));
+      return now;
+    case 2:
+      for (std::uint64_t k = g.below(5); k > 0 && !now.empty(); --k)
+        now[static_cast<std::size_t>(g.below(now.size()))] = static_cast<std::byte>(g.below(256));
+      return now;
+    default: return random_bytes(g, now.size());
+  }
+}
+
+template <class Coder>
+bytes coded(Coder& coder, tp::dtype type, const bytes& old, const bytes& now) {
+  bytes out(tp::coded_block_bound(now.size()) + 16, std::byte{0xa5}), scratch(now.size());
+  const std::size_t n = tp::encode_block(coder, type, old, now, std::span(out).first(out.size() - 16), scratch);
+  EXPECT_LE(n, tp::coded_block_bound(now.size()));
+  for (std::size_t i = out.size() - 16; i < out.size(); ++i) EXPECT_EQ(out[i], std::byte{0xa5});
+  out.resize(n);
+  return out;
+}
+template <class Coder>
+tp::result<void> apply(Coder& coder, tp::dtype type, bytes& inout, const bytes& from) {
+  bytes scratch(inout.size());
+  return tp::apply_block(coder, type, inout, from, scratch);
+}
+
+template <class Coder>
+class Block : public testing::Test {
+ public:
+  Coder coder{};
+};
+using coders = testing::Types<tp::no_coder, tp::deflate_coder>;
+TYPED_TEST_SUITE(Block, coders);
+
+TYPED_TEST(Block, Gives_every_bit_back_whatever_the_dtype_and_the_length) {
+  generator g(7);
+  for (std::size_t kind = 0; kind < tp::dtype_count; ++kind) {
+    const tp::dtype type = every_dtype(kind);
+    const std::size_t width = tp::detail::difference_element_of(type).width;
+    for (const std::size_t elements : {0u, 1u, 2u, 15u, 16u, 17u, 63u, 64u, 65u, 1000u, 5000u})
+      for (int again = 0; again < 6; ++again) {
+        const bytes old = random_bytes(g, elements * width), now = changed(g, old, width);
+        bytes is = old;
+        ASSERT_TRUE(apply(this->coder, type, is, coded(this->coder, type, old, now)));
+        ASSERT_TRUE(is == now) << tp::to_string(type) << ", " << elements << " elements";
+      }
+  }
+}
+
+TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
+  generator g(8);
+  for (int seed = 0; seed < 400; ++seed) {
+    const tp::dtype type = every_dtype(static_cast<std::size_t>(g.below(tp::dtype_count)));
+    const std::size_t width = tp::detail::difference_element_of(type).width;
+    const bytes old = random_bytes(g, width * (20 + static_cast<std::size_t>(g.below(3000)))),
+                now = changed(g, old, width);
+    const bytes right = coded(this->coder, type, old, now);
+    bytes wrong = right;
+    const std::uint64_t how = g.below(5);
+    switch (how) {
+      case 0: wrong.resize(static_cast<std::size_t>(g.below(wrong.size()))); break;
+      case 1: wrong.push_back(std::byte{}); break;
+      case 2: wrong[0] = static_cast<std::byte>(3 + g.below(253)); break;
+      case 3: wrong = random_bytes(g, static_cast<std::size_t>(g.below(2 * old.size()))); break;
+      default: wrong[static_cast<std::size_t>(g.below(wrong.size()))] ^= static_cast<std::byte>(1 + g.below(255));
+    }
+    bytes is = old;
+    const auto took = apply(this->coder, type, is, wrong);  // a changed byte may be another block that is one
+    EXPECT_TRUE(how > 2 || !took) << how << ": too short, too long, or of an unknown kind";
+    if (!took) {
+      EXPECT_EQ(took.error(), tp::errc::bad_frame);
+      EXPECT_TRUE(is == old);
+    }
+  }
+}
+
+TYPED_TEST(Block, Of_no_change_is_a_zero_for_each_plane_and_no_fewer_and_no_more) {
+  generator g(10);
+  for (std::size_t kind = 0; kind < tp::dtype_count; ++kind) {
+    const tp::dtype type = every_dtype(kind);
+    const std::size_t width = tp::detail::difference_element_of(type).width;
+    const bytes old = random_bytes(g, 200 * width);
+    EXPECT_TRUE(coded(this->coder, type, old, old) == bytes(width));
+    for (std::size_t zeros = 0; zeros < 2 * width + 2; ++zeros) {
+      bytes is = old;
+      EXPECT_EQ(apply(this->coder, type, is, bytes(zeros)).has_value(), zeros == width);
+      EXPECT_TRUE(is == old);
+    }
+  }
+}
+
+/// The packed plane is all there is, of as many bytes as it claims.
+bytes packed_block(std::span<const std::byte> packed) {
+  bytes block{std::byte{2}, std::byte{}, std::byte{}, std::byte{}, std::byte{}};
+  tp::detail::store_element(&block[1], static_cast<std::uint32_t>(packed.size()));
+  block.insert(block.end(), packed.begin(), packed.end());
+  return block;
+}
+
+TEST(BlockDeflate, A_packed_plane_is_all_of_its_bytes_and_has_all_of_its_elements) {
+  tp::deflate_coder coder;
+  const bytes plane(100, std::byte{2});
+  bytes packed(100);
+  const std::size_t n = coder.pack(plane, packed);
+  ASSERT_GT(n, 0u);
+  packed.resize(n);
+  const auto taken_as = [&](std::size_t elements, const bytes& as) {
+    bytes inout(elements);
+    const bool took = apply(coder, tp::dtype::u8, inout, packed_block(as)).has_value();
+    EXPECT_TRUE(took || inout == bytes(elements));
+    return took;
+  };
+  EXPECT_TRUE(taken_as(100, packed));
+  EXPECT_FALSE(taken_as(99, packed)) << "it goes on";
+  EXPECT_FALSE(taken_as(101, packed)) << "it ends before";
+  bytes other = packed;
+  other.push_back(std::byte{});
+  EXPECT_FALSE(taken_as(100, other)) << "something lies behind it";
+  other = packed;
+  other.pop_back();
+  EXPECT_FALSE(taken_as(100, other)) << "it is cut off";
+  EXPECT_FALSE(taken_as(100, {}));
+  EXPECT_TRUE(taken_as(100, packed)) << "what was refused leaves nothing behind";
+  bytes claims = packed_block(packed), inout(100);
+  tp::detail::store_element(&claims[1], ~std::uint32_t{0});
+  EXPECT_EQ(apply(coder, tp::dtype::u8, inout, claims).error(), tp::errc::bad_frame);
+}
+
+TEST(BlockOrder, Numbers_that_are_close_differ_by_little_on_both_sides_of_zero) {
+  using tp::detail::in_order, tp::detail::zigzag, tp::detail::from_zigzag, tp::detail::out_of_order;
+  const auto at = [](float v) { return in_order(std::bit_cast<std::uint32_t>(v)); };
+  EXPECT_EQ(at(0.0f) - at(-0.0f), 1u);
+  EXPECT_LT(at(-1.0f), at(-0.5f));
+  EXPECT_LT(at(-0.5f), at(0.5f));
+  EXPECT_EQ(at(std::nextafter(2.0f, 3.0f)) - at(2.0f), 1u);
+  EXPECT_EQ(at(-2.0f) - at(std::nextafter(-2.0f, -3.0f)), 1u);
+  for (std::uint32_t v = 0; v < 70'000; ++v) {
+    const auto small = static_cast<std::uint16_t>(v);
+    ASSERT_EQ(out_of_order(in_order(small)), small);
+    ASSERT_EQ(from_zigzag(zigzag(small)), small);
+  }
+  EXPECT_EQ(zigzag(std::uint32_t{1}), 2u);
+  EXPECT_EQ(zigzag(~std::uint32_t{0}), 1u);
+}
+
+TEST(BlockLength, A_small_step_takes_a_part_of_the_bytes_and_noise_no_more_than_it_has) {
+  generator g(9);
+  tp::deflate_coder coder;
+  std::vector<float> old(16'384), now(old.size());
+  for (std::size_t i = 0; i < old.size(); ++i) {
+    old[i] = static_cast<float>(g.below(1'000'000)) * 1e-7f - 0.05f;
+    now[i] = old[i] + static_cast<float>(g.below(1000)) * 2e-8f - 1e-5f;
+  }
+  const auto of = [](const std::vector<float>& v) {
+    bytes b(v.size() * 4);
+    std::memcpy(b.data(), v.data(), b.size());
+    return b;
+  };
+  EXPECT_LT(coded(coder, tp::dtype::f32, of(old), of(now)).size(), old.size() * 4 * 6 / 10);
+  EXPECT_EQ(coded(coder, tp::dtype::f32, of(old), of(old)).size(), 4u) << "a byte for each plane";
+  const bytes noise = random_bytes(g, 65'536), other = random_bytes(g, 65'536);
+  EXPECT_EQ(coded(coder, tp::dtype::u32, noise, other).size(), 65'540u);
+}
+
+}  // namespace block_test

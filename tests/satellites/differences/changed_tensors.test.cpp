@@ -1,0 +1,759 @@
+// A model that is brought up to date by the tensors that have changed, by an owner's digests of tensors: what comes,
+// what the owner counts, and what digests that lie cost.
+#include "support/allocation_counter.hpp"
+#include "transports/network.hpp"
+
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+#include <tensorpull/transports/over/loopback/loopback.hpp>
+#include <tensorpull/transports/over/udp/udp.hpp>
+
+#include <tensorpull/satellites/http/owner/http_owner.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
+
+#include <atomic>
+#include <functional>
+#include <map>
+
+namespace changed_tensors_test {
+/// One tensor under two names, and members that are bools.
+struct with_ties {
+  float head[900], bias[3], embed[900];
+  bool mask[5];
+};
+}  // namespace changed_tensors_test
+BOOST_HANA_ADAPT_STRUCT(changed_tensors_test::with_ties, head, bias, embed, mask);
+namespace changed_tensors_test {
+
+using namespace test;
+using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<2_MiB>, tp::tcp>;
+template <class... Policies>
+using over = tp::pipeline<tp::tensor_list, Policies...>;
+using bytes = std::vector<std::byte>;
+
+struct kind {
+  tp::dtype type = tp::dtype::f32;
+  std::vector<std::uint64_t> shape;
+  bool operator==(const kind&) const = default;
+};
+
+/// Named tensors with memory of their own.
+struct tensors {
+  std::map<std::string, std::pair<kind, bytes>> all;
+
+  void add(const std::string& name, kind k, std::uint64_t seed) {
+    bytes room(static_cast<std::size_t>(*tp::size_bytes(k.type, k.shape)));
+    generator(seed).fill(room);
+    all[name] = {std::move(k), std::move(room)};
+  }
+  tp::dynamic_image image(std::span<const tp::metadata_entry> metadata = {}) {
+    std::vector<tp::mutable_tensor_view> views;
+    for (auto& [name, t] : all) views.push_back({name, t.first.type, t.first.shape, t.second.data()});
+    return std::move(*tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), metadata));
+  }
+  std::uint64_t data_bytes() const {
+    std::uint64_t n = 0;
+    for (const auto& [name, t] : all) n += t.second.size();
+    return n;
+  }
+  bool operator==(const tensors&) const = default;
+};
+
+/// Layers with two adapters of 32 bytes each.
+constexpr std::uint64_t usual_layers = 60, weight_bytes = 16 * 1024;
+tensors with_adapters(std::uint64_t layers = usual_layers, std::uint64_t bytes_of_each = weight_bytes) {
+  tensors m;
+  for (std::uint64_t i = 0; i < layers; ++i) {
+    const std::string layer = "layer." + std::to_string(i);
+    m.add(layer + ".weight", {tp::dtype::f32, {bytes_of_each / 1024, 256}}, i);
+    for (const char* const k : {".lora_A", ".lora_B"}) m.add(layer + k, {tp::dtype::f32, {1, 8}}, i + 100);
+  }
+  return m;
+}
+tensors trained(const tensors& old) {
+  tensors made = old;
+  for (auto& [name, t] : made.all)
+    if (name.find("lora") != name.npos)
+      t.second[0] = static_cast<std::byte>((std::to_integer<unsigned>(t.second[0]) + 1u) & 255u);
+  return made;
+}
+
+/// An owner of one model, for one recipient.
+template <class Net>
+struct publication {
+  tensors now;
+  tp::dynamic_image image;
+  tp::result<typename Net::downloader> owner;
+  tp::reference ref;
+  std::optional<serving> server;
+
+  explicit publication(tensors of, tp::publish_options options = {.recipients = 1, .tensor_digests = true},
+                       std::span<const tp::metadata_entry> metadata = {}, const char* listen = "127.0.0.1:0")
+      : now(std::move(of)), image(now.image(metadata)), owner(Net::downloader::open({.listen = listen})) {
+    ref = *owner->add_tensors(image, options);
+    server.emplace(*owner);
+  }
+  std::string address() const { return local(owner->port()); }
+  std::uint64_t published_bytes() const { return image.schema().image_bytes; }
+  /// Stops, and says what was counted: exactly one recipient, which has it.
+  tp::publication_status counted_once() {
+    server.reset();
+    const auto status = *owner->status_of(ref);
+    EXPECT_TRUE(owner->settled(ref));
+    EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
+    EXPECT_EQ(status.acquired, 1u);
+    EXPECT_EQ(status.completed, 1u);
+    EXPECT_EQ(status.final(), 1u);
+    return status;
+  }
+};
+
+TEST(ChangedTensors, A_round_of_adapters_takes_under_half_a_percent_of_the_bytes_and_counts_once) {
+  tensors mine = with_adapters(usual_layers, 256 * 1024);
+  publication<net> p(trained(mine));
+  auto model = mine.image();
+  std::uint64_t kept = 0;
+  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, p.now);
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_FALSE(done->believed);
+  EXPECT_EQ(done->version, p.ref.version);
+  EXPECT_EQ(done->digest, p.ref.version);
+  EXPECT_EQ(done->fingerprint, p.ref.fingerprint);
+  EXPECT_GE(done->bytes, p.published_bytes() + 16 * 180) << "of the whole, with its digits";
+  EXPECT_EQ(kept, 60u * 256 * 1024);
+  EXPECT_LT(p.counted_once().bytes_sent, p.published_bytes() / 200);
+}
+
+TEST(ChangedTensors, If_nothing_has_changed_the_smallest_tensor_comes_and_the_owner_counts_once) {
+  tensors mine;
+  mine.add("a", {tp::dtype::f64, {5000}}, 1);
+  mine.add("b", {tp::dtype::i8, {3}}, 2);
+  mine.add("none", {tp::dtype::f32, {0, 3}}, 3);
+  publication<net> p(mine);
+  auto model = mine.image();
+  std::uint64_t kept = 0;
+  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, p.now);
+  EXPECT_EQ(kept, 40'000u);
+  p.counted_once();
+}
+
+TEST(ChangedTensors, Whatever_a_recipient_has_it_gets_what_is_published) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    generator g(seed);
+    const tp::dtype types[] = {tp::dtype::f32, tp::dtype::f64, tp::dtype::i8, tp::dtype::u16, tp::dtype::bf16};
+    const std::vector<std::uint64_t> shapes[] = {{}, {0}, {1}, {3, 0}, {7}, {33, 5}, {4096}, {70'000}};
+    tensors of, mine;
+    const std::uint64_t count = 1 + g() % 20;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::string name = "t" + std::to_string(g() % 1000) + (g() % 2 == 0 ? "\xc3\xa9\"" : "");
+      of.add(name, {types[g() % 5], shapes[g() % 8]}, g());
+    }
+    mine = of;
+    for (auto& [name, t] : mine.all)
+      if (g() % 2 == 0 && !t.second.empty()) t.second[g() % t.second.size()] ^= std::byte{4};
+    const tp::metadata_entry said[] = {{"round", "7"}, {"zone", "\xc3\xa9"}};
+    const bool digests = g() % 5 != 0;
+    publication<over<tp::bytes_up_to<2_MiB>, tp::tcp>> p(of, {.recipients = 1, .tensor_digests = digests},
+                                                         std::span(said).first(g() % 3));
+    auto model = mine.image();
+    std::uint64_t kept = 0;
+    const auto done = tp::download_changes<over<tp::bytes_up_to<2_MiB>, tp::tcp>>(p.address(), p.ref, model, {}, &kept);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(mine, p.now);
+    EXPECT_FALSE(done->believed);
+    EXPECT_TRUE(digests || kept == 0);
+    p.counted_once();
+  }
+}
+
+/// Digests that are wrong in some way, in the place of those that an owner says.
+std::string digits_of(tensors& of) {
+  const auto image = of.image();
+  std::string text;
+  for (std::size_t i = 0; i < image.schema().tensor_count; ++i) {
+    char one[16];
+    tp::detail::put_word(*tp::tensor_digest_of<tp::xxh3_64>(image.source(), i), one);
+    text.append(one, 16);
+  }
+  return text;
+}
+struct small {
+  tensors old, now;
+  small() {
+    old.add("a", {tp::dtype::f32, {5000}}, 1);
+    old.add("b", {tp::dtype::f32, {5000}}, 2);
+    old.add("c", {tp::dtype::f32, {10}}, 3);
+    now = old;
+    now.all["a"].second[7] ^= std::byte{1};
+    now.all["c"].second[7] ^= std::byte{1};
+  }
+};
+
+/// Publishes `s.now` with `text` as the digests of its tensors, and brings `s.old` up to date. The bytes that were
+/// kept.
+std::uint64_t brought(small& s, const std::string& text) {
+  const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
+  publication<net> p(s.now, {.recipients = 1}, said);
+  auto model = s.old.image();
+  std::uint64_t kept = 7;
+  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  if (!done) {
+    ADD_FAILURE() << to_string(done.error().code);
+    return kept;
+  }
+  EXPECT_EQ(s.old, s.now);
+  EXPECT_TRUE(done->confirmed);
+  p.counted_once();
+  return kept;
+}
+
+TEST(ChangedTensors, Digests_that_say_the_same_where_it_is_not_cost_a_pull_of_all_that_counts_once) {
+  for (const char* const untrue : {"a", "c", "ac"}) {
+    SCOPED_TRACE(untrue);
+    small s;
+    tensors lie = s.now;
+    for (const char* c = untrue; *c != 0; ++c) lie.all[std::string(1, *c)] = s.old.all[std::string(1, *c)];
+    EXPECT_EQ(brought(s, digits_of(lie)), 0u);
+  }
+}
+TEST(ChangedTensors, Digests_that_say_other_where_it_is_the_same_cost_these_tensors) {
+  small s;
+  tensors lie = s.now;
+  lie.all["b"].second[0] ^= std::byte{1};
+  lie.all["c"] = s.old.all["c"];  // and one is the same that is not: of no harm to the others
+  lie.all["c"].second[0] ^= std::byte{1};
+  lie.all["a"].second[1] ^= std::byte{1};
+  (void)brought(s, digits_of(lie));
+}
+
+TEST(ChangedTensors, Digests_that_are_none_are_as_if_there_were_none) {
+  for (const std::string& text : {std::string(), std::string("00"), std::string(48, 'z'), std::string(47, '0'),
+                                  std::string(49, '0'), std::string(48, ' '), std::string(64, '0')}) {
+    SCOPED_TRACE(text);
+    small s;
+    EXPECT_EQ(brought(s, text), 0u);
+  }
+}
+
+/// A header that nobody of ours writes, over the tensors of `s.now`.
+TEST(ChangedTensors, A_header_that_says_a_key_twice_or_a_tensor_twice_costs_a_pull_of_all) {
+  for (const bool key : {true, false}) {
+    SCOPED_TRACE(key);
+    small s;
+    const std::string text = digits_of(s.now);
+    auto image = s.now.image();
+    tp::image_schema wrong = image.schema();
+    std::vector<tp::tensor_entry> entries(wrong.entries().begin(), wrong.entries().end());
+    const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}, {tp::tensor_digests_key, text}};
+    const std::span pairs = std::span(said).first(key ? 2 : 1);
+    if (!key) entries[1].name = entries[0].name;
+    wrong = *tp::detail::place_entries(entries, pairs);
+    tp::source_view view = image.source();
+    view.schema = &wrong;
+    auto owner = net::downloader::open({});
+    const auto ref = owner->add_image(view, {.recipients = 1});
+    ASSERT_TRUE(ref);
+    std::optional<serving> server(std::in_place, *owner);
+    auto model = s.old.image();
+    const auto done = tp::download_changes<net>(local(owner->port()), *ref, model);
+    server.reset();
+    if (key) {
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_EQ(s.old, s.now);
+      EXPECT_EQ(owner->status_of(*ref)->completed, 1u);
+    } else {
+      EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+      EXPECT_EQ(s.old, small().old) << "nothing has landed";
+    }
+  }
+}
+
+TEST(ChangedTensors, An_owner_without_a_digest_of_the_whole_is_refused_as_ever_and_nothing_lands) {
+  small s;
+  const auto image = s.now.image();
+  auto owner = over<tp::fixed_bytes<64_KiB>, tp::tcp, tp::unverified>::downloader::open({});
+  const auto ref = owner->add_tensors(image, {.tensor_digests = true});
+  const serving server(*owner);
+  auto model = s.old.image();
+  EXPECT_EQ(tp::download_changes<net>(local(owner->port()), *ref, model).error(), tp::errc::not_verifiable);
+  EXPECT_EQ(s.old, small().old);
+}
+
+using tied_net =
+    tp::pipeline<tp::raw_tensors<tp::tied<with_ties, tp::from_to{"embed", "head"}>>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+TEST(ChangedTensors, A_member_that_is_tied_changes_with_the_other) {
+  for (const char* const changed : {"head", "bias", ""}) {
+    SCOPED_TRACE(changed);
+    with_ties old{}, now{};
+    old.head[7] = now.head[7] = 3;
+    old.mask[1] = now.mask[1] = true;
+    if (changed == std::string_view("head")) now.head[8] = 4;
+    if (changed == std::string_view("bias")) now.bias[1] = 5;
+    auto owner = tied_net::downloader::open({});
+    const auto ref = owner->add_tensors(now, {.recipients = 1, .tensor_digests = true});
+    ASSERT_TRUE(ref);
+    const serving server(*owner);
+    std::uint64_t kept = 0;
+    ASSERT_TRUE(tp::download_changes<tied_net>(local(owner->port()), *ref, old, {}, &kept));
+    for (int i = 0; i < 900; ++i) {
+      ASSERT_EQ(old.head[i], now.head[i]);
+      ASSERT_EQ(old.embed[i], now.head[i]) << "the tie is made in any case";
+    }
+    EXPECT_EQ(old.bias[1], now.bias[1]);
+    EXPECT_EQ(kept, changed == std::string_view("head") ? 17u : 3605u + (*changed != 0 ? 0 : 7));
+  }
+}
+TEST(ChangedTensors, A_bool_that_is_neither_is_an_error_with_its_name_and_leaves_a_bool) {
+  using bools = tp::pipeline<tp::raw_tensors<with_ties>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  tensors other;
+  for (const char* const name : {"head", "embed"}) other.add(name, {tp::dtype::f32, {900}}, 1);
+  other.add("bias", {tp::dtype::f32, {3}}, 2);
+  other.add("mask", {tp::dtype::boolean, {5}}, 3);
+  other.all["mask"].second.assign(5, std::byte{1});
+  other.all["mask"].second[3] = std::byte{2};
+  publication<net> p(other);
+  with_ties mine{};
+  std::memcpy(mine.head, other.all["head"].second.data(), sizeof mine.head);
+  const auto done = tp::download_changes<bools>(p.address(), p.ref, mine);
+  EXPECT_EQ(done.error(), tp::errc::value_out_of_range);
+  EXPECT_EQ(done.error().name.view(), "mask");
+  EXPECT_LE(reinterpret_cast<const unsigned char*>(mine.mask)[3], 1);
+}
+
+TEST(ChangedTensors, Over_HTTP_where_nothing_comes_by_name_all_is_pulled) {
+  using web = over<tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
+  using pulls = over<tp::fixed_bytes<64_KiB>, tp::http>;
+  small s;
+  const auto image = s.now.image();
+  auto owner = web::downloader::open({});
+  const auto ref = owner->add_tensors(image, {.tensor_digests = true});
+  const serving server(*owner);
+  const std::string url = "http://" + local(owner->port()) + "/v1/m/" +
+                          std::string(tp::to_digits(*ref).view().substr(32));
+  const std::string key(tp::to_digits(ref->id).view());
+  auto model = s.old.image();
+  std::uint64_t kept = 7;
+  const auto done = tp::download_changes<pulls>(tp::http_address{.url = url, .bearer = key}, *ref, model, {}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code) << done.error().name.view();
+  EXPECT_EQ(s.old, s.now);
+  EXPECT_EQ(kept, 0u);
+}
+
+TEST(ChangedTensors, Other_tensors_are_an_error_that_names_one_and_nothing_lands) {
+  small s;
+  tensors other = s.now;
+  other.add("b", {tp::dtype::f32, {5001}}, 2);
+  publication<net> p(other);
+  auto model = s.old.image();
+  const tensors before = s.old;
+  const auto done = tp::download_changes<net>(p.address(), p.ref, model);
+  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+  EXPECT_EQ(done.error().name.view(), "b");
+  EXPECT_EQ(s.old, before);
+}
+
+template <class Net>
+void comes_by_parts(const auto& where, publication<Net>& p) {
+  tensors mine = with_adapters();
+  auto model = mine.image();
+  std::uint64_t kept = 0;
+  const auto done = tp::download_changes<Net>(where, p.ref, model, {.per_request_timeout = 30s}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, p.now);
+  EXPECT_EQ(kept, usual_layers * weight_bytes);
+  p.counted_once();
+}
+TEST(ChangedTensors, They_come_over_any_chunks_digests_and_links) {
+  const tensors now = trained(with_adapters());
+  {
+    using one = over<tp::whole, tp::tcp>;
+    publication<one> p(now);
+    comes_by_parts(p.address(), p);
+  }
+  {
+    using one = over<tp::per_tensor<4_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+    publication<one> p(now);
+    comes_by_parts(p.address(), p);
+  }
+  {
+    using one = over<tp::adaptive_bytes<4_KiB, 2_MiB>, tp::tcp>;
+    publication<one> p(now);
+    const std::vector<std::string> twice{p.address(), p.address()};
+    const std::array<std::string_view, 2> both{twice[0], twice[1]};
+    comes_by_parts(tp::parallel_addresses<tp::tcp>(both, 3), p);
+  }
+  {
+    using one = over<tp::fit_datagram, tp::udp>;
+    publication<one> p(now);
+    comes_by_parts(p.address(), p);
+  }
+}
+TEST(ChangedTensors, In_one_process_they_come_from_the_owner_itself) {
+  using here = over<tp::fixed_bytes<64_KiB>, tp::loopback>;
+  tensors mine = with_adapters(), now = trained(mine);
+  const auto image = now.image();
+  here::downloader owner;
+  const auto ref = owner.add_tensors(image, {.recipients = 1, .tensor_digests = true});
+  auto model = mine.image();
+  std::uint64_t kept = 0;
+  const auto done = tp::download_changes<here>(owner, *ref, model, {}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, now);
+  EXPECT_EQ(kept, usual_layers * weight_bytes);
+  EXPECT_EQ(owner.status_of(*ref)->completed, 1u);
+}
+TEST(ChangedTensors, A_session_brings_one_version_after_the_other) {
+  publication<net> p(trained(with_adapters()), {.tensor_digests = true});
+  tensors mine = with_adapters();
+  auto model = mine.image();
+  auto session = net::session::connect(p.address());
+  ASSERT_TRUE(session);
+  for (int round = 0; round < 3; ++round) {
+    std::uint64_t kept = 0;
+    const auto done = tp::download_changes<net>(*session, p.ref, model, {}, &kept);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(mine, p.now);
+    EXPECT_EQ(kept, round == 0 ? usual_layers * weight_bytes : p.now.data_bytes() - 32);
+    mine.all["layer.7.lora_A"].second[3] ^= std::byte{8};
+  }
+}
+TEST(ChangedTensors, Without_a_version_whoever_answers_is_believed) {
+  small s;
+  publication<net> p(s.now, {.tensor_digests = true});
+  auto model = s.old.image();
+  const auto done = tp::download_changes<net>(p.address(), {p.ref.id, 0, 0}, model);
+  ASSERT_TRUE(done);
+  EXPECT_TRUE(done->believed);
+  EXPECT_EQ(s.old, s.now);
+  const auto other = tp::download_changes<net>(p.address(), {p.ref.id, 5, 0}, model);
+  EXPECT_EQ(other.error(), tp::errc::stale_version);
+}
+
+TEST(ChangedTensors, A_named_recipient_counts_once_whatever_the_digests_say) {
+  small s;
+  tensors lie = s.now;
+  lie.all["a"] = s.old.all["a"];
+  const std::string text = digits_of(lie);
+  const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
+  const tp::recipient_id sites[] = {tp::recipient_named("site-1")};
+  publication<net> p(s.now, {.named = sites}, said);
+  auto model = s.old.image();
+  ASSERT_TRUE(tp::download_changes<net>(p.address(), p.ref, model, {.recipient = sites[0]}));
+  EXPECT_EQ(s.old, s.now);
+  p.counted_once();
+}
+
+TEST(ChangedTensors, A_name_that_fits_in_no_request_costs_a_pull_of_all_that_counts_once) {
+  // `z` is in a part of its own, behind others that have landed by then
+  for (const bool others : {false, true}) {
+    SCOPED_TRACE(others);
+    tensors mine;
+    mine.add("z" + std::string(5000, 'x'), {tp::dtype::f32, {64}}, 1);
+    mine.add("same", {tp::dtype::f32, {5000}}, 2);
+    for (int i = 0; i < 40; ++i) mine.add("a" + std::to_string(i), {tp::dtype::f32, {64}}, 3);
+    tensors now = mine;
+    for (auto& [name, t] : now.all)
+      if (name[0] == 'z' || (others && name[0] == 'a')) t.second[3] ^= std::byte{1};
+    publication<net> p(now);
+    auto model = mine.image();
+    std::uint64_t kept = 7;
+    const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(mine, p.now);
+    EXPECT_EQ(kept, 0u);
+    p.counted_once();
+  }
+}
+
+/// One tensor elsewhere, which calls `first` before it is read for the first time.
+struct watched_tensor {
+  std::vector<std::byte> bytes;
+  std::function<void()> first;
+  std::array<std::byte, 4096> staging{};
+  std::uint64_t shape[1]{};
+  tp::source_reader reader{[](const void* of, std::uintptr_t, std::uint64_t at, std::span<std::byte> out) noexcept {
+                             auto& w = *static_cast<watched_tensor*>(const_cast<void*>(of));
+                             if (auto call = std::exchange(w.first, {}); call) call();
+                             std::memcpy(out.data(), w.bytes.data() + at, out.size());
+                             return tp::result<void>{};
+                           },
+                           this};
+  tp::destination_writer writer{[](void* of, std::uintptr_t, std::uint64_t at, std::span<const std::byte> in) noexcept {
+                                  std::memcpy(static_cast<watched_tensor*>(of)->bytes.data() + at, in.data(),
+                                              in.size());
+                                  return tp::result<void>{};
+                                },
+                                this, staging, &reader};
+};
+
+TEST(ChangedTensors, Without_a_version_another_one_that_is_published_after_the_look_is_brought) {
+  for (const bool given : {false, true}) {
+    SCOPED_TRACE(given);
+    small s;
+    const auto image = s.now.image();
+    tensors newer = s.now;
+    newer.all["b"].second[9] ^= std::byte{1};
+    const auto newer_image = newer.image();
+    auto owner = net::downloader::open({});
+    const auto ref = owner->add_tensors(image, {.recipients = 1, .tensor_digests = true});
+    ASSERT_TRUE(ref);
+    tp::reference next{};
+    std::optional<serving> server(std::in_place, *owner);
+    watched_tensor b{s.old.all["b"].second, {}};
+    b.shape[0] = 5000;
+    b.first = [&] {
+      server.reset();
+      next = *owner->add_tensors(newer_image, {.recipients = 1, .id = ref->id, .tensor_digests = true});
+      server.emplace(*owner);
+    };
+    auto &a = s.old.all["a"], &c = s.old.all["c"];
+    const tp::mutable_tensor_view views[] = {{"a", tp::dtype::f32, a.first.shape, a.second.data()},
+                                             {"b", tp::dtype::f32, b.shape, nullptr, {}, true},
+                                             {"c", tp::dtype::f32, c.first.shape, c.second.data()}};
+    auto model = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), {}, b.writer);
+    ASSERT_TRUE(model) << to_string(model.error().code);
+    const auto done = tp::download_changes<net>(local(owner->port()), given ? *ref : tp::reference{ref->id, 0, 0},
+                                                *model);
+    server.reset();
+    if (given) {
+      EXPECT_EQ(done.error(), tp::errc::stale_version);
+      continue;
+    }
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_EQ(done->version, next.version);
+    EXPECT_TRUE(done->believed);
+    EXPECT_EQ(a.second, newer.all["a"].second);
+    EXPECT_EQ(b.bytes, newer.all["b"].second);
+    EXPECT_EQ(owner->status_of(next)->completed, 1u);
+    EXPECT_EQ(owner->status_of(next)->final(), 1u);
+  }
+}
+
+/// Passes on what a recipient says once the recipient has gone.
+class late_line {
+ public:
+  explicit late_line(std::uint16_t to) : listener_(*tp::tcp_listener::open("127.0.0.1:0")), to_(to) {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      auto near = listener_.accept(20s, stop);
+      if (!near) return;
+      const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
+      raw_peer far(to_);
+      far.say(said);
+      passed = !said.empty();
+      (void)far.hear(1, 1s);
+    });
+  }
+  std::string address() const { return local(listener_.port()); }
+  void join() { thread_.join(); }
+  std::atomic<bool> passed{false};
+
+ private:
+  tp::tcp_listener listener_;
+  std::uint16_t to_;
+  std::jthread thread_;
+};
+
+TEST(ChangedTensors, A_line_whose_request_is_heard_late_counts_nobody_else) {
+  using shared = over<tp::fixed_bytes<64_KiB>, tp::tcp>;
+  tensors old;
+  old.add("a", {tp::dtype::f32, {500'000}}, 1);
+  old.add("b", {tp::dtype::f32, {500'000}}, 2);
+  old.add("c", {tp::dtype::f32, {10}}, 3);
+  tensors now = old;
+  for (const char* const name : {"a", "b"}) now.all[name].second[7] ^= std::byte{1};
+  tensors lie = now;
+  lie.all["a"] = old.all["a"];
+  const std::string text = digits_of(lie);
+  const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
+  publication<shared> p(now, {.recipients = 3}, said);
+  late_line late(p.owner->port());
+  const std::vector<std::string> where{p.address(), late.address()};
+  const std::array<std::string_view, 2> both{where[0], where[1]};
+  auto model = old.image();
+  ASSERT_TRUE(tp::download_changes<shared>(tp::parallel_addresses<tp::tcp>(both, 2), p.ref, model));
+  EXPECT_EQ(old, now);
+  late.join();
+  EXPECT_TRUE(late.passed);
+  p.server.reset();
+  const auto status = *p.owner->status_of(p.ref);
+  EXPECT_EQ(status.completed, 1u);
+  EXPECT_EQ(status.acquired, 1u);
+}
+
+TEST(ChangedTensors, A_stop_ends_all_and_a_stop_before_anything_came_counts_nobody) {
+  small s;
+  publication<net> p(s.now);
+  auto model = s.old.image();
+  std::stop_source stop;
+  stop.request_stop();
+  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {.stop = stop.get_token()});
+  EXPECT_EQ(done.error(), tp::errc::cancelled);
+  EXPECT_EQ(s.old, small().old);
+  EXPECT_EQ(p.owner->status_of(p.ref)->final(), 0u);
+  const auto nobody = tp::download_changes<net>("127.0.0.1:1", p.ref, model, {.retry = {.retries = 0}});
+  EXPECT_EQ(nobody.error(), tp::errc::connection_failed);
+}
+
+TEST(ChangedTensors, A_pull_that_was_cut_off_leaves_what_had_come_for_the_next) {
+  tensors mine = with_adapters(), now = mine;
+  for (auto& [name, t] : now.all) t.second[5] ^= std::byte{1};
+  now.all["layer.3.weight"] = mine.all["layer.3.weight"];
+  using cut = over<tp::fixed_bytes<64_KiB>, tp::tcp>;
+  publication<cut> p(now, {.tensor_digests = true});
+  auto model = mine.image();
+  std::stop_source stop;
+  auto end = [&](const tp::progress_event& e) {
+    if (e.bytes_done > 500'000) stop.request_stop();
+  };
+  const auto half = tp::download_changes<cut>(p.address(), p.ref, model,
+                                              {.stop = stop.get_token(), .progress = end, .progress_interval = 0ms});
+  ASSERT_EQ(half.error(), tp::errc::cancelled);
+  ASSERT_NE(mine, p.now);
+  std::uint64_t kept = 0;
+  const auto done = tp::download_changes<cut>(p.address(), p.ref, model, {}, &kept);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, p.now);
+  EXPECT_GT(kept, 400'000u);
+}
+
+TEST(ChangedTensors, Nothing_is_allocated_for_a_chunk_and_little_for_a_tensor) {
+  using cut = over<tp::bytes_up_to<2_MiB>, tp::loopback>;
+  const auto allocations = [](std::uint64_t count, std::uint64_t extent, std::uint64_t& largest) {
+    tensors mine;
+    for (std::uint64_t i = 0; i < count; ++i)
+      mine.add("layer." + std::to_string(1000 + i), {tp::dtype::f32, {extent}}, i);
+    tensors now = mine;
+    for (std::uint64_t i = 0; i < count; i += 2) now.all["layer." + std::to_string(1000 + i)].second[0] ^= std::byte{1};
+    const auto image = now.image();
+    auto owner = std::make_unique<cut::downloader>();
+    const auto ref = owner->add_tensors(image, {.tensor_digests = true});
+    auto model = mine.image();
+    const allocation_watch watch;
+    const auto done = tp::download_changes<cut>(*owner, *ref, model);
+    const auto n = watch.count();
+    largest = watch.largest();
+    EXPECT_TRUE(done);
+    EXPECT_EQ(mine, now);
+    return n;
+  };
+  std::uint64_t of_few = 0, of_long = 0, of_many = 0;
+  const auto few = allocations(16, 1000, of_few), longer = allocations(16, 1'000'000, of_long);
+  EXPECT_EQ(few, longer) << "a thousand times the bytes";
+  EXPECT_EQ(of_few, of_long);
+  allocations(1600, 100, of_many);
+  EXPECT_LE(of_many, 1600u * 200) << "bytes of the largest table";
+}
+
+TEST(ChangedTensors, A_reader_of_one_model_is_left_alone_while_the_other_becomes_the_next) {
+  // what double_buffered does for whole pulls: a difference changes what it begins from, so that is the other model
+  tensors models[2] = {with_adapters(), with_adapters()};
+  std::size_t front = 0;
+  tensors now = models[0];
+  for (int round = 0; round < 3; ++round) {
+    now = trained(now);
+    now.all["layer.1.weight"].second[static_cast<std::size_t>(round)] ^= std::byte{1};
+    publication<net> p(now);
+    const tensors read = models[front];
+    tensors& back = models[1 - front];
+    auto model = back.image();
+    std::uint64_t kept = 0;
+    const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+    ASSERT_TRUE(done);
+    EXPECT_EQ(models[front], read);
+    EXPECT_EQ(back, p.now);
+    EXPECT_EQ(kept, (usual_layers - 1) * weight_bytes);
+    front = 1 - front;
+  }
+}
+
+// --- the owner's side -----------------------------------------------------------------------------------------------
+
+TEST(TensorDigests, The_metadata_has_one_pair_more_which_python_reads) {
+  small s;
+  const tp::metadata_entry said[] = {{"round", "7"}, {tp::tensor_digests_key, "of an earlier owner"}, {"zone", "3"}};
+  const auto image = s.now.image(said);
+  const auto made = tp::image_with_tensor_digests::make<tp::xxh3_64>(image.source());
+  ASSERT_TRUE(made);
+  const tp::image_schema& with = *made->source().schema;
+  ASSERT_EQ(with.metadata_count, 3u);
+  EXPECT_EQ(with.metadata[0].key, "round");
+  EXPECT_EQ(with.metadata[1].key, "tensorpull.digests");
+  EXPECT_EQ(with.metadata[1].value, digits_of(s.now));
+  EXPECT_EQ(with.metadata[2].value, "3");
+  EXPECT_EQ(with.fingerprint, image.schema().fingerprint);
+  EXPECT_EQ(with.data_bytes(), image.schema().data_bytes());
+  // its header is what an image with that metadata writes, byte for byte
+  const tp::metadata_entry same[] = {{"round", "7"}, {tp::tensor_digests_key, with.metadata[1].value}, {"zone", "3"}};
+  const auto plain = s.now.image(same);
+  EXPECT_EQ(*tp::image_version<tp::xxh3_64>(made->source()), *tp::image_version<tp::xxh3_64>(plain.source()));
+}
+TEST(TensorDigests, A_model_that_was_handed_over_is_released_with_its_table_and_a_full_table_leaves_nothing) {
+  struct watched {
+    tensors of;
+    std::optional<tp::dynamic_image> image;
+    int* alive;
+    explicit watched(int& n) : alive(&n) {
+      of.add("a", {tp::dtype::f32, {50}}, 1);
+      image.emplace(of.image());
+      ++n;
+    }
+    watched(const watched&) = delete;
+    ~watched() { --*alive; }
+  };
+  using here = over<tp::fixed_bytes<64_KiB>, tp::loopback>;
+  int alive = 0;
+  auto owner = std::make_unique<here::downloader>();
+  const auto hand_over = [&] {
+    auto w = std::make_shared<watched>(alive);
+    return owner->add_tensors(std::shared_ptr<const tp::dynamic_image>(w, &*w->image), {.tensor_digests = true});
+  };
+  const auto ref = hand_over();
+  ASSERT_TRUE(ref);
+  EXPECT_EQ(alive, 1);
+  ASSERT_TRUE(owner->withdraw(*ref));
+  EXPECT_EQ(alive, 0);
+  std::vector<tp::reference> all;
+  for (;;) {
+    const auto one = hand_over();
+    if (!one) {
+      EXPECT_EQ(one.error(), tp::errc::table_full);
+      break;
+    }
+    all.push_back(*one);
+  }
+  EXPECT_EQ(alive, static_cast<int>(all.size()));
+  for (const auto& one : all) ASSERT_TRUE(owner->withdraw(one));
+  EXPECT_EQ(alive, 0);
+}
+
+// --- together with coded differences --------------------------------------------------------------------------------
+
+TEST(ChangedTensors, A_coded_difference_to_a_model_with_digests_of_tensors_is_not_pulled_again_as_a_whole) {
+  tensors mine = with_adapters();
+  tensors now = trained(mine);
+  tp::deflate_coder coder;
+  const auto old_image = mine.image();
+  publication<net> p(now);
+  const auto difference = tp::model_difference::make(old_image.source(), p.image.source(), coder);
+  ASSERT_TRUE(difference);
+  p.server.reset();
+  const auto changes = *p.owner->add_image(difference->image());
+  p.server.emplace(*p.owner);
+  auto model = mine.image();
+  std::uint64_t came = 0;
+  const auto done = tp::download_changes<net>(p.address(), p.ref, changes, model, coder, {}, &came);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_GT(came, 0u);
+  EXPECT_EQ(mine, p.now);
+  EXPECT_LT(p.counted_once().bytes_sent, 50'000u) << "a look at the header, and the smallest tensor";
+}
+
+}  // namespace changed_tensors_test

@@ -1,0 +1,147 @@
+// A model that is brought up to date over TCP, by a difference or as a whole; what the owner counts.
+#include "transports/network.hpp"
+
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/download_changes.hpp>
+
+namespace download_changes_test {
+
+using namespace test;
+using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+
+struct versions {
+  std::unique_ptr<large> old = random_model<large>(1), now = std::make_unique<large>(*old);
+  tp::deflate_coder coder;
+  std::optional<tp::model_difference> difference;
+  tp::result<net::downloader> owner = net::downloader::open({});
+  tp::reference whole, changes;
+
+  versions() {
+    auto* const bytes = reinterpret_cast<std::byte*>(&now->w);
+    for (std::size_t i = 0; i < sizeof now->w; i += 4 * 3) bytes[i] ^= std::byte{1};
+    auto made = tp::model_difference::make(tp::raw_tensors<large>::source(*old), tp::raw_tensors<large>::source(*now),
+                                           coder);
+    EXPECT_TRUE(made);
+    difference.emplace(std::move(*made));
+    whole = *owner->add_tensors(*now, {.recipients = 1});
+    changes = *owner->add_image(difference->image());
+  }
+};
+
+TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and_the_owner_counts_it_once) {
+  versions v;
+  std::optional<serving> server(std::in_place, *v.owner);
+  std::uint64_t came = 0;
+  const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder, {}, &came);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*v.old, *v.now));
+  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  EXPECT_TRUE(done->confirmed);
+  EXPECT_FALSE(done->believed);
+  EXPECT_EQ(done->version, v.whole.version);
+  EXPECT_GT(came, 0u);
+  EXPECT_LT(came, sizeof(large) / 8);
+  server.reset();
+  EXPECT_TRUE(v.owner->settled(v.whole));
+  EXPECT_EQ(v.owner->status_of(v.whole)->completed, 1u);
+  EXPECT_LT(v.owner->status_of(v.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
+}
+
+TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has) {
+  for (const bool other : {false, true}) {
+    versions v;
+    const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
+    ASSERT_TRUE(from);
+    ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(v.whole, *from)}));
+    auto mine = std::make_unique<large>(*v.old);
+    if (other) reinterpret_cast<std::byte*>(mine.get())[9] ^= std::byte{1};
+    std::uint64_t came = 0;
+    {
+      serving server(*v.owner);
+      const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, *mine, v.coder, {}, &came);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_FALSE(done->believed);
+    }
+    EXPECT_TRUE(same(*mine, *v.now));
+    EXPECT_EQ(came > 0, !other);
+  }
+}
+TEST(DownloadChanges, The_ID_of_a_difference_is_another_for_each_ID_and_version_and_tells_neither) {
+  const tp::reference whole{{1, 2}, 3, 0};
+  const tp::ref_id id = tp::difference_id(whole, 4);
+  EXPECT_EQ(tp::difference_id({{1, 2}, 3, 99}, 4), id) << "the fingerprint is no part of it";
+  for (const tp::reference& other : {tp::reference{{2, 2}, 3, 0}, {{1, 3}, 3, 0}, {{1, 2}, 4, 0}})
+    EXPECT_NE(tp::difference_id(other, 4), id);
+  EXPECT_NE(tp::difference_id(whole, 3), id);
+  // the first half of SHA-256 of "tpdifference", four zeros, and 1, 2, 3, 4 as words of 8 bytes
+  EXPECT_EQ(std::string_view(tp::to_digits(id).data(), 32), "bb8a60ada0a9ee23c2038f4fa5925427");
+}
+
+TEST(DownloadChanges, Without_the_old_version_or_the_difference_all_is_pulled) {
+  for (const int what : {0, 1, 2, 3}) {
+    SCOPED_TRACE(what);
+    versions v;
+    if (what == 0) reinterpret_cast<std::byte*>(v.old.get())[5] ^= std::byte{1};
+    if (what == 1) (void)v.owner->withdraw(v.changes);
+    if (what == 2) v.changes = v.whole;
+    if (what == 3) v.changes = {};
+    std::optional<serving> server(std::in_place, *v.owner);
+    std::uint64_t came = 7;
+    const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder, {}, &came);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(same(*v.old, *v.now));
+    EXPECT_EQ(came, 0u);
+    server.reset();
+    EXPECT_TRUE(v.owner->settled(v.whole));
+    EXPECT_EQ(v.owner->status_of(v.whole)->completed, 1u);
+  }
+}
+
+TEST(DownloadChanges, An_open_connection_brings_differences_and_wholes_one_after_the_other) {
+  versions v;
+  const auto whole = *v.owner->add_tensors(*v.now);
+  const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
+  ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(whole, *from)}));
+  const serving server(*v.owner);
+  auto session = net::session::connect(local(v.owner->port()));
+  ASSERT_TRUE(session);
+  for (const bool other : {false, true, false})
+    for (const bool named : {false, true}) {
+      SCOPED_TRACE(other);
+      SCOPED_TRACE(named);
+      auto mine = std::make_unique<large>(*v.old);
+      if (other) reinterpret_cast<std::byte*>(mine.get())[9] ^= std::byte{1};
+      std::uint64_t came = 7;
+      const auto done = named ? tp::download_changes<net>(*session, whole, v.changes, *mine, v.coder, {}, &came)
+                              : tp::download_changes<net>(*session, whole, *mine, v.coder, {}, &came);
+      ASSERT_TRUE(done) << to_string(done.error().code);
+      EXPECT_TRUE(done->confirmed);
+      EXPECT_TRUE(same(*mine, *v.now));
+      EXPECT_EQ(came > 0, !other);
+    }
+}
+
+TEST(DownloadChanges, A_difference_to_another_version_than_the_whole_costs_a_pull_of_all) {
+  versions v;
+  const auto other = random_model<large>(2);
+  const auto whole = *v.owner->add_tensors(*other, {.recipients = 1});
+  std::optional<serving> server(std::in_place, *v.owner);
+  const auto done = tp::download_changes<net>(local(v.owner->port()), whole, v.changes, *v.old, v.coder);
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_TRUE(same(*v.old, *other));
+  server.reset();
+  EXPECT_EQ(v.owner->status_of(whole)->completed, 1u);
+  EXPECT_EQ(v.owner->status_of(whole)->failed, 0u);
+}
+
+TEST(DownloadChanges, What_ends_a_pull_ends_this_one) {
+  versions v;
+  const serving server(*v.owner);
+  std::stop_source stop;
+  stop.request_stop();
+  const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder,
+                                              {.stop = stop.get_token()});
+  EXPECT_EQ(done.error(), tp::errc::cancelled);
+}
+
+}  // namespace download_changes_test

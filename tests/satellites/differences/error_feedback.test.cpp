@@ -1,0 +1,244 @@
+// What a step left out comes with the next: a receiver that adds all steps up has what was meant, but for the last
+// remainder. In 4 bits, in every element type.
+#include "transports/network.hpp"
+
+#include <tensorpull/satellites/differences/narrowed.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace error_feedback_test {
+
+using namespace tensorpull;
+
+constexpr dtype type_of(float) { return dtype::f32; }
+constexpr dtype type_of(double) { return dtype::f64; }
+constexpr dtype type_of(float16) { return dtype::f16; }
+constexpr dtype type_of(bfloat16) { return dtype::bf16; }
+
+/// Two floating tensors, one of an odd number of elements, and integers between them.
+template <class T>
+struct model {
+  std::vector<T> a = std::vector<T>(301), b = std::vector<T>(7);
+  std::vector<std::int32_t> steps = std::vector<std::int32_t>(3);
+  std::uint64_t counts[3]{301, 3, 7};
+
+  std::vector<mutable_tensor_view> views() {
+    const auto bytes = [](auto& v) { return reinterpret_cast<std::byte*>(v.data()); };
+    return {{"a", type_of(T{}), {&counts[0], 1}, bytes(a), {}, false},
+            {"steps", dtype::i32, {&counts[1], 1}, bytes(steps), {}, false},
+            {"b", type_of(T{}), {&counts[2], 1}, bytes(b), {}, false}};
+  }
+  friend bool operator==(const model& x, const model& y) {
+    return std::memcmp(x.a.data(), y.a.data(), x.a.size() * sizeof(T)) == 0 &&
+           std::memcmp(x.b.data(), y.b.data(), x.b.size() * sizeof(T)) == 0 && x.steps == y.steps;
+  }
+};
+template <class T>
+T element(double value) {
+  return detail::narrowed_to<T>(value);
+}
+
+template <class T>
+struct ErrorFeedback : testing::Test {};
+using elements = testing::Types<float, double, float16, bfloat16>;
+TYPED_TEST_SUITE(ErrorFeedback, elements);
+
+TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
+  using T = TypeParam;
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> normal(0, 1e-2);
+  error_feedback<> left;
+  double without = 0, with = 0, meant_sum = 0;
+  std::vector<double> meant(301), got(301), alone(301);
+  for (int round = 0; round < 40; ++round) {
+    model<T> base, now, plain_base;
+    for (std::size_t i = 0; i < 301; ++i) {
+      // small steps always in one direction, beside one that is large: codes of 4 bits alone never say them
+      now.a[i] = element<T>(i == 0 ? 1.0 : 0.02 + 0.1 * std::abs(normal(random)));
+      meant[i] += detail::widened(now.a[i]);
+    }
+    now.steps[1] = round;
+    const auto here = now;
+    const auto step = left.step(now.views(), base.views());
+    ASSERT_TRUE(step) << to_string(step.error().code);
+    EXPECT_EQ(base.steps[1], round) << "integers travel whole";
+    EXPECT_EQ(now.steps, here.steps);
+    auto untouched = here;
+    ASSERT_TRUE(narrowed_step<blocks_of_4_bits<>>::make(
+        [&] {
+          auto v = untouched.views();
+          return std::vector<tensor_view>(v.begin(), v.end());
+        }(),
+        plain_base.views()));
+    for (std::size_t i = 0; i < 301; ++i) {
+      got[i] += detail::widened(base.a[i]);
+      alone[i] += detail::widened(plain_base.a[i]);
+    }
+  }
+  for (std::size_t i = 1; i < 301; ++i) {
+    with += std::abs(got[i] - meant[i]);
+    without += std::abs(alone[i] - meant[i]);
+    meant_sum += meant[i];
+    // no more is missing than half a code of the last step, whose scale is about 1 / 7; BF16 rounds sums of 1 as well
+    EXPECT_LT(std::abs(got[i] - meant[i]), 0.1) << i;
+  }
+  EXPECT_LT(with, 0.15 * meant_sum);
+  EXPECT_GT(without, 0.8 * meant_sum) << "alone they are lost, so this says something";
+}
+
+TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
+  using T = TypeParam;
+  error_feedback<> left;
+  model<T> base, now;
+  for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
+  ASSERT_TRUE(left.step(now.views(), base.views()));
+  const T remainder = element<T>(detail::widened(now.a[3]) - detail::widened(base.a[3]));
+  ASSERT_NE(detail::widened(remainder), 0.0);
+
+  // another model: other names, or other sizes
+  model<T> other;
+  auto views = other.views(), from = base.views();
+  views[0].name = from[0].name = "c";
+  const auto none = left.step(views, from);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, errc::schema_mismatch);
+  EXPECT_TRUE(none.error().name.view().empty());
+  EXPECT_TRUE(other == model<T>());
+  views.pop_back();
+  from.pop_back();
+  EXPECT_FALSE(left.step(views, from));
+
+  // a step that fails: what was left out is in the model, and not kept as well
+  model<T> bad;
+  bad.b[6] = element<T>(std::numeric_limits<double>::quiet_NaN());
+  const auto held = base;
+  const auto failed = left.step(bad.views(), base.views());
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, errc::invalid_argument);
+  EXPECT_EQ(failed.error().name.view(), "b");
+  EXPECT_TRUE(base == held);
+  EXPECT_EQ(detail::widened(bad.a[3]), detail::widened(remainder));
+  bad.b[6] = T{};
+  model<T> zero;
+  ASSERT_TRUE(left.step(bad.views(), zero.views()));
+  EXPECT_EQ(detail::widened(bad.a[3]), detail::widened(remainder));
+
+  // and after a move
+  error_feedback<> moved_left = std::move(left);
+  model<T> next, again;
+  const T now_left = element<T>(detail::widened(bad.a[3]) - detail::widened(zero.a[3]));
+  ASSERT_TRUE(moved_left.step(next.views(), again.views()));
+  EXPECT_EQ(detail::widened(next.a[3]), detail::widened(now_left));
+}
+
+TYPED_TEST(ErrorFeedback, Leaves_all_as_it_was_if_the_lists_do_not_fit) {
+  using T = TypeParam;
+  error_feedback<> left;
+  model<T> base, now;
+  for (std::size_t i = 0; i < 301; ++i) now.a[i] = element<T>(0.01 * static_cast<double>(i % 50));
+  ASSERT_TRUE(left.step(now.views(), base.views()));
+  const double remainder = detail::widened(element<T>(detail::widened(now.a[3]) - detail::widened(base.a[3])));
+  ASSERT_NE(remainder, 0.0);
+
+  model<T> next, held;
+  const auto refuses = [&](errc why, const auto& model_views, const auto& base_views) {
+    const auto none = left.step(model_views, base_views);
+    ASSERT_FALSE(none);
+    EXPECT_EQ(none.error().code, why);
+    EXPECT_TRUE(next == model<T>() && held == model<T>());
+  };
+  auto fewer = held.views(), named = held.views(), strided = held.views(), nowhere = held.views(), tied = next.views(),
+       tied_base = held.views();
+  fewer.pop_back();
+  refuses(errc::schema_mismatch, next.views(), fewer);
+  named[2].name = "c";
+  refuses(errc::schema_mismatch, next.views(), named);
+  const std::int64_t every_second[]{2 * sizeof(T)};
+  strided[2].strides_bytes = every_second;
+  refuses(errc::unsupported_layout, next.views(), strided);
+  nowhere[2].data = nullptr;
+  refuses(errc::invalid_argument, next.views(), nowhere);
+  // what is left out would be added twice, and to the base as well
+  tied[2].data = tied[0].data + 8 * sizeof(T);
+  refuses(errc::unsupported_layout, tied, held.views());
+  tied_base[2].data = tied_base[0].data;
+  refuses(errc::unsupported_layout, next.views(), tied_base);
+  refuses(errc::unsupported_layout, next.views(), next.views());
+
+  ASSERT_TRUE(left.step(next.views(), held.views()));
+  EXPECT_EQ(detail::widened(next.a[3]), remainder) << "it has been kept";
+}
+
+TYPED_TEST(ErrorFeedback, Takes_another_model_after_a_step_that_failed) {
+  using T = TypeParam;
+  error_feedback<> left;
+  model<T> base, now;
+  auto other = now.views(), from = base.views();
+  other[0].name = from[0].name = "c";
+  now.b[0] = element<T>(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(left.step(other, from));
+  now.b[0] = T{};
+  EXPECT_TRUE(left.step(now.views(), base.views()));
+  EXPECT_FALSE(left.step(other, from));
+}
+
+TYPED_TEST(ErrorFeedback, Never_makes_what_is_finite_infinite) {
+  using T = TypeParam;
+  if constexpr (sizeof(T) != 8) {  // such differences of F64 have no scale
+    using word = detail::element_bits<T>;
+    const double infinity = std::numeric_limits<double>::infinity();
+    const T most = std::bit_cast<T>(static_cast<word>(std::bit_cast<word>(element<T>(infinity)) - 1));
+    error_feedback<> left;
+    for (int round = 0; round < 4; ++round) {
+      model<T> base, now;
+      for (std::size_t i = 0; i < 301; ++i)
+        now.a[i] = i % 3 == 0 ? most : element<T>(detail::widened(most) * (0.45 + static_cast<double>(i % 2) * 0.1));
+      ASSERT_TRUE(left.step(now.views(), base.views())) << round;
+      for (std::size_t i = 0; i < 301; ++i) {
+        ASSERT_TRUE(std::isfinite(detail::widened(now.a[i])) && std::isfinite(detail::widened(base.a[i]))) << i;
+      }
+    }
+  }
+}
+
+TEST(ErrorFeedbackOverTcp, Of_a_policys_model_is_pulled_in_4_bits) {
+  using ::test::dense;
+  using net = pipeline<raw_tensors<dense>, fixed_bytes<64_KiB>, tcp>;
+  using step_of = narrowed<raw_tensors<dense>, blocks_of_4_bits<>>;
+  auto owner = net::downloader::open({});
+  ASSERT_TRUE(owner);
+  error_feedback<> left;
+  const auto global = std::make_unique<dense>(), mine = std::make_unique<dense>(*global);
+  for (std::uint64_t round = 1; round <= 3; ++round) {
+    const auto now = std::make_unique<dense>(*global), sent = std::make_unique<dense>(*global);
+    auto* const w = reinterpret_cast<float*>(&now->w);
+    for (std::size_t i = 0; i < sizeof now->w / sizeof(float); ++i)
+      w[i] += 1e-3f * static_cast<float>((i * 37 + round) % 101);
+    const auto step = step_of::make(*now, *sent, left);
+    ASSERT_TRUE(step) << to_string(step.error().code);
+    const auto whole = *owner->add_tensors(*sent);
+    const auto beside = *owner->add_image(step->image(), {.id = difference_id(whole, step->from_version())});
+    const ::test::serving server(*owner);
+    std::uint64_t came = 0;
+    *mine = *global;
+    const auto done = download_changes<net>(::test::local(owner->port()), whole, *mine, blocks_of_4_bits<>{}, {},
+                                            &came);
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(::test::same(*mine, *sent));
+    EXPECT_GT(came, sizeof(dense) / 8);
+    EXPECT_LT(came, sizeof(dense) * 14 / 100);
+    // who asks in 8 bits gets the whole
+    const auto other = std::make_unique<dense>(*global);
+    ASSERT_TRUE(download_changes<net>(::test::local(owner->port()), whole, *other, blocks_of_8_bits<>{}, {}, &came));
+    EXPECT_EQ(came, 0u);
+    EXPECT_TRUE(::test::same(*other, *sent));
+    (void)owner->withdraw(beside);
+  }
+}
+
+}  // namespace error_feedback_test

@@ -1,0 +1,17 @@
+"""Programs whose compile time is measured and bounded, as in bench/compile_time/sources.py."""
+
+PULLS = {
+    "http": ("satellites/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
+    "https": ("satellites/http/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
+}
+OWNERS = {
+    "http_only<tcp>, owner": ("satellites/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
+}
+USES = {
+    "http_put": (("satellites/http/recipient/http_put.hpp",),
+                 "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n"),
+}
+BOUNDS = {
+    "g++ 12": {"http": 56_640, "https": 67_760, "http_only<tcp>, owner": 70_710},
+    "clang 14": {"http": 15_800, "https": 19_330, "http_only<tcp>, owner": 19_330},
+}

@@ -1,0 +1,36 @@
+// One pull over several connections, over each transport with streams.
+#include "transports/tcp_room.hpp"
+#include "transports/tls_room.hpp"
+#include "transports/unix_room.hpp"
+
+#include <tensorpull/satellites/parallel/parallel_pull.hpp>
+
+namespace laws_parallel_test {
+
+using namespace test;
+
+template <class Room>
+class Parallel : public Laws<Room> {};
+using rooms = testing::Types<tcp_room, unix_room, tls_room>;
+TYPED_TEST_SUITE(Parallel, rooms);
+
+TYPED_TEST(Parallel, Several_connections_bring_one_model_to_one_recipient) {
+  for (const std::size_t connections : {1u, 2u, 5u, 8u}) {
+    const auto ref = this->add({.recipients = 1});
+    this->serve();
+    const auto& where = this->at(ref);
+    using place = std::remove_cvref_t<decltype(where)>;
+    using address = std::conditional_t<std::is_same_v<place, std::string>, std::string_view, place>;
+    const address all[]{where};
+    const tp::parallel_addresses<typename TypeParam::transport, address> from(all, connections);
+    *this->mine = {};
+    this->expect_arrived(TestFixture::net::download_tensors(from, ref, *this->mine));
+    ASSERT_TRUE(this->hears([&] { return this->owner->settled(ref); }));
+    EXPECT_EQ(this->owner->settlement_of(ref)->verdict, tp::verdict::completed);
+    EXPECT_EQ(this->owner->status_of(ref)->acquired, 1u);
+    EXPECT_EQ(this->owner->status_of(ref)->completed, 1u);
+    this->stop();
+  }
+}
+
+}  // namespace laws_parallel_test

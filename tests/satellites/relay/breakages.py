@@ -1,0 +1,12 @@
+"""What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
+
+BREAKAGES = [
+    ("satellites/relay/relay.hpp", "const detail::awaited_link line(upstream.stream());", "", "transports/silent_line", "*relay*"),
+    ("satellites/relay/relay_machine.hpp", "m.kind == frame_kind::refused && ends_a_serve(m.status)", "false", "satellites/relay/relay", "*Ends_well*"),
+    ("satellites/relay/relay_machine.hpp", "if (!is_request(m.kind)) return", "if (false) return", "satellites/relay/relay", "*"),
+    ("satellites/relay/relay_machine.hpp", "if (nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0) return fail(why);", "return fail(why);", "satellites/relay/relay", "*leaves_once_it_has_the_confirmation*"),
+    ("satellites/relay/relay_machine.hpp", "nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0", "false", "satellites/relay/relay", "*leaves_before*"),
+    ("satellites/relay/relay.hpp", "limiter_({0, bytes_per_second})", "limiter_({0, 100 * bytes_per_second})", "satellites/relay/relay", "*no_more_in_a_second*"),
+    ("transports/session/session.hpp", "if (queued) {  // if it leaves at once", "if (false) {  // if it leaves at once", "satellites/relay/relay", "*while_it_is_told_to_go*"),
+    ("transports/session/session.hpp", "!s_->box.unread() && !s_->end.stalled()", "!s_->end.stalled()", "satellites/relay/relay", "*not_between_frames*"),
+]

@@ -1,0 +1,38 @@
+// What the tests of shared_memory share: an owner under an abstract name of its own, which runs on a thread.
+#pragma once
+
+#include "transports/network.hpp"
+#include "transports/unix_folder.hpp"
+
+#include <tensorpull/satellites/shared_memory/shared_memory.hpp>
+
+namespace test {
+
+/// A stop token that is requested after a time.
+struct until_time {
+  std::chrono::steady_clock::time_point end;
+  bool stop_requested() const noexcept { return std::chrono::steady_clock::now() >= end; }
+};
+inline until_time within(std::chrono::milliseconds time) { return {std::chrono::steady_clock::now() + time}; }
+
+template <class Model = mlp>
+using shared_net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::shared_memory>;
+
+/// An owner that listens, and serves from serve() to stop().
+template <class Net>
+struct shared_owner {
+  std::string address = abstract_name();
+  typename Net::downloader owner = *Net::downloader::open({.listen = address});
+  std::optional<serving> server;
+
+  void serve() { server.emplace(owner); }
+  void stop() { server.reset(); }
+  template <class Model>
+  tp::reference add(Model&& model, tp::publish_options options = {.recipients = 1}) {
+    const auto ref = owner.add_tensors(std::forward<Model>(model), options);
+    EXPECT_TRUE(ref);
+    return ref ? *ref : tp::reference{};
+  }
+};
+
+}  // namespace test

@@ -1,0 +1,1576 @@
+"""The tools send, recv and inspect as people use them: real processes, files, signals, terminals.
+
+usage: tools.py FOLDER_OF_PROGRAMS [CASE]
+"""
+import ctypes
+import errno
+import hashlib
+import io
+import json
+import os
+import pty
+import random
+import re
+import resource
+import select
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tty
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+from mutating_path import MutatingPath, flip, without_digest
+
+# a shell without job control ignores it for what runs in the background, and so would the tools
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+MIB = 1 << 20
+BIN = ""
+NO_REF = "5d1f0c0000000000000000000000000a"
+
+
+# Files, written without the libraries that read them.
+
+def safetensors(tensors, metadata=None):
+    """tensors: (name, dtype, shape, bytes) in the order of their bytes."""
+    header, at = {}, 0
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, dtype, shape, data in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(data for *_, data in tensors)
+
+
+def npy(descr, shape, data, fortran=False):
+    text = repr({"descr": descr, "fortran_order": fortran, "shape": tuple(shape)}).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+
+
+def npz(arrays):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in arrays.items():
+            archive.writestr(name + ".npy", data)
+    return out.getvalue()
+
+
+def noise(n, seed=1):
+    return hashlib.shake_256(bytes([seed])).digest(n)
+
+
+def parsed(data):
+    """What is in a safetensors file: metadata, and each tensor's dtype, shape and bytes."""
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    return metadata, {name: (t["dtype"], t["shape"], data[8 + length + t["data_offsets"][0]:8 + length + t["data_offsets"][1]]) for name, t in header.items()}
+
+
+# Programs.
+
+def command(tool, *words):
+    return [os.path.join(BIN, tool), *map(str, words)]
+
+
+def run(tool, *words, status=0, **options):
+    """(standard output, standard error) of a tool that ends by itself, with this status."""
+    done = subprocess.run(command(tool, *words), capture_output=True, text=True, timeout=120, **options)
+    assert done.returncode == status, (done.returncode, done.args, done.stdout, done.stderr)
+    return done.stdout, done.stderr
+
+
+class Sender:
+    """A running send, which has published its files."""
+
+    def __init__(self, *words, **options):
+        self.process = subprocess.Popen(command("send", *words, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.published = []
+        files = 0
+        for word in map(str, words):
+            if word.startswith("--"):
+                break
+            files += 1
+        self.differences = []
+        while len(self.published) < files:
+            event = json.loads(self.process.stdout.readline())
+            (self.differences if event["event"] == "difference" else self.published).append(event)
+        self.address, self.ref = self.published[0]["address"], self.published[0]["ref"]
+        port = self.address.rpartition(":")[2]
+        self.port = int(port) if port.isdigit() else 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def end(self, status=0):
+        """All events, once it has ended."""
+        out, err = self.process.communicate(timeout=20)
+        assert self.process.returncode == status, (self.process.returncode, out, err)
+        return [json.loads(line) for line in out.splitlines()]
+
+
+class SlowPath(threading.Thread):
+    """Lies between recv and send, and lets so many bytes a second through, and no more than `limit` while that is set."""
+
+    def __init__(self, port, bytes_a_second):
+        super().__init__(daemon=True)
+        self.to, self.rate, self.forwarded, self.limit = port, bytes_a_second, 0, float("inf")
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            down, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(down,), daemon=True).start()
+
+    def serve(self, down):
+        try:
+            with down, socket.create_connection(("127.0.0.1", self.to)) as up:
+                up.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+                while True:
+                    while self.forwarded >= self.limit:
+                        time.sleep(0.005)
+                    for ready in select.select([down, up], [], [])[0]:
+                        data = ready.recv(16 * 1024)
+                        if not data:
+                            return
+                        (up if ready is down else down).sendall(data)
+                        if ready is up:
+                            self.forwarded += len(data)
+                            time.sleep(len(data) / self.rate)
+        except OSError:
+            return
+
+    def hold_at(self, n):
+        """From now on; what recv does meanwhile it does in the middle of its transfer."""
+        self.limit = n
+
+    def wait_for_hold(self):
+        end = time.monotonic() + 60
+        while self.forwarded < self.limit:
+            assert time.monotonic() < end, self.forwarded
+            time.sleep(0.005)
+
+    def go_on(self):
+        self.limit = float("inf")
+
+
+def in_terminal(words, columns=100, seconds=20):
+    """What a program writes to a terminal."""
+    child, fd = pty.fork()
+    if child == 0:
+        os.execv(words[0], words)
+    import fcntl
+    import termios
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+    out, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not select.select([fd], [], [], 0.2)[0]:
+            continue
+        try:
+            out += os.read(fd, 65536)
+        except OSError as closed:
+            assert closed.errno == errno.EIO
+            break
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), out
+
+
+MODEL = safetensors([("step", "I64", [], noise(8)), ("w", "F32", [512, 2048], noise(4 * MIB, 2)), ("b", "F32", [1000], noise(4000, 3)), ("e", "F32", [0, 7], b"")],
+                    {"format": "pt"})
+CANONICAL = safetensors([("step", "I64", [], noise(8)), ("b", "F32", [1000], noise(4000, 3)), ("e", "F32", [0, 7], b""), ("w", "F32", [512, 2048], noise(4 * MIB, 2))],
+                        {"format": "pt"})
+PART = ".copy.safetensors.part"
+
+
+def write(name, data):
+    Path(name).write_bytes(data)
+    return name
+
+
+def names():
+    return sorted(os.listdir("."))
+
+
+# Cases.
+
+def help_is_complete():
+    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+        for word in ("--help", "-h"):
+            out, err = run(tool, word)
+            assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
+        assert all("--" + option in out for option in options.split()), out
+        assert max(map(len, out.splitlines())) <= 140
+        out, err = run(tool, "--nonsense", status=2)
+        assert out == "" and "--nonsense" in err and "--help" in err
+        for option in options.split():  # a part of a name is none: one day it might be that of another option
+            if option[:-1] not in options.split():
+                for form in ("--" + option[:-1], f"--{option[:-1]}=1"):
+                    out, err = run(tool, form, "1", status=2)
+                    assert out == "" and "is no option" in err or "doesn't allow" in err or "unrecognized" in err or "ambiguous" in err, (form, err)
+    assert "256 at most" in run("send", "--help")[0] and "'--resum' is no option; --resume is" in run("recv", "--resum", status=2)[1]
+    assert "which file" in run("send", status=2)[1] and "which file" in run("inspect", status=2)[1]
+    wrong = {("127.0.0.1", NO_REF): "no address", ("127.0.0.1:0", NO_REF): "no address", (":80", NO_REF): "no address", ("h:1", NO_REF[1:]): "no reference",
+             ("h:1", "0" * 32): "no reference", ("h:1", NO_REF + "0" * 15): "no reference", ("h:1", NO_REF + "0" * 15 + "x"): "no reference", ("h:1",): "are wanted", ("h:1", NO_REF, "x"): "one word too many"}
+    for words, why in wrong.items():
+        assert why in run("recv", *words, "-o", "x", status=2)[1], words
+    assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
+    for option in ("--chunk=512M", "--chunk=2X", "--max-bytes=0", "--max-bytes=-1", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
+        assert option.split("=")[0] in run("recv", "h:1", NO_REF, "-o", "x", option, status=2)[1], option
+    assert all(verdict in run("inspect", "--help")[0] for verdict in ("accept", "reject", "unreadable"))
+    assert "exclude" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--restart", status=2)[1]
+    assert "digest" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--no-digest", status=2)[1]
+
+
+def what_is_published_is_listed():
+    write("model.safetensors", safetensors([("a", "F32", [2, 3], noise(24)), ("b\x1b", "U8", [5], b"12345"), ("none", "U8", [0, 4], b"")], {"by": "me"}))
+    with Sender("model.safetensors", "--recipients", 1) as sender:
+        for _ in range(3):
+            out, err = run("inspect", sender.address, sender.ref)
+            assert err == "" and f"{sender.address} {sender.ref}: published, 3 tensors" in out and "by = me" in out and "\x1b" not in out, out
+        there = json.loads(run("inspect", "--json", sender.address, sender.ref, "--timeout", 5)[0])
+        assert there["verdict"] == "published" and there["version"] == sender.published[0]["digest"] and there["bytes"] == sender.published[0]["bytes"], there
+        assert there["tensors"][0] == {"name": "a", "dtype": "F32", "shape": [2, 3], "offsets": [0, 24]} and there["metadata"] == {"by": "me"}, there
+        assert json.loads(run("inspect", "--json", sender.address, NO_REF, status=3)[0])["code"] == "unknown_reference"
+        assert "no address" not in run("inspect", sender.address, NO_REF, status=3)[1]
+        run("recv", sender.address, sender.ref, "-o", "copy")
+        assert sender.end()[-1]["completed"] == 1, "who has looked does not count"
+    out, err = run("inspect", "127.0.0.1:1", NO_REF, "--timeout", 1, status=3)
+    assert out == "" and "127.0.0.1:1" in err and "nothing is to be had" in err, err
+    assert "address and a reference" in run("inspect", "model.safetensors", "--timeout", 1, status=2)[1]
+    write("a:1", Path("model.safetensors").read_bytes()), write(NO_REF, Path("model.safetensors").read_bytes())
+    assert run("inspect", "a:1", NO_REF)[0].count("3 tensors") == 2, "what is a file is a file"
+
+
+def a_file_that_is_replaced_keeps_its_permissions():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for mode in (0o600, 0o640):
+            write("copy", b"old"), os.chmod("copy", mode)
+            run("recv", sender.address, sender.ref, "-o", "copy", "--force")
+            assert os.stat("copy").st_mode & 0o777 == mode and Path("copy").read_bytes() == CANONICAL
+
+
+def files_arrive_as_they_are():
+    write("model.safetensors", CANONICAL)
+    write("other.safetensors", MODEL)
+    write("a.npz", npz({"x": npy("<f4", [2, 3], noise(24)), "y/z": npy(">f8", [3], struct.pack(">3d", 1, 2, 3)),
+                        "f": npy("<u2", [2, 3], struct.pack("<6H", *range(6)), True)}))
+    write("one.npy", npy("|u1", [5], b"12345"))
+    with Sender("model.safetensors", "other.safetensors", "a.npz", "one.npy", "--recipients", 2) as sender:
+        assert len({p["ref"] for p in sender.published}) == 4
+        for options in (["--json"], ["--json", "--no-digest", "--chunk", "1000"]):
+            for i, published in enumerate(sender.published):
+                out, _ = run("recv", published["address"], published["ref"], "-o", "copy%d" % i, "--force", *options)
+                done = json.loads(out)
+                assert done["outcome"] == ("completed_unverified" if "--no-digest" in options else "completed"), done
+                assert done["bytes"] == done["received_bytes"] == published["bytes"] == os.path.getsize("copy%d" % i), done
+                assert done["digest"] == (None if "--no-digest" in options else published["digest"]), done
+        events = sender.end()
+    assert [e["event"] for e in events].count("completed") == 4 and [e["event"] for e in events].count("completed_unverified") == 4, events
+    assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "unconfirmed": 0, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
+    assert subprocess.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
+    with Sender("model.safetensors") as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "at once", "--chunk", 0, "--json")[0])
+        assert done["chunks"] == 1 and Path("at once").read_bytes() == CANONICAL, done
+    assert parsed(Path("copy1").read_bytes()) == parsed(MODEL), "re-ordered, and the same tensors"
+    assert parsed(Path("copy2").read_bytes())[1] == {"x": ("F32", [2, 3], noise(24)), "y/z": ("F64", [3], struct.pack("<3d", 1, 2, 3)),
+                                                     "f": ("U16", [2, 3], struct.pack("<6H", 0, 2, 4, 1, 3, 5))}
+    assert parsed(Path("copy3").read_bytes())[1] == {"one": ("U8", [5], b"12345")}
+    assert [name for name in os.listdir(".") if name.startswith(".")] == []
+
+
+def output_is_for_people_and_pipes():
+    write("model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "model.safetensors", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = sender.stdout.readline()
+    assert re.fullmatch(r"127\.0\.0\.1:\d+ [0-9a-f]{48}\n", line), line
+    out, err = run("recv", *line.split(), "-o", "copy.safetensors")
+    assert err == "" and "4.0 MiB" in out and "agrees\n" in out, (out, err)
+    out, err = run("recv", *line.split(), "-o", "again.safetensors", "--name", "site-1")
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 0 and out == "", (out, err)
+    assert "site-1 has model.safetensors" in err and "2 pulls completed; 8.0 MiB sent" in err, err
+
+
+def interrupted_and_resumed():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+        path.hold_at(MIB)
+        words = [path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"]
+        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        assert not os.path.exists("copy.safetensors") and os.path.exists(PART)
+        recv.send_signal(signal.SIGINT)
+        out, err = recv.communicate(timeout=10)
+        assert recv.returncode == 130 and out == "", (recv.returncode, out, err)
+        path.go_on()
+        assert "interrupted" in err and PART in err and names() == [PART, "model.safetensors"], (err, names())
+        first = path.forwarded
+
+        # without a word about the part it is neither used nor lost
+        before = Path(PART).read_bytes()
+        _, refusal = run("recv", *words, status=3)
+        assert "--resume" in refusal and "--restart" in refusal and Path(PART).read_bytes() == before, refusal
+
+        # the command that it printed, with the program's folder
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and again[-1] == "--resume", again
+        done = json.loads(run(*again, "--json")[0])
+        assert done["outcome"] == "completed" and done["resumed_bytes"] >= first - 256 * 1024, (done, first)
+        assert done["resumed_bytes"] + done["received_bytes"] == len(CANONICAL), done
+        assert first + done["received_bytes"] <= len(CANONICAL) + 6 * 64 * 1024, "what was on its way, and no more"
+        assert Path("copy.safetensors").read_bytes() == CANONICAL and names() == ["copy.safetensors", "model.safetensors"]
+        run("recv", path.address, sender.ref, "-o", "new.safetensors", "--resume")  # nothing to go on with: from the start
+
+
+def D2_killed_and_resumed():
+    model = write("model.safetensors", safetensors([("w", "U8", [12 * MIB], noise(12 * MIB))]))
+    size = os.path.getsize(model)
+    with Sender(model) as sender:
+        path = SlowPath(sender.port, 16 * MIB)
+        words = [path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "256K", "--json", "--resume"]
+        fetched = resumed = 0
+        for stop in (3 * MIB, 8 * MIB):
+            path.hold_at(stop)
+            recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE)
+            path.wait_for_hold()
+            recv.kill()
+            recv.communicate()
+            path.go_on()
+            assert not os.path.exists("copy.safetensors")
+        fetched = path.forwarded
+        done = json.loads(run("recv", *words)[0])
+        assert done["outcome"] == "completed" and done["resumed_bytes"] > 5 * MIB, done
+        # each of the two lost what its last chunk had of bytes, and what was on its way: no more than its four requests
+        assert fetched + done["received_bytes"] <= size + 2 * 5 * 256 * 1024, (fetched, done)
+        assert subprocess.run(["cmp", model, "copy.safetensors"]).returncode == 0
+
+
+def the_sender_is_killed_and_started_again():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as first:
+        path = SlowPath(first.port, 8 * MIB)
+        path.hold_at(2 * MIB)
+        recv = subprocess.Popen(command("recv", path.address, first.ref, "-o", "copy.safetensors", "--chunk", "64K", "--json"), stdout=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        first.process.kill()
+        first.process.wait()
+        path.go_on()
+        time.sleep(0.3)
+        with Sender("model.safetensors", "--listen", "127.0.0.1:%d" % first.port, "--ref", first.ref, "--recipients", 1) as second:
+            assert second.published == first.published
+            out, _ = recv.communicate(timeout=20)
+            done = json.loads(out)
+            assert recv.returncode == 0 and done["outcome"] == "completed", done
+            assert done["received_bytes"] == len(CANONICAL), "nothing came twice"
+            ended = second.end()[-1]
+            assert ended["completed"] == 1 and ended["sent_bytes"] < len(CANONICAL) - MIB, ended
+    assert Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def the_sender_is_interrupted():
+    write("it's a model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address, ref = sender.stdout.readline().split()
+    sender.send_signal(signal.SIGINT)
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 130, err
+    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
+    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address, ref = sender.stdout.readline().split()
+    sender.send_signal(signal.SIGINT)
+    err = sender.communicate(timeout=10)[1]
+    door = re.search("http://([0-9.:]+)/v1/", err)[1]
+    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--allow-origin", "https://a.example", "--ref", ref], err
+    sender = subprocess.Popen(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender.stdout.readline()
+    sender.send_signal(signal.SIGTERM)
+    sender.communicate(timeout=10)
+    assert sender.returncode == 0, "how it ends when nobody said how many"
+    out, err = run("send", "it's a model.safetensors", "--idle", "0.2", status=3)
+    assert "nobody" in err and "--ref" not in err, err
+
+
+def a_recv_waits_for_its_send():
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = "127.0.0.1:%d" % unused.getsockname()[1]
+    recv = subprocess.Popen(command("recv", address, NO_REF, "-o", "copy.safetensors", "--json"), stdout=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    with Sender("model.safetensors", "--listen", address, "--ref", NO_REF):
+        out, _ = recv.communicate(timeout=60)
+    done = json.loads(out)
+    assert recv.returncode == 0 and done["outcome"] == "completed" and done["confirmed"] is True, done
+    assert Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def senders_killed_at_random_moments():
+    """A send that is started again with the same file and reference costs its recv nothing but time. TENSORPULL_PROCESS_FAULTS: how many kills."""
+    write("model.safetensors", CANONICAL)
+    first = Sender("model.safetensors")
+    again = ["--listen", first.address, "--ref", first.ref]
+    chance = random.Random(1)
+    for _ in range(int(os.environ.get("TENSORPULL_PROCESS_FAULTS", 20))):
+        recv = subprocess.Popen(command("recv", first.address, first.ref, "-o", "copy.safetensors", "--chunk", "16K", "--json", "--retries", "20"), stdout=subprocess.PIPE, text=True)
+        time.sleep(chance.random() * 0.05)
+        first.process.kill()
+        first.process.communicate()
+        first = Sender("model.safetensors", *again)
+        out, _ = recv.communicate(timeout=60)
+        done = json.loads(out)
+        assert recv.returncode == 0 and done["outcome"] == "completed", done
+        assert names() == ["copy.safetensors", "model.safetensors"] and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+    first.__exit__()
+
+
+def other_bytes_than_those_of_the_reference():
+    """The reference says which bytes are right. Its first 32 digits alone take what is there, and recv says so."""
+    write("model.safetensors", CANONICAL)
+    write("changed.safetensors", CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1]))
+    with Sender("model.safetensors") as sender:
+        ref, key = sender.ref, sender.ref[:32]
+        for words, believed in ((["-o", "copy"], False), (["-o", "bare"], True)):
+            done = json.loads(run("recv", sender.address, key if believed else ref, *words, "--json")[0])
+            assert done["outcome"] == "completed" and done["believed"] is believed, done
+        assert "agrees (believed: the reference has no version)\n" in run("recv", sender.address, key, "-o", "bare", "--force")[0]
+        assert "agrees (believed" in run("recv", sender.address, key, "-o", "bare", "--resume")[0]
+    os.remove("copy"), os.remove("bare")
+    # a file that has changed is not sent under the old reference; under its ID it is another version
+    err = run("send", "changed.safetensors", "--ref", ref, status=1)[1]
+    assert "is not what --ref says" in err and key in err and ref not in err, err
+    with Sender("model.safetensors", "--ref", ref) as again:
+        assert again.ref == ref
+    with Sender("changed.safetensors", "--ref", key) as liar:
+        assert liar.ref != ref and liar.ref[:32] == key
+        done = json.loads(run("recv", liar.address, ref, "-o", "copy", "--json", status=1)[0])
+        assert done["code"] == "stale_version" and names() == ["changed.safetensors", "model.safetensors"], (done, names())
+        done = json.loads(run("recv", liar.address, key, "-o", "copy", "--json")[0])
+        assert done["outcome"] == "completed" and done["believed"] is True, done
+        os.remove("copy")
+        # what is there already is what the reference names: it is the owner that has something else
+        write("copy", CANONICAL)
+        err = run("recv", liar.address, ref, "-o", "copy", "--resume", status=1)[1]
+        assert "--force" not in err and liar.address in err and Path("copy").read_bytes() == CANONICAL, err
+        err = run("recv", liar.address, key, "-o", "copy", "--resume", status=3)[1]
+        assert "not what is published" in err and "--force" in err, err
+        os.remove("copy")
+        # one that says that its bytes are the version which is wanted
+        right, wrong = (struct.pack("<Q", int(digits[32:], 16)) for digits in (ref, liar.ref))
+        path = MutatingPath(liar.port, lambda _, frame: frame.replace(wrong, right), lambda said: said.replace(right, wrong))
+        done = json.loads(run("recv", path.address, ref, "-o", "copy", "--json", "--retries", 0, status=1)[0])
+        assert done["code"] == "digest_mismatch" and names() == ["changed.safetensors", "model.safetensors"], (done, names())
+
+
+def several_connections_and_several_senders():
+    """One file from all who publish it; it goes on if one is gone, says who gave wrong bytes, and is gone on with like any other."""
+    model = safetensors([("w", "U8", [12 * MIB], noise(12 * MIB))])
+    write("model.safetensors", model)
+    with Sender("model.safetensors") as one, Sender("model.safetensors", "--ref", one.ref) as two, Sender("model.safetensors", "--ref", one.ref) as three:
+
+        def get(*words, of=one, status=0):
+            done = json.loads(run("recv", of.address, one.ref, "-o", "copy", "--chunk", "64K", "--json", *words, status=status)[0])
+            if status == 0:
+                assert Path("copy").read_bytes() == model and done["outcome"] == "completed" and done["confirmed"], done
+                os.remove("copy")
+            return done
+
+        assert get("--connections", 4)["wrong_senders"] == []
+        assert get("--also", two.address, "--also", three.address)["wrong_senders"] == []
+        assert get("--also", two.address, "--connections", 8)["wrong_senders"] == []
+        # one that is slow, and is interrupted: what came from others stays, too
+        path = SlowPath(one.port, 64 * MIB)
+        path.hold_at(MIB)
+        words = [path.address, one.ref, "-o", "copy", "--chunk", "64K", "--connections", 2]
+        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=10)
+        assert recv.returncode == 130 and names() == [".copy.part", "model.safetensors"], (recv.returncode, err, names())
+        path.go_on()
+        again = shlex.split(err.splitlines()[-1])
+        assert again[0] == "recv" and "--connections" in again and again[-1] == "--resume", again
+        done = json.loads(run(*again, "--also", two.address, "--json")[0])
+        assert Path("copy").read_bytes() == model and done["resumed_bytes"] > 0, done
+        assert "were there, complete" in run(*again)[0]
+        os.remove("copy")
+        # one that lies, and one that is gone
+        flipped = False
+
+        def lie(i, frame):
+            nonlocal flipped
+            if len(frame) > 60000:
+                flipped, frame[50000] = True, frame[50000] ^ 1
+            return frame
+
+        liar = MutatingPath(three.port, lie)
+        done = get("--also", liar.address)
+        assert done["wrong_senders"] == [liar.address] and flipped, done
+        two.process.kill()
+        two.process.wait()
+        assert get("--also", two.address, of=three)["wrong_senders"] == []
+        assert get("--also", three.address, of=two)["wrong_senders"] == []
+        # one that does not answer to a connection: the others do not wait for it
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            at = full.getsockname()
+            waiting = [socket.socket() for _ in range(4)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(at)
+            began = time.monotonic()
+            get("--also", f"127.0.0.1:{at[1]}", of=three)
+            assert time.monotonic() - began < 8
+            for each in waiting:
+                each.close()
+    done = get("--also", three.address, "--retries", 0, status=1)
+    assert done["code"] == "connection_failed" and "1 other sender" in done["message"], done
+    for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"), (("shm:/x", NO_REF, "--also", "shm:/y"), "are for TCP"),
+                       (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
+                       (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
+        assert why in run("recv", *words, "-o", "x", status=2)[1], words
+
+
+def stepped(data, seed, every=3):
+    """F32 values after a small step: each third has another last byte."""
+    rng, made = random.Random(seed), bytearray(data)
+    for i in range(0, len(made), 4 * every):
+        made[i] ^= rng.randrange(1, 256)
+    return bytes(made)
+
+
+def versions():
+    """A file and the one before it: what is in their headers differs, too."""
+    w, b = struct.pack("<200000f", *(random.Random(1).gauss(0, 0.05) for _ in range(200000))), noise(1000)
+    old = safetensors([("w", "F32", [400, 500], w), ("b", "F32", [250], b), ("yes", "BOOL", [3], bytes([1, 0, 1]))], {"round": "1"})
+    new = safetensors([("w", "F32", [400, 500], stepped(w, 2)), ("b", "F32", [250], b), ("yes", "BOOL", [3], bytes([0, 0, 1]))], {"round": "2", "more": "x" * 300})
+    write("old.safetensors", old)
+    write("new.safetensors", new)
+    return old, new
+
+
+def what_has_changed_since_a_base():
+    """recv --base fetches what has changed if the sender publishes that, and the same file in any case; whole recipients are counted once."""
+    old, new = versions()
+    for listen in ([], ["--listen", "unix:there"], ["--listen", "udp://127.0.0.1:0"]):
+        with Sender("new.safetensors", "--base", "old.safetensors", "--recipients", 4, *listen) as sender:
+            difference = sender.differences[0]
+            assert difference["bytes"] < 0.4 * len(new) and difference["total_bytes"] == len(new), difference
+            plain = json.loads(run("recv", sender.address, sender.ref, "-o", "plain", "--json")[0])
+            assert plain["difference_bytes"] == 0 and plain["received_bytes"] == len(new), plain
+            canonical = Path("plain").read_bytes()
+            assert parsed(canonical) == parsed(new)
+
+            def get(base, *words, output="copy"):
+                done = json.loads(run("recv", sender.address, sender.ref, "-o", output, "--base", base, "--json", *words)[0])
+                assert Path(output).read_bytes() == canonical, base
+                assert done["outcome"] == "completed" and done["confirmed"] and not done["believed"] and done["bytes"] == len(new), done
+                return done
+
+            done = get("old.safetensors")
+            assert difference["bytes"] < done["received_bytes"] < difference["bytes"] + 1000 and done["resumed_bytes"] == len(new) - 1, done
+            assert done["difference_bytes"] == done["received_bytes"] - 1
+            write("same", old)
+            get("same", "--force", output="same")  # in its own place
+            write("other", old[:-1] + bytes([old[-1] ^ 1]))
+            done = get("other", "--force")
+            assert done["difference_bytes"] == 0 and done["received_bytes"] == len(new), done
+            events = sender.end()
+            assert [e["event"] for e in events].count("completed") == 4 and events[-1]["outcome"] == "done", events
+        for name in ("copy", "plain", "same", "other"):
+            os.remove(name)
+        assert names() == ["new.safetensors", "old.safetensors"], names()
+    # a difference that is damaged costs a fetch of all
+    with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        broken = []
+
+        def once(i, frame):
+            if not broken and len(frame) > 100_000:
+                broken.append(i)
+                frame[50_000] ^= 1
+            return frame
+
+        path = MutatingPath(sender.port, once)
+        done = json.loads(run("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--json")[0])
+        assert broken and Path("copy").read_bytes() == canonical and done["outcome"] == "completed", done
+        assert done["difference_bytes"] > 0 and done["received_bytes"] > len(new), done
+        os.remove("copy")
+    # interrupted while the difference comes: nothing is left
+    with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        path = SlowPath(sender.port, 64 * MIB)
+        path.hold_at(100_000)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        recv.send_signal(signal.SIGINT)
+        _, err = recv.communicate(timeout=10)
+        assert recv.returncode == 130 and names() == ["new.safetensors", "old.safetensors"], (recv.returncode, err, names())
+        # killed: what is left has no place to go on from, and the base is used again
+        path.go_on()
+        path.hold_at(path.forwarded + 100_000)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path.wait_for_hold()
+        recv.kill()
+        recv.wait()
+        path.go_on()
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--resume", "--json")[0])
+        assert Path("copy").read_bytes() == canonical and done["difference_bytes"] > 0, done
+
+
+def only_tensors_that_have_changed_since_a_base():
+    """recv --base fetches tensors whose digests are others, of a sender that says them, and is counted once; the file is that of any other recipient."""
+    frozen = [(f"layer.{i}.weight", "F32", [100, 250], noise(100_000, i)) for i in range(20)]
+    adapter = [(f"layer.{i}.lora", "F32", [8], noise(32, 50 + i)) for i in range(20)]
+    other = [(name, kind, shape, bytes([data[0] ^ 1]) + data[1:]) for name, kind, shape, data in adapter]
+    write("old.safetensors", safetensors(frozen + adapter, {"round": "1"}))
+    write("new.safetensors", safetensors(frozen + other, {"round": "2"}))
+    for listen in ([], ["--listen", "unix:there"], ["--listen", "udp://127.0.0.1:0"]):
+        with Sender("new.safetensors", "--tensor-digests", "--recipients", 5, *listen) as sender:
+            published = sender.published[0]
+            plain = json.loads(run("recv", sender.address, sender.ref, "-o", "plain", "--json")[0])
+            assert plain["received_bytes"] == plain["bytes"] == published["bytes"] > len(Path("new.safetensors").read_bytes()), (plain, published)
+            canonical = Path("plain").read_bytes()
+            metadata, tensors = parsed(canonical)
+            assert tensors == parsed(Path("new.safetensors").read_bytes())[1]
+            assert metadata.pop("tensorpull.digests") and metadata == {"round": "2"}, metadata
+
+            def get(base, *words, output="copy"):
+                done = json.loads(run("recv", sender.address, sender.ref, "-o", output, "--base", base, "--json", *words)[0])
+                assert Path(output).read_bytes() == canonical, base
+                assert done["outcome"] == "completed" and done["confirmed"] and not done["believed"] and done["bytes"] == len(canonical), done
+                return done
+
+            done = get("old.safetensors", "--name", "site-1")
+            assert done["difference_bytes"] == 20 * 32 and done["received_bytes"] == 20 * 32 + 1 < 0.005 * len(canonical), done
+            write("same", Path("old.safetensors").read_bytes())
+            assert get("same", "--force", output="same")["difference_bytes"] == 20 * 32  # in its own place
+            assert get("plain", "--force")["difference_bytes"] == 32  # nothing has changed: the smallest comes
+            write("others", safetensors([(name, kind, shape, bytes([data[0] ^ 9]) + data[1:]) for name, kind, shape, data in frozen + other]))
+            done = get("others", "--force")
+            assert done["difference_bytes"] == 0 and done["received_bytes"] == len(canonical), done
+            events = sender.end()
+            assert [e["event"] for e in events].count("completed") == 5 and events[-1]["outcome"] == "done", events
+        for name in ("copy", "plain", "same", "others"):
+            os.remove(name)
+        assert names() == ["new.safetensors", "old.safetensors"], names()
+    # what recv wrote says the digests of its tensors: a sender of it needs no option, and one that lies costs a fetch of all
+    with Sender("new.safetensors", "--tensor-digests", "--base", "old.safetensors") as sender:
+        run("recv", sender.address, sender.ref, "-o", "plain")
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "coded", "--base", "old.safetensors", "--json")[0])
+        assert Path("coded").read_bytes() == Path("plain").read_bytes() and done["difference_bytes"] > 32 * 20, "a coded difference comes first"
+    wrong = dict(parsed(Path("plain").read_bytes())[0])
+    write("lies.safetensors", safetensors(frozen[:-1] + [(*frozen[-1][:3], noise(100_000, 99))] + other, wrong))
+    with Sender("plain", "lies.safetensors", "--recipients", 1) as sender:
+        done = json.loads(run("recv", sender.address, sender.published[0]["ref"], "-o", "again", "--base", "old.safetensors", "--json")[0])
+        assert done["difference_bytes"] == 32 * 20 and Path("again").read_bytes() == Path("plain").read_bytes(), done
+        done = json.loads(run("recv", sender.address, sender.published[1]["ref"], "-o", "truth", "--base", "old.safetensors", "--json")[0])
+        assert done["received_bytes"] == 32 * 20 + done["bytes"] and parsed(Path("truth").read_bytes()) == parsed(Path("lies.safetensors").read_bytes()), done
+        assert done["confirmed"] and [e["event"] for e in sender.end()].count("completed") == 2
+    assert "--put sends the file away" in run("send", "plain", "--put", "http://127.0.0.1:1/x", "--tensor-digests", status=2)[1]
+
+
+def bases_that_are_none():
+    versions()
+    write("other.safetensors", safetensors([("w", "F32", [3], noise(12))]))
+    write("noise.safetensors", safetensors([("w", "F32", [100_000], noise(400_000, 5))]))
+    write("more.safetensors", safetensors([("w", "F32", [100_000], noise(400_000, 6))]))
+    err = run("send", "new.safetensors", "--base", "other.safetensors", status=1)[1]
+    assert "other.safetensors has other tensors than new.safetensors" in err, err
+    err = run("send", "new.safetensors", "--base", "gone.safetensors", status=1)[1]
+    assert "gone.safetensors" in err, err
+    assert "more --base than files" in run("send", "new.safetensors", "--base", "old.safetensors", "--base", "old.safetensors", status=2)[1]
+    with Sender("more.safetensors", "new.safetensors", "--base", "noise.safetensors", "--base", "old.safetensors") as sender:
+        assert len(sender.differences) == 1, "noise has no difference that is worth it"
+        for base, differs in (("old.safetensors", True), ("other.safetensors", False)):
+            done = json.loads(run("recv", sender.address, sender.published[1]["ref"], "-o", "copy", "--force", "--base", base, "--json")[0])
+            assert (done["difference_bytes"] > 0) == differs and parsed(Path("copy").read_bytes()) == parsed(Path("new.safetensors").read_bytes()), done
+        failed = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--force", "--base", "gone", "--json", status=1)[0])
+        assert "gone" in failed["message"], failed
+        assert "--base needs the digest" in run("recv", sender.address, sender.ref, "-o", "x", "--base", "old.safetensors", "--no-digest", status=2)[1]
+    assert "no differences" in run("recv", "http://127.0.0.1:1/x", "-o", "x", "--base", "old.safetensors", status=2)[1]
+
+
+def a_confirmation_that_is_lost():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        chunks = -(-len(CANONICAL) // (2 * MIB))
+        path = MutatingPath(sender.port, lambda i, frame: frame if i <= chunks else None)  # a description, the chunks, and not their confirmation
+        to = [path.address, sender.ref, "-o", "copy.safetensors", "--retries", "0"]
+        done = json.loads(run("recv", *to, "--json")[0])
+        assert done["outcome"] == "completed" and done["confirmed"] is False and done["unconfirmed_because"] == "connection_lost", done
+        assert done["bytes"] == done["total_bytes"] == len(CANONICAL) and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        out, err = run("recv", *to, "--force")
+        assert "agrees" in out and "complete" in err and path.address in err and "not known" in err, (out, err)
+        # the same with --resume, as after any failure: the file is looked at, and the confirmation made good
+        out, err = run("recv", sender.address, *to[1:], "--resume")
+        assert "complete" in out and err == "", (out, err)
+        done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json")[0])
+        assert done["outcome"] == "completed" and done["confirmed"] is True and done["resumed_bytes"] == done["bytes"] == len(CANONICAL), done
+        assert names() == ["copy.safetensors", "model.safetensors"]
+        # one that is not what is published is said to be that, and stays
+        wrong = bytes([CANONICAL[-1] ^ 1])
+        for length in (len(CANONICAL) - 1, len(CANONICAL)):
+            write("copy.safetensors", (CANONICAL[:-1] + wrong)[:length])
+            out, err = run("recv", sender.address, *to[1:], "--resume", status=3)
+            assert out == "" and "not of the version in " + sender.ref in err and "--force" in err and os.path.getsize("copy.safetensors") == length, (out, err)
+            done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json", status=3)[0])
+            assert done["code"] == "stale_version" and done["bytes"] == length and not done["resumable"], done
+        done = json.loads(run("recv", sender.address, *to[1:], "--json", status=3)[0])
+        assert done["code"] == "io" and done["bytes"] == len(CANONICAL), done
+        run("recv", sender.address, *to[1:], "--resume", "--force")
+        assert Path("copy.safetensors").read_bytes() == CANONICAL
+    done = json.loads(run("recv", sender.address, *to[1:], "--resume", "--json", status=1)[0])
+    assert done["code"] in ("connection_failed", "connection_lost") and done["bytes"] == len(CANONICAL), done
+
+
+def an_owner_without_a_digest():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        to = [MutatingPath(sender.port, without_digest).address, sender.ref, "-o", "copy.safetensors"]
+        _, err = run("recv", *to, status=1)
+        assert "no digest" in err and "--unverified" in err and names() == ["model.safetensors"], (err, names())
+        done = json.loads(run("recv", *to, "--json", status=1)[0])
+        assert done["code"] == "not_verifiable" and done["bytes"] == 0 and not done["resumable"], done
+        done = json.loads(run("recv", *to, "--unverified", "--json")[0])
+        assert done["outcome"] == "completed_unverified" and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        assert "not checked" in run("recv", *to, "--unverified", "--force")[0]
+        # what the option allows does not make a digest that is there count less
+        done = json.loads(run("recv", sender.address, *to[1:], "--unverified", "--force", "--json")[0])
+        assert done["outcome"] == "completed", done
+
+
+def mutated_replies_never_leave_a_wrong_file():
+    """500 seeded mutations of what send answers: a recv that ends with 0 has the right file, and one that does not leaves none under its name."""
+    model = safetensors([("w", "U8", [5000], noise(5000)), ("x", "F32", [10, 10], noise(400, 2))])
+    write("model.safetensors", model)
+    write("small.safetensors", safetensors([("w", "F32", [100], noise(400, 3))]))
+    seen = set()
+
+    def one(seed):
+        chance = random.Random(seed)
+        which = chance.randrange(2)
+        last = (6, 1)[which]  # the chunks' frames follow the description; the next one is confirmed
+        kind = seed % 5
+
+        def mutate(i, frame, chance=chance):
+            chance = random.Random(seed * 1000 + i)
+            if kind == 0:  # one control bit of the description, and one of payload
+                if i == 0:
+                    flip(frame, 64 + random.Random(seed).randrange(8 * len(frame) - 64))
+                elif i == last:
+                    flip(frame, 8 * 88 + chance.randrange(8 * 64))
+            elif kind == 1:  # `verifiable`, and one of payload
+                frame = without_digest(i, frame)
+                if i == last:
+                    flip(frame, 8 * 88 + chance.randrange(8 * 64))
+            elif kind == 2:  # any bit of any frame
+                if i == seed // 5 % (last + 2):
+                    flip(frame, chance.randrange(64, 8 * len(frame)))
+            elif kind == 3:  # a few bits of every frame's first words
+                for _ in range(chance.randrange(3)):
+                    flip(frame, chance.randrange(64, 8 * min(len(frame), 96)))
+            elif i >= last:  # the last frames: a word that is random, or the end
+                if chance.randrange(4) == 0:
+                    return None
+                at = 8 * chance.randrange(1, min(len(frame) // 8, 12))
+                frame[at:at + 8] = chance.randbytes(8)
+            return frame
+
+        published = sender.published[which]
+        path = MutatingPath(sender.port, mutate)
+        name = "copy%d" % seed
+        done = subprocess.run(command("recv", path.address, published["ref"], "-o", name, "--json", "--chunk", 1000, "--timeout", 0.3, "--retries", 1), capture_output=True, text=True, timeout=60)
+        path.close()
+        said = json.loads(done.stdout)
+        if done.returncode == 0:
+            assert said["outcome"] == "completed" and Path(name).read_bytes() == contents[which], (seed, kind, said)
+        else:
+            assert done.returncode in (1, 3) and not os.path.exists(name), (seed, kind, done)
+        seen.add((kind, said.get("code", "completed")))
+
+    with Sender("model.safetensors", "small.safetensors") as sender:
+        contents = []
+        for i, published in enumerate(sender.published):
+            run("recv", published["address"], published["ref"], "-o", "right%d" % i)
+            contents.append(Path("right%d" % i).read_bytes())
+        with ThreadPoolExecutor(8) as crowd:
+            list(crowd.map(one, range(500)))
+    assert {(1, "not_verifiable"), (2, "digest_mismatch"), (2, "completed"), (4, "completed")} <= seen, seen
+
+
+def nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        closed = "127.0.0.1:%d" % unused.getsockname()[1]
+    _, err = run("recv", closed, NO_REF, "-o", "x", "--retries", 0, status=1)
+    assert closed in err and "refused" in err and names() == [], (err, names())
+    _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", status=1)
+    assert "no-such-host.invalid:80" in err and "not known" in err, err
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        _, err = run("recv", "127.0.0.1:%d" % silent.getsockname()[1], NO_REF, "-o", "x", "--timeout", "0.4", "--retries", "1", status=1)
+        assert "0.40 s" in err and time.monotonic() - began < 5 and names() == [], err
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        def answer():
+            with other.accept()[0] as s:
+                s.recv(1)
+                s.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n\x1b[2J")
+                s.recv(1000)
+        threading.Thread(target=answer, daemon=True).start()
+        _, err = run("recv", "127.0.0.1:%d" % other.getsockname()[1], NO_REF, "-o", "x", status=1)
+        assert "protocol" in err and "\x1b" not in err, err
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        out, _ = run("recv", sender.address, NO_REF, "-o", "x", "--json", status=1)
+        assert json.loads(out)["code"] == "unknown_reference", out
+        _, err = run("recv", sender.address, NO_REF, "-o", "x", status=1)
+        assert NO_REF in err and sender.address in err, err
+        path = SlowPath(sender.port, 4 * MIB)
+        path.hold_at(MIB)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--retries", "1", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+    path.go_on()
+    _, err = recv.communicate(timeout=20)
+    assert recv.returncode == 1 and "lost" in err and "--resume" in err and names() == [PART, "model.safetensors"], (err, names())
+    # a recv that goes on while nobody is there loses nothing
+    before, again = Path(PART).read_bytes(), shlex.split(err.splitlines()[-1])
+    _, err = run(*again, status=1)
+    assert err.splitlines()[-1].split()[-1] == "--resume" and Path(PART).read_bytes() == before, err
+    with Sender("model.safetensors") as sender:
+        run("recv", sender.address, NO_REF, *again[3:], status=1)
+        done = json.loads(run("recv", sender.address, sender.ref, *again[3:], "--json")[0])
+        assert done["resumed_bytes"] > MIB // 2 and Path("copy.safetensors").read_bytes() == CANONICAL, done
+
+
+def without_override():
+    """Root may write anywhere; a child without that capability may not."""
+    if os.geteuid() == 0:
+        PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+        if ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) != 0:  # root of a container without capabilities
+            held = re.search(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())[1]
+            assert int(held, 16) >> CAP_DAC_OVERRIDE & 1 == 0
+
+
+def D3_outputs_that_cannot_be():
+    write("model.safetensors", CANONICAL)
+    write("exists", b"precious")
+    os.mkdir("folder")
+    os.mkdir("locked")
+    os.symlink("exists", "link")
+    os.mkfifo("pipe")
+    with Sender("model.safetensors") as sender:
+        to = [sender.address, sender.ref, "-o"]
+        for output, word in {"exists": "--force", "folder": "directory", "folder/": "not the name", "link": "symbolic link", "pipe": "no regular file",
+                             "nowhere/x": "does not exist", "exists/x": "is none", "/proc/x": "", "n" * 300: "name too long"}.items():
+            out, err = run("recv", *to, output, status=3)
+            assert out == "" and err.count("\n") == 1 and word.lower() in err.lower() and output in err, (output, err)
+        run("recv", *to, "link", "--force", status=3)
+        os.chmod("locked", 0o555)
+        _, err = run("recv", *to, "locked/x", status=3, preexec_fn=without_override)
+        assert "locked/x cannot be written: Permission denied" in err, err
+        assert Path("exists").read_bytes() == b"precious"
+        assert names() == sorted(["model.safetensors", "exists", "folder", "locked", "link", "pipe"]) and os.listdir("folder") == os.listdir("locked") == []
+        run("recv", *to, "exists", "--force")
+        assert Path("exists").read_bytes() == CANONICAL
+        # what has the name of the part is no part
+        for make in (lambda: os.symlink("exists", PART), lambda: os.mkdir(PART), lambda: os.link("exists", PART)):
+            make()
+            for option in ("--resume", "--restart"):
+                _, err = run("recv", *to, "copy.safetensors", option, status=3)
+                assert PART + " is in the way" in err and Path("exists").read_bytes() == CANONICAL, err
+            os.rmdir(PART) if os.path.isdir(PART) else os.remove(PART)
+        # two at a time
+        path = SlowPath(sender.port, 4 * MIB)
+        path.hold_at(MIB)
+        first = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.DEVNULL)
+        path.wait_for_hold()
+        for option in ("--resume", "--restart"):
+            _, err = run("recv", *to, "copy.safetensors", option, status=3)
+            assert "another recv" in err, err
+        path.go_on()
+        assert first.wait(timeout=20) == 0 and Path("copy.safetensors").read_bytes() == CANONICAL
+
+
+def what_an_earlier_recv_left_is_said_in_full():
+    write("model.safetensors", CANONICAL)
+    fields = {"file", "outcome", "code", "message", "bytes", "total_bytes", "resumed_bytes", "received_bytes", "difference_bytes", "resumable", "seconds", "wrong_senders"}
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 16 * MIB)
+        path.hold_at(3 * MIB)
+        to = [sender.ref, "-o", "copy.safetensors"]
+        recv = subprocess.Popen(command("recv", path.address, *to, "--chunk", "64K"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path.wait_for_hold()
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and "another recv" in done["message"] and done["bytes"] == 0 and not done["resumable"], done
+        assert "another recv" in run("recv", sender.address, *to, status=3)[1] and recv.poll() is None
+        recv.kill()
+        recv.wait()
+        path.go_on()
+        before = Path(PART).read_bytes()
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and done["code"] == "io" and PART in done["message"] and done["bytes"] > MIB and done["resumable"], done
+        err = run("recv", sender.address, *to, status=3)[1]
+        assert "an earlier recv" in err and "--restart" in err and err.splitlines()[-1].endswith("--resume") and Path(PART).read_bytes() == before, err
+        write(PART, bytes(1000))  # without a place to go on from
+        done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
+        assert fields == set(done) and done["bytes"] == 0 and not done["resumable"] and Path(PART).read_bytes() == bytes(1000), done
+        write(PART, before)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command("recv", sender.address, *to, "--resume", "--json"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 3 and "copy.safetensors is complete" in done.stderr and Path("copy.safetensors").read_bytes() == CANONICAL, done
+
+
+def D4_parts_that_do_not_fit():
+    write("model.safetensors", CANONICAL)
+    changed = CANONICAL[:-1] + bytes([CANONICAL[-1] ^ 1])
+    write("changed.safetensors", changed)
+    with Sender("model.safetensors", "changed.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+
+        def leave_a_part():
+            path.hold_at(path.forwarded + 2 * MIB)
+            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.DEVNULL)
+            path.wait_for_hold()
+            recv.send_signal(signal.SIGINT)
+            assert recv.wait(timeout=10) == 130 and os.path.exists(PART)
+            path.go_on()
+
+        to = ["-o", "copy.safetensors", "--json"]
+        leave_a_part()
+        with open(PART, "r+b") as part:
+            part.seek(MIB)
+            part.write(b"\0\1\2\3")
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+        assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+        # what says how far it is was damaged: nothing to go on with, and not the part of another version
+        for at in range(0, 56, 8):
+            leave_a_part()
+            with open(PART, "r+b") as part:
+                part.seek(len(CANONICAL) + at)
+                part.write(noise(8))
+            done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+            assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == CANONICAL, (at, done)
+            os.remove("copy.safetensors")
+        # another model under that reference: said, and the part stays
+        leave_a_part()
+        before = Path(PART).read_bytes()
+        other = [sender.published[1]["address"], sender.published[1]["ref"]]
+        out, _ = run("recv", *other, *to, "--resume", status=1)
+        assert json.loads(out)["code"] == "stale_version" and Path(PART).read_bytes() == before, out
+        _, err = run("recv", *other, "-o", "copy.safetensors", "--resume", status=1)
+        assert "--restart" in err.splitlines()[-1], err
+        done = json.loads(run(*shlex.split(err.splitlines()[-1]), "--json")[0])
+        assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == changed, done
+        os.remove("copy.safetensors")
+        leave_a_part()
+    # the same model under a new reference, as from a sender that was started anew without --ref
+    with Sender("model.safetensors") as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])
+        assert done["resumed_bytes"] > MIB and Path("copy.safetensors").read_bytes() == CANONICAL, done
+
+
+def D5_no_room():
+    write("model.safetensors", CANONICAL)
+
+    def small_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB))
+
+    with Sender("model.safetensors") as sender:
+        out, err = run("recv", sender.address, sender.ref, "-o", "copy.safetensors", status=3, preexec_fn=small_files)
+        assert out == "" and "copy.safetensors" in err and "4.0 MiB" in err and names() == ["model.safetensors"], (err, names())
+        os.mkdir("small")
+        mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", "small"], capture_output=True).returncode == 0
+        if mounted:
+            try:
+                _, err = run("recv", sender.address, sender.ref, "-o", "small/copy.safetensors", status=3)
+                assert "disk is full" in err and "4.0 MiB" in err and os.listdir("small") == [], err
+            finally:
+                subprocess.run(["umount", "small"], check=True)
+
+
+def a_size_that_is_only_claimed():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        to = [sender.address, sender.ref, "-o", "copy.safetensors"]
+        _, err = run("recv", *to, "--max-bytes", "1M", status=1)
+        assert "4.0 MiB" in err and "--max-bytes" in err and names() == ["model.safetensors"], (err, names())
+        done = json.loads(run("recv", *to, "--max-bytes", len(CANONICAL) - 1, "--json", status=1)[0])
+        assert done["code"] == "too_large" and done["total_bytes"] == len(CANONICAL) and not done["resumable"], done
+        run("recv", *to, "--max-bytes", len(CANONICAL))
+        os.remove("copy.safetensors")
+
+        def larger(i, frame):
+            """A description of 1 GiB: its image's length is the fifth of the nine words that end it. Nothing follows it."""
+            if i > 0:
+                return None
+            frame[-40:-32] = struct.pack("<Q", 1 << 30)
+            return frame
+
+        recv = subprocess.Popen(command("recv", MutatingPath(sender.port, larger).address, *to[1:]), stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 30
+        while not os.path.exists(PART) or os.path.getsize(PART) < 1 << 30:
+            assert time.monotonic() < end and recv.poll() is None
+            time.sleep(0.005)
+        assert os.stat(PART).st_blocks * 512 < MIB, "room is taken when bytes come"
+        recv.send_signal(signal.SIGINT)
+        recv.communicate(timeout=20)
+        assert recv.returncode == 130 and names() == ["model.safetensors"], names()
+
+
+def what_happens_to_the_names_meanwhile():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 64 * MIB)
+
+        def meanwhile(change):
+            path.hold_at(path.forwarded + 2 * MIB)
+            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            path.wait_for_hold()
+            change()
+            path.go_on()
+            out, err = recv.communicate(timeout=30)
+            assert recv.returncode == 3 and out == "", (recv.returncode, out, err)
+            return err
+
+        # the final name is another's now: what was fetched stays, and the command that is printed puts it there
+        err = meanwhile(lambda: write("copy.safetensors", b"another's"))
+        assert "exists already" in err and PART in err and Path("copy.safetensors").read_bytes() == b"another's", err
+        again = shlex.split(err.splitlines()[-1])
+        done = json.loads(run(*again, "--json")[0])
+        assert done["received_bytes"] == 1 and Path("copy.safetensors").read_bytes() == CANONICAL, done
+        os.remove("copy.safetensors")
+        # the part is another's now
+        err = meanwhile(lambda: os.remove(PART))
+        assert PART in err and "deleted" in err and names() == ["model.safetensors"], (err, names())
+        err = meanwhile(lambda: os.truncate(PART, MIB))
+        assert PART in err and "cut" in err and names() == ["model.safetensors"], (err, names())
+
+        def overwrite():
+            with open(PART, "r+b") as part:
+                part.seek(1000)
+                part.write(bytes(8))
+        err = meanwhile(overwrite)
+        assert PART in err and "overwritten" in err and names() == ["model.safetensors"], (err, names())
+
+        def replace():
+            write("other", b"another's")
+            os.replace("other", PART)
+        err = meanwhile(replace)
+        assert PART in err and "replaced" in err and Path(PART).read_bytes() == b"another's" and names() == [PART, "model.safetensors"], (err, names())
+
+
+def a_full_standard_output_has_a_word():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for words in (["recv", sender.address, sender.ref, "-o", "copy"], ["recv", sender.address, sender.ref, "-o", "copy", "--force", "--json"],
+                      ["recv", sender.address, sender.ref, "-o", "copy", "--json"], ["inspect", "model.safetensors"], ["inspect", "--json", "model.safetensors"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 3 and "standard output" in done.stderr, (words, done)
+        assert Path("copy").read_bytes() == CANONICAL
+    for option in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command("send", "model.safetensors", *option), stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+        assert done.returncode == 1 and "standard output" in done.stderr, done
+
+
+def standard_streams_that_are_closed():
+    """A file that is opened would get the number of a stream that is closed, and what is printed would land in it."""
+    write("model.safetensors", CANONICAL)
+
+    def shell(line, *words):
+        return subprocess.run(["bash", "-c", line, *words], capture_output=True, text=True, timeout=60)
+
+    for redirected in ("2>&-", ">&- 2>&-", "<&- 2>&-"):
+        shell('"$0" nothing model.safetensors %s; echo $? >status' % redirected, *command("inspect"))
+        assert Path("status").read_text() == "3\n", redirected
+    done = shell('"$0" model.safetensors >&-; echo $? >status', *command("inspect"))
+    assert done.stderr == "inspect: standard output could not be written\n" and Path("status").read_text() == "3\n", done
+    with Sender("model.safetensors") as sender:
+        shell('"$0" "$1" "$2" -o copy >&- 2>&-', *command("recv", sender.address, sender.ref))
+        assert Path("copy").read_bytes() == CANONICAL
+
+
+def S8_the_published_file_shrinks():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        path = SlowPath(sender.port, 8 * MIB)
+        path.hold_at(MIB)
+        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        path.wait_for_hold()
+        os.truncate("model.safetensors", 1000)
+        path.go_on()
+        _, err = recv.communicate(timeout=20)
+        assert recv.returncode == 1 and "cannot read" in err and not os.path.exists("copy.safetensors"), err
+        events = sender.end(status=1)
+        assert events[-1]["outcome"] == "withdrawn", events
+        assert [e["code"] for e in events if e["event"] == "failed"] == ["unreadable"], events
+    write("model.safetensors", CANONICAL)
+    sender = subprocess.Popen(command("send", "model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    to = sender.stdout.readline().split()
+    os.truncate("model.safetensors", MIB)
+    run("recv", *to, "-o", "other.safetensors", "--chunk", "64K", "--retries", 0, status=1)
+    _, err = sender.communicate(timeout=20)
+    assert sender.returncode == 1 and "could not get all of model.safetensors" in err and "vanished" not in err, err
+
+
+def what_a_web_server_answers_is_no_connection_that_fails():
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def answer():
+            while True:
+                try:
+                    peer = listener.accept()[0]
+                except OSError:
+                    return
+                with peer, peer.makefile("rb") as lines:
+                    path = b"".join(iter(lines.readline, b"\r\n")).split()[1]
+                    peer.sendall(b"HTTP/1.1 %s X\r\nLocation: /307\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % path[1:])
+        threading.Thread(target=answer, daemon=True).start()
+        at = "http://127.0.0.1:%d/" % listener.getsockname()[1]
+        for path, says in (("500", "has failed (500 from"), ("502", "has failed (502 from"), ("307", "from one redirect to the next"), ("403", "does not let us")):
+            for tool, *words in (("recv", at + path, "-o", "copy", "--retries", 0), ("send", "model.safetensors", "--put", at + path)):
+                err = run(tool, *words, status=1)[1]
+                assert says in err and at + path in err and "be reached" not in err and "could not be made" not in err, (tool, path, err)
+        listener.shutdown(socket.SHUT_RDWR)
+    _, err = run("recv", "http://127.0.0.1:1/500", "-o", "copy", "--retries", 0, status=1)
+    assert "nobody can be reached" in err, err
+
+
+class Store(threading.Thread):
+    """Takes one PUT; `meanwhile(received)` is called as the body comes. What it stores: the body, if all of it came."""
+
+    def __init__(self, meanwhile=lambda received: None):
+        super().__init__(daemon=True)
+        self.meanwhile, self.stored = meanwhile, None
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # what has not been read yet is not on its way either
+        self.url = "http://127.0.0.1:%d/bucket/model" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        peer, _ = self.listener.accept()
+        with peer, peer.makefile("rb") as lines:
+            head = b"".join(iter(lines.readline, b"\r\n")).decode()
+            length = int(re.search(r"Content-Length: (\d+)", head)[1])
+            peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = bytearray()
+            while len(body) < length and (some := lines.read(min(1 << 16, length - len(body)))):
+                body += some
+                self.meanwhile(len(body))
+            if len(body) == length:
+                self.stored = bytes(body)
+                peer.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
+
+
+def what_is_put_has_its_digest():
+    write("model.safetensors", CANONICAL)
+    store = Store()
+    put = json.loads(run("send", "model.safetensors", "--put", store.url, "--json")[0])
+    store.join(20)
+    with Sender("model.safetensors") as sender:
+        assert put == {"event": "put", "file": "model.safetensors", "bytes": len(CANONICAL), "digest": sender.published[0]["digest"]}, put
+    assert store.stored == CANONICAL
+    store = Store()
+    assert "--digest xxh3:" + put["digest"] in run("send", "model.safetensors", "--put", store.url)[0]
+
+
+def a_file_that_changes_while_it_is_put_is_not_stored():
+    old, new = (safetensors([("w", "U8", [20 * MIB], noise(20 * MIB, seed))]) for seed in (1, 2))
+    write("model.safetensors", old)
+    changed = []
+
+    def another_program_saves(received):
+        if received > 2 * MIB and not changed:
+            changed.append(True)
+            with open("model.safetensors", "r+b") as file:
+                file.write(new)
+
+    store = Store(another_program_saves)
+    out, _ = run("send", "model.safetensors", "--put", store.url, "--json", status=1)
+    store.join(20)
+    assert changed and store.stored is None, "half of the one and half of the other"
+    assert json.loads(out)["code"] == "digest_mismatch" and "has changed" in out, out
+
+
+def progress_on_a_terminal():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors") as sender:
+        for columns in (100, 30):
+            path = SlowPath(sender.port, 6 * MIB)
+            began = time.monotonic()
+            status, out = in_terminal(command("recv", path.address, sender.ref, "-o", "copy%d.safetensors" % columns, "--chunk", "64K"), columns)
+            assert status == 0, out
+            lines = [line.replace(b"\x1b[K", b"").decode() for line in out.split(b"\r")]
+            assert all(len(line.strip("\n")) < columns for line in lines[:-2]), lines
+            drawn = [line for line in lines if "%" in line]
+            assert 5 <= len(drawn) <= 10 * (time.monotonic() - began) + 5 and out.count(b"\x1b") == out.count(b"\x1b[K"), lines
+            if columns == 100:
+                assert any(re.search(r"copy100.safetensors  \[#+\.+\]  \d+ %  [\d.]+ MiB of 4.0 MiB  [\d.]+ MiB/s  0:0\d left", line) for line in drawn), drawn
+            assert "agrees" in lines[-2], lines[-2:]
+        path = SlowPath(sender.port, 8 * MIB)
+        _, err = run("recv", path.address, sender.ref, "-o", "quiet.safetensors")
+        assert err == "", "nothing where nobody looks"
+
+
+def inspect_shows_tensors():
+    write("model.safetensors", MODEL)
+    out, err = run("inspect", "model.safetensors")
+    assert err == "" and "4 tensors" in out and "format = pt" in out and re.search(r"w +F32 +\[512, 2048\] +4.0 MiB", out) and "1049577 elements" in out, out
+    found = json.loads(run("inspect", "--json", "model.safetensors")[0])
+    assert found["verdict"] == "accept" and found["format"] == "safetensors" and found["bytes"] == len(MODEL) and found["metadata"] == {"format": "pt"}
+    length, = struct.unpack("<Q", MODEL[:8])
+    header = json.loads(MODEL[8:8 + length])
+    header.pop("__metadata__")
+    assert {t["name"] for t in found["tensors"]} == set(header) and len(found["tensors"]) == 4
+    for t in found["tensors"]:
+        begin, end = header[t["name"]]["data_offsets"]
+        assert t["dtype"] == header[t["name"]]["dtype"] and t["shape"] == header[t["name"]]["shape"] and t["offsets"] == [begin, end], t
+        assert t["sha256"] == hashlib.sha256(MODEL[8 + length + begin:8 + length + end]).hexdigest(), t
+    write("a.npz", npz({"x": npy(">f4", [3], struct.pack(">3f", 1, 2, 3)), "f": npy("<u2", [2, 3], struct.pack("<6H", *range(6)), True)}))
+    found = json.loads(run("inspect", "--json", "a.npz")[0])
+    assert found["format"] == "npz"
+    assert {t["name"]: (t["dtype"], t["shape"], t["sha256"]) for t in found["tensors"]} == {
+        "x": ("F32", [3], hashlib.sha256(struct.pack("<3f", 1, 2, 3)).hexdigest()), "f": ("U16", [2, 3], hashlib.sha256(struct.pack("<6H", 0, 2, 4, 1, 3, 5)).hexdigest())}
+    write("one.npy", npy("|b1", [2], b"\0\1"))
+    out, _ = run("inspect", "--json", "one.npy", "a.npz", "model.safetensors")
+    assert [json.loads(line)["format"] for line in out.splitlines()] == ["npy", "npz", "safetensors"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command("inspect", "model.safetensors"), stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 3, done
+
+
+def inspect_rejects_by_name():
+    def header(text, data=b""):
+        text = text.encode() if isinstance(text, str) else text
+        return struct.pack("<Q", len(text)) + text + data
+
+    one = '{"a":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}'
+    wrong = {
+        "bad_file": [b"", b"1234567", header("{}", b"tail"), header("[]"), header('{"a":1}'), header(one % ("U8", "3", 2), b"12"), CANONICAL[:-1], b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
+        "unsupported_dtype": [header(one % ("F128", "1", 16), bytes(16)), npy("<M8[s]", [1], bytes(8)), npz({"o": npy("|O", [1], bytes(8))})],
+        "does_not_fit": [struct.pack("<Q", 2**64 - 8) + b"{}"],
+        "duplicate_name": [header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')],
+    }
+    for code, files in wrong.items():
+        for i, data in enumerate(files):
+            write("wrong", data)
+            out, err = run("inspect", "--json", "wrong", status=1)
+            found = json.loads(out)
+            assert err == "" and found["verdict"] == "reject" and found["code"] == code and found["file"] == "wrong" and "tensors" not in found, (code, i, found)
+            out, err = run("inspect", "wrong", status=1)
+            assert out == "" and code in err and err.count("\n") == 1, err
+            out, err = run("send", "wrong", status=1)
+            assert out == "" and code in err and err.count("\n") == 1, err
+    out, _ = run("inspect", "--json", "nosuch", status=3)
+    assert json.loads(out)["verdict"] == "unreadable" and json.loads(out)["code"] == "io"
+    os.mkfifo("pipe")
+    assert json.loads(run("inspect", "--json", "pipe", status=3)[0])["message"] == "it is no regular file"
+    assert "no regular file" in run("inspect", "pipe", status=3)[1] and "no regular file" in run("send", "pipe", status=1)[1]
+    assert "nosuch" in run("inspect", "nosuch", status=3)[1] and "directory" in run("inspect", ".", status=3)[1]
+    write("good", MODEL)
+    out, err = run("inspect", "good", "wrong", status=1)
+    assert "4 tensors" in out and "wrong" in err
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("data.pkl", b"not an array")
+    write("model.pt", buffer.getvalue())
+    assert "without NumPy arrays" in run("send", "model.pt", status=1)[1]
+
+
+def hostile_names_stay_names():
+    names_ = ["\x1b[2Jcleared", "line\nbreak", "bell\x07", "\u202eright to left", "\u200bunseen", "\x9b31m", "quote\"\\", "../../x", "é ünï 漢字 🙂", "\x7f", "'; rm", ""]
+    write("evil.safetensors", safetensors([(n, "U8", [1], bytes([i])) for i, n in enumerate(names_)], {"k\x1b": "\x1b]0;v\x07"}))
+    status, out = in_terminal(command("inspect", "evil.safetensors"))
+    text = out.decode()
+    assert status == 0 and not re.search("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202e]", text) and text.count("\r\n") == text.count("\n") == len(names_) + 5, text
+    assert "é ünï 漢字 🙂" in text and "../../x" in text and "\\x1b[2Jcleared" in text
+    out, _ = run("inspect", "--json", "evil.safetensors")
+    assert sorted(t["name"] for t in json.loads(out)["tensors"]) == sorted(names_) and out.isascii() and not re.search("[\x00-\x09\x0b-\x1f\x7f]", out)
+    # names of files, too
+    name = b"m\x1b[31m\xff '.safetensors"
+    Path(os.fsdecode(name)).write_bytes(CANONICAL)
+    sender = subprocess.Popen(command("send") + [name, b"--recipients", b"1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = sender.stdout.readline().split()
+    done = subprocess.run(command("recv") + [*line, b"-o", b"to " + name], capture_output=True)
+    assert done.returncode == 0 and b"\x1b" not in done.stdout + done.stderr and os.path.exists(b"to " + name), done
+    out, err = sender.communicate(timeout=10)
+    assert sender.returncode == 0 and b"\x1b" not in out + err and b"\\x1b" in err, err
+    # what is printed to be run again is a word of bash for it
+    done = subprocess.run(command("send") + [name, b"--recipients", b"1", b"--idle", b"0.1"], capture_output=True)
+    told = done.stderr.splitlines()[-1].strip()
+    listed = subprocess.run(["bash", "-c", b"printf '%s\\0' " + told], capture_output=True).stdout.split(b"\0")
+    assert b"\x1b" not in done.stderr and listed[1] == name, (told, listed)
+
+
+def inspect_of_a_file_larger_than_its_memory():
+    size = 200 * MIB
+    text = b'{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+    text += b" " * (-len(text) % 8)
+    write("large", struct.pack("<Q", len(text)) + text)
+    os.truncate("large", 8 + len(text) + size)
+
+    def little_memory():
+        resource.setrlimit(resource.RLIMIT_AS, (64 * MIB, 64 * MIB))
+
+    sanitized = b"__asan_init" in Path(command("inspect")[0]).read_bytes()
+    out, _ = run("inspect", "--json", "large", preexec_fn=None if sanitized else little_memory)
+    expected = hashlib.sha256()
+    for _ in range(size // MIB):
+        expected.update(bytes(MIB))
+    assert json.loads(out)["tensors"][0]["sha256"] == expected.hexdigest()
+
+
+def delivered(send_words, recv_words=()):
+    """A model goes from a sender that listens as told to a recipient, and both say so."""
+    with Sender("model.safetensors", "--recipients", 1, *send_words) as sender:
+        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy.safetensors", "--force", "--json", *recv_words)[0])
+        assert done["outcome"] == "completed" and done["confirmed"], done
+        assert Path("copy.safetensors").read_bytes() == CANONICAL
+        assert sender.end()[-1]["outcome"] == "done"
+        return sender.address
+
+
+def links_that_are_none_are_refused():
+    write("model.safetensors", CANONICAL)
+    assert "one word too many" in run("recv", "http://h:1", NO_REF, "-o", "x", status=2)[1]
+    assert "no address" in run("send", "model.safetensors", "--listen", "http://h:1", status=2)[1]
+    for word in ("tcp://h", "tcp:80", "unix:", "unix://h/x", "nats:", "UDP://h:1"):
+        assert "no address" in run("recv", word, NO_REF, "-o", "x", status=2)[1], word
+        assert "no address" in run("send", "model.safetensors", "--listen", word, status=2)[1], word
+    assert "not encrypted" in run("recv", "h:1", NO_REF, "-o", "x", "--tls-ca", "ca.pem", status=2)[1]
+    assert "not encrypted" in run("send", "model.safetensors", "--tls-cert", "c.pem", status=2)[1]
+    assert "certificate" in run("send", "model.safetensors", "--listen", "tls://127.0.0.1:0", status=2)[1]
+    assert "--tls-name" in run("recv", "https://h/x", "-o", "x", "--tls-name", "site", status=2)[1], "the certificate is compared with the URL's host alone"
+    assert "--proxy" in run("recv", "unix:x", NO_REF, "-o", "x", "--proxy", "h:1", status=2)[1]
+    refusal = run("recv", "h:1", NO_REF, "-o", "x", "--proxy", "me:secret@h", status=2)[1]
+    assert "--proxy" in refusal and "secret" not in refusal, refusal
+    assert "--no-digest" in run("recv", "udp://h:1", NO_REF, "-o", "x", "--no-digest", status=2)[1]
+    assert "No such file" in run("recv", "unix:none", NO_REF, "-o", "x", "--retries", 0, status=1)[1]
+    assert "/no/such/program" in run("recv", "pipe:/no/such/program", NO_REF, "-o", "x", status=1)[1]
+    assert "address is not valid" in run("send", "model.safetensors", "--listen", "unix:" + "x" * 200, status=1)[1]
+
+
+def links_of_tcp_by_name():
+    write("model.safetensors", CANONICAL)
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", delivered(["--listen", "tcp://127.0.0.1:0"]))
+
+
+def links_of_unix_sockets():
+    write("model.safetensors", CANONICAL)
+    assert delivered(["--listen", "unix:here"]) == "unix:" + os.path.realpath("here")
+    assert not os.path.exists("here")
+    name = "unix:@tensorpull-tools-%d" % os.getpid()
+    assert delivered(["--listen", name]) == name
+    with Sender("model.safetensors", "--listen", "unix:here"):
+        assert os.stat("here").st_mode & 0o777 == 0o600
+        assert "in use" in run("send", "model.safetensors", "--listen", "unix:here", status=1)[1]
+    assert "Connection refused" in run("recv", "unix:here", NO_REF, "-o", "x", "--retries", 0, status=1)[1], "killed: the file is there, and nobody listens"
+    delivered(["--listen", "unix:here"])
+
+
+def links_of_shared_memory():
+    write("model.safetensors", CANONICAL)
+    delivered(["--listen", "shm:here"])
+
+
+def links_of_udp():
+    write("model.safetensors", CANONICAL)
+    assert delivered(["--listen", "udp://127.0.0.1:0"]).startswith("udp://127.0.0.1:")
+
+
+def links_of_pipes():
+    write("model.safetensors", CANONICAL)
+    ref = NO_REF
+    send = shlex.join(command("send", "model.safetensors", "--stdio", "--ref", ref, "--recipients", 1))
+    done = json.loads(run("recv", "pipe:" + send, ref, "-o", "copy.safetensors", "--json")[0])
+    assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == CANONICAL, done
+    os.remove("copy.safetensors")
+    recv = shlex.join(command("recv", "pipe:-", ref, "-o", "copy.safetensors"))
+    out, err = run("send", "model.safetensors", "--listen", "pipe:" + recv, "--ref", ref, "--recipients", 1)
+    assert "1 pull completed" in err and Path("copy.safetensors").read_bytes() == CANONICAL, err
+    err = run("recv", "pipe:sh -c 'exit 9'", ref, "-o", "x", "--retries", 0, status=1)[1]
+    assert "status 9" in err, err
+    err = run("recv", "pipe:echo Welcome", ref, "-o", "x", "--retries", 0, status=1)[1]
+    assert "protocol" in err, err
+    assert "standard input" in run("send", "model.safetensors", "--stdio", status=1, stdin=subprocess.DEVNULL)[1]
+    # a recipient that is interrupted lets nothing of it live on
+    recv = subprocess.Popen(command("recv", "pipe:sh -c 'echo $$ >&2; trap \"\" TERM; while :; do sleep 0.1; done'", ref, "-o", "x"), stderr=subprocess.PIPE, text=True)
+    child = int(recv.stderr.readline())
+    recv.send_signal(signal.SIGINT)
+    recv.communicate(timeout=20)
+    assert recv.returncode == 130
+    assert not os.path.exists("/proc/%d" % child)
+
+
+def serial_ends(at_a_time=4096):
+    """Two pseudo-terminals with a wire between them; the names of their devices."""
+    ends = [pty.openpty() for _ in range(2)]
+    for _, device in ends:
+        tty.setraw(device)
+
+    def wire():
+        mains = [main for main, _ in ends]
+        try:
+            while True:
+                for ready in select.select(mains, [], [])[0]:
+                    os.write(mains[1 - mains.index(ready)], os.read(ready, at_a_time))
+        except OSError:
+            return
+    threading.Thread(target=wire, daemon=True).start()
+    return [os.ttyname(device) for _, device in ends]
+
+
+def links_of_serial_lines():
+    """Over a serial line."""
+    write("model.safetensors", safetensors([("w", "U8", [100_000], noise(100_000))]))
+    near, far = serial_ends()
+    with Sender("model.safetensors", "--listen", "serial:" + near, "--recipients", 1) as sender:
+        done = json.loads(run("recv", "serial:" + far, sender.ref, "-o", "copy.safetensors", "--json")[0])
+        assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == Path("model.safetensors").read_bytes(), done
+
+
+def without(link):
+    """Whether the tools were built without a link, and say so."""
+    refusal = subprocess.run(command("recv", link, NO_REF, "-o", "x", "--retries", "0"), capture_output=True, text=True, timeout=60)
+    return refusal.returncode == 2 and "built without" in refusal.stderr
+
+
+def links_of_tls():
+    if without("tls://127.0.0.1:1"):
+        return
+    write("model.safetensors", CANONICAL)
+
+    def openssl(*words):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+    for name in ("ours", "other"):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1,DNS:site",
+                "-keyout", name + ".key", "-out", name + ".pem")
+    listen = ["--listen", "tls://127.0.0.1:0", "--tls-cert", "ours.pem", "--tls-key", "ours.key"]
+    for option in ("--tls-ca", "--tls-crl"):
+        assert "--tls-clients" in run("send", "model.safetensors", *listen, option, "other.pem", status=2)[1]
+    delivered(listen, ["--tls-ca", "ours.pem"])
+    delivered(listen, ["--tls-ca", "ours.pem", "--tls-name", "site"])
+    delivered([*listen, "--tls-clients", "--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-cert", "other.pem", "--tls-key", "other.key"])
+    err = run("send", "model.safetensors", *listen, "--tls-clients", "--tls-ca", "other.pem", "--recipients", 1, "--idle", 0.1, status=3)[1]
+    assert "--tls-cert ours.pem --tls-key ours.key --tls-clients" in err.splitlines()[-1], "the command that goes on is as safe as this one was"
+    with Sender("model.safetensors", *listen) as sender:
+        for words in ([], ["--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-name", "elsewhere"]):
+            err = run("recv", sender.address, sender.ref, "-o", "x", "--retries", 0, *words, status=1)[1]
+            assert "certificate" in err, err
+        assert run("recv", sender.address.removeprefix("tls://"), sender.ref, "-o", "x", "--retries", 0, "--timeout", 5, status=1)[1]
+    assert not os.path.exists("x")
+
+
+def links_of_nats():
+    if without("nats://127.0.0.1:1"):
+        return
+    write("model.safetensors", CANONICAL)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        assert delivered(["--listen", "nats://me:secret@127.0.0.1:%d" % port]) == "nats://127.0.0.1:%d" % port, "a password is not printed"
+        err = run("recv", "nats://me:secret@127.0.0.1:%d" % port, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
+        assert "nats://127.0.0.1" in err and "secret" not in err, err
+        with Sender("model.safetensors", "--listen", "nats://127.0.0.1:%d" % port) as sender:
+            bare = [sender.address, sender.ref[:32], "-o", "bare", "--retries", "0"]
+            err = run("recv", *bare, status=1)[1]
+            assert "48 digits" in err and "--believe" in err and sender.address in err and not os.path.exists("bare"), err
+            assert json.loads(run("recv", *bare, "--json", status=1)[0])["code"] == "version_required"
+            assert json.loads(run("recv", *bare, "--json", "--believe")[0])["believed"] is True
+    finally:
+        server.kill()
+        server.wait()
+
+
+def recipients_over_http_count_without_names():
+    write("model.safetensors", CANONICAL)
+    with Sender("model.safetensors", "--http", "0", "--recipients", 2) as sender:
+        url = sender.published[0]["url"]
+        assert url.startswith("http://127.0.0.1:"), "as public as --listen is"
+        write("key", sender.ref.encode())
+        for name in ("first", "second"):
+            run("recv", url, "-o", name, "--bearer-file", "key")
+        assert sender.end()[-1] == {"event": "ended", "outcome": "done", "completed": 2, "unconfirmed": 0, "sent_bytes": 2 * len(CANONICAL)}
+
+
+def a_download_that_nobody_confirms_has_a_word():
+    write("model.safetensors", CANONICAL)
+
+    def fetch(*, status, confirm=False, words=(), bytes_of=len(CANONICAL)):
+        sender = subprocess.Popen(command("send", "model.safetensors", "--http", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            ref = sender.stdout.readline().split()[1]
+            told = []
+            while not told or "Ctrl-C" not in told[-1]:
+                told.append(sender.stderr.readline())
+            url = re.search(r"http://\S*/v1/\S*/[0-9a-f]{16}\b", "".join(told))[0]
+            with socket.create_connection(("127.0.0.1", int(re.search(r":(\d+)/", url)[1]))) as peer, peer.makefile("rb") as lines:
+                def ask(first, *fields):
+                    peer.sendall("\r\n".join([first % ("/v1/" + url.split("/v1/")[1]), "Host: a", "Authorization: Bearer " + ref, *fields, "", ""]).encode())
+                    head = b"".join(iter(lines.readline, b"\r\n")).decode()
+                    return head, lines.read(int(re.search(r"Content-Length: (\d+)", head)[1]))
+                assert len(ask("GET %s HTTP/1.1", "Range: bytes=0-%d" % (bytes_of - 1))[1]) == bytes_of
+                if confirm:
+                    assert ask("POST %s/confirm HTTP/1.1", "Content-Length: 0")[0].startswith("HTTP/1.1 200")
+            if not words:
+                sender.send_signal(signal.SIGINT)
+            return "".join(told), sender.communicate(timeout=20)[1]
+        finally:
+            sender.kill()
+            sender.communicate()
+            assert sender.returncode in (status, -signal.SIGKILL)
+
+    _, err = fetch(status=0)
+    assert "1 recipient was sent the whole file and has not confirmed; 4.0 MiB sent" in err and "nobody has pulled" not in err, err
+    line = shlex.split(err.splitlines()[-1])
+    assert line[0] == "curl" and "Tensorpull-Recipient: NAME" in line and line[-1].endswith("/confirm") and any(w.startswith("digest=") for w in line), err
+    assert "nobody has pulled a file to its end" in fetch(status=0, bytes_of=1000)[1]
+    told, err = fetch(status=0, confirm=True, words=("--recipients", "1"))
+    assert "/confirm" in told and "1 pull completed; 4.0 MiB sent" in err, (told, err)
+
+
+def cases_are_all_listed():
+    """A case that the build does not know would never run."""
+    assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
+
+
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions"}
+CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
+
+if __name__ == "__main__":
+    BIN = os.path.abspath(sys.argv[1])
+    chosen = [case for case in CASES if sys.argv[2:] == [case.__name__]] or (sys.argv[2:] == [] and CASES[:-1])
+    assert chosen, "no such case"
+    for case in chosen:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                case()
+            finally:
+                os.chdir("/")
+        print("%s: %.2f s" % (case.__name__, time.monotonic() - began), flush=True)
