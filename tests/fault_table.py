@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints which cases of the fault catalogue ran and passed: fault_table.py REPORT.xml [EXCEPTIONS.txt]
+"""Prints which cases of the fault catalogue ran and passed: fault_table.py REPORT.xml...
 
 A test covers the case that its name carries (`F18_...`, `.L11_...`), and a name carries at most one: a test of several cases would hide which of
 them it checks. Cases without a test need a line in the list of exceptions. Status: 0; 1: a case failed, has neither test nor reason, or has both, or
@@ -29,12 +29,14 @@ def exceptions(path):
     return reasons
 
 
-def main(report, listed):
-    try:
-        tests = list(tree.parse(report).getroot().iter("testcase"))
-    except (OSError, tree.ParseError) as why:
-        print(f"fault_table.py: {report}: {why}", file=sys.stderr)
-        return 2
+def main(reports, listed):
+    tests = []
+    for report in reports:
+        try:
+            tests += tree.parse(report).getroot().iter("testcase")
+        except (OSError, tree.ParseError) as why:
+            print(f"fault_table.py: {report}: {why}", file=sys.stderr)
+            return 2
     ran, failed, skipped, crowded = {}, {}, {}, []
     for test in tests:
         name, status = test.get("name", ""), test.get("status", "run")
@@ -76,7 +78,6 @@ def main(report, listed):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    here = pathlib.Path(__file__).parent / "fault_exceptions.txt"
-    sys.exit(main(sys.argv[1], pathlib.Path(sys.argv[2]) if len(sys.argv) == 3 else here))
+    sys.exit(main(sys.argv[1:], pathlib.Path(__file__).parent / "fault_exceptions.txt"))

@@ -30,7 +30,7 @@ def main():
             listed.write_text(exceptions)
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                got = fault_table.main(report, listed)
+                got = fault_table.main([report], listed)
             assert got == status and said in out.getvalue(), (said, got, out.getvalue())
     print(f"{len(REPORTS)} reports are judged as they should be")
 

@@ -27,7 +27,7 @@ NO_PROGRAM = re.compile(r"^(?:cmake --install|pip install [a-z][\w ]*|python -m 
 
 COMMANDS = {
     "bash tests/run.sh": (THIS, ""),
-    "bash tests/run.sh --quick": (THIS, ""),
+    "bash tests/run.sh satellites": (THIS, ""),
     "bash tests/run.sh --all": (THIS, ""),
     "bash tests/run.sh fuzz": (THIS, ""),
     "bash examples/run.sh": (SHORT, "bash examples/run.sh --rounds 2 --plot federated.svg"),
@@ -78,10 +78,7 @@ COMMANDS = {
     "python -m build --outdir build/dist ./examples/python": (TEST, "python.wheel"),
     "auditwheel repair --wheel-dir build/wheels build/dist/tensorpull-0.1.0-cp311-cp311-linux_x86_64.whl": (TEST, "python.wheel"),
     "pip install build/wheels/tensorpull-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl": (TEST, "python.wheel"),
-    "python3 tests/scaling/http_cache.py FOLDER --measure": (LONG, "python3 tests/scaling/http_cache.py build/tools --measure 3 1 1"),
-    "python3 tests/awake.py build/dev [--only TEXT]": (THIS, ""),
-    "build/dev/tests/fuzz/tensorpull_make_corpus tests/fuzz/corpus": (
-        LONG, "cmake --preset dev && cmake --build build/dev --target tensorpull_make_corpus && build/dev/tests/fuzz/tensorpull_make_corpus tests/fuzz/corpus"),
+    "python3 tests/satellites/replica/scaling/http_cache.py FOLDER --measure": (LONG, "python3 tests/satellites/replica/scaling/http_cache.py build/tools --measure 3 1 1"),
     "ctest -R nvflare.jobs": (TEST, "nvflare.jobs"),
 }
 

@@ -115,8 +115,8 @@ struct http_policy {
 /// http_address, or its URL as text. The reference may be empty: its version, if it has one, is the digest that the
 /// bytes have to have, unless the address has a digest: that counts alone. With an integrity policy that computes none
 /// (`unverified`) an owner of this library has to state that one, or it is stale_version; another server states none,
-/// and what it has is taken (completed_unverified). tests/transports/http_pull.test.cpp has an example of each case.
-/// Errors: bad_address; not_verifiable: nobody has said which digest the file has; digest_mismatch; bad_file: no
+/// and what it has is taken (completed_unverified). tests/satellites/http/http_pull.test.cpp has an example of each
+/// case. Errors: bad_address; not_verifiable: nobody has said which digest the file has; digest_mismatch; bad_file: no
 /// safetensors file, or its length is not what its header says; not_permitted (401, 403, a redirect from https to http,
 /// too many); unknown_reference (404); withdrawn (410); stale_version (412, 416, another ETag: the file was replaced);
 /// busy (429, 503, after as long as the server asks); unsupported_request, unsupported_layout (Content-Encoding),
