@@ -12,9 +12,10 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Folders with all of their headers (not those of folders below), and single headers. Whatever these include comes with them.
+# Folders with all of their headers (not those of folders below), and single headers. Whatever these include comes with them. A satellite's headers for small
+# machines are named embedded_*.hpp.
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
-         "protocol/connection", "protocol/datagrams", "links", "embedded")
+         "protocol/connection", "protocol/datagrams", "links", "embedded", "satellites/*/embedded_*.hpp")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")
 STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
@@ -23,6 +24,9 @@ STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
 def roots(include):
     library = include / "tensorpull"
     for name in ROOTS:
+        if "*" in name:
+            yield from sorted(library.glob(name))
+            continue
         path = library / name
         if not path.exists():
             raise ValueError(f"there is no {path}")

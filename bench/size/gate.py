@@ -52,6 +52,8 @@ def judge(report, bounds):
     rows = {r["row"]: r for r in report["rows"] if r["optimisation"] == "-Os"}
     for key, held in bounds["rows"].items():
         row = rows.get(key)
+        if row is None and key not in {r.key for r in reporting.ROWS}:
+            continue
         if row is None:
             wrong.append(f"{key}: it was not measured.")
             continue

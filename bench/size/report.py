@@ -38,13 +38,15 @@ class Row:
     chunk: int = 512
     flags: tuple = ()
     main: bool = False  # held to bounds, and in README.md
+    needs: str = ""  # a header of a satellite, without which the row is left out
 
 
 ROWS = (
     Row("recipient", "recipient, lands in memory", "embedded", "host_datagrams", main=True),
     Row("resuming", "recipient that goes on after a power cut, lands in flash", "embedded", "host_datagrams", flags=("-DFLASH",), main=True),
     Row("updating", "the same, and owner of an update", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), main=True),
-    Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True),
+    Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True,
+        needs="satellites/differences/embedded_difference.hpp"),
     Row("recipient-128", "recipient, lands in memory, chunks of 128", "embedded", "host_datagrams", 128),
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),
@@ -52,6 +54,7 @@ ROWS = (
     Row("stream", "engine of hosts over a stream", "stream", "host_stream"),
     Row("datagrams", "engine of hosts over datagrams", "datagrams", "host_datagrams"),
 )
+ROWS = tuple(row for row in ROWS if (elf.ROOT / "include/tensorpull" / row.needs).exists())
 NOTHING = Row("nothing", "the board alone", "nothing", "")
 
 

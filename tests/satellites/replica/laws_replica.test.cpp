@@ -8,6 +8,8 @@ namespace laws_replica_test {
 using namespace test;
 using net = tcp_room::net<mlp>;
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Laws);  // the room is held to them beside its transport
+
 /// Recipients and strangers come to a replica. A line of each leads to the coordinator, which has room for them.
 struct replica_room : tcp_room {
   using replica_type = tp::replica_of<net<mlp>>;
