@@ -23,7 +23,10 @@ foreach(program IN LISTS programs)
   if(program MATCHES "/changes/job")
     set(name changes_job)
   endif()
-  if(name STREQUAL "micro" AND NOT TENSORPULL_GOOGLE_BENCHMARK)
+  tensorpull_satellites_of(satellites "${program}")
+  if(satellites STREQUAL "NOTFOUND")
+    message(STATUS "bench.${name}_compiles is left out, since TENSORPULL_COMPONENTS does not name a satellite that it needs")
+  elseif(name STREQUAL "micro" AND NOT TENSORPULL_GOOGLE_BENCHMARK)
     message(STATUS "bench.micro_compiles is left out: there is no Google Benchmark")
   elseif(NOT name STREQUAL "torch_throughput")  # it needs libtorch
     add_test(NAME bench.${name}_compiles COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fsyntax-only ${warnings} ${begin} "-I${PROJECT_SOURCE_DIR}/include" "-I${PROJECT_SOURCE_DIR}/bench"
