@@ -34,6 +34,12 @@ def run(command, where, seconds=None):
     return done.returncode, done.stdout
 
 
+def group_of(test):
+    """The group of a file of tests, given relative to tests/."""
+    parts = test.split("/")
+    return parts[1] if parts[0] == "satellites" else parts[0]
+
+
 class Builder:
     def __init__(self, build):
         self.build = build
@@ -44,7 +50,7 @@ class Builder:
         self.links = {}
 
     def command(self, source):
-        return self.commands.get(source) or self.groups.get(source.parent.name)
+        return self.commands.get(source) or self.groups.get(group_of(source.relative_to(ROOT / "tests").as_posix()))
 
     def compile(self, source, before, out):
         """Compiles a file of tests with the headers in `before` in front."""
@@ -85,7 +91,7 @@ class Builder:
             if reasons and all(line.startswith(f"{source}:") and "static assertion" in line for line in reasons):
                 return "failed"  # the test itself is a static assertion
             return f"does not compile: {reasons[0]}" if reasons else f"was not compiled: {text[-300:]}"
-        status, text = run(["c++", str(folder / "test.o"), *self.rest_of_link(test.split("/")[-2]), "-o", str(program)], self.build)
+        status, text = run(["c++", str(folder / "test.o"), *self.rest_of_link(group_of(test)), "-o", str(program)], self.build)
         if status != 0:
             return "does not link: " + text[-300:]
         status, text = run([str(program), f"--gtest_filter={chosen}", "--gtest_brief=1"], folder, SECONDS)
@@ -148,7 +154,7 @@ def main():
         arguments.error("a build folder is needed")
     builder = Builder(options.build.resolve())
     chosen = [b for b in BREAKAGES if options.only in b[0] or options.only in b[3]]
-    for group in {test.split("/")[-2] for b in chosen for test in b[3].split(":")}:
+    for group in {group_of(test) for b in chosen for test in b[3].split(":")}:
         builder.rest_of_link(group)
 
     def one(breakage):

@@ -4,7 +4,8 @@
 The rules:
   - a folder of the ground floor includes itself and the folders above it in the table, and no satellite;
   - a satellite includes itself and the ground floor, and no other satellite;
-  - tests and benchmarks of the ground floor include no satellite: those that do lie in tests/satellites/NAME or carry its name (bench/NAME.cpp);
+  - tests of the ground floor include no satellite; those in tests/satellites/NAME include that one, and those in its folder with_OTHER the other one, too;
+    the tests of programs (tools, Python, FLARE) ask for others by __has_include;
   - headers of the system and of other libraries are included only where the table names them;
   - what is neither of C++, nor of a library of the table, nor the library's own is an error; so are macros, quotes, . and .. in the library's includes;
   - __has_include stands only in std/, or asks for a generated header; generated headers (.capnp.h) are for messages and tests;
@@ -71,6 +72,11 @@ class Table:
         if not is_satellite(here) and self.order[there] > self.order[here]:
             return f"{here} stands above {there} in the table, so it must not include it"
         return None
+
+
+def may_test(file, satellite):
+    """Whether a file of tests, relative to tests/, may include this satellite."""
+    return file.parts[0] == "satellites" and (file.parts[1] in (satellite, "python", "tools", "nvflare") or file.parts[2] == f"with_{satellite}")
 
 
 def is_satellite(folder):
@@ -149,7 +155,7 @@ def check(root):
             generated = plain.endswith(".capnp.h")
             if generated and part not in ("tests", "bench") and here != "messages":
                 return "generated headers are included only in messages and in tests"
-            if directive == "__has_include" and not generated and not (part == "examples" and is_satellite(there)):
+            if directive == "__has_include" and not generated and not (part in ("examples", "tests") and is_satellite(there)):
                 return "a header of the library is always there"
             if directive != "__has_include" and not generated and not (root / "include" / plain).is_file():
                 return "there is no such header"
@@ -157,6 +163,8 @@ def check(root):
                 return f"the table has no folder {there}"
             if here is not None and (why := table.may_include(here, there)):
                 return why
+            if part == "tests" and is_satellite(there) and not may_test(file.relative_to(root / "tests"), there.partition("/")[2]):
+                return f"tests of {there} lie in tests/{there}"
             if private and part == "examples":
                 return "what lies in detail/ is not for users, so not for examples"
             return None

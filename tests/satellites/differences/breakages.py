@@ -19,7 +19,7 @@ BREAKAGES = [
     ("satellites/differences/download_changes.hpp", "|| why == errc::does_not_fit", "", "satellites/differences/changed_tensors", "*fits_in_no_request*"),
     ("satellites/differences/changed_tensors.hpp", "in_vain_ = in_vain_ || why.code == errc::does_not_fit;", "", "satellites/differences/changed_tensors", "*fits_in_no_request*"),
     ("satellites/differences/download_changes.hpp", "(why == errc::stale_version && !given)", "false", "satellites/differences/changed_tensors", "*after_the_look*"),
-    ("satellites/differences/download_changes.hpp", "if (!how.recipient) how.recipient =", "if (false) how.recipient =", "satellites/differences/changed_tensors", "*heard_late*"),
+    ("satellites/differences/download_changes.hpp", "if (!how.recipient) how.recipient =", "if (false) how.recipient =", "satellites/differences/with_parallel/changed_over_several", "*heard_late*"),
     ("satellites/differences/download_changes.hpp", "if (!applied && is_for_no_difference(applied.error().code))", "if (false)", "satellites/differences/narrowed", "*no_step_is_made_for*"),
     ("satellites/differences/widened.hpp", "base_.schema->data_bytes() != 0 && !done()", "!done()", "satellites/differences/narrowed", "*without_a_byte*"),
     ("satellites/differences/changed_tensors.hpp", "in_vain_ = *is != version_;", "in_vain_ = false;", "satellites/differences/changed_tensors", "*say_the_same_where*"),

@@ -1,17 +1,13 @@
 // A model that is brought up to date by the tensors that have changed, by an owner's digests of tensors: what comes,
 // what the owner counts, and what digests that lie cost.
+#include "published_tensors.hpp"
 #include "support/allocation_counter.hpp"
-#include "transports/network.hpp"
 
 #include <tensorpull/satellites/differences/deflate/deflate.hpp>
 #include <tensorpull/satellites/differences/download_changes.hpp>
-#include <tensorpull/satellites/parallel/parallel_pull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/over/loopback/loopback.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
-
-#include <tensorpull/satellites/http/owner/http_owner.hpp>
-#include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include <atomic>
 #include <functional>
@@ -28,87 +24,7 @@ BOOST_HANA_ADAPT_STRUCT(changed_tensors_test::with_ties, head, bias, embed, mask
 namespace changed_tensors_test {
 
 using namespace test;
-using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<2_MiB>, tp::tcp>;
-template <class... Policies>
-using over = tp::pipeline<tp::tensor_list, Policies...>;
-using bytes = std::vector<std::byte>;
-
-struct kind {
-  tp::dtype type = tp::dtype::f32;
-  std::vector<std::uint64_t> shape;
-  bool operator==(const kind&) const = default;
-};
-
-/// Named tensors with memory of their own.
-struct tensors {
-  std::map<std::string, std::pair<kind, bytes>> all;
-
-  void add(const std::string& name, kind k, std::uint64_t seed) {
-    bytes room(static_cast<std::size_t>(*tp::size_bytes(k.type, k.shape)));
-    generator(seed).fill(room);
-    all[name] = {std::move(k), std::move(room)};
-  }
-  tp::dynamic_image image(std::span<const tp::metadata_entry> metadata = {}) {
-    std::vector<tp::mutable_tensor_view> views;
-    for (auto& [name, t] : all) views.push_back({name, t.first.type, t.first.shape, t.second.data()});
-    return std::move(*tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), metadata));
-  }
-  std::uint64_t data_bytes() const {
-    std::uint64_t n = 0;
-    for (const auto& [name, t] : all) n += t.second.size();
-    return n;
-  }
-  bool operator==(const tensors&) const = default;
-};
-
-/// Layers with two adapters of 32 bytes each.
-constexpr std::uint64_t usual_layers = 60, weight_bytes = 16 * 1024;
-tensors with_adapters(std::uint64_t layers = usual_layers, std::uint64_t bytes_of_each = weight_bytes) {
-  tensors m;
-  for (std::uint64_t i = 0; i < layers; ++i) {
-    const std::string layer = "layer." + std::to_string(i);
-    m.add(layer + ".weight", {tp::dtype::f32, {bytes_of_each / 1024, 256}}, i);
-    for (const char* const k : {".lora_A", ".lora_B"}) m.add(layer + k, {tp::dtype::f32, {1, 8}}, i + 100);
-  }
-  return m;
-}
-tensors trained(const tensors& old) {
-  tensors made = old;
-  for (auto& [name, t] : made.all)
-    if (name.find("lora") != name.npos)
-      t.second[0] = static_cast<std::byte>((std::to_integer<unsigned>(t.second[0]) + 1u) & 255u);
-  return made;
-}
-
-/// An owner of one model, for one recipient.
-template <class Net>
-struct publication {
-  tensors now;
-  tp::dynamic_image image;
-  tp::result<typename Net::downloader> owner;
-  tp::reference ref;
-  std::optional<serving> server;
-
-  explicit publication(tensors of, tp::publish_options options = {.recipients = 1, .tensor_digests = true},
-                       std::span<const tp::metadata_entry> metadata = {}, const char* listen = "127.0.0.1:0")
-      : now(std::move(of)), image(now.image(metadata)), owner(Net::downloader::open({.listen = listen})) {
-    ref = *owner->add_tensors(image, options);
-    server.emplace(*owner);
-  }
-  std::string address() const { return local(owner->port()); }
-  std::uint64_t published_bytes() const { return image.schema().image_bytes; }
-  /// Stops, and says what was counted: exactly one recipient, which has it.
-  tp::publication_status counted_once() {
-    server.reset();
-    const auto status = *owner->status_of(ref);
-    EXPECT_TRUE(owner->settled(ref));
-    EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);
-    EXPECT_EQ(status.acquired, 1u);
-    EXPECT_EQ(status.completed, 1u);
-    EXPECT_EQ(status.final(), 1u);
-    return status;
-  }
-};
+using namespace test::changed;
 
 TEST(ChangedTensors, A_round_of_adapters_takes_under_half_a_percent_of_the_bytes_and_counts_once) {
   tensors mine = with_adapters(usual_layers, 256 * 1024);
@@ -173,29 +89,6 @@ TEST(ChangedTensors, Whatever_a_recipient_has_it_gets_what_is_published) {
     p.counted_once();
   }
 }
-
-/// Digests that are wrong in some way, in the place of those that an owner says.
-std::string digits_of(tensors& of) {
-  const auto image = of.image();
-  std::string text;
-  for (std::size_t i = 0; i < image.schema().tensor_count; ++i) {
-    char one[16];
-    tp::detail::put_word(*tp::tensor_digest_of<tp::xxh3_64>(image.source(), i), one);
-    text.append(one, 16);
-  }
-  return text;
-}
-struct small {
-  tensors old, now;
-  small() {
-    old.add("a", {tp::dtype::f32, {5000}}, 1);
-    old.add("b", {tp::dtype::f32, {5000}}, 2);
-    old.add("c", {tp::dtype::f32, {10}}, 3);
-    now = old;
-    now.all["a"].second[7] ^= std::byte{1};
-    now.all["c"].second[7] ^= std::byte{1};
-  }
-};
 
 /// Publishes `s.now` with `text` as the digests of its tensors, and brings `s.old` up to date. The bytes that were
 /// kept.
@@ -328,25 +221,6 @@ TEST(ChangedTensors, A_bool_that_is_neither_is_an_error_with_its_name_and_leaves
   EXPECT_LE(reinterpret_cast<const unsigned char*>(mine.mask)[3], 1);
 }
 
-TEST(ChangedTensors, Over_HTTP_where_nothing_comes_by_name_all_is_pulled) {
-  using web = over<tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp>>;
-  using pulls = over<tp::fixed_bytes<64_KiB>, tp::http>;
-  small s;
-  const auto image = s.now.image();
-  auto owner = web::downloader::open({});
-  const auto ref = owner->add_tensors(image, {.tensor_digests = true});
-  const serving server(*owner);
-  const std::string url = "http://" + local(owner->port()) + "/v1/m/" +
-                          std::string(tp::to_digits(*ref).view().substr(32));
-  const std::string key(tp::to_digits(ref->id).view());
-  auto model = s.old.image();
-  std::uint64_t kept = 7;
-  const auto done = tp::download_changes<pulls>(tp::http_address{.url = url, .bearer = key}, *ref, model, {}, &kept);
-  ASSERT_TRUE(done) << to_string(done.error().code) << done.error().name.view();
-  EXPECT_EQ(s.old, s.now);
-  EXPECT_EQ(kept, 0u);
-}
-
 TEST(ChangedTensors, Other_tensors_are_an_error_that_names_one_and_nothing_lands) {
   small s;
   tensors other = s.now;
@@ -360,17 +234,6 @@ TEST(ChangedTensors, Other_tensors_are_an_error_that_names_one_and_nothing_lands
   EXPECT_EQ(s.old, before);
 }
 
-template <class Net>
-void comes_by_parts(const auto& where, publication<Net>& p) {
-  tensors mine = with_adapters();
-  auto model = mine.image();
-  std::uint64_t kept = 0;
-  const auto done = tp::download_changes<Net>(where, p.ref, model, {.per_request_timeout = 30s}, &kept);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(mine, p.now);
-  EXPECT_EQ(kept, usual_layers * weight_bytes);
-  p.counted_once();
-}
 TEST(ChangedTensors, They_come_over_any_chunks_digests_and_links) {
   const tensors now = trained(with_adapters());
   {
@@ -382,13 +245,6 @@ TEST(ChangedTensors, They_come_over_any_chunks_digests_and_links) {
     using one = over<tp::per_tensor<4_KiB>, tp::tcp, tp::chunk_and_image_digest>;
     publication<one> p(now);
     comes_by_parts(p.address(), p);
-  }
-  {
-    using one = over<tp::adaptive_bytes<4_KiB, 2_MiB>, tp::tcp>;
-    publication<one> p(now);
-    const std::vector<std::string> twice{p.address(), p.address()};
-    const std::array<std::string_view, 2> both{twice[0], twice[1]};
-    comes_by_parts(tp::parallel_addresses<tp::tcp>(both, 3), p);
   }
   {
     using one = over<tp::fit_datagram, tp::udp>;
@@ -535,57 +391,6 @@ TEST(ChangedTensors, Without_a_version_another_one_that_is_published_after_the_l
     EXPECT_EQ(owner->status_of(next)->completed, 1u);
     EXPECT_EQ(owner->status_of(next)->final(), 1u);
   }
-}
-
-/// Passes on what a recipient says once the recipient has gone.
-class late_line {
- public:
-  explicit late_line(std::uint16_t to) : listener_(*tp::tcp_listener::open("127.0.0.1:0")), to_(to) {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      auto near = listener_.accept(20s, stop);
-      if (!near) return;
-      const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
-      raw_peer far(to_);
-      far.say(said);
-      passed = !said.empty();
-      (void)far.hear(1, 1s);
-    });
-  }
-  std::string address() const { return local(listener_.port()); }
-  void join() { thread_.join(); }
-  std::atomic<bool> passed{false};
-
- private:
-  tp::tcp_listener listener_;
-  std::uint16_t to_;
-  std::jthread thread_;
-};
-
-TEST(ChangedTensors, A_line_whose_request_is_heard_late_counts_nobody_else) {
-  using shared = over<tp::fixed_bytes<64_KiB>, tp::tcp>;
-  tensors old;
-  old.add("a", {tp::dtype::f32, {500'000}}, 1);
-  old.add("b", {tp::dtype::f32, {500'000}}, 2);
-  old.add("c", {tp::dtype::f32, {10}}, 3);
-  tensors now = old;
-  for (const char* const name : {"a", "b"}) now.all[name].second[7] ^= std::byte{1};
-  tensors lie = now;
-  lie.all["a"] = old.all["a"];
-  const std::string text = digits_of(lie);
-  const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
-  publication<shared> p(now, {.recipients = 3}, said);
-  late_line late(p.owner->port());
-  const std::vector<std::string> where{p.address(), late.address()};
-  const std::array<std::string_view, 2> both{where[0], where[1]};
-  auto model = old.image();
-  ASSERT_TRUE(tp::download_changes<shared>(tp::parallel_addresses<tp::tcp>(both, 2), p.ref, model));
-  EXPECT_EQ(old, now);
-  late.join();
-  EXPECT_TRUE(late.passed);
-  p.server.reset();
-  const auto status = *p.owner->status_of(p.ref);
-  EXPECT_EQ(status.completed, 1u);
-  EXPECT_EQ(status.acquired, 1u);
 }
 
 TEST(ChangedTensors, A_stop_ends_all_and_a_stop_before_anything_came_counts_nobody) {

@@ -1,6 +1,6 @@
 #include <tensorpull/satellites/numpy_files/detail/npy_reader.hpp>
 
-#include "tensors/laid_out.hpp"
+#include "laid_out.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include <tensorpull/satellites/numpy_files/detail/npy_tile.hpp>
 
-#include "tensors/laid_out.hpp"
+#include "laid_out.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,15 @@
 // The C++ end of a transfer whose other end is Python: serves a file, or a given number of bytes; pulls into a file, or
 // into memory, all or what has changed.
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
-#include <tensorpull/satellites/differences/download_changes.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/make_model.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
+#if __has_include(<tensorpull/satellites/differences/download_changes.hpp>)
+#include <tensorpull/satellites/differences/download_changes.hpp>
+#define HAS_DIFFERENCES 1
+#endif
 
 #include <chrono>
 #include <cstdio>
@@ -59,6 +62,7 @@ static int pull_file(const char* address, const char* digits, const char* path) 
   return 0;
 }
 
+#ifdef HAS_DIFFERENCES
 /// changed ADDRESS REF OLD NEW: reads the file OLD into memory, pulls what has changed, writes it as NEW.
 static int pull_changed(const char* address, const char* digits, const char* from, const char* to) {
   const auto ref = parse_reference(digits);
@@ -87,6 +91,7 @@ static int pull_changed(const char* address, const char* digits, const char* fro
               static_cast<unsigned long long>(kept));
   return 0;
 }
+#endif
 
 /// 16 float32 tensors of 1/16 of the bytes each, in huge pages: what the benchmark moves.
 class blocks {
@@ -147,7 +152,9 @@ int main(int count, char** a) {
   const std::string_view what = count > 1 ? a[1] : "";
   if ((what == "serve" || what == "serve-digests") && count == 3) return serve_file(a[2], what != "serve");
   if (what == "pull" && count == 5) return pull_file(a[2], a[3], a[4]);
+#ifdef HAS_DIFFERENCES
   if (what == "changed" && count == 6) return pull_changed(a[2], a[3], a[4], a[5]);
+#endif
   if (what == "serve-bytes" && count == 3) return serve_bytes(std::strtoull(a[2], nullptr, 10));
   if (what == "pull-bytes" && count == 5) return pull_bytes(a[2], a[3], std::strtoull(a[4], nullptr, 10));
   std::fprintf(
