@@ -55,6 +55,9 @@ def copy_without(names, to):
     for file in to.rglob("*"):
         if file.is_file() and file not in wanted and "build" not in file.relative_to(to).parts:
             file.unlink()
+    for folder in sorted((p for p in to.rglob("*") if p.is_dir() and ".git" not in p.parts), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
     if not (to / ".git").exists():
         subprocess.run(["git", "init", "-q", str(to)], check=True)
 
