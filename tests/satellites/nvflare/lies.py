@@ -10,9 +10,9 @@ import nvflare.fuel.utils.fobs as fobs
 from nvflare.fuel.f3.streaming.download_service import ProduceRC
 
 import tensorpull
-from tensorpull.nvflare import _kept, _offer
+from tensorpull.nvflare import _pool, _offer
 from tensorpull.nvflare._offer import KEY
-from tensorpull.nvflare._place import is_server, place_of
+from tensorpull.nvflare._process import is_server, place_of
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays
 from tensorpull.nvflare.decomposers.tensor import AwaitedTensors, OfferedTensors, TensorDecomposer
 
@@ -138,7 +138,7 @@ class _Watched(AwaitedTensors):
 _THREAD = threading.local()
 
 
-def _slowly(*given, maker=_kept.kept_maker):
+def _slowly(*given, maker=_pool.kept_maker):
     make = maker(*given)
 
     def made(*tensor):
@@ -161,5 +161,5 @@ class GoneHalfWay(_both(_GoneHalfWay)):
     def consumer(self, cell, fobs_ctx):
         if not is_server(cell.get_fqcn()):
             return super().consumer(cell, fobs_ctx)
-        _kept.kept_maker = _slowly
+        _pool.kept_maker = _slowly
         return _Watched(None, {})

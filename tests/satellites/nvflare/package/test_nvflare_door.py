@@ -21,8 +21,8 @@ from nvflare.fuel.utils.fobs import FOBSContextKey  # noqa: E402
 
 import tensorpull  # noqa: E402
 from tensorpull import Error, Listener, Session  # noqa: E402
-from tensorpull.nvflare import _between, _offer, _place, _seam, _transfer  # noqa: E402
-from tensorpull.nvflare._between import GO, NO, OFFERS, WANTS  # noqa: E402
+from tensorpull.nvflare import _relayed, _offer, _process, _registration, _transfer  # noqa: E402
+from tensorpull.nvflare._relayed import GO, NO, OFFERS, WANTS  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
 
@@ -49,7 +49,7 @@ class At:
         self.ssl = ssl
         scheme = "tls" if ssl else "tcp"
         listener = Listener(f"{scheme}://127.0.0.1:0", ssl=ssl.get("server"))
-        self.door = _place.Door(listener, lambda port: f"{scheme}://127.0.0.1:{port}", pairs, bool(ssl), rate)
+        self.door = _process.Door(listener, lambda port: f"{scheme}://127.0.0.1:{port}", pairs, bool(ssl), rate)
         self.over = threading.Event()
         self.sessions, self.threads = [], []
 
@@ -150,7 +150,7 @@ def test_a_word_that_is_wrong_opens_nothing(at):
     word = at.door.pairs.place_for("site-1", "site-2")
     assert refused(at.own("site-1", "0" * 32), "not for this site")
     assert refused(at.say("site-2", WANTS, "f" * 32)[1], "not for this site")
-    for kind, said in ((OFFERS, word), (WANTS, word[:-1]), (WANTS, "é" * 16), (99, word), (_place.HELLO, word)):
+    for kind, said in ((OFFERS, word), (WANTS, word[:-1]), (WANTS, "é" * 16), (99, word), (_process.HELLO, word)):
         answer = at.say("site-1", kind, said)[1]
         assert isinstance(answer, Error) or answer.kind == NO, (kind, said)
     assert refused(at.say("site-2", WANTS, word)[1], "is not there"), "before its owner has come"
@@ -207,10 +207,10 @@ def test_what_is_meant_for_another_is_not_pulled_with_ones_own_word(at):
 def test_a_full_door_refuses_and_half_of_it_is_the_most_that_one_owner_has(at):
     pairs = at.door.pairs
     words = [pairs.place_for("site-1", f"site-{i}") for i in (2, 3)]
-    with pytest.raises(_between.NoPlace, match="half of its door is site-1's"):
+    with pytest.raises(_relayed.NoPlace, match="half of its door is site-1's"):
         pairs.place_for("site-1", "site-4")
     words += [pairs.place_for(f"site-{i}", "site-1") for i in (2, 3)]
-    with pytest.raises(_between.NoPlace, match="is full: 4 pairs"):
+    with pytest.raises(_relayed.NoPlace, match="is full: 4 pairs"):
         pairs.place_for("site-5", "site-1")
     owner = at.own("site-1", words[0])
     owner.gone.set()
@@ -219,7 +219,7 @@ def test_a_full_door_refuses_and_half_of_it_is_the_most_that_one_owner_has(at):
     def there_is_room():
         try:
             return pairs.place_for("site-5", "site-1")
-        except _between.NoPlace:
+        except _relayed.NoPlace:
             return False
 
     until(there_is_room)  # once the owner that waited has gone
@@ -227,7 +227,7 @@ def test_a_full_door_refuses_and_half_of_it_is_the_most_that_one_owner_has(at):
 
 
 def test_those_that_do_not_come_in_time_lose_their_place(at, monkeypatch):
-    monkeypatch.setattr(_between, "WAITING", 0.3)
+    monkeypatch.setattr(_relayed, "WAITING", 0.3)
     word = at.door.pairs.place_for("site-1", "site-2")
     owner = at.own("site-1", word)
     assert at.door.pairs.place_for("site-2", "site-1")
@@ -290,7 +290,7 @@ class Cell:
         return self._fqcn
 
     def _send(self, channel, topic, target, request, timeout, optional):
-        assert (channel, topic, target) == (_between.CHANNEL, _between.TOPIC, "server.4d5f")
+        assert (channel, topic, target) == (_relayed.CHANNEL, _relayed.TOPIC, "server.4d5f")
         request.set_header(MessageHeaderKey.ORIGIN, self._fqcn)
         return self._server(request)
 
@@ -300,10 +300,10 @@ class Job:
 
     def __init__(self, monkeypatch):
         self.settings = {"least_bytes": 0}
-        for module in (_transfer, _place):
+        for module in (_transfer, _process):
             monkeypatch.setattr(module, "setting", lambda name, default: self.settings.get(name, default))
         self.server = Cell("server.4d5f")
-        self.answer = lambda request: make_reply(ReturnCode.OK, body=_between.answer(request, self.server.core_cell, lambda _: _place.meeting_at(self.server)))
+        self.answer = lambda request: make_reply(ReturnCode.OK, body=_relayed.answer(request, self.server.core_cell, lambda _: _process.meeting_at(self.server)))
         self.sites = [Cell(f"site-{i}.4d5f", lambda request: self.answer(request)) for i in (1, 2)]
 
     def ends(self, secure=False, model=MODEL):
@@ -328,7 +328,7 @@ class Job:
         return states
 
     def close(self):
-        place = _place._places.get(id(self.server))
+        place = _process._places.get(id(self.server))
         if place is not None and place._door is not None:
             place._door.close()
 
@@ -351,7 +351,7 @@ def test_a_model_goes_from_site_to_site_through_the_door(job):
         assert b.way == "tensorpull" and b.bytes >= 1_200_000
         assert kinds(states)[:3] == ["offer between sites", "wanted", "at the door"]
         a.release()
-    until(lambda: pairs_of(_place.place_of(job.server).door()) == 0)
+    until(lambda: pairs_of(_process.place_of(job.server).door()) == 0)
 
 
 def test_flare_may_ask_again(job):
@@ -360,7 +360,7 @@ def test_flare_may_ask_again(job):
     assert a.produce(None, "site-2.4d5f") == first
     wanted = b.consume("R1", first[2], [])
     assert a.produce(wanted, "site-2.4d5f") == a.produce(wanted, "site-2.4d5f")
-    assert pairs_of(_place.place_of(job.server).door()) == 1
+    assert pairs_of(_process.place_of(job.server).door()) == 1
     a.release()
 
 
@@ -370,7 +370,7 @@ def test_what_flare_encrypts_between_sites_does_not_come_to_the_door(job, caplog
     states = job.transfer(a, b)
     assert b.way == "FLARE's chunks" and kinds(states) == ["offer between sites"]
     assert "FLARE encrypts this message from site to site" in caplog.text
-    assert not a._waits and _place._places.get(id(job.server)) is None, "nothing was asked of the server, and nothing published there"
+    assert not a._waits and _process._places.get(id(job.server)) is None, "nothing was asked of the server, and nothing published there"
 
 
 def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(job, caplog):
@@ -379,7 +379,7 @@ def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(j
     def chunks(why):
         caplog.clear()
         for site in job.sites:
-            _place.place_of(site)._failed.clear()
+            _process.place_of(site)._failed.clear()
         a, b = job.ends()
         states = job.transfer(a, b)
         assert b.way == "FLARE's chunks" and why in caplog.text, caplog.text
@@ -387,7 +387,7 @@ def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(j
         return kinds(states)
 
     job.settings["pairs"] = 1
-    server = _place.place_of(job.server)
+    server = _process.place_of(job.server)
     word = server.door().pairs.place_for("site-2", "site-1")
     assert chunks("its door is full: 1 pairs of sites") == ["offer between sites", "wanted", "failed"]
     server.door().pairs._pairs.pop(word)
@@ -395,7 +395,7 @@ def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(j
     assert chunks("switched off") == []
     job.settings.pop("pairs")
     answers = job.answer
-    job.answer = lambda request: make_reply(ReturnCode.OK, body=_between.answer(request, job.server.core_cell, lambda _: None))
+    job.answer = lambda request: make_reply(ReturnCode.OK, body=_relayed.answer(request, job.server.core_cell, lambda _: None))
     assert chunks("no door for sites") == ["offer between sites", "wanted", "failed"]
     job.answer = lambda request: make_reply(ReturnCode.PROCESS_EXCEPTION)
     assert chunks("no door for sites") == ["offer between sites", "wanted", "failed"]
@@ -454,7 +454,7 @@ ASKED = [
 def test_who_may_ask_for_a_place(job, origin, change, kind):
     said = {**_offer.ask_for_a_place("4d5f", "site-1.4d5f", "site-2.4d5f"), **change}
     request = types.SimpleNamespace(payload=said, get_header=lambda key: origin)
-    answer = _between.answer(request, job.server.core_cell, lambda _: _place.meeting_at(job.server))
+    answer = _relayed.answer(request, job.server.core_cell, lambda _: _process.meeting_at(job.server))
     assert _offer.what(answer) == kind, answer
 
 
@@ -477,15 +477,15 @@ class Reads:
 def came(ref, secure, reads=None):
     message = types.SimpleNamespace(get_header=lambda key, default=None: secure if key == MessageHeaderKey.SECURE else default)
     there = reads or Reads()
-    assert reads or _seam._listen_in(there)
+    assert reads or _registration._listen_in(there)
     value = json.dumps({"ref_id": ref, "fqcn": "site-1.4d5f"}) if isinstance(ref, str) else ref
     assert there.process_datum(types.SimpleNamespace(value=value), types.SimpleNamespace(fobs_ctx={FOBSContextKey.MESSAGE: message})) == value
 
 
 @pytest.fixture
 def marks(monkeypatch):
-    monkeypatch.setattr(_between, "_marked", set())
-    monkeypatch.setattr(_between, "_known", [True])
+    monkeypatch.setattr(_relayed, "_marked", set())
+    monkeypatch.setattr(_relayed, "_known", [True])
 
 
 def test_the_mark_of_a_message_is_kept_although_flare_downloads_later(job, marks):
@@ -501,15 +501,15 @@ def test_the_mark_of_a_message_is_kept_although_flare_downloads_later(job, marks
 
 
 def test_what_cannot_be_known_counts_as_marked(marks, monkeypatch):
-    assert not _between.is_marked("R")
-    monkeypatch.setattr(_between, "MARKED", 3)
+    assert not _relayed.is_marked("R")
+    monkeypatch.setattr(_relayed, "MARKED", 3)
     for i in range(5):
         came("x" * 1000 + str(i), True)
-    assert _between.is_marked("R") and len(_between._marked) == 3, "more of them than are remembered"
-    _between._marked.clear()
-    assert not _between.is_marked("R")
+    assert _relayed.is_marked("R") and len(_relayed._marked) == 3, "more of them than are remembered"
+    _relayed._marked.clear()
+    assert not _relayed.is_marked("R")
     came(b"no JSON", True)
-    assert _between.is_marked("R")
+    assert _relayed.is_marked("R")
 
 
 def test_a_flare_that_reads_messages_in_another_way_has_no_marks(marks):
@@ -520,7 +520,7 @@ def test_a_flare_that_reads_messages_in_another_way_has_no_marks(marks):
     there = Reads()
     there.process_datum = lambda datum, manager: None
     for decomposer in (Other(), there):
-        assert not _seam._listen_in(decomposer)
-    _between.marks_are_known(False)
-    _between.marks_are_known(True)
-    assert _between.is_marked("R")
+        assert not _registration._listen_in(decomposer)
+    _relayed.marks_are_known(False)
+    _relayed.marks_are_known(True)
+    assert _relayed.is_marked("R")

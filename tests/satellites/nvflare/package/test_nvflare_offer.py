@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("nvflare")
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _offer, _place  # noqa: E402
+from tensorpull.nvflare import _offer, _process  # noqa: E402
 from tensorpull.nvflare._offer import Refused, Trust, parse_call, parse_offer  # noqa: E402
 
 JOB, SITE = "4d5f", "site-1.4d5f"
@@ -118,7 +118,7 @@ def certificate(tmp_path_factory):
 @pytest.fixture(params=["tcp", "tls"])
 def door(request):
     here, there = request.getfixturevalue("certificate") if request.param == "tls" else (None, None)
-    made = _place.Door(tensorpull.Listener(f"{request.param}://127.0.0.1:0", ssl=here), lambda port: f"{request.param}://127.0.0.1:{port}")
+    made = _process.Door(tensorpull.Listener(f"{request.param}://127.0.0.1:0", ssl=here), lambda port: f"{request.param}://127.0.0.1:{port}")
     made.ssl_of_callers = there
     yield made
     made.close()
@@ -127,25 +127,25 @@ def door(request):
 def call(door, token):
     session = tensorpull.Session(door.address, ssl=door.ssl_of_callers, timeout=60)
     ref = session.add_tensors({"w": np.ones(3, np.float32)}, recipients=1)
-    session.send(_place.HELLO, token.encode(), [ref])
+    session.send(_process.HELLO, token.encode(), [ref])
     return session
 
 
 def test_silent_callers_do_not_hold_the_door(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_place.UNFINISHED - 2)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_process.UNFINISHED - 2)]
     token = door.expect()
     with call(door, token):
         began = time.monotonic()
         assert door.arrived(token, 60) is not None
         assert time.monotonic() - began < 60
-    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _place.UNFINISHED
+    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _process.UNFINISHED
     door.forget(token)
     for s in silent:
         s.close()
 
 
 def test_a_door_that_is_closed_has_no_thread_left(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_place.UNFINISHED)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_process.UNFINISHED)]
     token = door.expect()
     with call(door, token):
         assert door.arrived(token, 60) is not None
@@ -157,11 +157,11 @@ def test_a_door_that_is_closed_has_no_thread_left(door):
 
 
 def test_more_silent_callers_than_the_door_has_threads_are_dropped_in_time(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(3 * _place.UNFINISHED)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(3 * _process.UNFINISHED)]
     token = door.expect()
     with call(door, token):
         assert door.arrived(token, 120) is not None
-    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _place.UNFINISHED
+    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _process.UNFINISHED
     door.forget(token)
     for s in silent:
         s.close()

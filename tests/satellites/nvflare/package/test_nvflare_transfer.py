@@ -15,7 +15,7 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _kept, _models, _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _pool, _models, _process, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer, OfferedArrays, PulledArrays  # noqa: E402
 
@@ -25,7 +25,7 @@ def cells():
     made = Cell("server.4d5f"), Cell("site-1.4d5f")
     yield made
     for cell in made:
-        place = _place.place_of(cell)
+        place = _process.place_of(cell)
         for door in (place._owner, place._door):
             if door is not None:
                 door.close()
@@ -33,7 +33,7 @@ def cells():
 
 def offer_from(monkeypatch, nbytes):
     """FLARE's configuration remembers what it once answered, so the environment of a test comes too late."""
-    monkeypatch.setattr(_transfer, "setting", lambda name, default: nbytes if name == "least_bytes" else _place.setting(name, default))
+    monkeypatch.setattr(_transfer, "setting", lambda name, default: nbytes if name == "least_bytes" else _process.setting(name, default))
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +171,7 @@ def test_a_peer_that_gives_the_offer_back_gets_flares_chunks(cells):
 
 
 def test_switched_off(cells, monkeypatch):
-    monkeypatch.setattr(_place, "setting", lambda name, default: False if name == "enabled" else default)
+    monkeypatch.setattr(_process, "setting", lambda name, default: False if name == "enabled" else default)
     a, b, who = ends(cells, MODEL, False)
     transfer(a, b, who)
     assert b.way != "tensorpull" and b.result.keys() == MODEL.keys()
@@ -189,7 +189,7 @@ def test_a_small_model_is_not_offered(cells, monkeypatch):
 @pytest.fixture
 def published(cells, monkeypatch):
     """The versions that publications of the server were given; None: it was computed."""
-    owner, given = _place.place_of(cells[0]).owner()[0], []
+    owner, given = _process.place_of(cells[0]).owner()[0], []
     add = owner.add_tensors
 
     def noted(*args, version=None, **more):
@@ -198,7 +198,7 @@ def published(cells, monkeypatch):
 
     monkeypatch.setattr(owner, "add_tensors", noted)
     yield given
-    assert not any(model.users or model.held for model in _place.place_of(cells[0]).models._known.values())
+    assert not any(model.users or model.held for model in _process.place_of(cells[0]).models._known.values())
 
 
 @pytest.fixture(params=["numpy", "torch"])
@@ -248,7 +248,7 @@ def test_a_model_that_was_changed_between_two_tasks_is_another_one(cells, publis
 
 
 def test_what_is_remembered_of_models_is_bounded_and_keeps_none_of_them(cells, published, kind):
-    models = _place.place_of(cells[0]).models
+    models = _process.place_of(cells[0]).models
     there = [of(kind, BIG) for _ in range(2 * _models.IDLE)]
     for model in there:
         a, b, who = ends(cells, dict(model), False)
@@ -297,7 +297,7 @@ def test_a_model_that_changes_while_it_is_pulled_is_not_taken(cells, monkeypatch
 
 
 def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(cells, kind):
-    place, seen, held = _place.place_of(cells[1]), set(), []
+    place, seen, held = _process.place_of(cells[1]), set(), []
     model = of(kind, {"T0": np.arange(2_000_000, dtype=np.float32), "T1": np.arange(3_000_000) % 7 == 0, "T2": np.ones(3_000_000, np.float16)})
     for task in range(6):
         model["T0"] += 1
@@ -317,7 +317,7 @@ def test_a_round_lands_in_the_memory_of_the_last_one_and_never_in_what_is_used(c
 
 
 def test_kept_memory_has_a_limit():
-    kept = _kept.Kept(20 << 20)
+    kept = _pool.Kept(20 << 20)
     arrays = [kept.take(6 << 20) for _ in range(5)]
     assert kept.free_bytes() == 0 and all(a.ctypes.data % (2 << 20) == 0 for a in arrays)
     arrays.clear()
@@ -334,10 +334,10 @@ def test_prepared_memory_is_there_before_the_first_model_and_the_rest_goes_back(
     transfer(*first_use)  # so that what is imported for it is there before
     first_use[0].release()
     before = resident()
-    prepared = _kept.Prepared(256 << 20)
-    monkeypatch.setattr(_kept, "_prepared", prepared)
+    prepared = _pool.Prepared(256 << 20)
+    monkeypatch.setattr(_pool, "_prepared", prepared)
     for cell in cells:
-        monkeypatch.setattr(_place.place_of(cell), "kept", _kept.Kept(1 << 30))
+        monkeypatch.setattr(_process.place_of(cell), "kept", _pool.Kept(1 << 30))
     prepared._thread.join(60)
     assert resident() - before > 250 << 20
     first = np.frombuffer(prepared._memory, np.uint8).ctypes.data
@@ -356,9 +356,9 @@ def test_prepared_memory_is_there_before_the_first_model_and_the_rest_goes_back(
 
 def test_memory_that_is_cut_while_it_is_cleared_keeps_what_is_written(monkeypatch):
     for _ in range(5):
-        prepared = _kept.Prepared(96 << 20)
-        monkeypatch.setattr(_kept, "_prepared", prepared)
-        kept = _kept.Kept(256 << 20)
+        prepared = _pool.Prepared(96 << 20)
+        monkeypatch.setattr(_pool, "_prepared", prepared)
+        kept = _pool.Kept(256 << 20)
         arrays = [kept.take(4 << 20) for _ in range(14)]
         for i, array in enumerate(arrays):
             array[:] = i + 1
@@ -374,9 +374,9 @@ def test_memory_that_is_cut_while_it_is_cleared_keeps_what_is_written(monkeypatc
 
 def test_prepared_memory_that_is_one_block_goes_back_when_nobody_uses_it(monkeypatch):
     before = resident()
-    prepared = _kept.Prepared(256 << 20)
-    monkeypatch.setattr(_kept, "_prepared", prepared)
-    kept = _kept.Kept(256 << 20)  # with its margin the block is above that
+    prepared = _pool.Prepared(256 << 20)
+    monkeypatch.setattr(_pool, "_prepared", prepared)
+    kept = _pool.Kept(256 << 20)  # with its margin the block is above that
     array = kept.take(256 << 20)
     array[:] = 1
     prepared.end()
@@ -387,26 +387,26 @@ def test_prepared_memory_that_is_one_block_goes_back_when_nobody_uses_it(monkeyp
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
 def test_a_child_of_fork_does_not_wait_for_the_thread_that_clears(monkeypatch):
-    prepared = _kept.Prepared(8 << 20)
+    prepared = _pool.Prepared(8 << 20)
     prepared._thread.join(60)
-    monkeypatch.setattr(_kept, "_prepared", prepared)
+    monkeypatch.setattr(_pool, "_prepared", prepared)
     with prepared._lock:  # as the thread holds it while it clears
         child = os.fork()
         if child == 0:
-            free = _kept._prepared is None or _kept._prepared._lock.acquire(False)
+            free = _pool._prepared is None or _pool._prepared._lock.acquire(False)
             os._exit(0 if free else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_memory_is_prepared_once_and_only_if_it_is_asked_for(monkeypatch):
-    monkeypatch.setattr(_kept, "_prepared", None)
-    _kept.prepare(0)
-    _kept.prepare(-1)
-    assert _kept._prepared is None
-    _kept.prepare(8 << 20)
-    once = _kept._prepared
-    _kept.prepare(16 << 20)
-    assert once is not None and _kept._prepared is once
+    monkeypatch.setattr(_pool, "_prepared", None)
+    _pool.prepare(0)
+    _pool.prepare(-1)
+    assert _pool._prepared is None
+    _pool.prepare(8 << 20)
+    once = _pool._prepared
+    _pool.prepare(16 << 20)
+    assert once is not None and _pool._prepared is once
 
 
 def test_a_site_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, monkeypatch):
@@ -422,7 +422,7 @@ def test_a_site_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells, mon
     assert b.way != "tensorpull" and np.array_equal(b.result["T0"], MODEL["T0"])
     a.release()
     monkeypatch.setattr(_transfer.tensorpull, "Session", real)
-    assert not _place.place_of(cells[0]).door()._expected
+    assert not _process.place_of(cells[0]).door()._expected
     a, b, who = ends(cells, MODEL, True)
     transfer(a, b, who)
     assert b.way == "tensorpull" and np.array_equal(b.result["T0"], MODEL["T0"])
@@ -438,7 +438,7 @@ def test_a_recipient_that_dies_in_mid_transfer_leaves_the_next_round_alone(cells
     b.consume("R1", offered, data)
     b._thread.join(60)
     assert not b._thread.is_alive() and b._got is None
-    owner = _place.place_of(cells[0]).owner()[0]
+    owner = _process.place_of(cells[0]).owner()[0]
     gone = a._published[0]
     a.release()  # FLARE's budget ran out
     assert owner.settled(gone)
@@ -525,7 +525,7 @@ def test_an_array_of_objects_is_sent_by_nobody(cells):
 def lying_owner(cells, monkeypatch, other, back):
     """What is offered is right, and what is published is `other`, with the word of the offer."""
     a, b, who = ends(cells, MODEL, back)
-    place = _place.place_of(cells[0])
+    place = _process.place_of(cells[0])
     owner, session = place.owner()[0], tensorpull.Session.add_tensors
     add = owner.add_tensors
     if back:
@@ -562,7 +562,7 @@ def test_a_publication_with_more_bytes_than_were_offered_is_not_taken(cells, mon
         monkeypatch.setattr(tensorpull.Session, "add_tensors", lambda self, tensors, **how: real(self, more, **how))
         transfer(a, b, who)
     else:
-        owner = _place.place_of(cells[0]).owner()[0]
+        owner = _process.place_of(cells[0]).owner()[0]
         add = owner.add_tensors
         monkeypatch.setattr(owner, "add_tensors", lambda tensors, **how: add(more, **{**how, "version": None}))
         transfer(a, b, who, lambda state: KEY in state and "bytes" in state[KEY] and state[KEY].update(bytes=sum(t.nbytes for t in MODEL.values())))

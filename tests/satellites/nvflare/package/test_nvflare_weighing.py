@@ -320,7 +320,7 @@ def test_in_scatter_and_gather_a_site_is_who_flare_says():
 
 def test_a_sum_of_ones_own_is_left_alone():
     """Also once FLARE's own asks for an update first."""
-    from tensorpull.nvflare._later import aggregators_ask_first
+    from tensorpull.nvflare._lazy import aggregators_ask_first
 
     class Own(WeightedAggregationHelper):
         def add(self, data, weight, contributor_name, contribution_round, *, half=True):

@@ -13,14 +13,14 @@ import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
-from . import _between, _offer
-from ._earlier import ASKS_TO_KEEP, LONGEST, SOON, Changes
-from ._kept import KEEP_BYTES, land_in_kept, prepare
+from . import _relayed, _offer
+from ._changes import ASKS_TO_KEEP, LONGEST, SOON, Changes
+from ._pool import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._place import HELLO, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
-from ._seam import take_over
-from ._turns import Turn
+from ._process import HELLO, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
+from ._registration import take_over
+from ._admission import Turn
 
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
 LEAST_BYTES = 2 << 20
@@ -123,7 +123,7 @@ class Offering:
     def _first(self, requester: str) -> Optional[Dict[str, Any]]:
         try:
             place = place_of(self._cell)
-            between = _between.job_between(place.fqcn, requester)
+            between = _relayed.job_between(place.fqcn, requester)
             job = between or job_of(place.fqcn, requester)
             nbytes = sum(_nbytes(t) for t in self.base_obj.values())
             if nbytes < setting("least_bytes", LEAST_BYTES):
@@ -131,7 +131,7 @@ class Offering:
                 return None
             self.check(self.base_obj)
             if between:
-                if setting("pairs", _between.PAIRS) <= 0:
+                if setting("pairs", _relayed.PAIRS) <= 0:
                     raise Off("models between sites are switched off (tensorpull_pairs)")
                 place.refuses(SERVERS_DOOR)
                 return _offer.offer_between(job, requester, nbytes)
@@ -198,7 +198,7 @@ class Offering:
         """Publishes the model at the server's door for another site; where it is. A connection and a publication for each site, so that each one's confirmation counts."""
         try:
             place = place_of(self._cell)
-            job = _between.job_between(place.fqcn, requester)
+            job = _relayed.job_between(place.fqcn, requester)
             if not job:
                 raise Refused("only another site of this job is served through the door")
             _offer.parse_wanted(said, job, place.fqcn)
@@ -215,12 +215,12 @@ class Offering:
 
     def _go_to_the_door(self, place: Place, job: str, requester: str) -> Dict[str, Any]:
         place.refuses(SERVERS_DOOR)
-        answer = _between.ask_for_a_place(self._cell, job, requester)
+        answer = _relayed.ask_for_a_place(self._cell, job, requester)
         if answer is None or _offer.what(answer) == "no door":
             place.is_out_of_reach(SERVERS_DOOR)
             raise Refuge("FLARE's server has no door for sites: it has no tensorpull or an older one, or it is switched off there")
         if _offer.what(answer) != "call":
-            raise Refuge(f"FLARE's server has no place for it: {_between.why_not(answer)}")
+            raise Refuge(f"FLARE's server has no place for it: {_relayed.why_not(answer)}")
         call = _offer.parse_call(answer, job, place.fqcn, place.trust)
         tensors, word = self.base_obj, secrets.token_hex(16)
         if self._gone.is_set() or tensors is None:
@@ -228,8 +228,8 @@ class Offering:
         session = place.dial(call.address, self._gone)
         try:
             ref = session.add_tensors(tensors, recipients=1, metadata={REFERENCE: word}, transaction_idle_timeout=None, recipient_idle_timeout=None)
-            session.send(_between.OFFERS, call.token.encode(), [ref], timeout=_between.PATIENCE, abort=self._gone)
-            _between.heard_go(session.receive(timeout=_between.PATIENCE, abort=self._gone))
+            session.send(_relayed.OFFERS, call.token.encode(), [ref], timeout=_relayed.PATIENCE, abort=self._gone)
+            _relayed.heard_go(session.receive(timeout=_relayed.PATIENCE, abort=self._gone))
         except BaseException:
             session.close()
             raise
@@ -370,8 +370,8 @@ class Pulling:
     def _pull_between(self, place: Place, at: _offer.Through, how: Dict[str, Any]) -> Any:
         """Over a connection to the server's door, which passes on what another site has published there."""
         with place.dial(at.address, self._stopped) as session:
-            session.send(_between.WANTS, at.token.encode(), timeout=_between.PATIENCE, abort=self._stopped)
-            _between.heard_go(session.receive(timeout=_between.PATIENCE, abort=self._stopped))
+            session.send(_relayed.WANTS, at.token.encode(), timeout=_relayed.PATIENCE, abort=self._stopped)
+            _relayed.heard_go(session.receive(timeout=_relayed.PATIENCE, abort=self._stopped))
             return self.land(place, session, (), at.ref, version=at.version, **how)
 
     def _pull(self, place: Place, offer: Union[_offer.Offer, _offer.Through]) -> None:
@@ -414,8 +414,8 @@ class Pulling:
     def _start(self, said: Any) -> Optional[Dict[str, Any]]:
         """Begins to pull what is offered; the state for FLARE's next request. Raises what makes that impossible."""
         place = place_of(self._cell)
-        between = _between.job_between(place.fqcn, self._source)
-        if between and (self._secure or _between.is_marked(self._flare_ref)):
+        between = _relayed.job_between(place.fqcn, self._source)
+        if between and (self._secure or _relayed.is_marked(self._flare_ref)):
             raise Private("FLARE encrypts this message from site to site, and the server's process would see what it passes on")
         if self._secure and place.tls is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
@@ -545,7 +545,7 @@ class Decomposing:
             prepare(min(setting("prepare_bytes", 0), setting("keep_bytes", KEEP_BYTES)))
         except (OSError, OverflowError, RuntimeError) as e:  # no such memory, or no thread
             self.logger.warning(f"tensorpull: no memory is prepared for the first model: {e}")
-        _between.answer_sites(meeting_at)
+        _relayed.answer_sites(meeting_at)
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -584,7 +584,7 @@ class Decomposing:
         why = "it offers nothing, so it has no tensorpull, or its log says why"
         try:
             place = place_of(cell)
-            if not _between.job_between(place.fqcn, source):
+            if not _relayed.job_between(place.fqcn, source):
                 job_of(place.fqcn, source)
             files = {t[0] for t in result.values() if isinstance(t, tuple)}  # of disk offload
             if sum(map(os.path.getsize, files)) + sum(_nbytes(t) for t in result.values() if not isinstance(t, tuple)) < setting("least_bytes", LEAST_BYTES):

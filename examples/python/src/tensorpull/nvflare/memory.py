@@ -14,7 +14,7 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.filter import Filter
 from nvflare.app_common.app_event_type import AppEventType
 
-from . import _turns
+from . import _admission
 
 #: mallopt's name for the size from which a block has pages of its own (malloc.h).
 _M_MMAP_THRESHOLD = -3
@@ -62,7 +62,7 @@ class Memory(Filter):
             if libc is None or libc.mallopt(_M_MMAP_THRESHOLD, self.own_pages) != 1:
                 self.logger.warning("tensorpull: this process has no malloc of glibc, so what it keeps of freed memory is left as it is")
         if self.collect:
-            _turns.let_go_at_once = True
+            _admission.let_go_at_once = True
             gc.collect()
             gc.freeze()
 

@@ -7,8 +7,8 @@ from typing import Any, Dict, Mapping
 from nvflare.app_common.decomposers.numpy_decomposers import NumpyArrayDecomposer
 from nvflare.app_common.np.np_downloader import ArrayConsumer, ArrayDownloadable
 
-from .._kept import is_plain
-from .._place import Refuge
+from .._pool import is_plain
+from .._process import Refuge
 from .._transfer import Decomposing, Offering, Pulling
 
 

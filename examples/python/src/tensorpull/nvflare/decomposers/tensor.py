@@ -12,8 +12,8 @@ from nvflare.app_opt.pt.tensor_downloader import DiskTensorConsumer, TensorConsu
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .._files import land_in_files
-from .._later import Later, aggregators_ask_first, real
-from .._place import is_server, setting
+from .._lazy import Later, aggregators_ask_first, real
+from .._process import is_server, setting
 from .._transfer import Decomposing, Offering, Pulling, warn_once
 
 

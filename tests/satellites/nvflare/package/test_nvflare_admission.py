@@ -16,7 +16,7 @@ pytest.importorskip("nvflare")
 
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
-from tensorpull.nvflare import _kept, _place, _transfer, _turns  # noqa: E402
+from tensorpull.nvflare import _pool, _process, _transfer, _admission  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
 
 LARGE, SMALL = {"T0": 4 << 20, "T1": 1000}, {f"T{i}": 100_000 for i in range(5)}  # elements; FP32
@@ -26,12 +26,12 @@ LARGE, SMALL = {"T0": 4 << 20, "T1": 1000}, {f"T{i}": 100_000 for i in range(5)}
 def server(monkeypatch):
     """With a bound of one."""
     cell = Cell("server.4d5f")
-    monkeypatch.setattr(_turns, "let_go_at_once", True)
-    real = _place.setting
-    for module in (_place, _transfer):
+    monkeypatch.setattr(_admission, "let_go_at_once", True)
+    real = _process.setting
+    for module in (_process, _transfer):
         monkeypatch.setattr(module, "setting", lambda name, default: {"least_bytes": 0, "sign_of_life": 0.2, "updates": 1}.get(name, real(name, default)))
     yield cell
-    place = _place.place_of(cell)
+    place = _process.place_of(cell)
     if place._door is not None:
         place._door.close()
 
@@ -118,27 +118,27 @@ def test_the_memory_of_rounds_with_another_number_of_participants_is_the_same(se
     for sites in (2, 4, 3, 4):
         this = Round(server, kind, sizes, sites, reads)
         assert this.most == 1 and this.ways == ["tensorpull"] * sites and not this.wrong
-        free.append(_place.place_of(server).kept.free_bytes())
+        free.append(_process.place_of(server).kept.free_bytes())
     assert free == [18 << 20 if sizes is LARGE else 0] * 4, "the memory of one update is kept for the next one"
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_without_a_bound_they_are_there_together(server, kind):
-    _place.place_of(server).turns.most = 0
+    _process.place_of(server).turns.most = 0
     together = threading.Barrier(4)
     this = Round(server, kind, LARGE, 4, lambda got: together.wait(60))
-    assert this.ways == ["tensorpull"] * 4 and _place.place_of(server).kept.free_bytes() == 4 * 18 << 20
+    assert this.ways == ["tensorpull"] * 4 and _process.place_of(server).kept.free_bytes() == 4 * 18 << 20
 
 
 def test_two_at_a_time(server):
-    _place.place_of(server).turns.most = 2
+    _process.place_of(server).turns.most = 2
     together = threading.Barrier(2)
     this = Round(server, "numpy", LARGE, 4, lambda got: together.wait(60))
-    assert this.most == 2 and _place.place_of(server).kept.free_bytes() == 2 * 18 << 20
+    assert this.most == 2 and _process.place_of(server).kept.free_bytes() == 2 * 18 << 20
 
 
 def test_without_memory_the_one_that_flare_keeps_does_not_count(server, monkeypatch):
-    monkeypatch.setattr(_turns, "let_go_at_once", False)
+    monkeypatch.setattr(_admission, "let_go_at_once", False)
     last = pull(server, "site-9", "numpy", update("numpy", LARGE, 1))
     this = Round(server, "numpy", LARGE, 4, reads)
     assert last[0] == "tensorpull" and this.most == 1 and this.ways == ["tensorpull"] * 4
@@ -164,7 +164,7 @@ def test_arrays_and_tensors_of_one_update_do_not_wait_for_each_other(server):
 
 
 def test_a_workflow_that_collects_all_gets_all(server, monkeypatch, caplog):
-    monkeypatch.setattr(_turns, "PATIENCE", 0.5)
+    monkeypatch.setattr(_admission, "PATIENCE", 0.5)
     collected = []
     with caplog.at_level(logging.WARNING):
         this = Round(server, "numpy", LARGE, 4, lambda got: collected.append(dict(got)))
@@ -173,17 +173,17 @@ def test_a_workflow_that_collects_all_gets_all(server, monkeypatch, caplog):
 
 def test_one_that_takes_long_is_not_one_that_collects(server, monkeypatch, caplog):
     """The time counts from the last change."""
-    monkeypatch.setattr(_turns, "PATIENCE", 3.0)
+    monkeypatch.setattr(_admission, "PATIENCE", 3.0)
     with caplog.at_level(logging.WARNING):
         this = Round(server, "numpy", LARGE, 4, lambda got: time.sleep(1.0))
-    assert this.most == 1 and "collects" not in caplog.text and _place.place_of(server).turns.most == 1
+    assert this.most == 1 and "collects" not in caplog.text and _process.place_of(server).turns.most == 1
 
 
 def test_a_turn_of_two_pulls_has_landed_when_both_have(monkeypatch, caplog):
     """Otherwise another site's patience would run from the first of them, while the second still brings bytes."""
-    monkeypatch.setattr(_turns, "let_go_at_once", True)
-    monkeypatch.setattr(_turns, "PATIENCE", 0.3)
-    turns = _turns.Turns(1, logging.getLogger("turns"))
+    monkeypatch.setattr(_admission, "let_go_at_once", True)
+    monkeypatch.setattr(_admission, "PATIENCE", 0.3)
+    turns = _admission.Turns(1, logging.getLogger("turns"))
     arrays, tensors = turns.take("site-1", lambda: False), turns.take("site-1", lambda: False)
     assert arrays is tensors
     turns.pull_ended(arrays)
@@ -209,12 +209,12 @@ def test_an_abort_ends_the_wait(server):
 
 
 def test_a_site_has_no_turns():
-    assert _place.place_of(Cell("site-9.4d5f")).turns.most == 0
+    assert _process.place_of(Cell("site-9.4d5f")).turns.most == 0
 
 
 def test_those_that_wait_have_their_turn_in_order(monkeypatch):
-    monkeypatch.setattr(_turns, "let_go_at_once", True)
-    turns = _turns.Turns(1, logging.getLogger("turns"))
+    monkeypatch.setattr(_admission, "let_go_at_once", True)
+    turns = _admission.Turns(1, logging.getLogger("turns"))
     mine, order, threads = turns.take("a", lambda: False), [], []
 
     def wait(site):
@@ -236,8 +236,8 @@ def test_those_that_wait_have_their_turn_in_order(monkeypatch):
 
 def test_what_lasts_is_let_go_with_the_last_tensor():
     """Kept's own part of it, and the framework's for small ones."""
-    kept, made, turn = _kept.Kept(1 << 30), {}, _turns.Turn()
-    make = _kept.kept_maker(made, kept, "numpy", turn)
+    kept, made, turn = _pool.Kept(1 << 30), {}, _admission.Turn()
+    make = _pool.kept_maker(made, kept, "numpy", turn)
     make("a", "F32", (2 << 20,))
     make("b", "F32", (10,))
     there = weakref.ref(turn)
@@ -255,7 +255,7 @@ def test_a_pull_that_fails_keeps_no_memory(server):
     try:
         way, got = pull(server, "site-1", "numpy", update("numpy", LARGE, 1), publishes="R2")
         assert way == "FLARE's chunks" and (got["T0"] == 1).all()
-        assert _place.place_of(server).kept.free_bytes() == 18 << 20
+        assert _process.place_of(server).kept.free_bytes() == 18 << 20
         assert pull(server, "site-2", "numpy", update("numpy", LARGE, 2))[0] == "tensorpull"
     finally:
         gc.enable()

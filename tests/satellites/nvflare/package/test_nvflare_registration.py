@@ -92,7 +92,7 @@ def test_a_frameworks_own_is_left_alone(caplog):
     fobs.register(Frameworks)
     fobs.register(ArrayDecomposer)
     assert type(arrays()) is Frameworks and not is_ours_or_none(arrays())
-    assert warnings(caplog) == ["tensorpull: NumPy's arrays travel by FLARE's chunks in this process: what is registered for them is test_nvflare_seam.Frameworks, and not FLARE's own"]
+    assert warnings(caplog) == ["tensorpull: NumPy's arrays travel by FLARE's chunks in this process: what is registered for them is test_nvflare_registration.Frameworks, and not FLARE's own"]
 
 
 def is_ours_or_none(handler):

@@ -19,7 +19,7 @@ from nvflare.app_common.aggregators.weighted_aggregation_helper import WeightedA
 from .._listing import Listing
 from .._tensors import torch_dtype
 from ._offer import Refused
-from ._place import Place
+from ._process import Place
 from ._transfer import REFERENCE, Pulling, check_names
 
 #: Seconds after which an update that nobody has asked for is pulled all the same: its site is to go on.

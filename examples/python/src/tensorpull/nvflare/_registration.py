@@ -11,7 +11,7 @@ from typing import Any
 
 import nvflare.fuel.utils.fobs as fobs
 
-from . import _between
+from . import _relayed
 
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
@@ -31,7 +31,7 @@ def take_over(ours: Any, kind: str) -> None:
         if not why:
             for name in _METHODS:
                 setattr(there, name, getattr(ours, name))
-            _between.marks_are_known(_listen_in(there))
+            _relayed.marks_are_known(_listen_in(there))
             setattr(there, _MARK, ours)
     except Exception as e:  # whatever another version of FLARE has made of it, its own way goes on
         why = f"{type(e).__name__}: {e}"
@@ -48,7 +48,7 @@ def _listen_in(there: Any) -> bool:
         return False
 
     def process_datum(datum: Any, manager: Any) -> Any:
-        _between.note_mark(datum.value, manager.fobs_ctx)
+        _relayed.note_mark(datum.value, manager.fobs_ctx)
         return reads(datum, manager)
 
     there.process_datum = process_datum

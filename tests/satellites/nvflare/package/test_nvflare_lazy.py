@@ -21,7 +21,7 @@ from nvflare.fuel.f3.message import Message  # noqa: E402
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull.nvflare import _kept, _later, _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _pool, _lazy, _process, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers import tensor as ours  # noqa: E402
 
@@ -57,7 +57,7 @@ class Cell(flare_cell.Cell):
 def server():
     cell = Cell("server.4d5f")
     yield cell
-    place = _place.place_of(cell)
+    place = _process.place_of(cell)
     for door in (place._owner, place._door):
         if door is not None:
             door.close()
@@ -69,8 +69,8 @@ SETTINGS = {"lazy": True, "least_bytes": 0, "sign_of_life": 0.2, "keep_bytes": 0
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch, server):
-    real = _place.setting
-    for module in (_place, _transfer, ours):
+    real = _process.setting
+    for module in (_process, _transfer, ours):
         monkeypatch.setattr(module, "setting", lambda name, default: SETTINGS[name] if name in SETTINGS else real(name, default))
     server.sites.clear()
     server.cancelled.clear()
@@ -113,7 +113,7 @@ def downloads(server, site):
 
 
 def waits(params):
-    return all(type(v) is _later.Awaited for v in params.values())
+    return all(type(v) is _lazy.Awaited for v in params.values())
 
 
 def is_of(params, tensors):
@@ -228,7 +228,7 @@ def test_tensors_of_any_type_and_shape_wait(server, monkeypatch, chunks):
     tensors = {f"T{i}": t for i, t in enumerate(ODD + ODD[3:])}
     offer = publishes(server, "site-1", dict(tensors))
     if chunks:
-        monkeypatch.setattr(_later.Pulling, "land", lambda *_, **__: (_ for _ in ()).throw(OSError("the connection is lost")))
+        monkeypatch.setattr(_lazy.Pulling, "land", lambda *_, **__: (_ for _ in ()).throw(OSError("the connection is lost")))
     params = downloads(server, "site-1")
     assert waits(params) and [(v.dtype, v.shape) for v in params.values()] == [(t.dtype, t.shape) for t in tensors.values()]
     assert not params["T0"]._update._values.there.is_set() and is_of(params, tensors)
@@ -302,7 +302,7 @@ def test_an_owner_whose_connection_is_gone_goes_on_by_flares_chunks(server, monk
 
 def dies_half_way(monkeypatch):
     """The owner goes away when it has sent the header, and as much as a socket holds."""
-    gone, maker = threading.Event(), _kept.kept_maker
+    gone, maker = threading.Event(), _pool.kept_maker
 
     def dying(*given):
         make = maker(*given)
@@ -316,7 +316,7 @@ def dies_half_way(monkeypatch):
         return made
 
     session_that(monkeypatch, serve=lambda self, until=None, timeout=None: Session.serve(self, lambda: gone.is_set() or until()))
-    monkeypatch.setattr(_kept, "kept_maker", dying)
+    monkeypatch.setattr(_pool, "kept_maker", dying)
 
 
 @pytest.mark.parametrize("chunks", [True, False])
@@ -353,7 +353,7 @@ def test_tied_tensors_come_apart_also_by_flares_chunks(server, monkeypatch):
         params = downloads(server, "site-1")
         assert is_of(params, tensors) and params["T0"].data_ptr() != params["T2"].data_ptr()
         offer.release()
-        monkeypatch.setattr(_later.Pulling, "land", lambda *_, **__: (_ for _ in ()).throw(OSError("the connection is lost")))
+        monkeypatch.setattr(_lazy.Pulling, "land", lambda *_, **__: (_ for _ in ()).throw(OSError("the connection is lost")))
 
 
 def lying(monkeypatch, other):
@@ -419,7 +419,7 @@ def test_an_update_that_nothing_refers_to_is_given_up(server):
 
 
 def test_an_update_that_nobody_asks_for_is_pulled_all_the_same(server, monkeypatch):
-    monkeypatch.setattr(_later, "PATIENCE", 0.5)
+    monkeypatch.setattr(_lazy, "PATIENCE", 0.5)
     offer = publishes(server, "site-1", model())
     params = downloads(server, "site-1")
     until(lambda: params["T0"]._update._values.there.is_set())

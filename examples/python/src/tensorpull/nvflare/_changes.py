@@ -27,7 +27,7 @@ from .._session import Session
 from .._tensors import Tensors
 from .._trees import DIFFERENCE, DIGESTS
 from .._types import TensorDict
-from ._kept import Kept, kept_maker
+from ._pool import Kept, kept_maker
 from ._models import Model
 
 #: The setting's values: nothing; tensors that have not changed are not sent; and those that have changed are sent as a coded difference.

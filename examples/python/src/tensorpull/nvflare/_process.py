@@ -20,12 +20,12 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
-from . import _between
-from ._earlier import OFF, Base, Earlier, mode_of
-from ._kept import KEEP_BYTES, Kept
+from . import _relayed
+from ._changes import OFF, Base, Earlier, mode_of
+from ._pool import KEEP_BYTES, Kept
 from ._models import Models
 from ._offer import Trust, is_loopback
-from ._turns import Turns
+from ._admission import Turns
 
 #: Seconds in which a caller has to finish its handshake and say its word.
 HANDSHAKE = 3.0
@@ -67,7 +67,7 @@ def job_of(fqcn: str, other: str) -> str:
     """The job of a transfer between these two cells, as the server's name has it: "server.JOB"; a simulator's is "server" alone."""
     for name in (fqcn, other):
         if is_server(name):
-            return _between.job_of_server(name)
+            return _relayed.job_of_server(name)
     raise Refuge("neither end is a FLARE server")
 
 
@@ -152,7 +152,7 @@ class Place:
         """The server's one listener. Sites call it: their updates are pulled over that connection, or what two of them want of each other is passed on."""
         with self._lock:
             if self._door is None:
-                rate, most = setting("bytes_per_second", 0), setting("pairs", _between.PAIRS)
+                rate, most = setting("bytes_per_second", 0), setting("pairs", _relayed.PAIRS)
                 self._door = Door(self._open(lambda at: tensorpull.Listener(at, ssl=self.tls)), self._advertised, most, self.tls is not None, rate)
                 _at_the_end(self._door.close)
             return self._door
@@ -216,9 +216,9 @@ class Door:
     """
 
     def __init__(
-        self, listener: tensorpull.Listener, advertised: Callable[[int], str], pairs: int = _between.PAIRS, names: bool = False, bytes_per_second: int = 0
+        self, listener: tensorpull.Listener, advertised: Callable[[int], str], pairs: int = _relayed.PAIRS, names: bool = False, bytes_per_second: int = 0
     ) -> None:
-        """`pairs`, `names` and `bytes_per_second` are for two sites that meet here (_between.Pairs)."""
+        """`pairs`, `names` and `bytes_per_second` are for two sites that meet here (_relayed.Pairs)."""
         self._listener = listener
         self.address = advertised(listener.port)
         self.logger = get_obj_logger(self)
@@ -227,7 +227,7 @@ class Door:
         self._free = 0
         self._threads: Set[threading.Thread] = set()
         self._closed = False
-        self.pairs = _between.Pairs(pairs, names, bytes_per_second, lambda: self._closed)
+        self.pairs = _relayed.Pairs(pairs, names, bytes_per_second, lambda: self._closed)
         with self._changed:
             self._add()
 
@@ -324,10 +324,10 @@ class Door:
             try:
                 if self._take(message.kind, token, session, message.references):
                     return
-            except _between.NoPlace as e:
+            except _relayed.NoPlace as e:
                 why = f"a caller has no place at the door: {e}"
                 try:
-                    session.send(_between.NO, str(e).encode(), timeout=HANDSHAKE, abort=lambda: self._closed)
+                    session.send(_relayed.NO, str(e).encode(), timeout=HANDSHAKE, abort=lambda: self._closed)
                 except tensorpull.Error:
                     pass
             except (tensorpull.Error, RuntimeError) as e:
@@ -337,9 +337,9 @@ class Door:
 
     def _take(self, kind: int, token: str, session: tensorpull.Session, references: Tuple[tensorpull.Reference, ...]) -> bool:
         """Whether the caller's session is somebody's from now on. NoPlace: this word of two sites is not for it."""
-        if kind == _between.OFFERS and len(references) == 1:
+        if kind == _relayed.OFFERS and len(references) == 1:
             self.pairs.owner_came(session, token, references[0])
-        elif kind == _between.WANTS and not references:
+        elif kind == _relayed.WANTS and not references:
             self.pairs.recipient_came(session, token)
         elif kind == HELLO and len(references) == 1:
             with self._changed:
@@ -356,16 +356,16 @@ _places: Dict[int, Place] = {}
 _places_lock = threading.Lock()
 
 
-def meeting_at(cell: Any) -> Optional[_between.Meeting]:
+def meeting_at(cell: Any) -> Optional[_relayed.Meeting]:
     """The server's door, for two sites; None: it is switched off. Refuge: it cannot be opened."""
     try:
         place = place_of(cell)
     except Off:
         return None
-    if setting("pairs", _between.PAIRS) <= 0:
+    if setting("pairs", _relayed.PAIRS) <= 0:
         return None
     door = place.door()
-    return _between.Meeting(_between.job_of_server(place.fqcn), door.address, door.pairs)
+    return _relayed.Meeting(_relayed.job_of_server(place.fqcn), door.address, door.pairs)
 
 
 def place_of(cell: Any) -> Place:

@@ -18,7 +18,7 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
 from tensorpull import _publish  # noqa: E402
-from tensorpull.nvflare import _earlier, _offer, _place, _transfer  # noqa: E402
+from tensorpull.nvflare import _changes, _offer, _process, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
 
@@ -65,7 +65,7 @@ class Job:
         return self.cells.setdefault(name, Cell(f"{name}.4d5f"))
 
     def place(self, name):
-        return _place.place_of(self.cell(name))
+        return _process.place_of(self.cell(name))
 
     def restart(self, name):
         del self.cells[name]
@@ -135,7 +135,7 @@ class Job:
         for offered in self.offered:
             offered.release()
         for cell in self.cells.values():
-            place = _place._places.get(id(cell))
+            place = _process._places.get(id(cell))
             for end in (place._owner, place._door) if place is not None else ():
                 if end is not None:
                     end.close()
@@ -144,8 +144,8 @@ class Job:
 @pytest.fixture
 def job(monkeypatch):
     settings = {"least_bytes": 0, "differences": "coded", "keep_bytes": 1 << 28}
-    real = _place.setting
-    for module in (_place, _transfer):
+    real = _process.setting
+    for module in (_process, _transfer):
         monkeypatch.setattr(module, "setting", lambda name, default: settings.get(name, real(name, default)))
     made = Job(settings)
     yield made
@@ -284,8 +284,8 @@ def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind,
     model = of(kind, MODEL)
     job.round(model, "site-1")
     monkeypatch.setattr(_transfer, "SOON", 0.0)
-    go, coded = threading.Event(), _earlier.code
-    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and coded(*a))
+    go, coded = threading.Event(), _changes.code
+    monkeypatch.setattr(_changes, "code", lambda *a: go.wait(60) and coded(*a))
     model = stepped(model)
     threading.Timer(1.0, go.set).start()
     pulled = job.pull("site-1", model)
@@ -293,7 +293,7 @@ def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind,
     waited = pulled.states[:-1].count("soon")
     assert 2 <= waited == pulled.states.count("asks") <= 10 and pulled.states[2 * waited] == "offer"
     go.clear()
-    monkeypatch.setattr(_earlier, "LONGEST", 0.5)
+    monkeypatch.setattr(_changes, "LONGEST", 0.5)
     pulled = job.pull("site-1", stepped(model))
     assert pulled.way == "tensorpull" and pulled.bytes > ALL and "soon" in pulled.states
     go.set()
@@ -303,8 +303,8 @@ def test_a_model_that_goes_away_while_a_site_waits_is_not_offered(job, kind, mon
     model = of(kind, MODEL)
     job.round(model, "site-1")
     monkeypatch.setattr(_transfer, "SOON", 0.0)
-    go, coded = threading.Event(), _earlier.code
-    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and coded(*a))
+    go, coded = threading.Event(), _changes.code
+    monkeypatch.setattr(_changes, "code", lambda *a: go.wait(60) and coded(*a))
     model = stepped(model)
     offered = job.offer(model)
     assert _offer.what(offered.produce(None, "site-1.4d5f")[2][KEY]) == "soon"
@@ -335,7 +335,7 @@ def test_an_error_of_coding_is_logged_and_all_is_offered(job, kind, monkeypatch,
     def fails(*_):
         raise tensorpull.Error("out_of_memory", "there is none")
 
-    monkeypatch.setattr(_earlier, "code", fails)
+    monkeypatch.setattr(_changes, "code", fails)
     assert job.round(stepped(model), "site-1")[0] > ALL
     assert "cannot be told, so all of it is offered" in caplog.text
 
@@ -344,7 +344,7 @@ def test_a_site_without_memory_for_the_copy_has_the_model_all_the_same(job, kind
     def fails(*_):
         raise MemoryError("there is none")
 
-    monkeypatch.setattr(_earlier, "copied", fails)
+    monkeypatch.setattr(_changes, "copied", fails)
     model = of(kind, MODEL)
     for _ in range(2):
         assert job.round(model, "site-1")[0] > ALL
@@ -393,17 +393,17 @@ def test_a_pull_that_fails_in_the_middle_leaves_no_copy(job, kind, monkeypatch):
     model = of(kind, MODEL)
     job.round(model, "site-1")
     model = stepped(model)
-    pull = _earlier.pull
+    pull = _changes.pull
 
     def dies(*args, base, **more):
         next(iter(base.values()))[:10] = 7
         raise tensorpull.Error("connection_lost", "it is gone")
 
-    monkeypatch.setattr(_earlier, "pull", dies)
+    monkeypatch.setattr(_changes, "pull", dies)
     pulled = job.pull("site-1", model)
     assert pulled.way != "tensorpull", "FLARE's chunks have brought it"
     assert not job.place("site-1").base._of
-    monkeypatch.setattr(_earlier, "pull", pull)
+    monkeypatch.setattr(_changes, "pull", pull)
     assert job.round(stepped(model), "site-1")[0] > ALL
 
 
@@ -413,7 +413,7 @@ def test_a_model_of_another_site_leaves_the_copy_alone(job, kind):
     pulled = (type(job.pull("site-1", model)))(None, {}).begin(job.cell("site-1"), "site-2.4d5f", "R1", kind, 60.0, False, None)
     with tensorpull.Downloader() as owner:
         owner.start()
-        ref = owner.add_tensors(other, metadata={_earlier.ASKS_TO_KEEP: "1"})
+        ref = owner.add_tensors(other, metadata={_changes.ASKS_TO_KEEP: "1"})
         got = pulled.land(job.place("site-1"), tensorpull, (owner.address,), ref.id, per_request_timeout=30.0, retries=1, max_bytes=1 << 30, abort=None, version=ref.version)
     assert same(got, other) and not pulled._keeps and same(job.place("site-1").base._of[kind].tensors, model)
     assert job.round(stepped(model), "site-1")[0] < 0.8 * ALL
@@ -524,7 +524,7 @@ def test_an_update_that_the_server_knows_no_model_for_comes_as_a_whole(job, kind
     earlier = job.place("server").earlier
     job.place("server").earlier = None
     assert job.update("site-1", stepped(model)) > ALL
-    job.place("server").earlier = _earlier.Earlier("coded")
+    job.place("server").earlier = _changes.Earlier("coded")
     assert job.update("site-1", stepped(model)) > ALL
     held = earlier._newest[kind]
     earlier._newest[kind] = held._replace(tensors={name: value + 1 for name, value in held.tensors.items()})
@@ -546,9 +546,9 @@ def test_an_update_of_other_tensors_than_the_model_comes_as_a_whole(job, kind):
 
 
 def test_updates_that_are_differences_already_are_not_coded_each_time(job, kind, monkeypatch):
-    model, tried, code = of(kind, MODEL), [], _earlier.code
+    model, tried, code = of(kind, MODEL), [], _changes.code
     job.round(model, "site-1")
-    monkeypatch.setattr(_earlier, "code", lambda *a: (tried.append(k), code(*a))[1])
+    monkeypatch.setattr(_changes, "code", lambda *a: (tried.append(k), code(*a))[1])
     some = np.random.default_rng(1)
     for k in range(8):
         # numbers of any size, none of them infinite
@@ -565,7 +565,7 @@ def test_a_server_without_memory_for_a_copy_pulls_the_update_as_a_whole(job, kin
     def fails(*_, **__):
         raise MemoryError("there is none")
 
-    monkeypatch.setattr(_earlier, "copied", fails)
+    monkeypatch.setattr(_changes, "copied", fails)
     assert job.update("site-1", stepped(model)) > ALL
     assert "is pulled as a whole: there is none" in caplog.text
 
@@ -574,22 +574,22 @@ def test_an_update_that_lies_about_what_has_changed_arrives_all_the_same_or_not_
     """Its site says digests of other tensors, or a difference to another model."""
     model = of(kind, MODEL)
     job.round(model, "site-1")
-    update, real = stepped(model), _earlier.digests_said
-    monkeypatch.setattr(_earlier, "digests_said", lambda digests: real({name: digest ^ (name == "T0") for name, digest in digests.items()}))
+    update, real = stepped(model), _changes.digests_said
+    monkeypatch.setattr(_changes, "digests_said", lambda digests: real({name: digest ^ (name == "T0") for name, digest in digests.items()}))
     assert job.update("site-1", update) > 0.6 * ALL
-    monkeypatch.setattr(_earlier, "digests_said", real)
+    monkeypatch.setattr(_changes, "digests_said", real)
     job.round(stepped(model, by=2e-3), "site-1")
-    code = _earlier.code
-    monkeypatch.setattr(_earlier, "code", lambda now, digests, base: code(now, digests, {name: value + value for name, value in base.items()}))
+    code = _changes.code
+    monkeypatch.setattr(_changes, "code", lambda now, digests, base: code(now, digests, {name: value + value for name, value in base.items()}))
     assert job.update("site-1", update) > ALL
 
 
 def test_a_model_that_comes_while_an_update_is_coded_is_pulled_as_a_whole_and_is_the_next_copy(job, kind, monkeypatch):
-    model, go, code = of(kind, MODEL), threading.Event(), _earlier.code
+    model, go, code = of(kind, MODEL), threading.Event(), _changes.code
     job.round(model, "site-1")
     base = job.place("site-1").base
     coding = []
-    monkeypatch.setattr(_earlier, "code", lambda *a: (coding.append(1) or len(coding) > 1 or go.wait(60), code(*a))[1])
+    monkeypatch.setattr(_changes, "code", lambda *a: (coding.append(1) or len(coding) > 1 or go.wait(60), code(*a))[1])
     update = base.changes(kind, stepped(model))
     assert update is not None and base.changes(kind, stepped(model)) is None
     later = stepped(model, by=5e-3)
@@ -601,9 +601,9 @@ def test_a_model_that_comes_while_an_update_is_coded_is_pulled_as_a_whole_and_is
 
 
 def test_an_update_that_goes_away_while_it_is_coded_keeps_nothing(job, kind, monkeypatch):
-    model, go, code = of(kind, MODEL), threading.Event(), _earlier.code
+    model, go, code = of(kind, MODEL), threading.Event(), _changes.code
     job.round(model, "site-1")
-    monkeypatch.setattr(_earlier, "code", lambda *a: go.wait(60) and code(*a))
+    monkeypatch.setattr(_changes, "code", lambda *a: go.wait(60) and code(*a))
     offered = job.offer(stepped(model), "site-1")
     assert _offer.what(offered.produce(None, "server.4d5f")[2][KEY]) == "soon"
     update = offered._update
