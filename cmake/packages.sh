@@ -26,9 +26,11 @@ install_packages() {
     fi
     sudo=sudo
   fi
-  say "installing ${missing[*]}"
   # One repository of many may fail without being needed; whether it was, the installation says.
   $sudo apt-get update -qq >"$log" 2>&1 || say "apt-get update failed in part; going on with the package lists that are there"
+  local megabytes
+  megabytes=$(apt-get install -y -qq --no-install-recommends --print-uris "${missing[@]}" 2>/dev/null | awk '{ bytes += $3 } END { printf "%d", (bytes + 999999) / 1000000 }') || true
+  say "installing ${missing[*]} (${megabytes:-?} MB to download)"
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "${missing[@]}" >>"$log" 2>&1 || {
     grep -E '^(E|W|Err)' "$log" | cut -c 1-300 | tail -n 5 >&2 || tail -n 20 "$log" >&2
     fail "apt-get could not install what is missing (why is above; often the network, or /etc/apt/sources.list). By hand: $by_hand"
