@@ -195,6 +195,10 @@ def check(root):
                 why = one(file, here, "include", *found)
                 if why:
                     say(file, found[0], found[3], why)
+            if not is_satellite(here):
+                for number, line in enumerate(file.read_text(encoding="utf-8-sig").splitlines(), 1):
+                    if "satellites/" in line and not DIRECTIVE.match(line):
+                        say(file, number, line, "the ground floor names no satellite")
     for part in ("examples", "bench", "tests"):
         for file in sorted(f for f in (root / part).rglob("*") if f.suffix in SOURCES and f.is_file()):
             for found in includes(file):

@@ -102,13 +102,13 @@ struct composed_pipeline {
   }
 
   /// Opens what is published under `ref` as a read-only view of the memory in which it lies, if the transport shares
-  /// memory (transports/over/shared_memory). Nothing is copied. Errors: as the transport's view().
+  /// memory. Nothing is copied. Errors: as the transport's view().
   template <class Where, class Transport = typename parts::transport>
   static auto view(Where&& where, const reference& ref, const pull_options& options = {}) noexcept {
     constexpr bool opens = requires { Transport::template open_view<parts>(where, ref, options); };
     static_assert(
         opens,
-        "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or the transport shared_memory");
+        "tensorpull: this transport has no views, since it shares no memory between programs: use download_tensors, or a transport that has open_view");
     if constexpr (opens) return Transport::template open_view<parts>(std::forward<Where>(where), ref, options);
     else return result<receipt>(failure(errc::invalid_argument));
   }
@@ -204,10 +204,6 @@ struct refused_composition : Instead {
   static_assert(
       Fault != fault_model_itself,
       "tensorpull: a model was given to pipeline<...> where its tensor policy belongs: write raw_tensors<Model>");
-  static_assert(
-      Fault != fault_narrowed,
-      "tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has is narrowed, and weights are not, since they would lose late "
-      "progress: give the pipeline T, and publish narrowed<T>::make(now, base)");
   static_assert(
       Fault != fault_no_policy,
       "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "

@@ -147,7 +147,6 @@ constexpr std::uint64_t longest_chunk() noexcept {
 enum fault : int {
   fault_none,
   fault_model_itself,
-  fault_narrowed,
   fault_no_policy,
   fault_two_slots,
   fault_no_tensors,
@@ -200,6 +199,14 @@ inline constexpr bool frames_fit = longest_short_frame<Framing> <=
                                    (requires { requires Transport::cuts_frames; } &&
                                     longest_short_frame<Framing> <= short_frame_bytes);
 
+/// What the first of the types that are no policies says of itself: its `refused_as_policy<Instead>`, which derives
+/// from Instead and has a static_assert with a sentence.
+template <class Instead, class P, class... Rest>
+struct own_refusal : own_refusal<Instead, Rest...> {};
+template <class Instead, class P, class... Rest>
+  requires requires { typename P::template refused_as_policy<Instead>; }
+struct own_refusal<Instead, P, Rest...> : std::type_identity<typename P::template refused_as_policy<Instead>> {};
+
 /// Refuses a composition, with the sentence for the fault.
 template <fault Fault, class Instead>
 struct refused_composition;
@@ -223,8 +230,9 @@ struct composition {
     constexpr fault list = list_fault(slots, sizeof...(P));
     if constexpr (list == fault_no_policy && (is_model<P>() || ...))
       return found<refused_composition<fault_model_itself, instead>>{};
-    else if constexpr (list == fault_no_policy && (... || requires { typename P::narrows; }))
-      return found<refused_composition<fault_narrowed, instead>>{};
+    else if constexpr (list == fault_no_policy &&
+                       (... || requires { typename P::template refused_as_policy<instead>; }))
+      return found<typename own_refusal<instead, P...>::type>{};
     else if constexpr (list != fault_none) return found<refused_composition<list, instead>>{};
     else if constexpr (!tensor_policy<tensors>) return found<tensor_requirements<tensors, false, instead>>{};
     else if constexpr (!chunking_strategy<chunking>) return found<chunking_requirements<chunking, false, instead>>{};

@@ -119,11 +119,11 @@ constexpr std::size_t embedded_answer_bytes(std::size_t chunk) noexcept {
 
 /// Publishes one model at a time to one recipient at a time, over a link of datagrams with one request on its way.
 ///
-/// `Model`: a struct whose members are listed (members.hpp), or an embedded_difference (difference.hpp). `ChunkBytes`:
-/// the longest payload that it sends. `Hash`: XXH3-64, for the version. `ChunkHash`: the hash that recipients may ask
-/// for with each chunk, which a server that averages needs: xxh3_64 or basic_crc32c<crc32c_small>, which has the line's
-/// table; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest answer. Below the 152 bytes of a
-/// description that travels in pieces; otherwise no code for pieces is compiled.
+/// `Model`: a struct whose members are listed (members.hpp), or a model that is computed while it is read.
+/// `ChunkBytes`: the longest payload that it sends. `Hash`: XXH3-64, for the version. `ChunkHash`: the hash that
+/// recipients may ask for with each chunk, which a server that averages needs: xxh3_64 or basic_crc32c<crc32c_small>,
+/// which has the line's table; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest answer. Below the
+/// 152 bytes of a description that travels in pieces; otherwise no code for pieces is compiled.
 ///
 /// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may
 /// wrap.
@@ -137,7 +137,7 @@ class embedded_owner {
   /// Nonces name serves; they are odd, since 0 is none. They tell serves apart; they do not authenticate.
   static constexpr std::uint64_t nonce_step = 0x9e3779b97f4a7c16;
   static constexpr bool in_pieces = DatagramBytes < detail::short_frame_bytes;
-  /// Its header is no constant, and reading it may fail (difference.hpp).
+  /// Its header is no constant, and reading it may fail.
   static constexpr bool is_computed = requires { &image::read_header; };
   static constexpr std::uint32_t image_bytes = image::image_bytes, header_bytes = image::header_bytes;
   static_assert(digest_kind_of<Hash> == digest_kind::xxh3_64,
@@ -164,7 +164,7 @@ class embedded_owner {
   /// The model is borrowed, and must not change until the state() is completed or completed_unverified, or until
   /// withdraw(), busy() or the next publish(). If it does change, recipients get bytes of both, and none of them ends
   /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
-  /// pass over the model. A difference (difference.hpp) that cannot be read, now or later, ends the publication, and
+  /// pass over the model. A model that cannot be read, now or later, ends the publication, and
   /// recipients are told `unreadable`.
   void publish(const Model& model, ref_id ref, std::uint64_t random) noexcept {
     Hash h;

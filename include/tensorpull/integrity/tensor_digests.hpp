@@ -1,5 +1,5 @@
 // The digest of each tensor of an image, as its metadata says them: by these a recipient that has an earlier version
-// knows which tensors it lacks (satellites/differences/changed_tensors.hpp).
+// knows which tensors it lacks.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>

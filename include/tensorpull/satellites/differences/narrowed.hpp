@@ -24,7 +24,14 @@ namespace tensorpull {
 template <tensor_policy Tensors, narrowing_scheme Scheme = blocks_of_8_bits<>>
 class narrowed {
  public:
-  using narrows = Tensors;  ///< the policy of both models
+  /// What a pipeline is that is given a step in the place of a tensor policy.
+  template <class Instead>
+  struct refused_as_policy : Instead {
+    static_assert(
+        detail::never<Instead>,
+        "tensorpull: narrowed<T> is no tensor policy: a difference to what the other side has is narrowed, and weights are not, since they would lose late "
+        "progress: give the pipeline T, and publish narrowed<T>::make(now, base)");
+  };
   using model_type = typename Tensors::model_type;  ///< of both
 
   /// Moves `base`, which the other side has, towards `now`. What becomes of it is what all have then: publish that as

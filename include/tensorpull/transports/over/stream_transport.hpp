@@ -94,7 +94,7 @@ struct stream_transport {
     const auto make = [&] { return address.connect(options.per_request_timeout, options.stop); };
     return pull_by<Parts>(make, ref, to, options, chunking);
   }
-  /// The same with an address that pulls itself, as parallel_addresses does (satellites/parallel/parallel_pull.hpp).
+  /// The same with an address that pulls itself, such as one of several connections.
   template <class Parts, consumer Consumer, class Address>
     requires requires { &Address::template pull<Parts, Consumer>; }
   static result<receipt> pull(const Address& address, const reference& ref, Consumer& to, const pull_options& options,
