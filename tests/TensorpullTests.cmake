@@ -51,6 +51,7 @@ function(tensorpull_add_tests folder)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  math(EXPR seconds "${arg_TIMEOUT} - 60")  # then a program says what it waits for
   if(NOT folder IN_LIST TENSORPULL_TEST_GROUPS)
     return()
   endif()
@@ -98,7 +99,7 @@ function(tensorpull_add_tests folder)
     "TENSORPULL_MESSAGE_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/messages/decomposed.capnp\""
     "TENSORPULL_TRANSPORTS_PAGE=\"${PROJECT_SOURCE_DIR}/include/tensorpull/transports/README.md\"")
   target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_test_schema tensorpull_dev GTest::gtest GTest::gtest_main
-    nlohmann_json::nlohmann_json ${arg_LIBS})
+    nlohmann_json::nlohmann_json tensorpull_time_limit ${arg_LIBS})
   if(folder IN_LIST TENSORPULL_OPTIMISED_GROUPS)
     target_compile_options(${target} PRIVATE -O1)
   endif()
@@ -124,5 +125,5 @@ function(tensorpull_add_tests folder)
     endforeach()
   endif()
   gtest_discover_tests(${target} TEST_PREFIX "${folder}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS ${folder} TIMEOUT ${arg_TIMEOUT})
+    PROPERTIES LABELS ${folder} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT TENSORPULL_TEST_SECONDS=${seconds})
 endfunction()
