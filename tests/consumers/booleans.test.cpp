@@ -1,5 +1,7 @@
 // A member of type bool holds 0 or 1, whatever an owner sends.
 
+#include "../support/threads.hpp"
+
 #include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/tensorpull.hpp>
 
@@ -135,7 +137,7 @@ TEST(Booleans, Of_a_session_are_checked_too) {
   ASSERT_TRUE(theirs && mine);
   const auto ref = theirs->add_image(from.image().source(), {.recipients = 1});
   ASSERT_TRUE(ref);
-  std::jthread serving([&] { EXPECT_TRUE(theirs->serve(until_settled(*ref), 60s)); });
+  test::joined_thread serving([&] { EXPECT_TRUE(theirs->serve(until_settled(*ref), 60s)); });
   masked_model model{};
   const auto got = mine->download_tensors(*ref, model);
   ASSERT_FALSE(got);

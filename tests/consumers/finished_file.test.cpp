@@ -1,5 +1,6 @@
 // A file that is compared with what is published: complete, changed, of another length, or gone while it is looked at.
 #include "../support/models.hpp"
+#include "../support/own_folder.hpp"
 
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -41,7 +42,8 @@ class FinishedFile : public testing::Test {
     return net::pull(*owner, {name, 0, 0}, there, {.cursor = &*where});
   }
 
-  std::string path = testing::TempDir() + "tensorpull-finished-" + std::to_string(::getpid());
+  own_folder folder;
+  std::string path = folder / "model";
   model source;
   std::unique_ptr<net::downloader> owner = std::make_unique<net::downloader>();
   std::function<void()> before_pull;

@@ -1,5 +1,7 @@
 // A file whose transfer another process goes on with: what is kept, what is believed, which process may have it.
+#include "../support/child_process.hpp"
 #include "../support/models.hpp"
+#include "../support/own_folder.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -8,7 +10,6 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,15 +44,7 @@ struct dead_after_steps {
 
 class ResumedFile : public testing::Test {
  protected:
-  ResumedFile() {
-    std::string pattern = testing::TempDir() + "tensorpull-resume-XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory = pattern;
-    path = (directory / "model.safetensors").string();
-    part = (directory / ".model.safetensors.part").string();
-    source.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(1);
-  }
-  ~ResumedFile() override { fs::remove_all(directory); }
+  ResumedFile() { source.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(1); }
 
   struct pulled {
     tp::result<tp::receipt> how;
@@ -96,8 +89,9 @@ class ResumedFile : public testing::Test {
     return first.cursor.offset;
   }
 
-  fs::path directory;
-  std::string path, part;
+  own_folder folder;
+  fs::path directory = folder.path();
+  std::string path = folder / "model.safetensors", part = folder / ".model.safetensors.part";
   model source;
 };
 
@@ -280,12 +274,7 @@ TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {
   large.add("w", tp::dtype::f32, {1 << 20}).ready().fill(5);
   std::uint64_t saved = 0;
   for (int tries = 0; tries < 2; ++tries) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) ::_exit(pull<dead_after_steps>(large, 400).how ? 0 : 1);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+    ASSERT_LT(in_a_process([&] { return pull<dead_after_steps>(large, 400).how ? 0 : 1; }), 0) << "by a signal";
     tp::resume_cursor where;
     ASSERT_TRUE(safetensors_file::create(path, {.resume = &where}));
     EXPECT_GE(where.offset, saved + 1'000'000);
@@ -307,14 +296,12 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
   auto& landed = *static_cast<volatile std::uint64_t*>(shared);
   std::uint64_t most = 0;
   for (std::uint64_t enough = 5 << 19; enough < 9 << 19; enough += 77'777) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    const int how = in_a_process([&] {
       const auto owner = std::make_unique<long_chunks::downloader>();
-      if (!owner->add_image(large.source(), {.id = name})) ::_exit(1);
+      if (!owner->add_image(large.source(), {.id = name})) return 1;
       tp::resume_cursor where;
       auto file = safetensors_file::create(path, {.fsync = false, .resume = &where});
-      if (!file) ::_exit(1);
+      if (!file) return 1;
       struct mortal : safetensors_file {
         mortal(safetensors_file f, volatile std::uint64_t& bytes, std::uint64_t last) noexcept
             : safetensors_file(std::move(f)), landed(&bytes), enough(last) {}
@@ -328,11 +315,9 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
         std::uint64_t enough;
       } dies(std::move(*file), landed, enough);
       (void)long_chunks::pull(*owner, tp::reference{name, 0, 0}, dies, {.cursor = &where});
-      ::_exit(1);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
+      return 1;
+    });
+    ASSERT_LT(how, 0) << "by a signal";
     tp::resume_cursor where;
     {
       const auto left = safetensors_file::create(path, {.resume = &where});
@@ -353,13 +338,9 @@ TEST_F(ResumedFile, D2_KilledAtAnyTimeItEndsAsTheWholeImage) {
   generator random(7);
   for (int tries = 0; !fs::exists(path); ++tries) {
     ASSERT_LT(tries, 50);
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) ::_exit(pull(large).how ? 0 : 1);
-    if (tries < 40) ::usleep(static_cast<useconds_t>(random.below(8000))), ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(!WIFEXITED(status) || WEXITSTATUS(status) == 0);
+    child_process child([&] { return pull(large).how ? 0 : 1; });
+    if (tries < 40) be_slow(std::chrono::microseconds(random.below(8000))), child.signal(SIGKILL);
+    EXPECT_LE(child.wait(), 0) << "it ends well, or by a signal";
     if (fs::exists(path)) break;
   }
   EXPECT_EQ(content(), large.image_bytes()) << "under its name there is the whole or nothing";

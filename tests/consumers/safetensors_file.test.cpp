@@ -1,6 +1,8 @@
 // Files that are complete or not there: every failing system call, full disks, limits, kills; names that must not be
 // followed.
 #include "../support/allocation_counter.hpp"
+#include "../support/child_process.hpp"
+#include "../support/own_folder.hpp"
 #include "../support/process_entries.hpp"
 #include "feed.hpp"
 
@@ -15,7 +17,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -85,16 +86,7 @@ using tp::safetensors_file;
 
 class SafetensorsFile : public testing::Test {
  protected:
-  SafetensorsFile() {
-    std::string pattern = testing::TempDir() + "tensorpull-file-XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory = pattern;
-    path = (directory / "model.safetensors").string();
-  }
-  ~SafetensorsFile() override {
-    injected = {};
-    fs::remove_all(directory);
-  }
+  ~SafetensorsFile() override { injected = {}; }
   std::size_t entries() const {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(directory), fs::directory_iterator()));
   }
@@ -116,8 +108,9 @@ class SafetensorsFile : public testing::Test {
     return feeder(*file, m, chunk).run();
   }
 
-  fs::path directory;
-  std::string path;
+  own_folder folder;
+  fs::path directory = folder.path();
+  std::string path = folder / "model.safetensors";
 };
 
 TEST_F(SafetensorsFile, Holds_the_image) {
@@ -269,7 +262,7 @@ TEST_F(SafetensorsFile, A_part_that_another_process_writes_into_is_compared_befo
         feeder f(*file, m, 512);
         f.stops_before_finish = true;
         ASSERT_TRUE(f.run(at));
-        ::usleep(20'000);  // the times of files may be coarse
+        be_slow(std::chrono::milliseconds(20));  // the times of files may be coarse
         char held = 0;
         std::fstream part(fs::directory_iterator(directory)->path(), std::ios::binary | std::ios::in | std::ios::out);
         part.seekg(100).get(held);
@@ -459,16 +452,12 @@ TEST_F(SafetensorsFile, D2_AKillAtAnyTimeLeavesTheOldFileOrTheNewOne) {
   generator random(4);
   std::size_t replaced = 0;
   for (int i = 0; i < 200; ++i) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    child_process child([&] {
       auto file = safetensors_file::create(path, {.buffer_bytes = 64});
-      ::_exit(file && feeder(*file, m, 512).run() ? 0 : 1);
-    }
-    ::usleep(static_cast<useconds_t>(random.below(1500)));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
+      return file && feeder(*file, m, 512).run() ? 0 : 1;
+    });
+    be_slow(std::chrono::microseconds(random.below(1500)));
+    child.kill();
     const auto now = content(path);
     if (now == image) ++replaced, put("old");
     else ASSERT_EQ(text(), "old");
@@ -546,15 +535,11 @@ TEST_F(SafetensorsFile, D3_AMountedFileIsNotReplaced) {
 /// Runs `what` in a child whose files may have at most `limit` bytes; its exit status, or minus the signal that ended
 /// it.
 int with_file_size_limit(rlim_t limit, const std::function<int()>& what) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  return in_a_process([&] {
     const rlimit r{limit, limit};
     ::setrlimit(RLIMIT_FSIZE, &r);
-    ::_exit(what());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    return what();
+  });
 }
 
 TEST_F(SafetensorsFile, D5_AFileSizeLimitIsAnErrorNotADeath) {

@@ -1,5 +1,6 @@
 // Every consumer behind a real transfer: frames over a byte stream in memory, cut anywhere, tampered with, stopped
 // half-way.
+#include "../support/own_folder.hpp"
 #include "../support/pair.hpp"
 #include "values.hpp"
 
@@ -213,16 +214,14 @@ TEST(ConsumersOverTheProtocol, Double_buffered_keeps_the_old_model_when_a_digest
 
 class FilesOverTheProtocol : public testing::Test {
  protected:
-  FilesOverTheProtocol() { EXPECT_NE(::mkdtemp(directory.data()), nullptr); }
-  ~FilesOverTheProtocol() override { std::filesystem::remove_all(directory); }
   std::vector<std::byte> content() const {
     std::ifstream in(path(), std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const auto bytes = std::as_bytes(std::span(text));
     return {bytes.begin(), bytes.end()};
   }
-  std::string path() const { return directory + "/model.safetensors"; }
-  std::string directory = testing::TempDir() + "tensorpull-pull-XXXXXX";
+  std::string path() const { return folder / "model.safetensors"; }
+  own_folder folder;
 };
 
 TEST_F(FilesOverTheProtocol, A_model_and_its_file_in_one_pull) {
@@ -271,7 +270,8 @@ TEST_F(FilesOverTheProtocol, A_file_that_cannot_be_finished_is_a_failure_of_the_
   EXPECT_EQ(done.error().code, errc::io);
   EXPECT_EQ(done.error().system, EISDIR);
   EXPECT_EQ(p.left.status().completed, 0u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator()), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()),
+            1);
 }
 
 TEST_F(FilesOverTheProtocol, A_subset_becomes_a_file_of_its_own) {

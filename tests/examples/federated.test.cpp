@@ -13,6 +13,7 @@
 #include "jobs/federated/training.hpp"
 #include "jobs/federated/training_random.hpp"
 #include "jobs/federated/verdict.hpp"
+#include "support/own_folder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -52,10 +53,10 @@ std::string message_of(const std::function<void()>& action) {
   return "nothing was thrown";
 }
 
-/// A name in the temporary folder that goes away with the test.
+/// A name in a folder that goes away with the test.
 struct temporary_file {
-  std::string path = testing::TempDir() + "federated_test_" + std::to_string(::getpid());
-  ~temporary_file() { std::remove(path.c_str()); }
+  test::own_folder folder;
+  std::string path = folder / "file";
 };
 
 /// Digits that a perceptron can learn: one bright row of pixels for each label.

@@ -1,10 +1,9 @@
 // F8 to F15: frames whose pointers lie.
 #include "support/allocation_counter.hpp"
 #include "support/messages.hpp"
+#include "support/painted_stack.hpp"
 #include "support/processor_time.hpp"
 #include "support/sanitizers.hpp"
-
-#include <pthread.h>
 
 #include <algorithm>
 #include <climits>
@@ -139,21 +138,13 @@ TEST(Framing, A_cycle_takes_no_more_than_64_KiB_of_stack) {
 #if !defined(TENSORPULL_TEST_SANITIZED)  // whose stacks are larger
   // glibc gives no thread less than 128 KiB on some machines, such as 64-bit ARM
   const auto stack_bytes = std::max<std::size_t>(64 * 1024, static_cast<std::size_t>(PTHREAD_STACK_MIN));
-  const auto read_all = [](void*) -> void* {
+  on_a_stack_of(stack_bytes, [] {
     static tp::word_framing::decode_storage lists;
     for (const auto& [f, error] : cyclic_frames) {
       tp::frame m;
       EXPECT_EQ(tp::word_framing::decode(f.bytes(), m, lists).has_value(), !error);
     }
-    return nullptr;
-  };
-  pthread_attr_t small;  // with a guard page behind it
-  ASSERT_EQ(::pthread_attr_init(&small), 0);
-  ASSERT_EQ(::pthread_attr_setstacksize(&small, stack_bytes), 0);
-  pthread_t reader;
-  ASSERT_EQ(::pthread_create(&reader, &small, read_all, nullptr), 0);
-  ::pthread_join(reader, nullptr);
-  ::pthread_attr_destroy(&small);
+  });
 #endif
 }
 template <int levels>

@@ -1,4 +1,5 @@
 // A third party pulls what a locator names.
+#include "support/own_folder.hpp"
 #include "transports/network.hpp"
 
 #include <tensorpull/messages/download.hpp>
@@ -74,10 +75,12 @@ TEST_F(Download, Addresses_of_other_links_are_passed_over) {
 
 TEST_F(Download, An_address_is_what_its_transport_takes) {
   using unix_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
-  auto near = unix_net::downloader::open({.listen = "@tensorpull-download-test-" + std::to_string(::getpid())});
+  const std::string at = abstract_name();
+  auto near = unix_net::downloader::open({.listen = at});
   ASSERT_TRUE(near);
   tp::locator l(*near->add_tensors(*model));
-  EXPECT_TRUE(l.add("tcp://127.0.0.1:1") && l.add("unix:@tensorpull-download-test-" + std::to_string(::getpid())));
+  const own_port nobody;
+  EXPECT_TRUE(l.add("tcp://" + local(nobody)) && l.add("unix:" + at));
   serving run(*near);
   const auto done = tp::download_tensors<unix_net>(l, *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
@@ -111,9 +114,10 @@ TEST_F(Download, What_a_transport_takes_besides_an_address_is_made_by_the_caller
     return a;
   };
   tp::locator l(ref);
-  EXPECT_TRUE(l.add("tcp://127.0.0.1:1") && l.add(local(owner->port())));
+  const own_port nobody;
+  EXPECT_TRUE(l.add("tcp://" + local(nobody)) && l.add(local(owner->port())));
   ASSERT_TRUE(tp::download_tensors<net>(l, where, *mine));
-  EXPECT_EQ(asked, (std::vector<std::string>{"127.0.0.1:1", local(owner->port())}));
+  EXPECT_EQ(asked, (std::vector<std::string>{local(nobody), local(owner->port())}));
   EXPECT_TRUE(same(*mine, *model));
 }
 

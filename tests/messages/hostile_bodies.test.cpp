@@ -3,6 +3,7 @@
 #include "support/allocation_counter.hpp"
 
 #include "messages/hand_made.hpp"
+#include "support/own_folder.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -265,20 +266,18 @@ TEST(HostileBodies, The_body_is_what_capnp_decodes) {
   t.model = tp::tensors_of<split_model>(*model);
   const auto apart = messages::decompose(owner, t);
   ASSERT_TRUE(apart);
-  const auto folder = std::filesystem::temp_directory_path() / ("tensorpull_body_" + std::to_string(::getpid()));
-  std::filesystem::create_directory(folder);
+  const own_folder folder;
   {
     std::ofstream file(folder / "body", std::ios::binary);
     file.write(reinterpret_cast<const char*>(apart->body().data()), static_cast<std::streamsize>(apart->body().size()));
   }
   const std::string command = "capnp decode -I/usr/include '" TENSORPULL_MESSAGE_SCHEMA "' Decomposed < '" +
-                              (folder / "body").string() + "' 2>&1";
+                              (folder / "body") + "' 2>&1";
   std::string text;
   FILE* const pipe = ::popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   for (char piece[4096]; const std::size_t n = std::fread(piece, 1, sizeof piece, pipe);) text.append(piece, n);
   EXPECT_EQ(::pclose(pipe), 0) << text;
-  std::filesystem::remove_all(folder);
   for (const char* expected : {"name = \"round\", unsigned = 4000000000", "name = \"plan.rate\", floating = 0.1",
                                "name = \"site\", text = ", "dtype = \"F64\"", "inlineUpTo = 16384", "reference = 0"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text.substr(0, 2000);

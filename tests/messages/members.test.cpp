@@ -118,7 +118,7 @@ TEST(Members, Lists_and_maps_of_sets_are_pulled_where_there_is_a_destination) {
   for (unsigned i = 0; i < 3; ++i) theirs.push_back(random_model<split_model>(20 + i));
   flags mask{};
   mask.on[3] = true;
-  std::jthread left([&] {
+  joined_thread left([&] {
     updates u;
     u.round = 5;
     for (const auto& m : theirs) u.models.emplace_back(*m);

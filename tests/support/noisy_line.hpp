@@ -2,6 +2,10 @@
 // cut. A thread is the wire.
 #pragma once
 
+#include "own_folder.hpp"
+#include "threads.hpp"
+#include "waiting.hpp"
+
 #include <tensorpull/testing/seeded_random.hpp>
 
 #include <fcntl.h>
@@ -19,7 +23,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -69,11 +72,7 @@ class pty {
 /// again.
 class adapter {
  public:
-  adapter()
-      : name_(std::filesystem::temp_directory_path() /
-              ("tensorpull-tty." + std::to_string(::getpid()) + "." + std::to_string(++count()))) {
-    plug_in();
-  }
+  adapter() { plug_in(); }
   adapter(const adapter&) = delete;
   adapter& operator=(const adapter&) = delete;
   ~adapter() { pull_out(); }
@@ -91,11 +90,8 @@ class adapter {
   }
 
  private:
-  static std::atomic<int>& count() {
-    static std::atomic<int> n{0};
-    return n;
-  }
-  std::string name_;
+  own_folder folder_;
+  std::string name_ = folder_ / "tty";
   std::optional<pty> tty_;
 };
 
@@ -104,14 +100,7 @@ class noisy_line {
  public:
   /// `rate`: bytes a second in each direction; 0: as fast as it goes.
   explicit noisy_line(const line_noise& noise = {}, std::uint64_t rate = 0)
-      : noise_(noise), rate_(rate), random_(noise.seed) {
-    for (auto& w : waiting_) w.reserve(8192);  // a test may count allocations
-    wire_ = std::thread([this] { carry(); });
-  }
-  ~noisy_line() {
-    ends_ = true;
-    wire_.join();
-  }
+      : noise_(noise), rate_(rate), random_(noise.seed) {}
   const std::string& left() const noexcept { return end_[0].name(); }
   const std::string& right() const noexcept { return end_[1].name(); }
   /// Bytes carried so far from end 0 or 1, noise included.
@@ -133,12 +122,12 @@ class noisy_line {
   }
 
  private:
-  void carry() {
+  void carry(const std::stop_token& stop) {
     using clock = std::chrono::steady_clock;
     auto before = clock::now();
     std::array<double, 2> may{};
     std::array<pollfd, 2> p{};
-    while (!ends_) {
+    while (!stop.stop_requested()) {
       {
         const auto now = clock::now();
         // a wire that this machine let sleep catches up with what has waited for it, and not with time in which there
@@ -156,7 +145,7 @@ class noisy_line {
                   static_cast<short>((waiting_[1 - i].empty() ? 0 : POLLOUT) | (waiting_[i].empty() ? POLLIN : 0)), 0};
       }
       if (rate_ == 0) ::poll(p.data(), 2, 1);
-      else std::this_thread::sleep_for(std::chrono::microseconds(500));
+      else be_slow(std::chrono::microseconds(500));
     }
   }
   /// Moves at most so many bytes from one end to the other; returns how many more may leave the first at once.
@@ -193,11 +182,15 @@ class noisy_line {
   std::uint64_t rate_;
   tensorpull::testing::seeded_random random_;
   std::array<adapter, 2> end_;
-  std::array<std::vector<std::byte>, 2> waiting_;
+  std::array<std::vector<std::byte>, 2> waiting_ = [] {
+    std::array<std::vector<std::byte>, 2> both;
+    for (auto& w : both) w.reserve(8192);  // a test may count allocations
+    return both;
+  }();
   std::array<std::atomic<std::uint64_t>, 2> carried_{};
-  std::atomic<bool> ends_{false}, cut_{false}, damage_{false};
+  std::atomic<bool> cut_{false}, damage_{false};
   std::mutex mutex_;
-  std::thread wire_;
+  joined_thread wire_{[this](const std::stop_token& stop) { carry(stop); }};
 };
 
 }  // namespace test

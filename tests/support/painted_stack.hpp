@@ -1,16 +1,29 @@
-// How deep a call goes: it runs on a stack that was painted before, and what is not the colour any more was used.
+// How deep a call goes: it runs on a stack that was painted before, and what is not the colour any more was used. Or it
+// runs on a stack that has no more room than it may take.
 #pragma once
 
 #include <pthread.h>
 
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <new>
 
 namespace test {
 
 namespace detail {
+
+template <class Call>
+void run_on_thread(const pthread_attr_t& attributes, Call& call) {
+  pthread_t thread;
+  const auto run = [](void* p) -> void* {
+    (*static_cast<Call*>(p))();
+    return nullptr;
+  };
+  if (pthread_create(&thread, &attributes, run, &call) != 0) std::terminate();
+  pthread_join(thread, nullptr);
+}
 
 template <class Call>
 std::size_t painted_bytes(Call& call) {
@@ -25,13 +38,7 @@ std::size_t painted_bytes(Call& call) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstack(&attributes, stack.get(), size);
-  pthread_t thread;
-  const auto run = [](void* p) -> void* {
-    (*static_cast<Call*>(p))();
-    return nullptr;
-  };
-  if (pthread_create(&thread, &attributes, run, &call) != 0) std::terminate();
-  pthread_join(thread, nullptr);
+  run_on_thread(attributes, call);
   pthread_attr_destroy(&attributes);
   std::size_t untouched = 0;
   while (untouched < size && stack.get()[untouched] == colour) ++untouched;
@@ -46,6 +53,16 @@ template <class Call>
 std::size_t stack_of(Call call) {
   auto nothing = [] {};
   return detail::painted_bytes(call) - detail::painted_bytes(nothing);
+}
+
+/// Does it on a stack of so many bytes, behind which the program ends.
+template <class Call>
+void on_a_stack_of(std::size_t bytes, Call call) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (pthread_attr_setstacksize(&attributes, bytes) != 0) std::terminate();
+  detail::run_on_thread(attributes, call);
+  pthread_attr_destroy(&attributes);
 }
 
 }  // namespace test

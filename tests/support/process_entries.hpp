@@ -2,6 +2,7 @@
 #pragma once
 
 #include "jobs/federated/process_stats.hpp"
+#include "waiting.hpp"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ inline std::size_t threads() { return federated::stats_of_self()->threads; }
 /// Without those that have been joined, which the system lets go of a moment later.
 inline std::size_t threads_at_rest() {
   for (std::size_t before = threads();;) {
-    ::usleep(20'000);
+    be_slow(std::chrono::milliseconds(20));
     const std::size_t now = threads();
     if (now == before) return now;
     before = now;

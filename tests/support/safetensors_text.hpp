@@ -1,6 +1,8 @@
 // Files that are, or nearly are, safetensors files: made from the text of a header, in a folder of the test's own.
 #pragma once
 
+#include "own_folder.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -42,14 +44,6 @@ inline std::string repeated(std::string_view text, std::size_t times) {
 
 class folder_test : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "tensorpull-files-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory = name;
-    path = (directory / "model.safetensors").string();
-  }
-  void TearDown() override { std::filesystem::remove_all(directory); }
-
   void put(std::string_view content) const {
     std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
   }
@@ -58,8 +52,9 @@ class folder_test : public testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  std::filesystem::path directory;
-  std::string path;
+  own_folder folder;
+  std::filesystem::path directory = folder.path();
+  std::string path = folder / "model.safetensors";
 };
 
 }  // namespace test

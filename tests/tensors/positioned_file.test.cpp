@@ -1,5 +1,7 @@
 #include <tensorpull/system/files.hpp>
 
+#include "support/own_folder.hpp"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,15 +15,7 @@ namespace fs = std::filesystem;
 
 class PositionedFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "tensorpull-file-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory = name;
-    path = (directory / "file").string();
-    std::ofstream(path) << "0123456789";
-  }
-  void TearDown() override { fs::remove_all(directory); }
-
+  PositionedFile() { std::ofstream(path) << "0123456789"; }
   static std::string read(const tp::positioned_file& file, std::uint64_t offset, std::size_t n) {
     std::string text(n, '?');
     const auto done = file.read_at(offset, std::as_writable_bytes(std::span(text)));
@@ -34,8 +28,9 @@ class PositionedFile : public testing::Test {
     EXPECT_EQ(file.error().system, system) << name;
   }
 
-  fs::path directory;
-  std::string path;
+  test::own_folder folder;
+  fs::path directory = folder.path();
+  std::string path = folder / "file";
 };
 
 TEST_F(PositionedFile, Reads_any_range) {

@@ -1,4 +1,6 @@
 #include "support/allocation_counter.hpp"
+#include "support/child_process.hpp"
+#include "support/painted_stack.hpp"
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
@@ -6,7 +8,6 @@
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <functional>
@@ -110,17 +111,13 @@ TEST_F(SafetensorsSource, S1_LengthsThatWrapAroundAreRefused) {
 
 /// Exit status of `what` in a process with `limit` bytes of address space.
 int with_address_space([[maybe_unused]] rlim_t limit, const std::function<int()>& what) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  return in_a_process([&] {
 #if !defined(TENSORPULL_TEST_SANITIZED)
     const rlimit r{limit, limit};
     ::setrlimit(RLIMIT_AS, &r);
 #endif
-    ::_exit(what());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return what();
+  });
 }
 
 TEST_F(SafetensorsSource, S2_ALongestHeaderIsReadInAGibibyteAndALongerOneIsNot) {
@@ -150,21 +147,7 @@ TEST_F(SafetensorsSource, S3_NestingIsBoundedLikeThatOfTheReferenceLibrary) {
   const auto nested = [](std::size_t depth, std::string_view open, std::string_view close) {
     return repeated(open, depth) + "1" + repeated(close, depth);
   };
-  // on a stack of its own, small enough that reading by recursion would overflow it
-  const auto on_small_stack = [](const std::function<void()>& what) {
-    pthread_attr_t small;
-    ASSERT_EQ(::pthread_attr_init(&small), 0);
-    ASSERT_EQ(::pthread_attr_setstacksize(&small, 256 * 1024), 0);
-    pthread_t thread;
-    const auto run = [](void* f) -> void* {
-      (*static_cast<const std::function<void()>*>(f))();
-      return nullptr;
-    };
-    ASSERT_EQ(::pthread_create(&thread, &small, run, const_cast<std::function<void()>*>(&what)), 0);
-    ::pthread_join(thread, nullptr);
-    ::pthread_attr_destroy(&small);
-  };
-  on_small_stack([&] {
+  on_a_stack_of(256 * 1024, [&] {  // so small that reading by recursion would overflow it
     const std::array<std::array<std::string_view, 2>, 2> brackets{{{"[", "]"}, {"{\"k\":", "}"}}};
     for (const auto& [begin, end] : brackets) {
       const std::string deep = nested(50'000, begin, end);

@@ -1,6 +1,7 @@
 // Safetensors files as the source of transfers: into structs, into files, larger than memory, and changed while they
 // are published.
 #include "support/allocation_counter.hpp"
+#include "support/child_process.hpp"
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
 
@@ -9,7 +10,6 @@
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <cstring>
 #include <functional>
@@ -177,8 +177,7 @@ TEST_F(SafetensorsTransfers, A_file_larger_than_memory_is_published_and_pulled_i
                           entry("b", "F32", std::to_string(bytes / 8), 0, bytes / 2) + "}"));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) + bytes);
   std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(-1, std::ios::end) << 'x';
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int how = in_a_process([&] {
 #if !defined(TENSORPULL_TEST_SANITIZED)  // which reserve terabytes
     std::size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
@@ -187,16 +186,13 @@ TEST_F(SafetensorsTransfers, A_file_larger_than_memory_is_published_and_pulled_i
 #endif
     const auto owner = std::make_unique<large_net::downloader>();
     const auto image = tp::safetensors_image::open(path);
-    if (!image) ::_exit(1);
+    if (!image) return 1;
     const auto ref = owner->add_tensors(*image);
-    if (!ref) ::_exit(2);
+    if (!ref) return 2;
     auto file = tp::safetensors_file::create(copy(), {.fsync = false});
-    if (!file || !large_net::pull(*owner, *ref, *file)) ::_exit(3);
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return file && large_net::pull(*owner, *ref, *file) ? 0 : 3;
+  });
+  EXPECT_EQ(how, 0);
   const auto pulled = tp::safetensors_image::open(copy());
   ASSERT_TRUE(pulled);
   EXPECT_EQ(pulled->schema().tensors[0].name, "b") << "F32 before U8";

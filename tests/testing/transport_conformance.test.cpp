@@ -1,6 +1,7 @@
 // Streams that are right pass every check; each stream that is broken in one way fails exactly the check that is about
 // it.
 #include "support/allocation_counter.hpp"
+#include "support/waiting.hpp"
 
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
 #include <tensorpull/transports/over/tcp/tcp_connect.hpp>
@@ -14,7 +15,6 @@
 
 #include <csignal>
 #include <string>
-#include <thread>
 
 namespace transport_conformance_test {
 
@@ -128,7 +128,7 @@ class broken {
     }
     if (F == flaw::reads_too_far && io.bytes > 0) spans[0].data()[spans[0].size()] = std::byte{1};
     if (F == flaw::says_too_much_read && io.bytes > 0) ++io.bytes;
-    if (F == flaw::read_waits && io.status == io_status::would_block) std::this_thread::sleep_for(60ms);
+    if (F == flaw::read_waits && io.status == io_status::would_block) test::be_slow(60ms);
     if (F == flaw::reads_nothing_well && io.status == io_status::would_block) io.status = io_status::ok;
     return io;
   }
@@ -146,14 +146,14 @@ class broken {
     }
     io_result io = s_.write_some(spans);
     if (F == flaw::says_too_much_written && io.bytes > 100) io.bytes = spans[0].size() + spans.size();
-    if (F == flaw::write_waits && io.status == io_status::would_block) std::this_thread::sleep_for(60ms);
+    if (F == flaw::write_waits && io.status == io_status::would_block) test::be_slow(60ms);
     if (F == flaw::writes_to_nobody && io.status == io_status::closed) return {io_status::would_block, 0, 0};
     return io;
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (F == flaw::never_waits) timeout = 0ms;
     if (F == flaw::deaf_to_the_end && peer_closed()) {
-      std::this_thread::sleep_for(timeout);
+      test::be_slow(timeout);
       return io_ready{};
     }
     if (ahead_ > 0 && read && F == flaw::forgets_when_moved) return {true, false};

@@ -2,6 +2,8 @@
 // state dicts.
 #include "allocation_counter.hpp"
 #include "process_entries.hpp"
+#include "threads.hpp"
+#include "waiting.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -506,7 +508,7 @@ class slow_taker {
   result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
     if (++chunks == 4) watch_ = std::make_unique<::test::allocation_watch>();  // both ends are warm
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::test::be_slow(std::chrono::milliseconds(1));
     return {};
   }
   result<void> finish(const receipt&) noexcept {
@@ -543,7 +545,7 @@ TEST(Torch, A_large_transposed_tensor_is_never_copied_as_a_whole) {
   [[maybe_unused]] const std::uint64_t before = peak_resident();
   const auto ref = owner->add_tensors(*model);
   ASSERT_TRUE(ref);
-  std::jthread serving([&](std::stop_token stop) { owner->run(stop); });
+  ::test::joined_thread serving([&](std::stop_token stop) { owner->run(stop); });
   const auto done = tcp_net::pull("127.0.0.1:" + std::to_string(owner->port()), *ref, to);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, outcome::completed);

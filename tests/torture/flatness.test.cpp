@@ -5,6 +5,7 @@
 #include "support/allocation_counter.hpp"
 #include "support/process_entries.hpp"
 #include "support/sanitizers.hpp"
+#include "support/waiting.hpp"
 #include "support/whole_schedule.hpp"
 
 #include <algorithm>
@@ -81,12 +82,10 @@ class schedule {
   }
   template <class Done>
   bool until(crowd& all, Done done) {
-    const auto end = std::chrono::steady_clock::now() + 60s;
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      if (owner_io_.poll() + all.io.poll() == 0) std::this_thread::sleep_for(1ms);
-    }
-    return true;
+    return eventually("a round goes on", [&] {
+      while (owner_io_.poll() + all.io.poll() > 0 && !done()) continue;
+      return done();
+    });
   }
 
   void round(std::uint32_t n, std::size_t number) {

@@ -1,5 +1,7 @@
 // Real processes that are killed, stopped and kept short: an owner and a recipient forked from this one.
 // TENSORPULL_PROCESS_FAULTS: how many faults.
+#include "support/child_process.hpp"
+#include "support/own_folder.hpp"
 #include "support/sanitizers.hpp"
 #include "transports/network.hpp"
 
@@ -7,7 +9,6 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -55,58 +56,10 @@ class mapped {
   T* object_;
 };
 
-class folder {
- public:
-  folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tensorpull-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(const char* n) const { return (path_ / n).string(); }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::filesystem::path path_;
-};
-
-/// A forked process; killed with its object.
-class process {
- public:
-  explicit process(const std::function<int()>& run) : id_(::fork()) {
-    if (id_ != 0) return;
-    ::alarm(120);  // never outlives a test that was killed for long
-    ::_exit(run());
-  }
-  process(const process&) = delete;
-  ~process() {
-    if (id_ > 0) kill(), (void)wait();
-  }
-  void signal(int s) const { ::kill(id_, s); }
-  void kill() const { signal(SIGKILL); }
-  bool ended() {
-    if (id_ <= 0) return true;
-    if (::waitpid(id_, &status_, WNOHANG) != id_) return false;
-    id_ = 0;
-    return true;
-  }
-  /// The exit status, or minus the signal.
-  int wait() {
-    while (id_ > 0 && ::waitpid(id_, &status_, 0) < 0 && errno == EINTR) {
-    }
-    id_ = 0;
-    return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
-  }
-
- private:
-  pid_t id_;
-  int status_ = 0;
-};
-
 struct shared {
-  std::atomic<std::uint16_t> port;
+  std::uint16_t port;  ///< of each owner
+  std::atomic<bool> listens;
+  std::atomic<std::uint64_t> steps;
   std::atomic<std::uint64_t> sent;  ///< by the owner that lives
   std::atomic<std::uint64_t> sent_before;  ///< by those before it
   std::atomic<int> outcome;  ///< of the recipient: an error, or exact
@@ -117,9 +70,10 @@ int own(const large& model, shared& all) {
   if (!owner) return 1;
   const auto ref = owner->add_tensors(model, {.id = name});
   if (!ref) return 2;
-  all.port = owner->port();
+  all.listens = true;
   owner->run([&](const auto& o) {
     all.sent = o.status_of(*ref)->bytes_sent;
+    ++all.steps;
     return false;
   });
   return 0;
@@ -129,12 +83,12 @@ int own(const large& model, shared& all) {
 struct slowly : tp::land {
   explicit slowly(large& m) noexcept : tp::land(tp::raw_tensors<large>::destination(m)) {}
   tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    ::usleep(700);
+    be_slow(700us);
     return tp::result<void>{};
   }
 };
 int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
-  for (;;) {
+  for (const auto end = within(ample_time); !end.stop_requested();) {
     slowly to(mine);
     const auto done = net::pull(local(all.port), {name}, to,
                                 {.per_request_timeout = 2s,
@@ -146,8 +100,9 @@ int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
     if (done) return 0;
     // an owner that is not back yet; whatever else goes wrong is the test's to judge
     if (done.error() != tp::errc::connection_failed && !tp::is_passing(done.error().code)) return 1;
-    ::usleep(10'000);
+    be_slow(10ms);
   }
+  return 2;
 }
 
 int wanted_faults() {
@@ -168,23 +123,17 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
   };
   int faults = 0, in_transfer = 0, by_kind[kinds] = {};
   for (int run = 0; faults < wanted_faults(); ++run) {
-    const folder here;
-    const mapped<large> mine(here.file("model").c_str());
-    const mapped<tp::resume_cursor> cursor(here.file("cursor").c_str());
+    const own_folder here;
+    const mapped<large> mine((here / "model").c_str());
+    const mapped<tp::resume_cursor> cursor((here / "cursor").c_str());
     const mapped<shared> all;
-    std::optional<process> owner, recipient;
+    const own_port port;
+    all->port = port;
+    std::optional<child_process> owner, recipient;
     const auto start_owner = [&] {
-      // the one before may have been killed between its socket's end and its process's: the port is free a moment later
-      for (int i = 0; i < 100; ++i) {
-        const std::uint16_t before = all->port;
-        owner.emplace([&] { return own(*source, *all); });
-        for (int k = 0; before != 0 ? k < 20 : k < 5000 && all->port == 0; ++k) {
-          ::usleep(1000);
-          if (owner->ended()) break;
-        }
-        if (all->port != 0 && !owner->ended()) return;
-      }
-      FAIL() << "no owner";
+      all->listens = false;
+      owner.emplace([&] { return own(*source, *all); });
+      EXPECT_TRUE(eventually("an owner listens", [&] { return all->listens || owner->ended(); }));
     };
     const auto start_recipient = [&] { recipient.emplace([&] { return receive(*mine, *cursor, *all); }); };
     start_owner();
@@ -192,38 +141,36 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
     const int most = 1 + static_cast<int>(random.below(3));
     std::uint64_t kills = 0, waits = 0;
     for (int i = 0; i < most && faults < wanted_faults(); ++i) {
-      ::usleep(static_cast<useconds_t>(random.below(80'000)));
+      be_slow(std::chrono::microseconds(random.below(80'000)));
       const auto kind = static_cast<int>(random.below(kinds));
       const std::uint64_t at = cursor->offset;
       in_transfer += at > 0 && at < image_bytes && !recipient->ended() ? 1 : 0;
       ++faults, ++by_kind[kind];
       switch (kind) {
         case kill_owner:
-          owner->kill(), owner->wait(), ++kills;
+          owner->kill(), ++kills;
           all->sent_before += all->sent.exchange(0);
-          ::usleep(static_cast<useconds_t>(random.below(60'000)));
+          be_slow(std::chrono::microseconds(random.below(60'000)));
           start_owner();
           break;
         case kill_recipient:
-          recipient->kill(), recipient->wait(), ++kills;
+          recipient->kill(), ++kills;
           start_recipient();
           break;
         default:
-          process& p = kind == stop_owner ? *owner : *recipient;
+          child_process& p = kind == stop_owner ? *owner : *recipient;
           p.signal(SIGSTOP);
-          ::usleep(static_cast<useconds_t>(20'000 + random.below(100'000)));
+          be_slow(std::chrono::microseconds(20'000 + random.below(100'000)));
           p.signal(SIGCONT);
           ++waits;
       }
     }
-    for (int i = 0; i < 30'000 && !recipient->ended(); ++i) ::usleep(1000);
-    ASSERT_TRUE(recipient->ended()) << "run " << run << " hangs, at " << cursor->offset << ", last outcome "
-                                    << all->outcome;
     ASSERT_EQ(recipient->wait(), 0) << "run " << run << ": " << to_string(static_cast<tp::errc>(all->outcome.load()));
     ASSERT_EQ(all->outcome, exact);
     EXPECT_TRUE(same(*mine, *source)) << run;
     EXPECT_EQ(cursor->offset, image_bytes);
-    ::usleep(60'000);  // the owner notes what it sent after each step
+    ASSERT_TRUE(eventually("the owner notes what it has sent",
+                           [&, steps = all->steps.load()] { return all->steps >= steps + 2; }));
     // for each kill: the chunk that was not complete, and the requests whose answers were under way.
     EXPECT_LE(all->sent_before + all->sent, image_bytes + kills * (window + 1) * 64_KiB)
         << "run " << run << ", " << kills << " kills, " << waits << " stops";
@@ -237,21 +184,25 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
 struct standing_owner {
   std::unique_ptr<large> source = random_model<large>(1);
   mapped<shared> all;
-  process owner{[this] { return own(*source, *all); }};
+  own_port port;
+  child_process owner{[this] {
+    all->port = port;
+    return own(*source, *all);
+  }};
   standing_owner() {
-    for (int i = 0; i < 5000 && all->port == 0; ++i) ::usleep(1000);
+    EXPECT_TRUE(eventually("an owner listens", [this] { return all->listens || owner.ended(); }));
   }
-  std::string address() const { return local(all->port); }
+  std::string address() const { return local(port); }
 };
 /// What became of a recipient with limits of its own: an error's number, or exact.
 int limited(shared& all, const std::function<int()>& run) {
   all.outcome = left_alone;
-  process p([&] {
-    all.outcome = run();
-    return 0;
-  });
-  const int status = p.wait();
-  EXPECT_EQ(status, 0) << "it died";
+  EXPECT_EQ(in_a_process([&] {
+              all.outcome = run();
+              return 0;
+            }),
+            0)
+      << "it died";
   return all.outcome;
 }
 void limit(int what, rlim_t to) {
@@ -276,14 +227,14 @@ bool holds_image(const std::string& path, const large& source) {
 TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
   if (!alone()) GTEST_SKIP() << "a process with threads cannot be forked safely";
   const standing_owner o;
-  const folder here;
+  const own_folder here;
   for (const bool ignored : {true, false})
     for (const rlim_t most :
          {rlim_t{0}, rlim_t{1}, rlim_t{64 * 1024 + 7}, rlim_t{image_bytes / 2}, rlim_t{image_bytes - 1}}) {
       const int how = limited(*o.all, [&] {
         if (ignored) ::signal(SIGXFSZ, SIG_IGN);
         limit(RLIMIT_FSIZE, most);
-        return to_file(o.address(), here.file("model.safetensors"));
+        return to_file(o.address(), here / "model.safetensors");
       });
       EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::disk_full))
           << how << " with " << most;
@@ -292,23 +243,23 @@ TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
   EXPECT_EQ(limited(*o.all,
                     [&] {
                       limit(RLIMIT_FSIZE, image_bytes);
-                      return to_file(o.address(), here.file("model.safetensors"));
+                      return to_file(o.address(), here / "model.safetensors");
                     }),
             exact);
-  EXPECT_TRUE(holds_image(here.file("model.safetensors"), *o.source));
+  EXPECT_TRUE(holds_image(here / "model.safetensors", *o.source));
 }
 
 TEST(Processes, Q2_a_recipient_with_few_descriptors_names_what_it_lacks) {
   if (!alone()) GTEST_SKIP() << "a process with threads cannot be forked safely";
   const standing_owner o;
-  const folder here;
+  const own_folder here;
   int errors = 0, how = left_alone;
   for (rlim_t more = 0; more < 16 && how != exact; ++more) {
     how = limited(*o.all, [&] {
       const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);  // the lowest number that is free
       ::close(next);
       limit(RLIMIT_NOFILE, static_cast<rlim_t>(next) + more);
-      return to_file(o.address(), here.file("model.safetensors"));
+      return to_file(o.address(), here / "model.safetensors");
     });
     if (how == exact) break;
     ++errors;
@@ -318,21 +269,21 @@ TEST(Processes, Q2_a_recipient_with_few_descriptors_names_what_it_lacks) {
   }
   EXPECT_EQ(how, exact);
   EXPECT_EQ(errors, 3) << "directory, file, socket";
-  EXPECT_TRUE(holds_image(here.file("model.safetensors"), *o.source));
+  EXPECT_TRUE(holds_image(here / "model.safetensors", *o.source));
 }
 
 TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
   if (sanitized) GTEST_SKIP() << "a sanitizer reserves terabytes";
   if (!alone()) GTEST_SKIP() << "a process with threads cannot be forked safely";
   const standing_owner o;
-  const folder here;
+  const own_folder here;
   int short_of_memory = 0, how = left_alone;
   for (rlim_t more = 0; more <= 64 && how != exact; more += 4) {
     how = limited(*o.all, [&] {
       std::size_t pages = 0;
       std::ifstream("/proc/self/statm") >> pages;
       limit(RLIMIT_AS, pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (more << 20));
-      return to_file(o.address(), here.file("model.safetensors"), {.buffer_bytes = 32u << 20});
+      return to_file(o.address(), here / "model.safetensors", {.buffer_bytes = 32u << 20});
     });
     if (how == exact) break;
     EXPECT_TRUE(how == static_cast<int>(tp::errc::out_of_memory) || how == static_cast<int>(tp::errc::bad_address) ||
@@ -343,7 +294,7 @@ TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
   }
   EXPECT_EQ(how, exact);
   EXPECT_GE(short_of_memory, 8);
-  EXPECT_TRUE(holds_image(here.file("model.safetensors"), *o.source));
+  EXPECT_TRUE(holds_image(here / "model.safetensors", *o.source));
   // the same for an owner and for a session, whose memory is made at start
   for (const bool owns : {true, false}) {
     how = limited(*o.all, [&] {

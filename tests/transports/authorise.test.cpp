@@ -51,7 +51,7 @@ TEST(AuthoriseOverAStream, A_session_asks_for_the_identity_that_its_stream_knows
     asked_by = r.peer.user;
     return r.peer.kind == tp::identity_kind::user && r.ref == ref->id;
   });
-  std::jthread server([&] { EXPECT_TRUE(owner->serve(tp::until_settled(*ref), 20s)); });
+  joined_thread server([&] { EXPECT_TRUE(owner->serve(tp::until_settled(*ref), 20s)); });
   EXPECT_FALSE(recipient->download_tensors({{1, 1}, 0, 0}, *mine));
   const auto done = recipient->download_tensors(*ref, *mine);
   ASSERT_TRUE(done) << tp::to_string(done.error().code);

@@ -137,7 +137,7 @@ TEST_F(RadioOf128, Sessions_talk_and_pull) {
   std::stop_source near_has_all, far_has_all;
   by_radio::faults = {.lost = 20, .seed = 11};
   const auto source = random_model<mlp>(6);
-  std::thread other([&] {
+  joined_thread other([&] {
     auto far = radio_net::session::over(*by_radio::open(""));
     const auto ref = *far->add_tensors(*source, {.recipients = 1});
     const std::array references{ref};

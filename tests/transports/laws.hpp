@@ -10,6 +10,7 @@
 #include <tensorpull/core/describe.hpp>
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -69,8 +70,8 @@ class Laws : public testing::Test {
     owner.reset();
     room.reset();
   }
-  void open(const tp::authorise_callback& may = {}) {
-    auto opened = room->template open<mlp>(may);
+  void open(const tp::authorise_callback& authorise = {}) {
+    auto opened = room->template open<mlp>(authorise);
     ASSERT_TRUE(opened) << describe(opened.error());
     owner.emplace(std::move(*opened));
   }
@@ -147,18 +148,16 @@ class Laws : public testing::Test {
     }
   }
   void expect_untouched() { EXPECT_TRUE(same(*mine, *blank<mlp>())); }
-  /// Waits until the owner, which serves, knows something; it is asked while it stands still.
+  /// Runs the owner, which served on a thread, until it knows something. It stands still then.
   template <class Known>
   bool hears(Known known) {
-    for (int i = 0; i < 400; ++i) {
-      stop();
-      if (known()) return true;
-      serve();
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    stop();
+    return runs_until("the owner hears of it", *owner, known);
   }
 
+  // what the owner borrows
+  std::function<bool(const tp::access_request&)> may;
+  std::atomic<bool> as_the_constant_says{true};
   std::optional<Room> room;
   std::unique_ptr<mlp> source = random_model<mlp>(1), mine = blank<mlp>();
   std::optional<downloader> owner;
@@ -197,15 +196,11 @@ TYPED_TEST_P(Laws, Several_recipients_arrive_and_are_counted) {
   const auto ref = this->add({.recipients = recipients});
   this->serve();
   std::atomic<std::uint32_t> right{0};
-  {
-    std::vector<std::jthread> all;
-    for (std::uint32_t i = 0; i < recipients; ++i)
-      all.emplace_back([&] {
-        const auto own = blank<mlp>();
-        const auto done = TestFixture::net::download_tensors(this->at(ref), ref, *own);
-        right += done && done->outcome == tp::outcome::completed && same(*own, *this->source);
-      });
-  }
+  on_threads(recipients, [&](std::size_t) {
+    const auto own = blank<mlp>();
+    const auto done = TestFixture::net::download_tensors(this->at(ref), ref, *own);
+    right += done && done->outcome == tp::outcome::completed && same(*own, *this->source);
+  });
   EXPECT_EQ(right, recipients);
   ASSERT_TRUE(this->hears([&] { return this->owner->settled(ref); }));
   EXPECT_EQ(this->owner->status_of(ref)->completed, recipients);
@@ -312,8 +307,8 @@ TYPED_TEST_P(Laws, A_recipient_that_starts_before_its_owner_waits_for_it) {
     this->owner.reset();
     EXPECT_FALSE(this->pull({{5, 6}, 0, 0}, {.per_request_timeout = 200ms, .retry = {.retries = 0}}));
     this->expect_untouched();
-    std::jthread later([&] {
-      std::this_thread::sleep_for(100ms);  // several tries, most likely; the test holds without them
+    joined_thread later([&] {
+      be_slow(100ms);  // several tries, most likely; the test holds without them
       this->open();
       (void)this->add({.id = {5, 6}});
       this->serve();
@@ -330,13 +325,12 @@ TYPED_TEST_P(Laws, A_recipient_that_starts_before_its_owner_waits_for_it) {
 }
 
 TYPED_TEST_P(Laws, The_program_says_who_may_have_what_and_is_told_who_asks) {
-  std::atomic<bool> as_the_constant_says{true};
-  const auto may = [&](const tp::access_request& r) {
-    if (r.peer.kind != TestFixture::transport::identifies) as_the_constant_says = false;
+  this->may = [this](const tp::access_request& r) {
+    if (r.peer.kind != TestFixture::transport::identifies) this->as_the_constant_says = false;
     return r.recipient == TypeParam::seen({7});
   };
   this->owner.reset();
-  this->open(may);
+  this->open(this->may);
   const auto ref = this->add({.recipients = 1});
   this->serve();
   const auto refused = this->pull(ref, {.recipient = {8}});
@@ -347,7 +341,7 @@ TYPED_TEST_P(Laws, The_program_says_who_may_have_what_and_is_told_who_asks) {
   this->expect_arrived(this->pull(ref, {.recipient = {7}}));
   this->stop();
   EXPECT_EQ(this->owner->callback_failures(), 0u);
-  EXPECT_TRUE(as_the_constant_says);
+  EXPECT_TRUE(this->as_the_constant_says);
 }
 
 TYPED_TEST_P(Laws, Progress_is_told_in_order_from_start_to_end) {

@@ -31,18 +31,16 @@ struct udp_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = net<Model>::downloader::open({.listen = local(port), .authorise = may});
-    if (owner && port == 0) port = owner->port();  // later on it is the same, and another thread reads it
-    return owner;
+    return net<Model>::downloader::open({.listen = port.address(), .authorise = may});
   }
-  std::string where() const { return local(port); }
+  const std::string& where() const { return port.address(); }
   /// At most the word of its address comes back, which everybody gets, and never more than was said.
   bool stranger(std::string_view said) const {
-    test::stranger peer(port);
+    test::stranger peer(port.address());
     peer.say_bytes(std::as_bytes(std::span(said.data(), std::min<std::size_t>(said.size(), 1200))));
     return peer.hear(20ms).size() <= std::min(tp::cookie_bytes, said.size());
   }
-  std::uint16_t port = 0;
+  own_udp_port port;
 };
 struct serial_room : usual_room {
   using transport = tp::serial;
@@ -154,11 +152,9 @@ struct haunted_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = net<Model>::downloader::open({.listen = local(port), .authorise = may});
-    if (owner && port == 0) port = owner->port();
-    return owner;
+    return net<Model>::downloader::open({.listen = port.address(), .authorise = may});
   }
-  std::string where() const { return local(port); }
+  const std::string& where() const { return port.address(); }
   static void published(const mlp&, const tp::reference& r) { haunted_udp::ref = r.id; }
   static std::uint64_t work() { return messages_sent; }
   static std::vector<third_party> third_parties() {
@@ -166,7 +162,7 @@ struct haunted_room : usual_room {
       return [what](const std::stop_token& stop, std::atomic<bool>& acts) {
         haunted_udp::now = what;
         acts = true;
-        while (!stop.stop_requested()) std::this_thread::sleep_for(1ms);
+        while (!stop.stop_requested()) look_again_soon();
         haunted_udp::now = haunted_udp::says::nothing;
       };
     };
@@ -174,7 +170,7 @@ struct haunted_room : usual_room {
             {"one that makes up frames", that_says(haunted_udp::says::frames)},
             {"one at an address that cannot be answered", that_says(haunted_udp::says::from_nowhere)}};
   }
-  std::uint16_t port = 0;
+  own_udp_port port;
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Udp, ThirdParties, haunted_room);
 

@@ -42,7 +42,8 @@ third_party one_that_passes_descriptors(std::string path) {
               }
               near = {};
               acts = true;
-              for (int i = 0; i < 20 && !stop.stop_requested(); ++i) std::this_thread::sleep_for(5ms);
+              for (const auto soon = within(100ms); !soon.stop_requested() && !stop.stop_requested();)
+                look_again_soon();
             }
           }};
 }

@@ -60,13 +60,13 @@ class LwipPull : public ::testing::Test {
   }
   /// Stands between device and owner; the connection i is treated as plan[i], and those behind the plan are left in
   /// peace.
-  void relay(raw_listener& listener, std::vector<mischief> plan, std::stop_token stop) {
-    for (std::size_t i = 0; !stop.stop_requested(); ++i) {
-      pollfd called{listener.native_handle(), POLLIN, 0};
-      while (::poll(&called, 1, 20) == 0)
-        if (stop.stop_requested()) return;
-      raw_peer client = listener.accept(), server_end(owner->port());
+  void relay(raw_listener& listener, const std::vector<mischief>& plan, const std::stop_token& stop) {
+    for (std::size_t i = 0; !stop.stop_requested();) {
+      auto called = listener.next(20ms);
+      if (!called) continue;
+      raw_peer client = std::move(*called), server_end(owner->port());
       const mischief m = i < plan.size() ? plan[i] : mischief{};
+      ++i;
       std::vector<std::byte> piece(4096);
       const std::array<std::span<std::byte>, 1> in{piece};
       for (std::size_t carried = 0; !stop.stop_requested();) {
@@ -83,15 +83,15 @@ class LwipPull : public ::testing::Test {
       }
     }
   }
-  std::jthread between(raw_listener& listener, std::vector<mischief> plan) {
+  joined_thread between(raw_listener& listener, std::vector<mischief> plan) {
     answers = 0;
-    return std::jthread(
-        [this, &listener, plan = std::move(plan)](std::stop_token stop) { relay(listener, plan, stop); });
+    return joined_thread(
+        [this, &listener, plan = std::move(plan)](const std::stop_token& stop) { relay(listener, plan, stop); });
   }
   /// Says this to every peer that calls, and stays silent.
   tp::result<tp::receipt> pull_from_liar(std::function<void(raw_peer&)> lie) {
     raw_listener listener;
-    std::jthread liar([&] {
+    joined_thread liar([&] {
       raw_peer client = listener.accept();
       lie(client);
       (void)client.hear_end();
@@ -125,7 +125,7 @@ TEST_F(LwipPull, Calls_that_move_one_byte_are_enough) {
 }
 
 TEST_F(LwipPull, Nobody_listens) {
-  const std::uint16_t nobody = raw_listener().port();
+  const own_port nobody;
   const auto done = pull(nobody);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), tp::errc::connection_failed);
@@ -225,9 +225,9 @@ TEST_F(LwipPull, A_pull_that_was_stopped_goes_on_from_its_cursor) {
   {
     raw_listener listener;
     const auto middle = between(listener, {{.most = 16'000, .close = false}});
-    std::jthread watch([&] {
-      while (answers < 16'000) std::this_thread::sleep_for(1ms);
-      std::this_thread::sleep_for(20ms);
+    joined_thread watch([&] {
+      eventually("the device has half of the model", [&] { return answers >= 16'000; });
+      be_slow(20ms);
       device_stops = true;
     });
     const auto done = pull(listener.port());

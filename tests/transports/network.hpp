@@ -2,11 +2,16 @@
 #pragma once
 
 #include "sample_models.hpp"
+#include "support/own_port.hpp"
 
 #include <tensorpull/transports/host/owner.hpp>
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+
+#include <atomic>
+#include <deque>
 
 namespace test {
 
@@ -20,24 +25,26 @@ class raw_peer {
   }
   explicit raw_peer(tp::posix_stream s) : stream_(std::move(s)) {}
 
+  /// False: the other side has closed, or has read nothing for long.
   bool say(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
+    for (auto end = within(20s); !bytes.empty() && !end.stop_requested();) {
       const std::array<std::span<const std::byte>, 1> out{bytes};
       const auto io = stream_.write_some(out);
-      if (io.status == tp::io_status::closed || io.status == tp::io_status::failed) return false;
+      if (tp::is_end(io.status)) return false;
       bytes = bytes.subspan(io.bytes);
-      if (io.bytes == 0) stream_.wait(false, true, 100ms);
+      if (io.bytes > 0) end = within(20s);
+      else stream_.wait(false, true, 100ms);
     }
-    return true;
+    return bytes.empty();
   }
   bool say(std::string_view text) { return say(std::as_bytes(std::span(text.data(), text.size()))); }
 
   /// Reads until `most` bytes came, or the other side closed.
-  std::vector<std::byte> hear(std::size_t most, std::chrono::seconds patience = 20s) {
+  std::vector<std::byte> hear(std::size_t most, std::chrono::seconds time = 20s) {
     std::vector<std::byte> got;
     std::vector<std::byte> piece(4096);
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (got.size() < most && !closed_ && std::chrono::steady_clock::now() < end) {
+    const auto end = within(time);
+    while (got.size() < most && !closed_ && !end.stop_requested()) {
       const std::array<std::span<std::byte>, 1> in{std::span(piece).first(std::min(piece.size(), most - got.size()))};
       const auto io = stream_.read_some(in);
       got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
@@ -46,7 +53,7 @@ class raw_peer {
     }
     return got;
   }
-  /// Whether the other side closed, within the test's patience.
+  /// Whether the other side closed.
   bool hear_end() {
     hear(~std::size_t{0});
     return closed_;
@@ -79,8 +86,13 @@ class raw_peer {
 /// A listening socket that is not the library's.
 class raw_listener {
  public:
-  explicit raw_listener(int backlog = 64) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  /// `port`: that of an own_port; 0: a free one.
+  explicit raw_listener(int backlog = 64, std::uint16_t port = 0)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(fd_.native_handle(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
     sockaddr_in a{};
+    a.sin_port = htons(port);
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::bind(fd_.native_handle(), reinterpret_cast<sockaddr*>(&a), sizeof a), 0);
@@ -91,13 +103,81 @@ class raw_listener {
   }
   std::uint16_t port() const { return port_; }
   int native_handle() const { return fd_.native_handle(); }
+  /// A peer that has come, if one comes within the time.
+  std::optional<raw_peer> next(std::chrono::milliseconds time) {
+    pollfd ready{fd_.native_handle(), POLLIN, 0};
+    if (::poll(&ready, 1, static_cast<int>(time.count())) < 1) return std::nullopt;
+    tp::posix_stream s(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (s.native_handle() < 0) return std::nullopt;
+    return raw_peer(std::move(s));
+  }
   raw_peer accept() {
-    return raw_peer(tp::posix_stream(::accept4(fd_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)));
+    auto peer = next(ample_time);
+    EXPECT_TRUE(peer) << "nobody has come";
+    return peer ? std::move(*peer) : raw_peer(tp::posix_stream());
   }
 
  private:
   tp::posix_stream fd_;
   std::uint16_t port_ = 0;
 };
+
+/// Accepts connections, and does something with each on a thread of its own. Their threads end with this object.
+class each_connection {
+ public:
+  /// `serve(peer, number, stop)`: the number is from 0. `may()`: whether further ones are accepted now.
+  template <class Serve, class May>
+  each_connection(Serve serve, May may, int backlog = 64)
+      : listener_(backlog), accepting_([this, serve, may](const std::stop_token& stop) {
+          std::deque<joined_thread> all;
+          while (!stop.stop_requested()) {
+            if (!may()) {
+              look_again_soon();
+              continue;
+            }
+            if (auto peer = listener_.next(20ms))
+              all.emplace_back([&serve, peer = std::move(*peer), n = count_++](const std::stop_token& ends) mutable {
+                serve(peer, n, ends);
+              });
+          }
+          for (auto& t : all) t.request_stop();
+        }) {}
+  template <class Serve>
+  explicit each_connection(Serve serve) : each_connection(std::move(serve), [] { return true; }) {}
+  std::uint16_t port() const { return listener_.port(); }
+  std::string address() const { return local(port()); }
+  /// How many have come so far.
+  std::size_t count() const { return count_; }
+
+ private:
+  raw_listener listener_;
+  std::atomic<std::size_t> count_{0};
+  joined_thread accepting_;
+};
+
+/// Passes on what two ends say to each other, until one of them closes.
+template <class Near, class Far>
+void pass_on(Near& near, Far& far, const std::stop_token& stop) {
+  std::vector<std::byte> room(65536);
+  // false: the connection has ended
+  const auto once = [&](auto& from, auto& to, bool& moved) {
+    const std::array<std::span<std::byte>, 1> in{std::span(room)};
+    const auto io = from.read_some(in);
+    for (auto rest = std::span<const std::byte>(room).first(io.bytes); !rest.empty();) {
+      const std::array<std::span<const std::byte>, 1> out{rest};
+      const auto sent = to.write_some(out);
+      if (tp::is_end(sent.status) || stop.stop_requested()) return false;
+      rest = rest.subspan(sent.bytes);
+      if (sent.bytes == 0) to.wait(false, true, 20ms);
+    }
+    moved |= io.bytes > 0;
+    return !tp::is_end(io.status);
+  };
+  while (!stop.stop_requested()) {
+    bool moved = false;
+    if (!once(near, far, moved) || !once(far, near, moved)) return;
+    if (!moved) near.wait(true, false, 1ms);
+  }
+}
 
 }  // namespace test

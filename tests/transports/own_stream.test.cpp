@@ -116,15 +116,12 @@ TEST(OwnStream, An_owner_of_many_connections_shakes_hands_with_each_and_drops_wh
   const auto ref = *owner->add_tensors(*source);
   serving thread(*owner);
   raw_peer silent(owner->port());
-  std::vector<std::jthread> recipients;
-  for (int i = 0; i < 3; ++i)
-    recipients.emplace_back([&] {
-      const auto mine = blank<large>();
-      const auto done = net::download_tensors(local(owner->port()), ref, *mine);
-      EXPECT_TRUE(done) << to_string(done.error().code);
-      EXPECT_TRUE(same(*mine, *source));
-    });
-  recipients.clear();
+  on_threads(3, [&](std::size_t) {
+    const auto mine = blank<large>();
+    const auto done = net::download_tensors(local(owner->port()), ref, *mine);
+    EXPECT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(same(*mine, *source));
+  });
   EXPECT_TRUE(silent.hear_end());
 }
 
@@ -157,7 +154,7 @@ TEST(OwnStream, Pulls_and_sessions_shake_hands_before_their_first_byte) {
   ASSERT_TRUE(owner);
   const auto ref = owner->add_tensors(*source, {.recipients = 4});
   ASSERT_TRUE(ref);
-  std::jthread serving([&](std::stop_token stop) { owner->run(tp::until_settled(*ref), stop); });
+  joined_thread serving([&](std::stop_token stop) { owner->run(tp::until_settled(*ref), stop); });
   const std::string at = local(owner->port());
   const tp::pull_options options{.per_request_timeout = 10s};
   for (const bool as_text : {true, false}) {
@@ -205,7 +202,7 @@ TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens)
   EXPECT_TRUE(same(*mine, *source));
   EXPECT_EQ(handler.connected_calls, 1);
 
-  const std::uint16_t nobody = raw_listener().port();
+  const own_port nobody;
   handler.end.reset();
   if (host.connect(local(nobody)))
     for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
@@ -221,7 +218,7 @@ TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unl
   const auto ref = *owner->add_tensors(*source);
   serving thread(*owner);
   raw_listener silent;
-  const std::uint16_t nobody = raw_listener().port();
+  const own_port nobody;
   const std::string places = local(nobody) + ",no address," + local(silent.port()) + "," + local(owner->port());
   const auto mine = blank<large>();
   for (const bool stops : {true, false}) {
@@ -270,7 +267,7 @@ TEST(OwnStream, A_host_listens_once_and_takes_nothing_after_its_stop) {
 struct slow_listener {
   tp::tcp_listener inner;
   explicit slow_listener(tp::tcp_listener l) noexcept : inner(std::move(l)) {}
-  slow_listener(slow_listener&& other) noexcept : inner((std::this_thread::sleep_for(500ms), std::move(other.inner))) {}
+  slow_listener(slow_listener&& other) noexcept : inner((be_slow(500ms), std::move(other.inner))) {}
   slow_listener& operator=(slow_listener&&) noexcept = default;
   tp::result<tp::posix_stream> accept() noexcept { return inner.accept(); }
   int native_handle() const noexcept { return inner.native_handle(); }
@@ -291,7 +288,7 @@ TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
   puller handler{{}, nullptr, 0, {}, {}};
   boost::asio::io_context io;
   slow_net::host<puller, tp::land> host(io, handler);
-  std::jthread runs([&] { io.run(); });
+  joined_thread runs([&] { io.run(); });
   EXPECT_TRUE(host.listen("127.0.0.1:0"));
   host.stop();
 }

@@ -10,9 +10,7 @@ namespace test {
 class fake_proxy {
  public:
   explicit fake_proxy(std::string answer, std::uint16_t to = 0, std::size_t piece = ~std::size_t{0})
-      : listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
-    thread_ = std::jthread(
-        [this, answer = std::move(answer), to, piece](std::stop_token stop) { run(stop, answer, to, piece); });
+      : thread_([this, answer = std::move(answer), to, piece](std::stop_token stop) { run(stop, answer, to, piece); }) {
   }
   std::uint16_t port() const { return listener_.port(); }
   std::string request() {
@@ -22,9 +20,7 @@ class fake_proxy {
 
  private:
   void run(const std::stop_token& stop, const std::string& answer, std::uint16_t to, std::size_t piece) {
-    auto client = listener_.accept(20s, stop);
-    if (!client) return;
-    raw_peer near(std::move(*client));
+    raw_peer near = listener_.accept();
     while (!request_.ends_with("\r\n\r\n")) {
       const auto more = near.hear(1);
       if (more.empty()) return;
@@ -36,22 +32,11 @@ class fake_proxy {
     auto far = tp::tcp_connect(local(to), std::chrono::steady_clock::now() + 10s);
     if (!far) return;
     raw_peer other(std::move(*far));
-    std::vector<std::byte> room(65536);
-    while (!stop.stop_requested()) {
-      bool moved = false;
-      for (auto [from, into] : {std::pair{&near, &other}, std::pair{&other, &near}}) {
-        const std::array<std::span<std::byte>, 1> in{std::span(room)};
-        const auto io = from->stream().read_some(in);
-        if (tp::is_end(io.status)) return;
-        if (io.bytes > 0 && !into->say(std::span(room).first(io.bytes))) return;
-        moved = moved || io.bytes > 0;
-      }
-      if (!moved) near.stream().wait(true, false, 1ms);
-    }
+    pass_on(near.stream(), other.stream(), stop);
   }
-  tp::tcp_listener listener_;
+  raw_listener listener_;
   std::string request_;
-  std::jthread thread_;
+  joined_thread thread_;
 };
 
 }  // namespace test

@@ -1,10 +1,10 @@
 // Through an HTTP proxy: a real one, and ones that say anything.
 #include "proxies.hpp"
+#include "support/child_process.hpp"
+#include "support/own_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/proxy/proxied_address.hpp>
-
-#include <sys/wait.h>
 
 #include <fstream>
 
@@ -82,7 +82,7 @@ TEST(Proxy, One_that_says_nothing_costs_the_time_and_a_stop_is_heard) {
   const tp::proxied_address to{"server.example.org:8002", {.address = proxy}};
   EXPECT_EQ(to.connect(100ms).error(), tp::errc::timed_out);
   std::stop_source stop;
-  std::jthread later([&] { std::this_thread::sleep_for(50ms), stop.request_stop(); });
+  joined_thread later([&] { be_slow(50ms), stop.request_stop(); });
   EXPECT_EQ(to.connect(60s, stop.get_token()).error(), tp::errc::cancelled);
 }
 
@@ -105,37 +105,30 @@ TEST(Proxy, Nothing_in_an_address_or_a_password_can_add_a_line) {
             "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n");
 }
 
-/// tinyproxy on a free port of the loopback interface; ends with this object.
+/// tinyproxy on a port of its own. It is killed with this object: SIGTERM it does not hear if it comes between its look
+/// at what it has been told and its wait for the next connection, about one time in fifty.
 class tinyproxy {
  public:
-  explicit tinyproxy(std::uint16_t to) {
-    folder_ = testing::TempDir() + "tensorpull_proxy_" + std::to_string(::getpid());
-    port_ = tp::tcp_listener::open("127.0.0.1:0")->port();
-    std::ofstream(folder_) << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\nBasicAuth site secret\nConnectPort "
-                           << to << "\nLogLevel Critical\n";
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::execlp("tinyproxy", "tinyproxy", "-d", "-c", folder_.c_str(), nullptr);
-      ::_exit(127);
-    }
-    for (int i = 0; i < 500 && !there_ && child_ > 0; ++i) {
-      int status = 0;
-      if (::waitpid(child_, &status, WNOHANG) == child_) child_ = -1;
-      there_ = child_ > 0 && tp::tcp_connect(local(port_), std::chrono::steady_clock::now() + 1s).has_value();
-      if (!there_) std::this_thread::sleep_for(10ms);
-    }
-  }
-  ~tinyproxy() {
-    if (child_ > 0) ::kill(child_, SIGTERM), ::waitpid(child_, nullptr, 0);
-    std::remove(folder_.c_str());
+  explicit tinyproxy(std::uint16_t to) : config_(written(to)), child_(words_) {
+    EXPECT_TRUE(eventually("tinyproxy listens, or is not installed", [&] {
+      there_ = tp::tcp_connect(local(port_), std::chrono::steady_clock::now() + 1s).has_value();
+      return there_ || child_.ended();
+    }));
   }
   bool there() const { return there_; }
   std::uint16_t port() const { return port_; }
 
  private:
-  std::string folder_;
-  std::uint16_t port_ = 0;
-  pid_t child_ = -1;
+  std::string written(std::uint16_t to) const {
+    std::ofstream(folder_ / "config") << "Port " << port_ << "\nListen 127.0.0.1\nTimeout 60\n"
+                                      << "BasicAuth site secret\nConnectPort " << to << "\nLogLevel Critical\n";
+    return folder_ / "config";
+  }
+  own_folder folder_;
+  own_port port_;
+  std::string config_;
+  const char* words_[5]{"tinyproxy", "-d", "-c", config_.c_str(), nullptr};
+  child_process child_;
   bool there_ = false;
 };
 

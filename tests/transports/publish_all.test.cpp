@@ -43,11 +43,11 @@ bool serves(net::downloader& owner, const tp::reference& ref) {
 }
 
 TEST(PublishAll, A_transaction_settles_once_when_its_recipients_have_all_references) {
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.references == 3 && s.verdict == tp::verdict::completed; };
   const auto owner = std::make_unique<net::downloader>();
   models m;
   auto images = m.images(3, 1);
-  int told = 0;
-  auto settled = [&](const tp::settlement& s) { told += s.references == 3 && s.verdict == tp::verdict::completed; };
   const auto kept = std::make_shared<int>(7);
   const std::weak_ptr<int> alive = kept;
   tp::unique_any keep;
@@ -110,6 +110,8 @@ TEST(PublishAll, An_error_leaves_what_was_published_as_it_was) {
 }
 
 TEST(PublishAll, Named_recipients_of_a_transaction_that_is_replaced_make_way_for_themselves) {
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
   const auto owner = std::make_unique<net::downloader>();
   models m;
   std::vector<tp::recipient_id> names;
@@ -118,8 +120,6 @@ TEST(PublishAll, Named_recipients_of_a_transaction_that_is_replaced_make_way_for
   ASSERT_TRUE(owner->add_images(first, {.named = names}));
   auto second = m.images(2, 10);
   for (std::size_t i = 0; i < 2; ++i) second[i].as.id = first[i].as.id;
-  int told = 0;
-  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
   ASSERT_TRUE(owner->add_images(second, {.named = names, .settled = settled}));
   for (const auto& x : second)
     for (const auto who : names) {
@@ -196,11 +196,11 @@ TEST(PublishAll, One_that_is_replaced_from_within_its_own_reading_is_busy_and_st
 }
 
 TEST(PublishAll, Withdrawing_from_within_the_reading_of_another_image_of_the_transaction_returns) {
+  int told = 0;
+  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
   const auto owner = std::make_unique<net::downloader>();
   models m;
   auto images = m.images(2, 1);
-  int told = 0;
-  auto settled = [&](const tp::settlement& s) { told += s.verdict == tp::verdict::completed; };
   ASSERT_TRUE(owner->add_images(images, {.recipients = 1, .settled = settled}));
   typename net::downloader::owner_type::peer from{};
   tp::pending_reply about[2] = {};

@@ -332,12 +332,12 @@ TEST(ConnectionBudgets, Those_that_have_shown_nothing_for_a_second_make_room_and
 using published = tp::publisher<net::parts, tp::no_lock, 16>;
 
 TEST(Publisher, A_recipient_that_completed_is_told_even_if_the_next_version_is_published_in_the_same_step) {
-  const auto p = std::make_unique<published>();
   const auto source = random_model<mlp>(1);
   std::vector<tp::progress_phase> told;
   int settled = 0;
   auto tell = [&](const tp::progress_event& e) { told.push_back(e.phase); };
   auto over = [&](const tp::settlement&) { ++settled; };
+  const auto p = std::make_unique<published>();
   const auto ref = *p->add_tensors(*source, {.recipients = 1, .settled = over, .progress = tell});
   published::owner_type::peer link;
   const auto say = [&](tp::frame m) {

@@ -23,10 +23,9 @@ void ask(publisher& p, publisher::owner_type::peer& from, const tp::reference& r
   EXPECT_TRUE(p.machine().handle(from, m, r));
 }
 /// Long enough for a thread that does not wait to be caught at it.
-void linger() { std::this_thread::sleep_for(50ms); }
+void linger() { be_slow(50ms); }
 
 TEST(PublisherThreads, Withdraw_returns_when_the_progress_callback_of_another_thread_has_returned) {
-  publisher p;
   const auto model = random_model<tiny>(1);
   std::atomic<bool> inside = false;
   std::latch entered(1);
@@ -36,10 +35,11 @@ TEST(PublisherThreads, Withdraw_returns_when_the_progress_callback_of_another_th
     linger();
     inside = false;
   };
+  publisher p;
   const auto ref = *p.add_tensors(*model, {.progress = tell, .progress_interval = 0ms});
   publisher::owner_type::peer peer;
   ask(p, peer, ref, 1);
-  std::jthread other([&] { p.tick(); });
+  joined_thread other([&] { p.tick(); });
   entered.wait();
   EXPECT_FALSE(p.settled(ref));
   EXPECT_TRUE(p.withdraw(ref));
@@ -63,11 +63,11 @@ TEST(PublisherThreads, A_reference_has_settled_when_its_callback_has_returned_an
   };
   const std::array who{tp::recipient_id{5}};
   ref = *p.add_tensors(std::move(model), {.named = who, .budgets = {.acquire = 1ms}, .settled = tell});
-  std::jthread other([&] {
+  joined_thread other([&] {
     while (!returned) p.tick();
   });
   entered.wait();
-  while (!p.settled(ref)) std::this_thread::yield();
+  ASSERT_TRUE(eventually("it is settled", [&] { return p.settled(ref); }));
   EXPECT_TRUE(returned);
   EXPECT_TRUE(kept.expired());
   EXPECT_TRUE(seen_from_within);
@@ -125,7 +125,7 @@ TEST(PublisherThreads, Two_callbacks_that_withdraw_each_others_references_do_not
   ask(p, peers[0], refs[0], 1);
   ask(p, peers[1], refs[1], 2);
   {
-    std::jthread a([&] { p.tick(); }), b([&] { p.tick(); });
+    joined_thread a([&] { p.tick(); }), b([&] { p.tick(); });
   }
   for (const tp::reference& r : refs) EXPECT_TRUE(p.settled(r));
   EXPECT_EQ(settled[0], 1);
@@ -144,30 +144,25 @@ TEST(PublisherThreads, Callbacks_never_outlive_a_withdrawal_while_threads_tick_a
     void operator()(const tp::progress_event&) { *late += over; }
     void operator()(const tp::settlement&) { *late += over, ++settled; }
   };
-  std::vector<std::jthread> ticking;
-  for (int i = 0; i < 3; ++i)
-    ticking.emplace_back([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) p.tick();
-    });
-  {
-    std::vector<std::jthread> publishing;
-    for (std::uint64_t t = 0; t < 3; ++t)
-      publishing.emplace_back([&, t] {
-        for (std::uint64_t i = 0; i < 300; ++i) {
-          const auto told = std::make_unique<heard>();
-          told->late = &late;
-          const auto ref = p.add_tensors(*model, {.settled = *told, .progress = *told, .progress_interval = 0ms});
-          ASSERT_TRUE(ref);
-          publisher::owner_type::peer peer;
-          for (std::uint64_t k = 0; k < 8; ++k) ask(p, peer, *ref, 1 + t * 100 + k);
-          p.machine().forget(peer);
-          ASSERT_TRUE(p.withdraw(*ref));
-          EXPECT_EQ(told->settled, 1);
-          told->over = true;
-        }
-      });
-  }
-  ticking.clear();
+  joined_threads ticking(3, [&](std::size_t, const std::stop_token& stop) {
+    while (!stop.stop_requested()) p.tick();
+  });
+  on_threads(3, [&](std::size_t t) {
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      const auto told = std::make_unique<heard>();
+      told->late = &late;
+      const auto ref = p.add_tensors(*model, {.settled = *told, .progress = *told, .progress_interval = 0ms});
+      ASSERT_TRUE(ref);
+      publisher::owner_type::peer peer;
+      for (std::uint64_t k = 0; k < 8; ++k) ask(p, peer, *ref, 1 + t * 100 + k);
+      p.machine().forget(peer);
+      ASSERT_TRUE(p.withdraw(*ref));
+      EXPECT_EQ(told->settled, 1);
+      told->over = true;
+    }
+  });
+  ticking.request_stop();
+  ticking.join();
   EXPECT_EQ(late, 0);
 }
 
@@ -179,15 +174,15 @@ TEST(PublisherThreads, An_owner_on_threads_has_called_back_when_run_until_settle
     std::atomic<int> state = 0;
     auto tell = [&](const tp::settlement&) {
       state = 1;
-      std::this_thread::sleep_for(5ms);
+      be_slow(5ms);
       state = 2;
     };
     const auto ref = *owner.add_tensors(*model, {.recipients = 1, .settled = tell});
-    std::jthread pull([&] {
+    joined_thread pull([&] {
       const auto mine = blank<tiny>();
       EXPECT_TRUE(net::download_tensors(local(owner.port()), ref, *mine));
     });
-    EXPECT_TRUE(owner.run(tp::until_settled(ref)));
+    EXPECT_TRUE(owner.run(tp::until_settled(ref), within(ample_time)));
     ASSERT_EQ(state, 2) << "in round " << i;
   }
 }

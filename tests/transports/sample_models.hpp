@@ -3,6 +3,8 @@
 
 #include "support/process_entries.hpp"
 #include "support/random.hpp"
+#include "support/threads.hpp"
+#include "support/waiting.hpp"
 
 #include <tensorpull/tensorpull.hpp>
 
@@ -11,7 +13,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 
 namespace test {
 
@@ -69,16 +70,24 @@ inline std::string local(std::uint16_t port) { return "127.0.0.1:" + std::to_str
 class serving {
  public:
   template <class Owner>
-  explicit serving(Owner& owner, int threads = 1) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([&owner](std::stop_token stop) { owner.run(stop); });
-  }
+  explicit serving(Owner& owner, std::size_t threads = 1)
+      : threads_(threads, [&owner](std::size_t, const std::stop_token& stop) { owner.run(stop); }) {}
   void stop() {
-    for (auto& t : threads_) t.request_stop();
-    threads_.clear();
+    threads_.request_stop();
+    threads_.join();
   }
 
  private:
-  std::vector<std::jthread> threads_;
+  joined_threads threads_;
 };
+
+/// Runs an owner on this thread until something holds of it. If it does not, the test fails with the words of `what`.
+template <class Owner, class Holds>
+bool runs_until(std::string_view what, Owner& owner, Holds holds) {
+  if (holds()) return true;
+  (void)owner.run([&](const auto&) { return holds(); }, within(ample_time));
+  EXPECT_TRUE(holds()) << "an owner ran for " << ample_time.count() << " s until this: " << what;
+  return holds();
+}
 
 }  // namespace test

@@ -24,10 +24,8 @@ io_status sent(line& l) {
 /// Whether a frame comes out at the other end of the tty.
 bool arrives(const test::adapter& a) {
   std::array<char, 100> bytes;
-  for (int i = 0; i < 100; ++i) {
+  for (const auto end = test::within(200ms); !end.stop_requested(); test::look_again_soon())
     if (::read(a.master(), bytes.data(), bytes.size()) > 0) return true;
-    std::this_thread::sleep_for(2ms);
-  }
   return false;
 }
 

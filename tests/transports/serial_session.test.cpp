@@ -1,8 +1,6 @@
 // Both ends of a serial line in both roles: messages, pulls one way and the other, at once.
 #include "serial_network.hpp"
 
-#include <future>
-
 namespace serial_session_test {
 
 using namespace test;
@@ -15,14 +13,14 @@ TEST(SerialSession, Both_ends_pull_at_once_over_a_slow_and_noisy_line) {
   ASSERT_TRUE(left && right);
   const auto a = random_model<small>(1), b = random_model<small>(2), from_a = blank<small>(), from_b = blank<small>();
   const auto of_a = *left->add_tensors(std::as_const(*a)), of_b = *right->add_tensors(std::as_const(*b));
-  auto other = std::async(std::launch::async, [&] {
-    const auto done = right->download_tensors(of_a, *from_a);
+  tp::result<tp::receipt> theirs = tp::failure(tp::errc::timed_out);
+  joined_thread other([&] {
+    theirs = right->download_tensors(of_a, *from_a);
     (void)right->serve([&](const session& s) { return s.status_of(of_b)->completed == 1; }, 60s);
-    return done;
   });
   const auto mine = left->download_tensors(of_b, *from_b);
   (void)left->serve([&](const session& s) { return s.status_of(of_a)->completed == 1; }, 60s);
-  const auto theirs = other.get();
+  other.join();
   ASSERT_TRUE(mine) << describe(mine.error());
   ASSERT_TRUE(theirs) << describe(theirs.error());
   EXPECT_TRUE(same(*from_a, *a));
@@ -34,7 +32,7 @@ TEST(SerialSession, Messages_arrive_once_and_in_order_whatever_the_noise) {
   auto left = session::connect(line.left()), right = session::connect(line.right());
   ASSERT_TRUE(left && right);
   constexpr std::uint32_t count = 20;
-  std::jthread other([&] {
+  joined_thread other([&] {
     for (std::uint32_t i = 0; i < count; ++i) {
       std::vector<std::byte> body(i * 150, static_cast<std::byte>(i));
       const auto sent = left->send(i, {}, body, 60s);
@@ -64,7 +62,7 @@ TEST(SerialSession, T8_messages_that_came_before_the_tty_was_gone_are_received_b
   noisy_line line;
   auto left = session::connect(line.left()), right = session::connect(line.right());
   ASSERT_TRUE(left && right);
-  std::jthread other([&] {
+  joined_thread other([&] {
     EXPECT_TRUE(right->send(1, {}, {}, 30s));
     EXPECT_TRUE(right->send(2, {}, std::vector<std::byte>(2000), 30s));
     line.vanish(0);

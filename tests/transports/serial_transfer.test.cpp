@@ -36,11 +36,11 @@ TEST(SerialTransfer, T3_noise_that_lets_nothing_through_ends_with_a_name) {
 }
 TEST(SerialTransfer, T3_a_line_that_is_cut_for_a_while_goes_on) {
   over_line<mlp> o({}, 400'000);
-  std::jthread scissors([&] {
+  joined_thread scissors([&] {
     for (int i = 0; i < 3; ++i) {
-      std::this_thread::sleep_for(100ms);
+      be_slow(100ms);
       o.line.cut(true);
-      std::this_thread::sleep_for(100ms);
+      be_slow(100ms);
       o.line.cut(false);
     }
   });
@@ -59,28 +59,28 @@ TEST(SerialTransfer, T3_a_line_that_stays_cut_ends_by_the_time_out_and_the_next_
 }
 TEST(SerialTransfer, T4_the_recipients_tty_vanishes_and_comes_back) {
   over_line<mlp> o({}, 400'000);
-  std::jthread hand([&] {
-    std::this_thread::sleep_for(200ms);
+  joined_thread hand([&] {
+    be_slow(200ms);
     o.line.vanish(0);
-    std::this_thread::sleep_for(100ms);
+    be_slow(100ms);
     o.line.come_back(0);
   });
   o.expect_completed({.retry = {.retries = 20, .first_delay = 20ms}});
 }
 TEST(SerialTransfer, T4_the_owners_tty_vanishes_and_comes_back) {
   over_line<mlp> o({}, 400'000);
-  std::jthread hand([&] {
-    std::this_thread::sleep_for(200ms);
+  joined_thread hand([&] {
+    be_slow(200ms);
     o.line.vanish(1);
-    std::this_thread::sleep_for(100ms);
+    be_slow(100ms);
     o.line.come_back(1);
   });
   o.expect_completed();
 }
 TEST(SerialTransfer, T1_a_tty_that_stays_away_is_a_lost_connection) {
   over_line<mlp> o({}, 200'000);
-  std::jthread hand([&] {
-    std::this_thread::sleep_for(200ms);
+  joined_thread hand([&] {
+    be_slow(200ms);
     o.line.vanish(0);
   });
   const auto done = o.pull({.retry = {.retries = 2, .first_delay = 10ms}});
@@ -91,8 +91,8 @@ TEST(SerialTransfer, T1_a_tty_that_stays_away_is_a_lost_connection) {
 TEST(SerialTransfer, T8_a_stop_is_heard_on_a_slow_line) {
   over_line<mlp> o({}, baud_115200);
   std::stop_source stop;
-  std::jthread hand([&] {
-    std::this_thread::sleep_for(200ms);
+  joined_thread hand([&] {
+    be_slow(200ms);
     stop.request_stop();
   });
   const auto done = o.pull({.stop = stop.get_token()});

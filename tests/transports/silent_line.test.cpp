@@ -20,7 +20,7 @@ tp::io_result read(tp::posix_stream& from) {
 // A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
 TEST(SilentLine, Silence_before_bytes_are_due_does_not_count) {
   auto [left, right] = connected();
-  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  be_slow(tp::detail::longest_silence + 1s);
   const gone_line gone;
   right.expect_bytes(true);
   EXPECT_FALSE(right.wait(true, false, 20ms).read);
@@ -42,7 +42,7 @@ TEST(SilentLine, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_
     told.reset();
   }
   right.expect_bytes(true);
-  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  be_slow(tp::detail::longest_silence + 1s);
   EXPECT_FALSE(right.wait(true, false, 1ms).read);
   {
     const gone_line gone;
@@ -57,7 +57,7 @@ TEST(SilentLine, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_
 TEST(SilentLine, A_read_that_finds_nothing_notices_it_without_a_wait) {
   auto [left, right] = connected();
   right.expect_bytes(true);
-  std::this_thread::sleep_for(tp::detail::longest_silence + 1s);
+  be_slow(tp::detail::longest_silence + 1s);
   EXPECT_EQ(read(right).status, tp::io_status::would_block);
   const gone_line gone;
   EXPECT_EQ(read(left).status, tp::io_status::would_block) << "nothing is due there";
@@ -113,7 +113,7 @@ TEST(SilentLine, A_host_that_pulls_gives_up_a_line_that_is_gone_and_its_place_to
   raw_peer lost(*port);
   const gone_line gone(own_port(lost.stream().native_handle()));
   std::atomic<bool> served = false;
-  std::jthread client([&] {
+  joined_thread client([&] {
     auto again = net::session::connect(local(*port));
     ASSERT_TRUE(again);
     const auto source = random_model<tiny>(1);

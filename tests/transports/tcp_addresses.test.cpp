@@ -39,8 +39,9 @@ std::string both(std::uint16_t port) { return ":" + std::to_string(port); }
 
 TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
   const auto source = random_model<tiny>(1);
-  for (const std::string_view where : {"127.0.0.1:0", "[::1]:0"}) {
-    auto owner = net::downloader::open({.listen = where});
+  for (const std::string where : {"127.0.0.1", "[::1]"}) {
+    const own_port port;  // at both addresses
+    auto owner = net::downloader::open({.listen = where + both(port)});
     if (!owner && where.front() == '[') continue;  // a machine without IPv6
     ASSERT_TRUE(owner);
     const auto ref = *owner->add_tensors(*source);
@@ -63,7 +64,7 @@ TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
 }
 
 TEST(TcpAddresses, A_host_is_told_once_that_nobody_listens_at_any_of_them) {
-  const std::uint16_t nobody = raw_listener().port();
+  const own_port nobody;
   puller handler;
   boost::asio::io_context io(1);
   net::host<puller, tp::land> host(io, handler);
@@ -84,19 +85,18 @@ TEST(TcpAddresses, A_host_is_told_once_that_nobody_listens_at_any_of_them) {
 }
 
 TEST(TcpAddresses, Several_threads_connect_to_names_and_the_host_is_stopped_meanwhile) {
-  raw_listener listener(4096);
-  const std::uint16_t nobody = raw_listener().port();
+  const own_port somebody, nobody;
+  raw_listener listener(4096, somebody);
   for (int round = 0; round < 20; ++round) {
     puller handler;
     boost::asio::io_context io;
     auto host = std::make_unique<net_on_threads::host<puller, tp::land>>(io, handler);
     int begun = 0;
     {
-      std::vector<std::jthread> threads;
-      for (int i = 0; i < 3; ++i) threads.emplace_back([&] { io.run(); });
+      const joined_threads threads(3, [&](std::size_t) { io.run(); });
       for (int i = 0; i < 30; ++i) begun += host->connect(both(i % 2 == 0 ? listener.port() : nobody)) ? 1 : 0;
       if (round % 2 == 0)
-        while (host->connections() > 0) std::this_thread::yield();
+        EXPECT_TRUE(eventually("all have connected or failed", [&] { return host->connections() == 0; }));
       host->stop();
     }  // the event loop has no more work
     EXPECT_EQ(host->connections(), 0u);

@@ -17,7 +17,7 @@ struct recipient_of_a_kind : tp::land {
   recipient_of_a_kind(mlp& m, std::chrono::microseconds p, std::uint64_t chunks, std::stop_source& s)
       : tp::land(tp::raw_tensors<mlp>::destination(m)), pace(p), chunks_left(chunks), stop(&s) {}
   tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    std::this_thread::sleep_for(pace);
+    be_slow(pace);
     if (chunks_left-- == 0) stop->request_stop();
     return {};
   }
@@ -31,32 +31,22 @@ TEST(TcpCohort, C4_recipients_of_speeds_from_one_to_a_hundred_that_abort_at_rand
   std::array<std::unique_ptr<mlp>, n> models;
   std::array<bool, n> completed{};
   for (auto& m : models) m = blank<mlp>();
+  std::array<std::uint64_t, n> chunks;
+  generator random(44);
+  for (auto& c : chunks) c = random.below(3) == 0 ? random.below(20) : 1000;
   {
-    serving server(owner);
-    std::vector<std::jthread> all;
-    generator random(44);
-    for (std::size_t i = 0; i < n; ++i) {
+    const serving server(owner);
+    on_threads(n, [&](std::size_t i) {
       const auto pace = std::chrono::microseconds(40 << (i % 8 < 7 ? i % 8 : 0));  // 40 to 2,560
-      const std::uint64_t chunks = random.below(3) == 0 ? random.below(20) : 1000;
-      all.emplace_back([&, i, pace, chunks] {
-        std::stop_source stop;
-        recipient_of_a_kind to(*models[i], i == 5 ? std::chrono::microseconds(4000) : pace, chunks, stop);
-        const auto done = net::pull(local(owner.port()), ref, to,
-                                    {.per_request_timeout = 60s, .stop = stop.get_token(), .recipient = {100 + i}});
-        completed[i] = done && done->outcome == tp::outcome::completed;
-        EXPECT_TRUE(done || done.error() == tp::errc::cancelled) << i;
-      });
-    }
-    all.clear();
-    for (int i = 0; i < 200; ++i) {
-      server.stop();
-      if (owner.settled(ref)) break;
-      server = serving(owner);
-      std::this_thread::sleep_for(20ms);
-    }
-    server.stop();
+      std::stop_source stop;
+      recipient_of_a_kind to(*models[i], i == 5 ? std::chrono::microseconds(4000) : pace, chunks[i], stop);
+      const auto done = net::pull(local(owner.port()), ref, to,
+                                  {.per_request_timeout = 60s, .stop = stop.get_token(), .recipient = {100 + i}});
+      completed[i] = done && done->outcome == tp::outcome::completed;
+      EXPECT_TRUE(done || done.error() == tp::errc::cancelled) << i;
+    });
   }
-  ASSERT_TRUE(owner.settled(ref));
+  ASSERT_TRUE(runs_until("all have ended", owner, [&] { return owner.settled(ref); }));
   std::uint32_t count = 0;
   for (std::size_t i = 0; i < n; ++i) {
     count += completed[i];
@@ -95,9 +85,8 @@ TEST(TcpCohort, Q4_a_hundred_thousand_connections_leave_nothing_behind) {
     peer.reset();  // without the minute that the system keeps a port for after an orderly end
   }
   pull();
-  for (int i = 0; i < 200 && owner.connections() > 0; ++i) std::this_thread::sleep_for(20ms);
   server.stop();
-  EXPECT_EQ(owner.connections(), 0u);
+  EXPECT_TRUE(runs_until("all connections have ended", owner, [&] { return owner.connections() == 0; }));
   EXPECT_LE(descriptors(), files);
 #if !defined(TENSORPULL_TEST_SANITIZED)
   EXPECT_GT(resident, 0u);

@@ -173,8 +173,8 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
   EXPECT_EQ(net::download_tensors(where, {{1, 2}, 0, 0}, *mine, {.per_request_timeout = 200ms}).error(),
             tp::errc::timed_out);
   std::stop_source stop;
-  std::jthread later([&] {
-    std::this_thread::sleep_for(100ms);
+  joined_thread later([&] {
+    be_slow(100ms);
     stop.request_stop();
   });
   EXPECT_EQ(net::session::connect(where, {.timeout = 100s, .stop = stop.get_token()}).error(), tp::errc::cancelled);

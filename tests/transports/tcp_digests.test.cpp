@@ -19,41 +19,37 @@ TEST(TcpDigests, Threads_compute_them_while_versions_come_and_go) {
   const tp::ref_id id{5, 6};
   ASSERT_TRUE(owner->add_tensors(*first, {.id = id}));
   serving server(*owner, 3);
-  std::atomic<bool> stop{false};
   std::atomic<int> completed{0}, strange{0};
-  std::vector<std::jthread> recipients;
-  for (int i = 0; i < 4; ++i)
-    recipients.emplace_back([&, i] {
-      const auto mine = blank<large>();
-      std::vector<float> w(3 * 1024 * 1024);
-      const std::uint64_t shape[] = {3, 1024, 1024};
-      const tp::mutable_tensor_view view{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(w.data())};
-      auto named = *tp::dynamic_image::make(std::span(&view, 1));
-      const std::string_view names[] = {"w"};
-      for (int round = 0; !stop; ++round) {
-        const bool whole = (round + i) % 3 != 0;
-        const auto got = whole ? threaded::download_tensors(local(owner->port()), {id}, *mine)
-                               : part::download_tensors(local(owner->port()), {id}, named, {.tensors = names});
-        if (got && got->outcome == tp::outcome::completed) {
-          const void* const bytes = whole ? static_cast<const void*>(mine.get()) : w.data();
-          if (std::memcmp(bytes, first.get(), sizeof(large)) != 0 &&
-              std::memcmp(bytes, second.get(), sizeof(large)) != 0)
-            ++strange;
-          ++completed;
-        } else if (got ||
-                   (got.error().code != tp::errc::stale_version && got.error().code != tp::errc::withdrawn &&
-                    got.error().code != tp::errc::connection_lost && got.error().code != tp::errc::unknown_reference)) {
+  joined_threads recipients(4, [&](std::size_t i, const std::stop_token& stop) {
+    const auto mine = blank<large>();
+    std::vector<float> w(3 * 1024 * 1024);
+    const std::uint64_t shape[] = {3, 1024, 1024};
+    const tp::mutable_tensor_view view{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(w.data())};
+    auto named = *tp::dynamic_image::make(std::span(&view, 1));
+    const std::string_view names[] = {"w"};
+    for (std::size_t round = 0; !stop.stop_requested(); ++round) {
+      const bool whole = (round + i) % 3 != 0;
+      const auto got = whole ? threaded::download_tensors(local(owner->port()), {id}, *mine)
+                             : part::download_tensors(local(owner->port()), {id}, named, {.tensors = names});
+      if (got && got->outcome == tp::outcome::completed) {
+        const void* const bytes = whole ? static_cast<const void*>(mine.get()) : w.data();
+        if (std::memcmp(bytes, first.get(), sizeof(large)) != 0 && std::memcmp(bytes, second.get(), sizeof(large)) != 0)
           ++strange;
-          ADD_FAILURE() << (got ? "not completed" : to_string(got.error().code));
-        }
+        ++completed;
+      } else if (got ||
+                 (got.error().code != tp::errc::stale_version && got.error().code != tp::errc::withdrawn &&
+                  got.error().code != tp::errc::connection_lost && got.error().code != tp::errc::unknown_reference)) {
+        ++strange;
+        ADD_FAILURE() << (got ? "not completed" : to_string(got.error().code));
       }
-    });
+    }
+  });
   for (int i = 0; i < 12; ++i) {
-    for (const int wanted = completed + 1; completed < wanted;) std::this_thread::sleep_for(5ms);
+    ASSERT_TRUE(eventually("one more pull is complete", [&, before = completed.load()] { return completed > before; }));
     EXPECT_TRUE(owner->add_tensors(i % 2 == 0 ? *second : *first, {.id = id}));
   }
-  stop = true;
-  recipients.clear();
+  recipients.request_stop();
+  recipients.join();
   EXPECT_EQ(strange, 0);
   EXPECT_TRUE(owner->withdraw({id}));
 }

@@ -108,8 +108,7 @@ TEST(TcpDownload, A_kept_model_is_released_when_it_is_settled) {
   serving server(*owner);
   tiny mine;
   ASSERT_TRUE(small_net::download_tensors(local(owner->port()), *ref, mine));
-  for (int i = 0; i < 200 && !watched.expired(); ++i) std::this_thread::sleep_for(50ms);
-  EXPECT_TRUE(watched.expired());
+  EXPECT_TRUE(eventually("the model is released", [&] { return watched.expired(); }));
 }
 TEST(TcpDownload, Addresses_that_are_none) {
   for (const char* text : {"", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "[::1", "no such host:1"}) {
@@ -121,17 +120,13 @@ TEST(TcpDownload, Addresses_that_are_none) {
   }
 }
 TEST(TcpDownload, Nobody_listens) {
-  std::uint16_t port = 0;
-  {
-    raw_listener gone;
-    port = gone.port();
-  }
+  const own_port nobody;
   const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(port), tp::ref_id{1, 2}, *mine);
+  const auto done = net::download_tensors(local(nobody), tp::ref_id{1, 2}, *mine);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), tp::errc::connection_failed);
   EXPECT_EQ(done.error().system, ECONNREFUSED);
-  EXPECT_EQ(net::session::connect(local(port)).error(), tp::errc::connection_failed);
+  EXPECT_EQ(net::session::connect(local(nobody)).error(), tp::errc::connection_failed);
 }
 TEST(TcpDownload, An_address_in_use) {
   auto owner = net::downloader::open({});

@@ -38,25 +38,20 @@ struct good_owner {
   }
   /// Waits until no connection is left; then asks on this thread.
   std::size_t connections_left() {
-    for (int i = 0; i < 100; ++i) {
-      server->stop();
-      if (owner->connections() == 0) break;
-      server.emplace(*owner);
-      std::this_thread::sleep_for(50ms);
-    }
     server->stop();
+    (void)runs_until("no connection is left", *owner, [&] { return owner->connections() == 0; });
     return owner->connections();
   }
 };
 
 /// Carries everything to the owner and back, and cuts the connection after `most` bytes of answers.
-void relay(raw_listener& listener, std::uint16_t to, std::size_t most, bool by_reset) {
+void relay(raw_listener& listener, std::uint16_t to, std::size_t most, bool by_reset, const std::stop_token& stop) {
   raw_peer client = listener.accept(), owner(to);
   std::vector<std::byte> piece(4096);
   const std::array<std::span<std::byte>, 1> in{piece};
-  for (std::size_t carried = 0;;) {
+  for (std::size_t carried = 0; !stop.stop_requested();) {
     const auto asked = client.stream().read_some(in);
-    if (asked.status == tp::io_status::closed) return;
+    if (tp::is_end(asked.status)) return;
     if (asked.bytes > 0 && !owner.say(std::span(piece).first(asked.bytes))) return;
     const auto answered = owner.stream().read_some(in);
     const std::size_t n = std::min(answered.bytes, most - carried);
@@ -74,7 +69,8 @@ TEST(TcpFaults, T4_ConnectionsCutAfterAnyByteAreLost) {
   for (int i = 0; i < 20; ++i) {
     const std::size_t most = i < 5 ? std::array<std::size_t, 5>{0, 1, 100, 200, 66'000}[static_cast<std::size_t>(i)]
                                    : static_cast<std::size_t>(random.below(400'000));
-    std::jthread middle([&] { relay(listener, g.owner->port(), most, i % 2 == 0); });
+    joined_thread middle(
+        [&](const std::stop_token& stop) { relay(listener, g.owner->port(), most, i % 2 == 0, stop); });
     const auto mine = blank<mlp>();
     const auto done = net::download_tensors(local(listener.port()), g.ref, *mine,
                                             {.per_request_timeout = 60s, .retry = {.retries = 0}});
@@ -121,8 +117,8 @@ TEST(TcpFaults, Abort_while_waiting_and_between_chunks) {
   const auto mine = blank<mlp>();
   raw_listener deaf;
   std::stop_source later;
-  std::jthread timer([&] {
-    std::this_thread::sleep_for(100ms);
+  joined_thread timer([&] {
+    be_slow(100ms);
     later.request_stop();
   });
   EXPECT_EQ(net::download_tensors(local(deaf.port()), g.ref, *mine, {.stop = later.get_token()}).error(),
@@ -212,7 +208,9 @@ TEST(TcpFaults, More_connections_than_allowed_wait_for_one_to_end) {
   good_owner g(options);
   std::optional<raw_peer> first(g.owner->port()), second(g.owner->port());
   const auto mine = blank<mlp>();
-  std::this_thread::sleep_for(100ms);
+  g.server->stop();
+  EXPECT_TRUE(runs_until("both are accepted", *g.owner, [&] { return g.owner->connections() == 2; }));
+  g.server.emplace(*g.owner);
   EXPECT_EQ(
       net::download_tensors(g.where(), g.ref, *mine, {.per_request_timeout = 300ms, .retry = {.retries = 0}}).error(),
       tp::errc::timed_out);
@@ -229,8 +227,7 @@ TEST(TcpFaults, A_slow_reader_delays_nobody) {
     tp::result<void> chunk(std::uint64_t offset, std::uint64_t) noexcept {
       if (offset > 0) return {};
       *state = 1;
-      state->notify_all();
-      state->wait(1);
+      (void)eventually("the others are done", [this] { return *state == 2; });
       return {};
     }
   };
@@ -240,13 +237,13 @@ TEST(TcpFaults, A_slow_reader_delays_nobody) {
   const auto ref = *owner->add_tensors(*source);
   serving server(*owner);
   std::atomic<int> state{0};
-  std::jthread slow([&] {
+  joined_thread slow([&] {
     const auto mine = blank<large>();
     sleepy to(tp::raw_tensors<large>::destination(*mine), state);
     EXPECT_TRUE(large_net::pull(local(owner->port()), ref, to));
     EXPECT_TRUE(same(*mine, *source));
   });
-  state.wait(0);
+  ASSERT_TRUE(eventually("the slow one has begun", [&] { return state == 1; }));
   const auto mine = blank<large>();
   for (int i = 0; i < 5; ++i) {
     const auto done = large_net::download_tensors(local(owner->port()), ref, *mine,
@@ -256,7 +253,6 @@ TEST(TcpFaults, A_slow_reader_delays_nobody) {
   EXPECT_TRUE(same(*mine, *source));
   EXPECT_EQ(state, 1) << "the slow one is where it was";
   state = 2;
-  state.notify_all();
 }
 
 /// A signal every half millisecond that interrupts whatever the process is in: calls are not restarted.

@@ -176,7 +176,7 @@ TEST(TcpHostPulls, A_busy_owner_is_asked_again_over_the_same_connection) {
   p.ref = {{1, 2}, 0, 0};
   p.start(listener.port());
   raw_peer owner = listener.accept();
-  std::jthread answering([&] {
+  joined_thread answering([&] {
     for (int described = 0; described < 2;) {
       auto bytes = owner.hear(8);
       const auto size = tp::detail::measure_frame(bytes, 4096, 16);
@@ -231,19 +231,15 @@ TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
   boost::asio::io_context io;
   threaded::host<hurrying, tp::land> host(io, handler);
   {
-    std::vector<std::jthread> running, connecting;
-    for (int i = 0; i < 3; ++i)
-      running.emplace_back([&] {
-        const auto end = std::chrono::steady_clock::now() + 60s;
-        while (handler.closes < 3 * each && std::chrono::steady_clock::now() < end) io.run_one_for(20ms);
-      });
-    for (std::size_t t = 0; t < 3; ++t)
-      connecting.emplace_back([&, t] {
-        for (std::size_t i = 0; i < each; ++i) {
-          EXPECT_TRUE(host.connect(local(owner.port()), t * each + i));
-          if (t == 0 && i == each / 2) stop.request_stop();
-        }
-      });
+    const joined_threads running(3, [&](std::size_t) {
+      for (const auto end = within(60s); handler.closes < 3 * each && !end.stop_requested();) io.run_one_for(20ms);
+    });
+    on_threads(3, [&](std::size_t t) {
+      for (std::size_t i = 0; i < each; ++i) {
+        EXPECT_TRUE(host.connect(local(owner.port()), t * each + i));
+        if (t == 0 && i == each / 2) stop.request_stop();
+      }
+    });
   }
   EXPECT_EQ(handler.closes, 3 * each);
   EXPECT_EQ(handler.completed + handler.cancelled, 3 * each);
@@ -277,7 +273,7 @@ TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accept
   handler.options = {.per_request_timeout = 5s, .tensors = names};
   accepting::host_type host(io, handler);
   const auto port = *host.listen("127.0.0.1:0");
-  std::jthread client([&] {
+  joined_thread client([&] {
     auto s = *wide_net::session::connect(local(port));
     const auto source = random_model<wide>(1);
     const auto ref = *s.add_tensors(*source, {.recipients = 1});
@@ -311,7 +307,7 @@ TEST(TcpHostPulls, Stop_ends_also_connections_that_are_taken_over_at_that_moment
     quiet_host host(io, handler);
     std::atomic<bool> go = false;
     std::vector<tp::posix_stream> peers;
-    std::jthread adopting([&] {
+    joined_thread adopting([&] {
       go = true;
       while (peers.size() < 400) {
         int two[2];
@@ -320,10 +316,9 @@ TEST(TcpHostPulls, Stop_ends_also_connections_that_are_taken_over_at_that_moment
         if (!host.adopt(quiet_host::stream_type(two[1]))) break;
       }
     });
-    std::jthread running([&] { io.run_for(500ms); });
-    while (!go) {
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(i));
+    joined_thread running([&] { io.run_for(500ms); });
+    while (!go) std::this_thread::yield();
+    be_slow(std::chrono::microseconds(i));
     host.stop();
     adopting.join();
     running.join();

@@ -43,7 +43,7 @@ TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
     net::host<puller, small_bites> host(io, handler);
     const auto port = host.listen("127.0.0.1:0");
     ASSERT_TRUE(port);
-    std::jthread participant([&](const std::stop_token& stop) {
+    joined_thread participant([&](const std::stop_token& stop) {
       auto session = *net::session::connect(local(*port));
       const auto ref = *session.add_tensors(*source, {.recipients = 1});
       (void)session.send(1, {&ref, 1}, {});  // the pull may be over, and the connection closed, before it returns

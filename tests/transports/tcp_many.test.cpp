@@ -5,6 +5,8 @@
 
 #include <sys/resource.h>
 
+#include <latch>
+
 namespace tcp_many_test {
 
 using namespace test;
@@ -90,18 +92,16 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
   serving server(*owner, 3);
   std::atomic<int> completed{0}, refused{0}, other{0};
   {
-    std::vector<std::jthread> recipients;
-    for (int i = 0; i < 16; ++i)
-      recipients.emplace_back([&] {
-        const auto mine = blank<mlp>();
-        for (;;) {
-          const auto done = threaded::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s});
-          if (done) ++completed;
-          else if (done.error() == tp::errc::withdrawn) return (void)++refused;
-          else return (void)++other;
-        }
-      });
-    for (int i = 0; i < 6000 && completed < 16; ++i) std::this_thread::sleep_for(10ms);
+    const joined_threads recipients(16, [&](std::size_t) {
+      const auto mine = blank<mlp>();
+      for (;;) {
+        const auto done = threaded::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s});
+        if (done) ++completed;
+        else if (done.error() == tp::errc::withdrawn) return (void)++refused;
+        else return (void)++other;
+      }
+    });
+    (void)eventually("16 pulls are complete", [&] { return completed >= 16; });
     ASSERT_TRUE(owner->withdraw(ref));
     std::memset(source.get(), 0xee, sizeof *source);  // nothing reads it any more
     source.reset();
@@ -135,20 +135,20 @@ TEST(TcpMany, A_large_fan_out_that_asks_again_after_the_end_is_told_so) {
 TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_thread_runs_the_owner) {
   using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tcp_on_threads>;
   const auto source = random_model<mlp>(1);
+  std::latch blocked(1);
+  std::atomic<bool> go_on{false};
+  auto tell = [&](const tp::settlement&) {
+    blocked.count_down();
+    (void)eventually("the test has seen that others go on", [&] { return go_on.load(); });
+  };
   auto owner = threaded::downloader::open({});
   ASSERT_TRUE(owner);
-  std::atomic<bool> blocked{false}, go_on{false};
-  auto tell = [&](const tp::settlement&) {
-    blocked = true;
-    go_on.wait(false);
-  };
   const auto first = *owner->add_tensors(*source, {.recipients = 1, .settled = tell});
   const auto second = *owner->add_tensors(*source, {.recipients = 1});
   serving server(*owner, 2);
   const auto mine = blank<mlp>();
   ASSERT_TRUE(threaded::download_tensors(local(owner->port()), first, *mine, {.per_request_timeout = 60s}));
-  for (int i = 0; i < 1000 && !blocked; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_TRUE(blocked);
+  EXPECT_TRUE(eventually("the callback is called", [&] { return blocked.try_wait(); }));
   for (int i = 0; i < 4; ++i) {
     const auto done = threaded::download_tensors(local(owner->port()), second, *mine, {.per_request_timeout = 60s});
     EXPECT_EQ(done.has_value(), i == 0) << i;
@@ -157,7 +157,6 @@ TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_threa
   EXPECT_TRUE(owner->settled(second));
   EXPECT_FALSE(go_on) << "all that while the callback had not returned";
   go_on = true;
-  go_on.notify_all();
 }
 
 /// Pulls several times over one connection; counts what was allocated from the first chunk to the last.
@@ -231,13 +230,8 @@ TEST(TcpMany, Rounds_of_changing_sizes_leave_nothing_behind) {
       crowd all(*mine);
       all.pull_all(owner->port(), ref, n);
     }
-    for (int i = 0; i < 100; ++i) {  // until the owner has seen all of them leave
-      server.stop();
-      if (owner->connections() == 0) break;
-      server = serving(*owner);
-      std::this_thread::sleep_for(20ms);
-    }
-    EXPECT_EQ(owner->connections(), 0u);
+    server.stop();
+    EXPECT_TRUE(runs_until("all of them have left", *owner, [&] { return owner->connections() == 0; }));
     EXPECT_TRUE(owner->settled(ref));
     ASSERT_TRUE(owner->withdraw(ref));
     if (round == 6) files = descriptors(), tasks = threads_at_rest();

@@ -25,7 +25,7 @@ std::chrono::steady_clock::duration both(const tp::send_limits& limits, int thre
       EXPECT_TRUE(done) << tp::to_string(done.error().code);
       EXPECT_TRUE(same(*source, *mine));
     };
-    std::jthread a(pull), b(pull);
+    joined_thread a(pull), b(pull);
   }
   const auto took = std::chrono::steady_clock::now() - start;
   run.stop();

@@ -2,6 +2,7 @@
 #include "network.hpp"
 
 #include <atomic>
+#include <latch>
 
 namespace tcp_retry_test {
 
@@ -15,21 +16,20 @@ class middle {
   /// `most(n)`: bytes of answers that the n-th connection carries before it is cut; 0: it stays silent.
   template <class Most>
   middle(std::atomic<std::uint16_t>& owner, Most most, bool by_reset = false)
-      : thread_([this, &owner, most, by_reset](std::stop_token stop) {
+      : thread_([this, &owner, most, by_reset](const std::stop_token& stop) {
           while (!stop.stop_requested()) {
-            pollfd p{listener_.native_handle(), POLLIN, 0};
-            if (::poll(&p, 1, 20) <= 0) continue;
-            raw_peer client = listener_.accept();
+            auto client = listener_.next(20ms);
+            if (!client) continue;
             const std::size_t n = connections_++;
-            carry(stop, client, owner, most(n));
-            if (by_reset) client.reset();
+            carry(stop, *client, owner, most(n));
+            if (by_reset) client->reset();
           }
         }) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t connections() const { return connections_; }
-  /// The same, once so many have come or nobody comes any more.
+  /// The same, once so many have come.
   std::size_t connections_up_to(std::size_t n) const {
-    for (int i = 0; i < 1000 && connections_ < n; ++i) std::this_thread::sleep_for(10ms);
+    (void)eventually("they come", [&] { return connections_ >= n; });
     return connections_;
   }
 
@@ -59,7 +59,7 @@ class middle {
   }
   raw_listener listener_;
   std::atomic<std::size_t> connections_{0};
-  std::jthread thread_;
+  joined_thread thread_;
 };
 
 constexpr std::size_t uncut = ~std::size_t{0};
@@ -97,38 +97,37 @@ TEST(TcpRetry, T4_a_hundred_resets_at_random_moments_are_resumed_and_cost_at_mos
 TEST(TcpRetry, T10_sixty_four_recipients_whose_owner_restarts_all_come_back_and_finish) {
   constexpr std::uint32_t n = 64;
   const auto source = random_model<mlp>(1);
-  auto first = net::downloader::open({});
+  const own_port port;
+  auto first = net::downloader::open({.listen = local(port)});
   ASSERT_TRUE(first);
-  const std::uint16_t port = first->port();
   const auto ref = *first->add_tensors(*source, {.recipients = n, .id = {5, 6}});
   std::atomic<int> exact{0};
   std::atomic<std::uint64_t> bytes{0};
   {
-    std::vector<std::jthread> recipients;
-    for (std::uint64_t i = 1; i <= n; ++i)
-      recipients.emplace_back([&, i] {
-        const auto mine = blank<mlp>();
+    joined_threads recipients(n, [&](std::size_t i) {
+      const auto mine = blank<mlp>();
         // eight tries of up to a second: for longer than that nobody finds a closed door
-        const auto done = net::download_tensors(local(port), ref, *mine,
-                                                {.per_request_timeout = 60s,
-                                                 .retry = {.retries = 8, .first_delay = 50ms, .longest_delay = 1000ms},
-                                                 .recipient = {i}});
-        EXPECT_TRUE(done) << i << ": " << to_string(done.error().code) << " at " << done.error().at;
-        if (!done) return;
-        bytes = done->bytes;
-        exact += same(*mine, *source);
-      });
+      const auto done = net::download_tensors(local(port), ref, *mine,
+                                              {.per_request_timeout = 60s,
+                                               .retry = {.retries = 8, .first_delay = 50ms, .longest_delay = 1000ms},
+                                               .recipient = {1 + i}});
+      EXPECT_TRUE(done) << i << ": " << to_string(done.error().code) << " at " << done.error().at;
+      if (!done) return;
+      bytes = done->bytes;
+      exact += same(*mine, *source);
+    });
     const auto half = n * sizeof(mlp) / 2;
-    first->run([&](const auto& o) { return o.status_of(ref)->acquired == n && o.status_of(ref)->bytes_sent > half; });
-    EXPECT_EQ(first->status_of(ref)->acquired, n);
+    EXPECT_TRUE(runs_until("all have begun, and half of the bytes are sent", *first, [&] {
+      return first->status_of(ref)->acquired == n && first->status_of(ref)->bytes_sent > half;
+    }));
     EXPECT_LT(first->status_of(ref)->completed, n) << "it was over before";
     first = tp::failure(tp::errc::withdrawn);  // the process is gone, and for a while nobody is there
-    std::this_thread::sleep_for(200ms);
+    be_slow(200ms);
     auto second = net::downloader::open({.listen = local(port)});
     ASSERT_TRUE(second) << to_string(second.error().code);
     ASSERT_TRUE(second->add_tensors(*source, {.id = {5, 6}}));
-    std::jthread serves([&](const std::stop_token& stop) { second->run(stop); });
-    recipients.clear();
+    joined_thread serves([&](const std::stop_token& stop) { second->run(stop); });
+    recipients.join();
     serves.request_stop();
     serves.join();
     EXPECT_LT(second->status_of({{5, 6}, 0, 0})->bytes_sent, n * bytes) << "what had landed was not sent again";
@@ -207,31 +206,25 @@ TEST(TcpRetry, An_error_that_no_try_gets_past_fails_at_once) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 30s);
 }
 
-/// A port on which nobody listens now.
-std::uint16_t free_port() { return raw_listener().port(); }
-
 TEST(TcpRetry, Recipients_that_start_before_their_owner_wait_for_it) {
   const auto source = random_model<mlp>(1);
-  const std::uint16_t port = free_port();
+  const own_port port;
   constexpr tp::retry_policy patient{.retries = 10'000, .first_delay = 20ms, .longest_delay = 20ms};
-  std::atomic<int> started{0};
-  const auto waiting = [&](auto pull) {
-    return std::jthread([&started, pull] {
-      ++started;
-      pull();
-    });
-  };
   const auto one = blank<mlp>(), two = blank<mlp>();
   tp::result<tp::receipt> first = tp::failure(tp::errc{}), second = tp::failure(tp::errc{});
-  std::jthread pulls = waiting(
-      [&] { first = net::download_tensors(local(port), tp::ref_id{5, 6}, *one, {.retry = patient}); });
-  std::jthread connects = waiting([&] {
+  std::latch started(2);
+  joined_thread pulls([&] {
+    started.count_down();
+    first = net::download_tensors(local(port), tp::ref_id{5, 6}, *one, {.retry = patient});
+  });
+  joined_thread connects([&] {
+    started.count_down();
     auto s = net::session::connect(local(port), {.retry = patient});
     ASSERT_TRUE(s) << to_string(s.error().code);
     second = s->download_tensors({.id = {5, 6}}, *two);
   });
-  while (started < 2) std::this_thread::sleep_for(5ms);
-  std::this_thread::sleep_for(200ms);  // several tries, most likely; the test holds without them
+  started.wait();
+  be_slow(200ms);  // several tries, most likely; the test holds without them
   auto owner = net::downloader::open({.listen = local(port)});
   ASSERT_TRUE(owner) << to_string(owner.error().code);
   ASSERT_TRUE(owner->add_tensors(*source, {.id = {5, 6}}));
@@ -243,11 +236,11 @@ TEST(TcpRetry, Recipients_that_start_before_their_owner_wait_for_it) {
 }
 TEST(TcpRetry, T8_an_abort_ends_the_wait_for_an_owner_that_never_starts) {
   const auto mine = blank<mlp>();
-  const std::uint16_t port = free_port();
+  const own_port port;
   for (const bool session : {false, true}) {
     std::stop_source stop;
-    std::jthread later([&] {
-      std::this_thread::sleep_for(50ms);
+    joined_thread later([&] {
+      be_slow(50ms);
       stop.request_stop();
     });
     const tp::retry_policy slow{.first_delay = 600s, .longest_delay = 600s};
@@ -337,9 +330,9 @@ TEST(TcpRetry, T8_an_abort_in_back_off_is_heard_at_once) {
   running r;
   middle m(r.port, [](std::size_t) { return std::size_t{20'000}; });
   std::stop_source stop;
-  std::jthread later([&] {
-    while (m.connections() == 0) std::this_thread::sleep_for(5ms);
-    std::this_thread::sleep_for(100ms);
+  joined_thread later([&] {
+    (void)m.connections_up_to(1);
+    be_slow(100ms);
     stop.request_stop();
   });
   const auto mine = blank<mlp>();
@@ -388,13 +381,8 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
     EXPECT_EQ(seen[i].sequence, seen[i - 1].sequence + 1);
     EXPECT_GE(seen[i].bytes_done, seen[i - 1].bytes_done);
   }
-  for (int i = 0; i < 200; ++i) {
-    r.server->stop();
-    if (r.owner->status_of(r.ref)->cancelled == 1) break;
-    r.server.emplace(*r.owner);
-    std::this_thread::sleep_for(10ms);
-  }
-  ASSERT_EQ(r.owner->status_of(r.ref)->cancelled, 1u);
+  r.server->stop();
+  ASSERT_TRUE(runs_until("it hears of it", *r.owner, [&] { return r.owner->status_of(r.ref)->cancelled == 1; }));
   EXPECT_EQ(r.owner->recipient_of(r.ref, me)->reason, 42u);
   const auto sent = r.owner->status_of(r.ref)->bytes_sent;
   r.server.emplace(*r.owner);
@@ -403,7 +391,7 @@ TEST(TcpRetry, The_owner_hears_of_an_abort_and_its_reason_and_the_cursor_goes_on
   const auto kept = cursor;
   tp::pull_options in_vain{.recipient = me, .cursor = &cursor};
   in_vain.retry.retries = 0;
-  EXPECT_FALSE(net::download_tensors(local(1), r.ref, *mine, in_vain));
+  EXPECT_FALSE(net::download_tensors(local(own_port()), r.ref, *mine, in_vain));
   EXPECT_EQ(cursor, kept) << "who reached nobody is as far as before";
   const auto done = net::download_tensors(
       local(r.port), r.ref, *mine, {.per_request_timeout = 60s, .recipient = me, .cursor = &cursor, .progress = watch});
@@ -424,21 +412,21 @@ TEST(TcpRetry, The_longest_delay_does_not_wrap) {
   auto listener = tp::tcp_listener::open("127.0.0.1:0");
   ASSERT_TRUE(listener);
   const auto mine = blank<mlp>();
-  std::stop_source quit, abort;
+  std::stop_source abort;
   std::atomic<int> connections{0};
-  std::jthread accepts([&] {
-    while (!quit.stop_requested()) connections += listener->accept(50ms).has_value();  // and hangs up
+  joined_thread accepts([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) connections += listener->accept(50ms).has_value();  // and hangs up
   });
-  std::jthread aborts([&] {
-    while (connections == 0) std::this_thread::sleep_for(1ms);
-    std::this_thread::sleep_for(300ms);
+  joined_thread aborts([&] {
+    (void)eventually("it connects", [&] { return connections > 0; });
+    be_slow(300ms);
     abort.request_stop();
   });
   const auto longest = std::chrono::milliseconds::max();
   const auto done = net::download_tensors(
       local(listener->port()), tp::ref_id{1, 2}, *mine,
       {.stop = abort.get_token(), .retry = {.retries = 3, .first_delay = longest, .longest_delay = longest}});
-  quit.request_stop();
+  accepts.request_stop();
   accepts.join();
   EXPECT_EQ(done.error(), tp::errc::cancelled);
   EXPECT_EQ(connections, 1);
@@ -446,14 +434,14 @@ TEST(TcpRetry, The_longest_delay_does_not_wrap) {
 
 TEST(TcpRetry, T3_an_owner_that_dribbles_is_timed_out_like_a_silent_one) {
   raw_listener listener;
-  std::jthread dribbler([&](std::stop_token stop) {
+  joined_thread dribbler([&](std::stop_token stop) {
     raw_peer client = listener.accept();
     // of a frame of 40 words, most of which will come
     const std::array<std::byte, 8> head{{{}, {}, {}, {}, std::byte{40}}};
     for (int i = 0; i < 320 && !stop.stop_requested(); ++i) {
       const bool is_length = i < 8 && head[static_cast<std::size_t>(i)] != std::byte{};
       if (!client.say(std::span(is_length ? head.data() + 4 : head.data(), 1))) return;
-      std::this_thread::sleep_for(15ms);
+      be_slow(15ms);
     }
   });
   const auto mine = blank<mlp>();
@@ -466,8 +454,8 @@ TEST(TcpRetry, A_session_asks_again_on_its_connection_after_a_timeout) {
   running r;
   auto session = *net::session::connect(local(r.port));
   r.server->stop();  // the owner does nothing for a while
-  std::jthread later([&] {
-    std::this_thread::sleep_for(400ms);
+  joined_thread later([&] {
+    be_slow(400ms);
     r.server.emplace(*r.owner);
   });
   const auto mine = blank<mlp>();

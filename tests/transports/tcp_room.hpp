@@ -4,6 +4,7 @@
 #include "laws.hpp"
 #include "network.hpp"
 #include "support/frames.hpp"
+#include "support/own_port.hpp"
 #include "third_parties.hpp"
 
 namespace test {
@@ -15,9 +16,7 @@ struct tcp_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = net<Model>::downloader::open({.listen = local(port), .host = {.authorise = may}});
-    if (owner && port == 0) port = owner->port();  // later on it is the same, and another thread reads it
-    return owner;
+    return net<Model>::downloader::open({.listen = local(port), .host = {.authorise = may}});
   }
   std::string where() const { return local(port); }
   bool stranger(std::string_view said) const {
@@ -25,17 +24,15 @@ struct tcp_room : usual_room {
     (void)peer.say(said);
     return peer.hear_end();
   }
-  std::uint16_t port = 0;
+  own_port port;
 };
 struct crowded_tcp_room : tcp_room {
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = net<Model>::downloader::open({.listen = local(port), .host = crowded(may)});
-    if (owner && port == 0) port = owner->port();
-    return owner;
+    return net<Model>::downloader::open({.listen = local(port), .host = crowded(may)});
   }
   auto third_parties() const {
-    return strangers_in_numbers([at = port] { return raw_peer(at); }, 3 * few_places);
+    return strangers_in_numbers([this] { return raw_peer(port); }, 3 * few_places);
   }
 };
 

@@ -51,7 +51,7 @@ TEST(TcpSession, A_whole_round_over_one_connection) {
   ASSERT_TRUE(task);
   server->task = *task;
 
-  std::jthread device([&] {
+  joined_thread device([&] {
     auto peer = net::session::connect(local(*port));
     ASSERT_TRUE(peer);
     const auto got = peer->receive(60s);
@@ -112,13 +112,14 @@ TEST(TcpSession, A_message_that_comes_while_the_connection_is_used_is_not_lost) 
 tp::result<tp::receipt> pull_behind_messages(net::session& mine, net::session& theirs, const tp::reference& ref,
                                              mlp& to, std::uint32_t count, std::size_t bytes) {
   const std::vector<std::byte> body(bytes, std::byte{5});
-  std::jthread sender([&] {
+  joined_thread sender([&] {
     for (std::uint32_t kind = 1; kind <= count; ++kind)
       if (!theirs.send(kind, {}, body, 20s)) return;
     (void)theirs.serve([&](const auto& s) { return s.settled(ref); }, 20s);
   });
   // the messages are under way before the pull begins; a later one only makes the test easier
-  std::this_thread::sleep_for(100ms);
+  mine.stream().wait(true, false, 20s);
+  be_slow(20ms);
   return mine.download_tensors(ref, to, {.per_request_timeout = 20s});
 }
 
@@ -149,7 +150,7 @@ TEST(TcpSession, A_pull_behind_messages_that_nobody_reads_fails_at_once_and_by_n
   const auto ref = theirs->add_tensors(*source, {.recipients = 0});
   ASSERT_TRUE(ref);
   tp::result<tp::receipt> done;
-  std::jthread sender([&] {
+  joined_thread sender([&] {
     const std::vector<std::byte> body(64_KiB, std::byte{5});
     for (std::uint32_t kind = 1; kind <= 4; ++kind) ASSERT_TRUE(theirs->send(kind, {}, body, 20s));
     (void)theirs->serve([&](const auto& s) { return s.status_of(*ref)->completed == 1; }, 20s);
@@ -184,7 +185,7 @@ TEST(TcpSession, Both_ends_pull_at_once_in_chunks_that_fill_every_buffer) {
     const auto served = s.serve(tp::until_settled(ours), 60s);
     EXPECT_TRUE(served || s.settled(ours)) << to_string(served.error().code);
   };
-  std::jthread other([&] { round(*right, *ref_a, *ref_b, *a); });
+  joined_thread other([&] { round(*right, *ref_a, *ref_b, *a); });
   round(*left, *ref_b, *ref_a, *b);
 }
 
@@ -217,10 +218,10 @@ TEST(TcpSession, T1_budgets_pass_also_while_the_session_is_busy_with_something_e
   auto owner = net::downloader::open({});
   const auto ref = owner->add_tensors(*source);
   serving server(*owner);
-  auto peer = net::session::connect(local(owner->port()));
-  ASSERT_TRUE(peer);
   int settled = 0;
   auto tell = [&](const tp::settlement& s) { settled += s.verdict == tp::verdict::failed ? 1 : 100; };
+  auto peer = net::session::connect(local(owner->port()));
+  ASSERT_TRUE(peer);
   const auto up = peer->add_tensors(
       *other, {.recipients = 1, .budgets = {.transaction_idle = std::chrono::milliseconds(100)}, .settled = tell});
   ASSERT_TRUE(up);

@@ -96,7 +96,7 @@ TEST(TcpStrangers, Eight_that_begin_a_long_message_do_not_keep_a_host_from_heari
   EXPECT_EQ(handler.why, tp::errc::too_large);
   raw_peer known(port);
   ASSERT_TRUE(known.say(short_hello().bytes()));
-  std::jthread talking([&] { EXPECT_TRUE(known.say(message.bytes())); });
+  joined_thread talking([&] { EXPECT_TRUE(known.say(message.bytes())); });
   EXPECT_TRUE(turn_until(io, [&] { return handler.heard == 1; }));
   EXPECT_EQ(handler.body, 60'000u);
 }
@@ -116,7 +116,7 @@ TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_bac
   std::size_t said = 600;
   raw_peer other(port);
   ASSERT_TRUE(other.say(short_hello().bytes()));
-  std::jthread talking([&] { (void)other.say(message.bytes()); });
+  joined_thread talking([&] { (void)other.say(message.bytes()); });
   EXPECT_TRUE(turn_until(io, [&] {
     if (handler.closed_count == 0 && said < message.size() - 1) (void)slow.say(message.bytes().subspan(said++, 1));
     return handler.heard == 1;
@@ -129,9 +129,9 @@ TEST(TcpStrangers, A_silent_one_is_let_alone_at_a_full_table_if_nobody_waits) {
   auto owner = *net::downloader::open({.host = {.max_connections = 2}});
   serving server(owner);
   raw_peer first(owner.port());
-  std::this_thread::sleep_for(1500ms);  // longer than a silent connection is tolerated while others wait
+  be_slow(1500ms);  // longer than a silent connection is tolerated while others wait
   raw_peer second(owner.port());
-  std::this_thread::sleep_for(600ms);
+  be_slow(600ms);
   EXPECT_FALSE(first.ended());
 }
 
@@ -177,7 +177,7 @@ TEST(TcpStrangers, Refused_requests_do_not_keep_a_connection) {
   for (std::uint32_t i = 2; i < 400 && !ended; ++i) {
     const bool said = peer.say(request(tp::frame_kind::describe, i, {1, 2}, 0, 0));
     ended = !said || peer.stream().read_some(in).status == tp::io_status::closed;
-    std::this_thread::sleep_for(20ms);
+    be_slow(20ms);
   }
   EXPECT_TRUE(ended);
 }
@@ -202,7 +202,7 @@ TEST(TcpStrangers, A_connection_that_a_host_began_may_hear_nothing_for_longer_th
   listening handler;
   host_type host(io, handler, {.budgets = {.accept = 200ms}});
   ASSERT_TRUE(host.connect(local(listener.port())));
-  std::jthread server([&] {
+  joined_thread server([&] {
     auto session = *net::session::over(*listener.accept(5s));
     (void)session.receive(1s);  // nothing comes
     EXPECT_TRUE(session.send(news, {}, {}));

@@ -55,8 +55,8 @@ TYPED_TEST_P(ThirdParties, Honest_transfers_complete_and_cost_what_they_cost_alo
     const std::uint64_t alone = work() - before;
     {
       std::atomic<bool> acts{false};
-      const std::jthread other([&](const std::stop_token& stop) { who.run(stop, acts); });
-      while (!acts) std::this_thread::sleep_for(1ms);
+      const joined_thread other([&](const std::stop_token& stop) { who.run(stop, acts); });
+      ASSERT_TRUE(eventually("a third party has done all that it can do", [&] { return acts.load(); }));
       pull();
       const std::uint64_t since = work();
       pull();
@@ -92,7 +92,7 @@ std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count
           if (!first.empty()) (void)all.back().say(first);
         }
         acts = true;
-        std::this_thread::sleep_for(20ms);
+        be_slow(20ms);
       }
     };
   };
@@ -103,7 +103,7 @@ std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count
     while (!stop.stop_requested()) {
       for (std::size_t i = 0; i < count; ++i) connect().reset();
       acts = true;
-      std::this_thread::sleep_for(5ms);
+      be_slow(5ms);
     }
   };
   return {{"silent ones", say_first({})},

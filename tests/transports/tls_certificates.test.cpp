@@ -2,6 +2,7 @@
 // looked at.
 #include "certificates.hpp"
 #include "network.hpp"
+#include "support/own_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
@@ -147,7 +148,7 @@ TEST(TlsCertificates, X6_frames_of_a_client_without_a_certificate_reach_nobody) 
       tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
-  std::jthread client([&] {
+  joined_thread client([&] {
     auto s = tp::tls_address{text, context_of(nullptr, p.authority)}.connect(10s);
     if (!s) return;
     const std::array<std::byte, 64> bytes{};
@@ -156,7 +157,7 @@ TEST(TlsCertificates, X6_frames_of_a_client_without_a_certificate_reach_nobody) 
     (void)s->wait(true, false, 10s);
   });
   auto socket = listener->accept();
-  while (!socket) socket = listener->accept();
+  ASSERT_TRUE(eventually("a client has come", [&] { return socket || (socket = listener->accept()); }));
   std::array<std::byte, 64> room{};
   const std::array<std::span<std::byte>, 1> in{room};
   for (;;) {
@@ -193,8 +194,8 @@ TEST(TlsCertificates, A_new_context_counts_for_new_connections_and_old_ones_go_o
 
 TEST(TlsCertificates, Files_and_text_say_the_same_and_what_is_wrong_is_named) {
   const pki p;
-  const std::string folder = testing::TempDir(), chain = folder + "tensorpull_tls.pem",
-                    secret = folder + "tensorpull_tls.key";
+  const own_folder folder;
+  const std::string chain = folder / "chain", secret = folder / "key";
   std::ofstream(chain) << p.server.certificate() << p.authority.certificate();
   std::ofstream(secret) << p.server.key("open sesame");
   const auto made = tp::tls_context::make(

@@ -36,16 +36,14 @@ TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
     EXPECT_EQ(done->outcome, tp::outcome::completed);
     EXPECT_TRUE(same(*mine, *source));
   }
-  std::vector<std::jthread> recipients;
-  for (int i = 0; i < 4; ++i)
-    recipients.emplace_back([&] {
-      std::string where;
-      const auto mine = blank<mlp>();
-      const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where),
-                                                   small_ref, *mine);
-      EXPECT_TRUE(done) << describe(done.error());
-      EXPECT_TRUE(same(*mine, *small));
-    });
+  on_threads(4, [&](std::size_t) {
+    std::string where;
+    const auto mine = blank<mlp>();
+    const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where),
+                                                 small_ref, *mine);
+    EXPECT_TRUE(done) << describe(done.error());
+    EXPECT_TRUE(same(*mine, *small));
+  });
 }
 
 /// Pulls from each peer that connects, and publishes to it.
@@ -76,7 +74,10 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
       tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})});
   ASSERT_TRUE(port);
   const auto ref = *host.published().add_tensors(*global);
-  std::jthread loop([&] { io.run(); });
+  joined_thread loop([&](const std::stop_token& stop) {
+    const std::stop_callback ends(stop, [&] { io.stop(); });  // also if the test has failed before its end
+    io.run();
+  });
 
   std::string text;
   auto device = net::session::connect(to(*port, context_of(&p.client, p.authority), text));
@@ -99,7 +100,7 @@ TEST(TlsDownload, Two_programs_that_wait_know_each_other_and_how_they_speak) {
       tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
-  std::jthread client([&] {
+  joined_thread client([&] {
     auto s = tp::tls_address{text, context_of(&p.client, p.authority)}.connect(10s);
     ASSERT_TRUE(s) << describe(s.error());
     EXPECT_EQ(s->peer().alternatives.size(), 1u);

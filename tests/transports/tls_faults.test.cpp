@@ -20,9 +20,7 @@ using bytes = std::vector<std::byte>;
 /// Passes bytes between a client and a server: it can change, record and cut them.
 class relay {
  public:
-  explicit relay(std::uint16_t to) : to_(to), listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
-    thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
-  }
+  explicit relay(std::uint16_t to) : to_(to), listener_(*tp::tcp_listener::open("127.0.0.1:0")) {}
   std::uint16_t port() const { return listener_.port(); }
 
   std::size_t flip_at = ~std::size_t{0};  ///< this byte from the server has another bit
@@ -70,7 +68,7 @@ class relay {
   }
   std::uint16_t to_;
   tp::tcp_listener listener_;
-  std::jthread thread_;
+  joined_thread thread_{[this](const std::stop_token& stop) { run(stop); }};
 };
 
 /// An owner of a large model over TLS.
@@ -115,7 +113,7 @@ TEST(TlsFaults, X1_a_notice_is_an_orderly_end_and_a_silent_one_at_a_records_end_
   for (const bool notice : {true, false}) {
     relay r(listener->port());
     std::string text = local(r.port());
-    std::jthread server([&] {
+    joined_thread server([&] {
       auto s = listener->accept(10s);
       ASSERT_TRUE(s);
       const std::array<std::byte, 100> some{};
@@ -171,12 +169,22 @@ TEST(TlsFaults, X2_a_server_that_stalls_at_a_flight_costs_a_client_its_time_and_
   ASSERT_FALSE(s);
   EXPECT_EQ(s.error(), tp::errc::timed_out);
   std::stop_source stop;
-  std::jthread later([&] { std::this_thread::sleep_for(50ms), stop.request_stop(); });
+  joined_thread later([&] { be_slow(50ms), stop.request_stop(); });
   const auto stopped = tp::tls_address{text, context_of(nullptr, p.authority)}.connect(60s, stop.get_token());
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error(), tp::errc::cancelled);
 }
 
+/// A socket that OpenSSL may wait in, for at most so long.
+tp::result<tp::posix_stream> connected_and_blocking(std::uint16_t port) {
+  auto socket = tp::tcp_connect(local(port), std::chrono::steady_clock::now() + 10s);
+  if (!socket) return socket;
+  const timeval longest{20, 0};
+  for (const int which : {SO_RCVTIMEO, SO_SNDTIMEO})
+    EXPECT_EQ(::setsockopt(socket->native_handle(), SOL_SOCKET, which, &longest, sizeof longest), 0);
+  (void)::fcntl(socket->native_handle(), F_SETFL, 0);
+  return socket;
+}
 /// A client or a server that is configured as ours never is, over a connected socket.
 struct plain_peer {
   explicit plain_peer(const SSL_METHOD* m) : context(SSL_CTX_new(m)) {
@@ -198,10 +206,9 @@ TEST(TlsFaults, X3_old_versions_and_ciphers_without_keys_or_names_are_refused) {
   const auto end_of = [&](auto configure) {
     plain_peer peer(TLS_client_method());
     configure(peer.context.get());
-    std::jthread client([&] {
-      auto socket = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+    joined_thread client([&] {
+      auto socket = connected_and_blocking(listener->port());
       ASSERT_TRUE(socket);
-      (void)::fcntl(socket->native_handle(), F_SETFL, 0);
       peer.over(socket->native_handle());
       EXPECT_NE(SSL_connect(peer.ssl.get()), 1);
       ERR_clear_error();
@@ -229,10 +236,9 @@ TEST(TlsFaults, X3_a_renegotiation_is_refused) {
   ASSERT_TRUE(listener);
   plain_peer peer(TLS_client_method());
   SSL_CTX_set_max_proto_version(peer.context.get(), TLS1_2_VERSION);
-  std::jthread client([&] {
-    auto socket = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+  joined_thread client([&] {
+    auto socket = connected_and_blocking(listener->port());
     ASSERT_TRUE(socket);
-    (void)::fcntl(socket->native_handle(), F_SETFL, 0);
     peer.over(socket->native_handle());
     ASSERT_EQ(SSL_connect(peer.ssl.get()), 1);
     EXPECT_EQ(SSL_renegotiate(peer.ssl.get()), 1);
@@ -243,7 +249,10 @@ TEST(TlsFaults, X3_a_renegotiation_is_refused) {
   ASSERT_TRUE(s);
   std::array<std::byte, 16> room{};
   const std::array<std::span<std::byte>, 1> in{room};
-  while (!tp::is_end(s->read_some(in).status)) s->wait(true, false, 50ms);
+  EXPECT_TRUE(eventually("the connection ends", [&] {
+    s->wait(true, false, 50ms);
+    return tp::is_end(s->read_some(in).status);
+  }));
 }
 
 TEST(TlsFaults, X4_a_bit_flip_ends_the_connection_and_no_byte_of_that_record_lands) {
@@ -310,7 +319,7 @@ TEST(TlsFaults, F16_strangers_at_a_tls_door_are_closed_at_once) {
 TEST(TlsFaults, A_flood_of_short_records_harms_only_its_own_connection) {
   const owning o;
   std::atomic<bool> over = false;
-  std::jthread flood([&] {
+  const joined_thread flood([&] {
     std::string text = local(o.owner->port());
     while (!over) {
       auto s = tp::tls_address{text, o.client}.connect(10s);
@@ -336,8 +345,8 @@ TEST(TlsFaults, A_peer_that_is_gone_raises_no_signal_and_reads_of_a_full_stream_
   auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)}.listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
-  std::optional<tp::tls_connection> server;
-  std::jthread accepting([&] { server = std::move(*listener->accept(10s)); });
+  tp::result<tp::tls_connection> server = tp::failure(tp::errc::timed_out);
+  joined_thread accepting([&] { server = listener->accept(10s); });
   auto client = tp::tls_address{text, context_of(nullptr, p.authority)}.connect(10s);
   accepting.join();
   ASSERT_TRUE(client && server);
@@ -389,10 +398,9 @@ TEST(TlsFaults, Tickets_are_sent_only_if_they_were_asked_for) {
       ++tickets;
       return 0;
     });
-    std::jthread client([&] {
-      auto socket = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+    joined_thread client([&] {
+      auto socket = connected_and_blocking(listener->port());
       ASSERT_TRUE(socket);
-      (void)::fcntl(socket->native_handle(), F_SETFL, 0);
       peer.over(socket->native_handle());
       ASSERT_EQ(SSL_connect(peer.ssl.get()), 1);
       char byte;

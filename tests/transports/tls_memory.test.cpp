@@ -64,7 +64,7 @@ TEST(TlsMemory, A_long_span_is_one_record_for_each_16_KiB_and_short_ones_share_o
   auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)}.listen();
   const std::string where = local(listener->port());
   std::optional<tp::tls_connection> server;
-  std::jthread accepting([&] { server = std::move(*listener->accept(10s)); });
+  joined_thread accepting([&] { server = std::move(*listener->accept(10s)); });
   auto client = tp::tls_address{where, context_of(nullptr, p.authority)}.connect(10s);
   accepting.join();
   ASSERT_TRUE(client && server);
@@ -101,7 +101,7 @@ TEST(TlsMemory, A_connection_takes_no_more_than_the_policy_states) {
   const auto connect = [&] {
     auto listener = tp::tls_address{"127.0.0.1:0", context}.listen();
     const std::string where = local(listener->port());
-    std::jthread accepting([&] { servers.push_back(std::move(*listener->accept(10s))); });
+    joined_thread accepting([&] { servers.push_back(std::move(*listener->accept(10s))); });
     clients.push_back(std::move(*tp::tls_address{where, client}.connect(10s)));
     accepting.join();
     // both ways, so that each end has its buffers
@@ -139,7 +139,7 @@ TEST(TlsMemory, Certificates_that_come_with_a_clients_own_are_not_kept_and_too_m
     const std::string where = local(listener->port());
     const std::int64_t before = live;
     std::optional<tp::result<tp::tls_connection>> server, client;
-    std::jthread accepting([&] { server.emplace(listener->accept(10s)); });
+    joined_thread accepting([&] { server.emplace(listener->accept(10s)); });
     client.emplace(tp::tls_address{where, *with}.connect(10s));
     accepting.join();
     client.reset();

@@ -4,6 +4,7 @@
 #include "certificates.hpp"
 #include "laws.hpp"
 #include "network.hpp"
+#include "support/own_port.hpp"
 #include "third_parties.hpp"
 
 #include <tensorpull/transports/over/tls/tls.hpp>
@@ -17,9 +18,7 @@ struct tls_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = net<Model>::downloader::open(tp::tls_address{address, at_owner}, {.authorise = may});
-    if (owner && port == 0) port = owner->port(), address = local(port);  // once: another thread reads them later on
-    return owner;
+    return net<Model>::downloader::open(tp::tls_address{address, at_owner}, {.authorise = may});
   }
   tp::tls_address where() const { return {address, at_recipient}; }
   bool stranger(std::string_view said) const {
@@ -32,8 +31,8 @@ struct tls_room : usual_room {
   pki keys;
   tp::tls_context at_owner = context_of(&keys.server, keys.authority, {.clients_have_certificates = true});
   tp::tls_context at_recipient = context_of(&keys.client, keys.authority);
-  std::uint16_t port = 0;
-  std::string address = local(0);
+  own_port port;
+  std::string address = local(port);
 };
 
 }  // namespace test

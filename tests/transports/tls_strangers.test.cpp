@@ -5,8 +5,6 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
-#include <future>
-
 namespace tls_strangers_test {
 
 using namespace test;
@@ -24,21 +22,27 @@ struct door {
     for (int i = 0; i < count; ++i) out.emplace_back(listener.port());
     return out;
   }
-  auto connect() const {
-    return std::async(std::launch::async,
-                      [this] { return tp::tls_address{local(listener.port()), theirs}.connect(60s); });
-  }
+  /// An honest client, on a thread of its own.
+  struct client {
+    explicit client(const door& d)
+        : thread([&] { in = tp::tls_address{local(d.listener.port()), d.theirs}.connect(60s); }) {}
+    void expect_in() {
+      thread.join();
+      EXPECT_TRUE(in) << describe(in.error());
+    }
+    tp::result<tp::tls_connection> in = tp::failure(tp::errc::timed_out);
+    joined_thread thread;
+  };
 };
 
 void expect_in(int strangers, std::chrono::milliseconds each) {
   door d;
   auto silent = d.silent(strangers);
-  auto client = d.connect();
+  door::client honest(d);
   auto in = d.listener.accept(each);
   for (int i = 0; i < 300 && !in && in.error() == tp::errc::timed_out; ++i) in = d.listener.accept(each);
   ASSERT_TRUE(in) << describe(in.error());
-  const auto out = client.get();
-  EXPECT_TRUE(out) << describe(out.error());
+  honest.expect_in();
   if (silent.size() < tp::tls_listener::most_at_once) {
     for (auto& s : silent) EXPECT_FALSE(s.ended()) << "nobody had to wait until it was given up";
   }
@@ -67,9 +71,9 @@ TEST(TlsStrangers, One_that_speaks_no_tls_is_an_error_of_its_own_and_the_next_ca
   raw_peer stranger(d.listener.port());
   ASSERT_TRUE(stranger.say("GET / HTTP/1.1\r\n\r\n"));
   EXPECT_EQ(d.listener.accept(20s).error(), tp::errc::connection_failed);
-  auto client = d.connect();
+  door::client honest(d);
   EXPECT_TRUE(d.listener.accept(20s));
-  EXPECT_TRUE(client.get());
+  honest.expect_in();
 }
 
 }  // namespace tls_strangers_test

@@ -7,7 +7,6 @@
 #include <tensorpull/core/describe.hpp>
 
 #include <array>
-#include <future>
 #include <optional>
 #include <stop_token>
 #include <vector>
@@ -54,7 +53,7 @@ class TwoWayLaws : public testing::Test {
   template <class Act>
   void while_far_serves(Act act) {
     std::atomic<bool> done = false;
-    std::jthread other([&] { serve(*far, done); });
+    joined_thread other([&] { serve(*far, done); });
     act();
     done = true;
   }
@@ -78,7 +77,7 @@ TYPED_TEST_SUITE_P(TwoWayLaws);
 TYPED_TEST_P(TwoWayLaws, Both_ends_own_pull_and_talk) {
   const auto ref_far = this->far->add_tensors(*this->of_far, {.recipients = 1});
   ASSERT_TRUE(ref_far);
-  std::jthread other([&] {
+  joined_thread other([&] {
     const auto task = this->far->receive(20s);
     ASSERT_TRUE(task) << describe(task.error());
     EXPECT_EQ(task->kind, 5u);
@@ -114,7 +113,7 @@ TYPED_TEST_P(TwoWayLaws, Both_ends_pull_at_once_again_and_again) {
       const auto served = s.serve(tp::until_settled(ours), 20s);
       EXPECT_TRUE(served || s.settled(ours)) << describe(served.error());
     };
-    std::jthread other([&] { one(*this->far, *ref_near, *ref_far, *this->of_near); });
+    joined_thread other([&] { one(*this->far, *ref_near, *ref_far, *this->of_near); });
     one(*this->near, *ref_far, *ref_near, *this->of_far);
   }
 }
@@ -122,7 +121,7 @@ TYPED_TEST_P(TwoWayLaws, Both_ends_pull_at_once_again_and_again) {
 TYPED_TEST_P(TwoWayLaws, Messages_of_every_size_arrive_once_and_in_order) {
   static constexpr std::array<std::size_t, 8> sizes{0, 1, 400, 512, 0, 4096, 65535, 65536};
   const auto body_of = [](std::size_t i) { return generator(i).bytes(sizes[i]); };
-  std::jthread other([&] {
+  joined_thread other([&] {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::array refs{tp::reference{{1, i}, 3, 4}, tp::reference{{5, 6}, 7, 8}};
       const auto sent = this->near->send(static_cast<std::uint32_t>(i), refs, body_of(i), 20s);
@@ -152,7 +151,7 @@ TYPED_TEST_P(TwoWayLaws, C2_what_is_withdrawn_in_the_middle_says_why_and_the_ses
   const auto kept = this->far->add_tensors(*this->of_far), gone = this->far->add_tensors(*this->of_far);
   ASSERT_TRUE(kept && gone);
   std::atomic<bool> done = false;
-  std::jthread other([&] {
+  joined_thread other([&] {
     (void)this->far->serve([&](const auto& s) { return done || s.status_of(*gone)->bytes_sent > 0; }, 60s);
     EXPECT_TRUE(this->far->withdraw(*gone, 77));
     this->serve(*this->far, done);
@@ -225,8 +224,8 @@ TYPED_TEST_P(TwoWayLaws, Every_wait_ends_by_time_and_by_abort) {
                 .error(),
             tp::errc::timed_out);
   std::stop_source stop;
-  std::jthread later([&] {
-    std::this_thread::sleep_for(50ms);
+  joined_thread later([&] {
+    be_slow(50ms);
     stop.request_stop();
   });
   const auto token = stop.get_token();
@@ -281,11 +280,13 @@ struct usual_pair {
 /// Both ends of a connection over a stream: the transport of `Net` connects, and the listener accepts.
 template <class Net, class Listener, class Address>
 auto connected_ends(Listener& listener, const Address& address) {
-  auto near = std::async(std::launch::async, [&] { return Net::session::connect(address); });
-  auto accepted = listener.accept(20s);
-  auto far = accepted ? Net::session::over(std::move(*accepted))
-                      : tp::result<typename Net::session>(tp::failure(accepted.error()));
-  return std::pair(near.get(), std::move(far));
+  tp::result<typename Net::session> near = tp::failure(tp::errc::timed_out), far = tp::failure(tp::errc::timed_out);
+  {
+    const joined_thread connects([&] { near = Net::session::connect(address, {.timeout = 20s}); });
+    auto accepted = listener.accept(20s);
+    if (accepted) far = Net::session::over(std::move(*accepted));
+  }
+  return std::pair(std::move(near), std::move(far));
 }
 
 }  // namespace test

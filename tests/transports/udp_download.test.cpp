@@ -16,9 +16,9 @@ void expect_transfer(const char* host) {
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
   tp::result<tp::receipt> done = tp::failure(tp::errc::timed_out);
-  std::thread recipient(
+  joined_thread recipient(
       [&] { done = Net::download_tensors(std::string(host) + ":" + std::to_string(owner->port()), *ref, *mine); });
-  EXPECT_TRUE(owner->run(tp::until_settled(*ref)));
+  EXPECT_TRUE(owner->run(tp::until_settled(*ref), within(ample_time)));
   serving rest(*owner);  // the confirmation's answer may be asked for again
   recipient.join();
   ASSERT_TRUE(done) << describe(done.error());
@@ -60,15 +60,13 @@ TEST(UdpDownload, Many_recipients_on_one_socket) {
   const auto ref = *owner->add_tensors(*source, {.recipients = recipients});
   const auto files = descriptors();
   std::atomic<std::uint32_t> right{0};
-  std::vector<std::thread> all;
-  for (std::uint32_t i = 0; i < recipients; ++i)
-    all.emplace_back([&] {
-      const auto mine = blank<mlp>();
-      const auto done = udp_net::download_tensors(local(owner->port()), ref, *mine);
-      right += done && done->outcome == tp::outcome::completed && same(*mine, *source);
-    });
+  joined_threads all(recipients, [&](std::size_t) {
+    const auto mine = blank<mlp>();
+    const auto done = udp_net::download_tensors(local(owner->port()), ref, *mine);
+    right += done && done->outcome == tp::outcome::completed && same(*mine, *source);
+  });
   serving server(*owner);
-  for (auto& t : all) t.join();
+  all.join();
   server.stop();
   EXPECT_EQ(right, recipients);
   EXPECT_EQ(owner->status_of(ref)->completed, recipients);
@@ -84,14 +82,11 @@ TEST(UdpDownload, An_owner_sends_no_faster_than_it_is_told) {
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
     const auto start = std::chrono::steady_clock::now();
-    std::vector<std::thread> all;
     std::atomic<int> right{0};
-    for (int i = 0; i < 2; ++i)
-      all.emplace_back([&] {
-        const auto mine = blank<mlp>();
-        right += udp_net::download_tensors(local(owner->port()), ref, *mine).has_value() && same(*mine, *source);
-      });
-    for (auto& t : all) t.join();
+    on_threads(2, [&](std::size_t) {
+      const auto mine = blank<mlp>();
+      right += udp_net::download_tensors(local(owner->port()), ref, *mine).has_value() && same(*mine, *source);
+    });
     EXPECT_EQ(right, 2);
     EXPECT_GT(std::chrono::steady_clock::now() - start, 1s) << "400 KB to each of two, 400 KB in any second";
   }

@@ -3,6 +3,7 @@
 
 #include "sample_models.hpp"
 #include "support/frames.hpp"
+#include "support/own_port.hpp"
 
 #include <tensorpull/testing/faulty_datagrams.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
@@ -91,15 +92,15 @@ struct forged_udp {
       if (!socket) return tp::failure(socket.error());
       return tp::guest_link<link>(link(std::move(*socket)));
     };
-    return tp::pull_datagrams_with<Parts>(
-        connect, [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }, ref, all);
+    return tp::pull_datagrams_with<Parts>(connect, [](std::chrono::milliseconds time) { be_slow(time); }, ref, all);
   }
 };
 
 /// Anybody with a UDP socket.
 class stranger {
  public:
-  explicit stranger(std::uint16_t port) : link_(std::move(*large::connect(local(port)))) {}
+  explicit stranger(const std::string& address) : link_(std::move(*large::connect(address))) {}
+  explicit stranger(std::uint16_t port) : stranger(local(port)) {}
 
   void say(std::uint64_t word, std::span<const std::byte> frames = {}) {
     const std::array all{std::as_bytes(std::span(&word, 1)), frames};
@@ -112,8 +113,8 @@ class stranger {
     (void)link_.wait(false, false, 0ms);
   }
   /// What comes within the time, or nothing.
-  std::vector<std::byte> hear(std::chrono::milliseconds patience = 2000ms) {
-    const auto end = std::chrono::steady_clock::now() + patience;
+  std::vector<std::byte> hear(std::chrono::milliseconds time = 2000ms) {
+    const auto end = within(time);
     for (;;) {
       alignas(8) std::byte memory[9000];
       tp::udp_address from;
@@ -122,7 +123,7 @@ class stranger {
         heard += io.bytes;
         return std::vector<std::byte>(memory, memory + io.bytes);
       }
-      if (std::chrono::steady_clock::now() >= end) return {};
+      if (end.stop_requested()) return {};
       (void)link_.wait(true, false, 5ms);
     }
   }

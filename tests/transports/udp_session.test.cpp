@@ -54,7 +54,7 @@ TEST(UdpSession, The_longest_messages_arrive_whole_and_once_through_loss) {
   auto near = net::session::connect(local(far->port()));
   std::vector<std::byte> body(64 * 1024);
   generator(1).fill(body);
-  std::thread other([&] {
+  joined_thread other([&] {
     for (std::uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(near->send(i, {}, std::span(body).first(body.size() - i), 60s));
     (void)near->serve([](const auto&) { return false; }, 300ms);
   });
@@ -72,7 +72,7 @@ TEST(UdpSession, The_longest_messages_arrive_whole_and_once_through_loss) {
 TEST(UdpSession, A_called_session_listens_to_nobody_else) {
   auto far = udp_net::session::open("127.0.0.1:0");
   const auto port = far->port();
-  std::thread serving_thread([&] {
+  joined_thread serving_thread([&] {
     (void)far->serve(
         [](const auto& s) {
           static_cast<void>(s);
@@ -124,7 +124,7 @@ TEST(UdpSession, Messages_that_nobody_reads_do_not_block_a_pull) {
   auto near = udp_net::session::connect(local(far->port()));
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   const auto ref = *far->add_tensors(*source, {.recipients = 1});
-  std::thread other([&] {
+  joined_thread other([&] {
     EXPECT_TRUE(far->receive(10s));
     const std::vector<std::byte> longest(64 * 1024);
     for (std::uint32_t kind = 1; kind <= 4; ++kind) EXPECT_TRUE(far->send(kind, {}, longest, 60s));

@@ -108,16 +108,15 @@ TEST(UdpStrangers, Forged_addresses_take_no_place_and_honest_recipients_finish) 
   std::vector<stranger> forgers;
   for (int i = 0; i < 50; ++i) forgers.emplace_back(o.owner.port());
   generator random(3);
-  std::atomic<bool> over{false};
-  std::thread flood([&] {
+  joined_thread flood([&](const std::stop_token& stop) {
     const auto ask = describe_of(o.ref);
-    while (!over) {  // not so many that the kernel has to throw away what honest recipients say
+    while (!stop.stop_requested()) {
       for (auto& f : forgers) f.say(random(), ask.bytes());
-      std::this_thread::sleep_for(1ms);
+      be_slow(1ms);  // otherwise the kernel has to throw away what honest recipients say
     }
   });
   for (int i = 0; i < 3; ++i) o.expect_a_pull();
-  over = true;
+  flood.request_stop();
   flood.join();
   o.stop();
   EXPECT_LE(o.owner.peers(), 3u) << "those who pulled";
@@ -210,13 +209,8 @@ TEST(UdpStrangers, Silent_peers_are_forgotten) {
   const std::array<std::byte, 32> junk{};
   s.say(s.word(), junk);
   o.expect_a_pull();
-  for (int i = 0; i < 500; ++i) {
-    o.stop();
-    if (o.owner.peers() == 0) break;
-    o.server = std::make_unique<serving>(o.owner);
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_EQ(o.owner.peers(), 0u);
+  o.stop();
+  EXPECT_TRUE(runs_until("the peers are forgotten", o.owner, [&] { return o.owner.peers() == 0; }));
   EXPECT_EQ(o.owner.counts().aged, 2u);
 }
 

@@ -1,11 +1,11 @@
 // What the paths and names of Unix sockets may be, and what their files are.
+#include "support/child_process.hpp"
 #include "unix_folder.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <grp.h>
-#include <sys/wait.h>
 
 #include <fstream>
 #include <vector>
@@ -224,11 +224,8 @@ TEST_F(UnixAddress, U1_EachEndKnowsTheOther) {
 /// Runs `act` as another user of this group, in a process of its own. Its result, from 0 to 100.
 template <class Act>
 int as_nobody(Act act, gid_t also = 65534) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(::setgroups(1, &also) == 0 && ::setgid(65534) == 0 && ::setuid(65534) == 0 ? act() : 101);
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 102;
+  return in_a_process(
+      [&] { return ::setgroups(1, &also) == 0 && ::setgid(65534) == 0 && ::setuid(65534) == 0 ? act() : 101; });
 }
 
 TEST_F(UnixAddress, U1_AnotherUserIsRefusedOnBothSides) {
@@ -253,23 +250,21 @@ TEST_F(UnixAddress, U1_AnotherUserIsRefusedOnBothSides) {
   EXPECT_EQ(stranger->peer().user, 65534u);
 
   // a program of nobody finds a socket that nobody's neighbour has put there
-  const pid_t squatter = ::fork();
-  if (squatter == 0) {
-    if (::setgroups(0, nullptr) != 0 || ::setgid(12345) != 0 || ::setuid(12345) != 0) ::_exit(1);
+  one_word<bool> there;
+  child_process squatter([&] {
+    if (::setgroups(0, nullptr) != 0 || ::setgid(12345) != 0 || ::setuid(12345) != 0) return 1;
     const auto mine = tp::unix_listener::open(folder() + "/trap", tp::unix_access::anyone);
-    if (mine)
-      for (;;) ::pause();
-    ::_exit(1);
-  }
-  for (int i = 0; i < 1000 && !std::filesystem::exists(folder() + "/trap"); ++i) tp::detail::pause(10ms);
+    there.tell(mine.has_value());
+    for (;;) ::pause();
+  });
+  EXPECT_TRUE(there.hear());
   EXPECT_EQ(as_nobody(connect(folder() + "/trap")), EPERM);
   EXPECT_EQ(as_nobody(connect(folder() + "/trap", tp::unix_access::anyone)), 0);
   const auto connect_in_group = connect(folder() + "/trap", tp::unix_access::same_group);
   EXPECT_EQ(as_nobody(connect_in_group), EPERM) << "of another group";
   EXPECT_EQ(as_nobody(connect_in_group, 12345), 0) << "both are in that group";
   EXPECT_EQ(as_nobody([&] { return refusal(folder() + "/trap").system; }), EADDRINUSE) << "not ours";
-  ::kill(squatter, SIGKILL);
-  ::waitpid(squatter, nullptr, 0);
+  squatter.kill();
   EXPECT_EQ(as_nobody([&] { return refusal(folder() + "/trap").system; }), EADDRINUSE) << "stale, but not ours";
 }
 

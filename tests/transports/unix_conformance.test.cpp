@@ -1,4 +1,5 @@
 #include "support/allocation_counter.hpp"
+#include "support/own_folder.hpp"
 
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
@@ -14,7 +15,7 @@ using namespace tensorpull::testing;
 
 result<stream_pair<unix_stream>> connected() {
   using namespace std::chrono_literals;
-  const std::string name = "@tensorpull-conformance-" + std::to_string(::getpid());
+  const std::string name = test::abstract_name();
   auto listener = unix_listener::open(name);
   if (!listener) return failure(listener.error());
   auto left = unix_connect(name, 5s);

@@ -49,14 +49,11 @@ TEST_F(UnixDownload, C4_ManyRecipientsOnThreadsCompleteAndAreCounted) {
   const auto ref = *owner->add_tensors(*source, {.recipients = 32});
   serving server(*owner, 2);
   std::atomic<int> completed{0};
-  std::vector<std::jthread> recipients;
-  for (int i = 0; i < 32; ++i)
-    recipients.emplace_back([&] {
-      const auto mine = blank<mlp>();
-      const auto done = over_threads::download_tensors("@" + folder(), ref, *mine);
-      completed += done && same(*mine, *source);
-    });
-  recipients.clear();
+  on_threads(32, [&](std::size_t) {
+    const auto mine = blank<mlp>();
+    const auto done = over_threads::download_tensors("@" + folder(), ref, *mine);
+    completed += done && same(*mine, *source);
+  });
   server.stop();
   EXPECT_EQ(completed, 32);
   EXPECT_EQ(owner->status_of(ref)->completed, 32u);

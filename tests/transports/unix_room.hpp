@@ -4,9 +4,9 @@
 #include "laws.hpp"
 #include "network.hpp"
 #include "support/frames.hpp"
+#include "support/own_folder.hpp"
 #include "third_parties.hpp"
 #include "two_way_laws.hpp"
-#include "unix_folder.hpp"
 
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
@@ -40,7 +40,8 @@ struct unix_room : usual_room {
   bool stranger(std::string_view said) const { return ends(path, said); }
   ~unix_room() { EXPECT_FALSE(std::filesystem::exists(path)) << "an owner takes its socket with it"; }
 
-  std::string path = (std::filesystem::temp_directory_path() / abstract_name().substr(1)).string();
+  own_folder folder;
+  std::string path = folder / "owner";
 };
 
 inline raw_peer stranger_at(std::string_view path) {

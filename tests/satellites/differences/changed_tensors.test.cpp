@@ -403,7 +403,7 @@ TEST(ChangedTensors, A_stop_ends_all_and_a_stop_before_anything_came_counts_nobo
   EXPECT_EQ(done.error(), tp::errc::cancelled);
   EXPECT_EQ(s.old, small().old);
   EXPECT_EQ(p.owner->status_of(p.ref)->final(), 0u);
-  const auto nobody = tp::download_changes<net>("127.0.0.1:1", p.ref, model, {.retry = {.retries = 0}});
+  const auto nobody = tp::download_changes<net>(local(own_port()), p.ref, model, {.retry = {.retries = 0}});
   EXPECT_EQ(nobody.error(), tp::errc::connection_failed);
 }
 

@@ -49,7 +49,7 @@ class cutting_line {
   }
   tp::tcp_listener listener_ = *tp::tcp_listener::open("127.0.0.1:0");
   std::atomic<int> cut_ = 0;
-  std::jthread thread_;
+  joined_thread thread_;
 };
 
 constexpr std::array<std::uint64_t, 1> b_shape{128};

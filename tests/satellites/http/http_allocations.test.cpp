@@ -1,11 +1,10 @@
 // A pull over HTTP allocates what it needs when it begins, and nothing for a chunk. The server is another process.
 #include "http_server.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/child_process.hpp"
 
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
-#include <signal.h>
-#include <sys/wait.h>
 
 namespace http_allocations_test {
 
@@ -25,19 +24,15 @@ std::uint64_t allocations_of(const std::string& url, std::uint32_t connections, 
 }
 
 TEST(HttpAllocations, More_chunks_are_not_more_allocations) {
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const one_word<std::uint16_t> port;
+  const child_process child([&] {
     const auto source = random_model<mlp>(3);
     http_server server(file_of<tp::raw_tensors<mlp>>(*source));
-    const std::uint16_t port = server.port();
-    if (::write(ends[1], &port, sizeof port) != sizeof port) ::_exit(1);
+    port.tell(server.port());
     for (;;) ::pause();
-  }
-  std::uint16_t port = 0;
-  ASSERT_EQ(::read(ends[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
-  const std::string url = "http://" + local(port) + "/model.safetensors";
+    return 0;
+  });
+  const std::string url = "http://" + local(port.hear()) + "/model.safetensors";
   std::uint64_t few = 0, many = 0;
   (void)allocations_of<tp::fixed_bytes<128_KiB>>(url, 1, few);  // the resolver's own, once
   for (const std::uint32_t connections : {0u, 1u, 4u}) {
@@ -47,9 +42,6 @@ TEST(HttpAllocations, More_chunks_are_not_more_allocations) {
     EXPECT_GT(of_few, 0u);
     EXPECT_EQ(of_many, of_few) << connections;
   }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  for (const int end : ends) ::close(end);
 }
 
 }  // namespace http_allocations_test

@@ -1,6 +1,7 @@
 // What the tests of HTTP's owner and of its recipient say about models: their files, digests and fields.
 #pragma once
 
+#include "support/own_folder.hpp"
 #include "transports/network.hpp"
 
 #include <tensorpull/core/xxh3.hpp>

@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 
-#include <cstdio>
 #include <random>
 #include <set>
 
@@ -22,10 +21,10 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http
 struct HttpConnections : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(17);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
-  http_server server{file};
   std::unique_ptr<mlp> mine = blank<mlp>();
   /// A try more than the first would succeed, too: none is allowed.
   tp::pull_options options{.per_request_timeout = 60s, .unverified = true, .retry = {.retries = 0, .first_delay = 1ms}};
+  http_server server{file};  // the last: its threads use what is above
 
   tp::result<tp::receipt> pull(std::uint32_t connections = 4) { return pull(server, connections); }
   tp::result<tp::receipt> pull(http_server& from, std::uint32_t connections) {
@@ -48,7 +47,7 @@ struct HttpConnections : testing::Test {
 
 TEST_F(HttpConnections, A_server_that_closes_behind_each_answer_costs_no_retry_and_no_confirmation) {
   server.fields = stated(xxh3_of(file));
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     if (a.method == "POST") peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     else server.serve_file(a, peer);
     close_now(peer);
@@ -64,7 +63,7 @@ TEST_F(HttpConnections, A_server_that_closes_behind_each_answer_costs_no_retry_a
 TEST_F(HttpConnections,
        A_server_that_closes_a_kept_connection_when_it_is_asked_again_costs_no_retry_and_no_confirmation) {
   server.fields = stated(xxh3_of(file));
-  server.instead = [&, last = std::map<std::size_t, bool>()](const http_asked& a, raw_peer& peer) mutable {
+  server.instead = [this, last = std::map<std::size_t, bool>()](const http_asked& a, raw_peer& peer) mutable {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     if (std::exchange(last[a.connection], true)) {
@@ -87,24 +86,22 @@ TEST_F(HttpConnections, The_request_for_a_long_header_is_sent_again_too) {
   std::string content(8, '\0');
   for (std::size_t b = 0; b < 8; ++b) content[b] = static_cast<char>(text.size() >> (8 * b) & 0xff);
   content += text + "abcd";
+  const own_folder folder;
   http_server longer(content);
-  longer.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(longer, [&](const http_asked& a, raw_peer& peer) {
     if (a.connection == 0 && a.number > 0) {
       close_now(peer);
       return true;
     }
     longer.serve_file(a, peer);
     return true;
-  };
-  const std::string url = longer.url(), path = testing::TempDir() + "http_connections." + std::to_string(::getpid());
-  {
-    auto to = tp::safetensors_file::create(path);
-    ASSERT_TRUE(to);
-    const auto done = net::pull(tp::http_address{.url = url}, {}, *to, options);
-    ASSERT_TRUE(done) << describe(done.error());
-    EXPECT_EQ(done->bytes, content.size());
-  }
-  std::remove(path.c_str());
+  });
+  const std::string url = longer.url();
+  auto to = tp::safetensors_file::create(folder / "model");
+  ASSERT_TRUE(to);
+  const auto done = net::pull(tp::http_address{.url = url}, {}, *to, options);
+  ASSERT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(done->bytes, content.size());
 }
 
 TEST_F(HttpConnections, One_that_closes_every_connection_without_an_answer_is_an_error_and_not_asked_for_ever) {
@@ -132,10 +129,10 @@ TEST_F(HttpConnections, A_further_connection_that_is_swallowed_holds_nobody_up) 
   http_server narrow(file, 0);
   narrow.accepts = 1;
   std::vector<tp::posix_stream> held;
-  narrow.instead = [&](const http_asked& a, raw_peer&) {
+  const answering while_here(narrow, [&](const http_asked& a, raw_peer&) {
     if (a.number == 0) held = fill(narrow.port());
     return false;
-  };
+  });
   options.per_request_timeout = 600s;  // as it is by default
   const auto began = std::chrono::steady_clock::now();
   const auto done = pull(narrow, 4);
@@ -153,19 +150,19 @@ TEST_F(HttpConnections, The_first_range_does_not_wait_for_a_connection_that_is_s
   std::atomic<std::size_t> second{0}, ends{0};
   http_server narrow(file, 0);  // its threads end before what they count in
   narrow.accepts = 2;
-  narrow.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(narrow, [&](const http_asked& a, raw_peer& peer) {
     if (a.connection == 1 && second++ == 0) {
       held = fill(narrow.port());
       full = true;
     } else if (a.connection == 0 && full.exchange(false)) {
       const std::size_t before = second;
-      for (int i = 0; i < 100 && second == before; ++i)
-        std::this_thread::sleep_for(10ms);  // until the other has had what it still has before this
+      // the other has had what it still has before this
+      for (const auto soon = within(1s); second == before && !soon.stop_requested();) look_again_soon();
       close_now(peer);
       return true;
     }
     return false;
-  };
+  });
   narrow.ended = [&](std::size_t) {
     if (++ends == 2) held.clear(), narrow.accepts = 80;
   };
@@ -189,7 +186,7 @@ TEST_F(HttpConnections, Who_waits_without_end_gives_up_no_connection) {
   options.per_request_timeout = std::chrono::milliseconds::max();
   // a further connection says nothing while the first range waits for it, and the others are there
   server.instead = [](const http_asked& a, raw_peer&) {
-    std::this_thread::sleep_for(a.connection == 0 ? 20ms : 300ms);
+    be_slow(a.connection == 0 ? 20ms : 300ms);
     return false;
   };
   const auto done = pull(4);
@@ -204,7 +201,7 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
   // busy with later ranges then
   std::mutex mutex;
   std::size_t closed = 0;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     const std::lock_guard lock(mutex);
     if (a.connection == 0 && a.number > 3 && closed++ == 0) {
       close_now(peer);
@@ -215,7 +212,7 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
       return true;
     }
     return peer.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
-  };
+  });
   options.per_request_timeout = 30s;
   const auto done = pull();
   ASSERT_TRUE(done) << describe(done.error());
@@ -224,13 +221,13 @@ TEST_F(HttpConnections, The_first_range_takes_a_connection_of_a_later_one_if_the
 TEST_F(HttpConnections, A_cache_that_is_busy_at_the_last_byte_is_asked_again_and_not_for_ever) {
   const std::string last = "-" + std::to_string(file.size() - 1);
   std::atomic<int> refusals{0};
-  const auto refuse_last = [&](int times, std::string status, std::string fields) {
+  std::optional<answering> refusing;
+  const auto refuse_last = [&](int times, const std::string& status, const std::string& fields) {
     refusals = 0;
-    server.instead = [&, times, status = std::move(status), fields = std::move(fields)](const http_asked& a,
-                                                                                        raw_peer& peer) {
+    refusing.emplace(server, [&, times, status, fields](const http_asked& a, raw_peer& peer) {
       if (!a.field("range").ends_with(last) || refusals.fetch_add(1) >= times) return false;
       return peer.say("HTTP/1.1 " + status + "\r\n" + fields + "Content-Length: 4\r\n\r\nbusy");
-    };
+    });
   };
   for (const std::string status : {"503 Service Unavailable", "429 Too Many Requests"})
     for (const std::uint32_t connections : {1u, 4u}) {
@@ -264,7 +261,7 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
   server.fields = stated(xxh3_of(file));
   std::mutex mutex;
   std::mt19937 random;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     unsigned what = 0, how_much = 0;
     {
       const std::lock_guard lock(mutex);
@@ -318,7 +315,7 @@ TEST_F(HttpConnections, Whatever_fails_between_right_answers_the_bytes_are_right
       return true;
     }
     return false;
-  };
+  });
   for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     {
       const std::lock_guard lock(mutex);
@@ -394,7 +391,7 @@ struct started_again {
   std::optional<typename owning::downloader> owner;
   std::optional<serving> thread;
   tp::reference ref{{7, 8}, 0, 0};
-  std::uint16_t port = 0;
+  own_port port;
 
   started_again() { start(); }
   void start() {
@@ -403,7 +400,6 @@ struct started_again {
     const std::array named{tp::recipient_named("site-1")};
     owner.emplace(std::move(*owning::downloader::open({.listen = local(port)})));
     ref = *owner->add_tensors(*source, {.named = named, .id = ref.id});
-    port = owner->port();
     thread.emplace(*owner);
   }
   void stop() {

@@ -21,9 +21,9 @@ struct HttpFar : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(19);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
   std::string digest = "xxh3:" + hex(xxh3_of(file));
-  http_server server{file};
   std::unique_ptr<mlp> mine = blank<mlp>();
   tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0, .first_delay = 1ms}};
+  http_server server{file};  // the last: its threads use what is above
 
   tp::result<tp::receipt> pull() {
     const std::string url = server.url();
@@ -109,7 +109,7 @@ TEST_F(HttpFar, A_connection_that_breaks_costs_one_request_from_the_first_missin
   for (const std::uint64_t at :
        {std::uint64_t{100}, std::uint64_t{70'000}, std::uint64_t{250'000}, std::uint64_t{file.size() - 1}}) {
     const std::size_t before = server.asked().size();
-    server.instead = [&, at, before](const http_asked& a, raw_peer& peer) {
+    server.instead = [this, at, before](const http_asked& a, raw_peer& peer) {
       if (a.number != before) return false;
       peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, at)), close_now(peer);
       return true;
@@ -125,7 +125,7 @@ TEST_F(HttpFar, A_connection_that_breaks_costs_one_request_from_the_first_missin
 
 TEST_F(HttpFar, A_second_connection_that_breaks_too_is_gone_on_with_where_it_broke) {
   options.retry.retries = 1;  // in a row without progress
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last)) return false;
     peer.say(head(first, last) + "\r\n" + file.substr(first, std::min<std::uint64_t>(last - first + 1, 90'000)));
@@ -151,7 +151,7 @@ TEST_F(HttpFar, A_cursor_costs_a_request_for_the_header_and_one_for_what_is_miss
 TEST_F(HttpFar, A_signed_url_that_runs_out_before_the_rest_is_asked_for_is_had_again_from_the_origin) {
   options.retry.retries = 1;
   server.close_after = 150'000;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     if (!a.target.starts_with("/signed"))
       return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?" + std::to_string(a.number) +
                       "\r\nContent-Length: 0\r\n\r\n");
@@ -164,7 +164,7 @@ TEST_F(HttpFar, A_signed_url_that_runs_out_before_the_rest_is_asked_for_is_had_a
 
 TEST_F(HttpFar, A_server_that_answers_200_and_says_that_it_knows_ranges_is_gone_on_with_like_any_other) {
   options.retry.retries = 1;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     if (a.number > 0) return false;
     peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\nContent-Length: " +
              std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, 150'000));
@@ -244,7 +244,7 @@ TEST_F(HttpFar, The_origin_is_asked_again_if_nobody_is_where_it_led_to) {
   for (const bool ranges : {true, false}) {
     std::optional<tp::tcp_listener> mirror(std::move(*tp::tcp_listener::open("127.0.0.1:0")));
     const std::string there = "http://" + local(mirror->port()) + "/model";
-    std::jthread answers_once([&] {
+    joined_thread answers_once([&] {
       raw_peer peer(std::move(*mirror->accept(20s)));
       mirror.reset();
       peer.hear(1);
@@ -253,10 +253,10 @@ TEST_F(HttpFar, The_origin_is_asked_again_if_nobody_is_where_it_led_to) {
                "\r\n" + file.substr(0, 150'000));
     });
     server.ranges = ranges;
-    server.instead = [&, led = false](const http_asked&, raw_peer& peer) mutable {
+    const answering while_here(server, [&, led = false](const http_asked&, raw_peer& peer) mutable {
       return !std::exchange(led, true) &&
              peer.say("HTTP/1.1 302 Found\r\nLocation: " + there + "\r\nContent-Length: 0\r\n\r\n");
-    };
+    });
     mine = blank<mlp>();
     expect_arrived();
   }
@@ -273,7 +273,7 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhe
   const std::string file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   http_server server(file);
   bool busy = false;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last)) return false;
     if (first > 0 && !std::exchange(busy, true))
@@ -284,7 +284,7 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhe
     return peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) +
                     "-" + std::to_string(last) + "/" + std::to_string(file.size()) + "\r\nContent-Length: " +
                     std::to_string(last - first + 1) + "\r\n\r\n" + file.substr(first, last - first + 1));
-  };
+  });
   tp::land landing(to.destination());
   const std::string url = server.url(), digest = "xxh3:" + hex(xxh3_of(file));
   const auto done = any::pull(tp::http_address{.url = url, .digest = digest}, tp::ref_id{}, landing);
@@ -296,7 +296,7 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhe
 TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_ends_the_pull) {
   options.retry.retries = 3;
   server.close_after = 150'000;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     return a.number > 0 && peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " +
                                     std::to_string(file.size()) + "\r\n\r\n" + file);
   };
@@ -309,7 +309,7 @@ TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_ends_the_pull) {
 TEST_F(HttpFar, A_file_that_is_replaced_before_a_broken_connection_is_gone_on_with_is_stale) {
   options.retry.retries = 3;
   server.close_after = 150'000;
-  server.instead = [&](const http_asked& a, raw_peer&) {
+  server.instead = [this](const http_asked& a, raw_peer&) {
     if (a.number > 0) {
       const std::lock_guard lock(server.changing);
       server.etag = "\"v2\"";
@@ -331,10 +331,11 @@ TEST_F(HttpFar, A_server_may_answer_with_fewer_bytes_and_no_fewer_than_a_chunk) 
   give_at_most(60'000);
   EXPECT_EQ(pull().error(), errc::wrong_payload);
   const std::size_t now = server.asked().size();
-  server.instead = [&](const http_asked& a, raw_peer& peer) {  // the first answer is right, the second one too short
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {  // the first answer is right, the
+                                                                                 // second one too short
     if (a.number == now) return peer.say(head(0, 131'071) + "Content-Length: 131072\r\n\r\n" + file.substr(0, 131'072));
     return peer.say(head(131'072, 140'000) + "Content-Length: 8929\r\n\r\n" + file.substr(131'072, 8929));
-  };
+  });
   EXPECT_EQ(pull().error(), errc::wrong_payload);
   EXPECT_EQ(server.asked().size(), now + 2);
 }
@@ -358,13 +359,13 @@ TEST_F(HttpFar, An_answer_that_is_another_than_was_asked_for_is_refused) {
   options.retry.retries = 1;
   for (const auto& [text, code] : cases) {
     const std::size_t before = server.asked().size();
-    server.instead = [&, before, text = text](const http_asked& a, raw_peer& peer) {
+    const answering while_here(server, [&, before, text = text](const http_asked& a, raw_peer& peer) {
       if (a.number == before) {
         peer.say(head(0, last) + "\r\n" + file.substr(0, 150'000)), close_now(peer);
         return true;
       }
       return peer.say(text + "\r\n" + file);
-    };
+    });
     EXPECT_EQ(pull().error(), code) << text;
   }
 }
@@ -376,12 +377,12 @@ TEST_F(HttpFar, Bytes_behind_the_last_one_are_refused) {
     return length + std::string(body) + "\r\n0\r\n\r\n";
   };
   for (const bool in_pieces : {false, true}) {
-    server.instead = [&](const http_asked&, raw_peer& peer) {
+    const answering while_here(server, [&](const http_asked&, raw_peer& peer) {
       peer.say(head(0, file.size() - 1) + (in_pieces ? "Transfer-Encoding: chunked\r\n\r\n" + pieces(file + "x")
                                                      : "Connection: close\r\n\r\n" + file + "x"));
       close_now(peer);
       return true;
-    };
+    });
     EXPECT_EQ(pull().error(), errc::wrong_payload) << in_pieces;
   }
 }
@@ -390,7 +391,7 @@ TEST_F(HttpFar, A_server_that_stops_before_the_end_costs_the_time_out_and_is_ask
   options.per_request_timeout = 300ms;
   options.retry.retries = 1;
   const std::uint64_t at = file.size() * 99 / 100;
-  server.instead = [&, at](const http_asked& a, raw_peer& peer) {
+  server.instead = [this, at](const http_asked& a, raw_peer& peer) {
     if (a.number > 0) return false;
     return peer.say(head(0, file.size() - 1) + "Content-Length: " + std::to_string(file.size()) + "\r\n\r\n" +
                     file.substr(0, at));
@@ -402,11 +403,11 @@ TEST_F(HttpFar, A_server_that_stops_before_the_end_costs_the_time_out_and_is_ask
 TEST_F(HttpFar, A_stop_is_heard_in_the_middle_of_the_answer) {
   std::stop_source stop;
   options.stop = stop.get_token();
-  server.instead = [&](const http_asked&, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked&, raw_peer& peer) {
     peer.say(head(0, file.size() - 1) + "\r\n" + file.substr(0, 200'000));
     stop.request_stop();
     return true;
-  };
+  });
   const auto done = pull();
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::cancelled);
@@ -415,10 +416,10 @@ TEST_F(HttpFar, A_stop_is_heard_in_the_middle_of_the_answer) {
 TEST_F(HttpFar, A_slow_server_is_waited_for_while_bytes_come_and_one_that_drips_is_not) {
   options.per_request_timeout = 1s;
   const auto drip = [&](std::size_t piece) {
-    server.instead = [&, piece](const http_asked&, raw_peer& peer) {
+    server.instead = [this, piece](const http_asked&, raw_peer& peer) {
       peer.say(head(0, file.size() - 1) + "Content-Length: " + std::to_string(file.size()) + "\r\n\r\n");
       for (std::size_t at = 0; at < file.size() && peer.say(std::string_view(file).substr(at, piece)); at += piece)
-        std::this_thread::sleep_for(150ms);
+        be_slow(150ms);
       return true;
     };
   };

@@ -17,14 +17,14 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http
 struct HttpHostile : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(9);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
-  http_server server{file};
   tp::pull_options options{.per_request_timeout = 5s, .unverified = true, .retry = {.retries = 1, .first_delay = 1ms}};
+  own_folder folder;
+  http_server server{file};  // the last: its threads use what is above
 
   /// Into a file: after an error there is none.
   tp::error pull(tp::http_address to = {}) {
-    const std::string url = server.url(), path = testing::TempDir() + "http_hostile." + std::to_string(::getpid());
+    const std::string url = server.url(), path = folder / "model";
     to.url = url;
-    std::filesystem::remove(path);
     auto file_there = tp::safetensors_file::create(path);
     EXPECT_TRUE(file_there);
     const auto done = net::pull(to, {}, *file_there, options);
@@ -116,14 +116,14 @@ TEST_F(HttpHostile, A_range_in_the_middle_is_refused_if_it_is_another) {
 }
 
 TEST_F(HttpHostile, What_is_missing_at_the_end_is_no_end) {
-  server.instead = [&](const http_asked&, raw_peer& peer) {  // fewer bytes than it said, each time
+  server.instead = [this](const http_asked&, raw_peer& peer) {  // fewer bytes than it said, each time
     peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size()) + "\r\n\r\n" +
              file.substr(0, file.size() - 1));
     close_now(peer);
     return true;
   };
   EXPECT_EQ(pull(), errc::connection_lost);
-  server.instead = [&](const http_asked&, raw_peer& peer) {  // a whole of another length than its header says
+  server.instead = [this](const http_asked&, raw_peer& peer) {  // a whole of another length than its header says
     return peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " + std::to_string(file.size() + 1) +
                     "\r\n\r\n" + file + "x");
   };
@@ -141,26 +141,26 @@ TEST_F(HttpHostile, Who_says_nothing_or_next_to_nothing_costs_the_time_out_and_n
     return true;
   };
   EXPECT_EQ(pull({.connections = 4}), errc::unexpected_frame);
-  server.instead = [&](const http_asked& a, raw_peer& peer) {  // a body that drips: bytes come, and no progress
+  server.instead = [this](const http_asked& a, raw_peer& peer) {  // a body that drips: bytes come, and no progress
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last) || first == 0) return false;
     peer.say("HTTP/1.1 206 Partial Content\r\nETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(first) + "-" +
              std::to_string(last) + "/" + std::to_string(file.size()) + "\r\n\r\n");
-    for (int i = 0; i < 100 && peer.say("x"); ++i) std::this_thread::sleep_for(20ms);
+    for (int i = 0; i < 100 && peer.say("x"); ++i) be_slow(20ms);
     return true;
   };
   EXPECT_EQ(pull({.connections = 4}), errc::timed_out);
   // a header of 16 MiB that drips
   server.instead = [](const http_asked&, raw_peer& peer) {
     peer.say("HTTP/1.1 200 OK\r\n\r\n" + std::string("\0\0\xf0\0\0\0\0\0{", 9));
-    for (int i = 0; i < 100 && peer.say(" "); ++i) std::this_thread::sleep_for(20ms);
+    for (int i = 0; i < 100 && peer.say(" "); ++i) be_slow(20ms);
     return true;
   };
   EXPECT_EQ(pull({.connections = 4}), errc::timed_out);
 }
 
 TEST_F(HttpHostile, Interim_answers_in_front_of_each_answer_are_passed_over) {
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     peer.say("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
     server.serve_file(a, peer);
     return true;
@@ -174,7 +174,7 @@ TEST_F(HttpHostile, Interim_answers_in_front_of_each_answer_are_passed_over) {
 TEST_F(HttpHostile, Bytes_behind_an_answer_are_never_those_of_the_next) {
   // Behind each answer comes what looks like the next one, with other bytes. Its beginning is in one segment with the
   // end of the body, so it is there when the body is.
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.range(first, last)) return false;
     const auto answer = [&](std::uint64_t from, std::uint64_t to, const std::string& body) {
@@ -217,26 +217,19 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
   options.retry.retries = 0;
   for (const bool in_pieces : {false, true}) {
     const std::string fields = in_pieces ? "Transfer-Encoding: chunked\r\n" : "Connection: close\r\n";
-    // the whole file, without its length
-    server.instead = [&](const http_asked&, raw_peer& peer) {
-      const std::string body = file + "x";
-      peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
-      close_now(peer);
-      return true;
-    };
-    EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces;
-    // a file that is a header alone
-    server.instead = [&](const http_asked&, raw_peer& peer) {
-      const std::string body = std::string("\x08\0\0\0\0\0\0\0{}      x", 17);
-      peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
-      close_now(peer);
-      return true;
-    };
-    EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces;
+    // the whole file without its length, and one that is a header alone
+    for (const std::string& body : {file + "x", std::string("\x08\0\0\0\0\0\0\0{}      x", 17)}) {
+      const answering while_here(server, [&](const http_asked&, raw_peer& peer) {
+        peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\n" + fields + "\r\n" + (in_pieces ? pieces(body) : body));
+        close_now(peer);
+        return true;
+      });
+      EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces << body.size();
+    }
     // the first range, one in the middle, the last one
     for (const std::uint64_t longer :
          {std::uint64_t{0}, std::uint64_t{65536}, std::uint64_t{file.size() / 65536 * 65536}}) {
-      server.instead = [&, longer](const http_asked& a, raw_peer& peer) {
+      const answering while_here(server, [&, longer](const http_asked& a, raw_peer& peer) {
         std::uint64_t first = 0, last = 0;
         if (!a.range(first, last)) return false;
         last = std::min<std::uint64_t>(last, file.size() - 1);
@@ -244,7 +237,7 @@ TEST_F(HttpHostile, A_body_that_goes_on_behind_what_was_asked_for_is_refused) {
         peer.say(head(first, last, fields) + (in_pieces ? pieces(body) : body));
         close_now(peer);
         return true;
-      };
+      });
       EXPECT_EQ(pull({.connections = 4}), errc::wrong_payload) << in_pieces << " " << longer;
     }
   }

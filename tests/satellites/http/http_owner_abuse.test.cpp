@@ -77,7 +77,7 @@ TEST(HttpOwnerAbuse, Who_asks_and_does_not_read_stands_in_no_queue_for_the_memor
   }
   ASSERT_TRUE(turn_until(io, [&] { return door->counts().open() == 300; }));
   for (int i = 0; i < 200; ++i) io.run_one_for(5ms);  // until the sockets are full
-  std::jthread talking([&] { (void)second.say(message.bytes()); });  // waits for the buffer
+  joined_thread talking([&] { (void)second.say(message.bytes()); });  // waits for the buffer
   for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
   EXPECT_EQ(handler.heard, 0);
   ASSERT_TRUE(first.say(message.bytes().subspan(600)));
@@ -148,9 +148,8 @@ TEST_F(HttpOwnerSettles, A_confirmation_that_is_cut_anywhere_confirms_nothing_an
   const auto who = tp::recipient_named("site");
   ASSERT_EQ(http_client(owner->port()).ask("GET", ref, "Tensorpull-Recipient: site\r\n").status, 200);
   const auto state = [&] { return owner->recipient_of(ref, who)->state; };
-  for (int i = 0; i < 3000 && state() != tp::recipient_state::provisional; ++i)
-    std::this_thread::sleep_for(10ms);  // its last bytes may be here before the owner knows that they have left
-  ASSERT_EQ(state(), tp::recipient_state::provisional);
+  // its last bytes may be here before the owner knows that they have left
+  ASSERT_TRUE(eventually("all bytes have left", [&] { return state() == tp::recipient_state::provisional; }));
   for (const char* fields : {"", "Expect: 100-continue\r\n"}) {
     const std::string whole = confirm("site", "digest=" + hex(ref.version), fields);
     for (std::size_t n = 1; n < whole.size(); ++n) {
@@ -315,7 +314,7 @@ TEST(HttpOwnerAbuse, Who_takes_a_byte_now_and_then_is_ended_as_who_takes_none) {
   while ((owner->shared().counts.open() > 0 || owner->shared().counts.accepted() == 0) &&
          std::chrono::steady_clock::now() < end) {
     taken += drips.peer().hear(1, 1s).size();
-    std::this_thread::sleep_for(20ms);
+    be_slow(20ms);
   }
   EXPECT_EQ(owner->shared().counts.open(), 0u);
   EXPECT_GT(taken, 0u);
@@ -329,7 +328,7 @@ TEST(HttpOwnerAbuse, Who_only_asks_after_the_health_does_not_keep_a_connection) 
   while (std::chrono::steady_clock::now() < end &&
          (owner->shared().counts.accepted() == 0 || owner->shared().counts.open() > 0)) {
     if (!c.peer().say("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")) break;
-    std::this_thread::sleep_for(20ms);
+    be_slow(20ms);
   }
   EXPECT_EQ(owner->shared().counts.open(), 0u);
   EXPECT_GT(owner->shared().counts.answers(200), 0u);
@@ -345,25 +344,21 @@ TEST(HttpOwnerAbuse, What_an_owner_may_send_in_a_second_holds_for_answers_too_an
   const std::string image = image_of(*source);
   serving thread(*owner);
   const auto begun = std::chrono::steady_clock::now();
-  {
-    std::vector<std::jthread> clients;
-    for (int i = 0; i < 3; ++i)
-      clients.emplace_back([&, i] {
-        http_client c(owner->port());
-        if (i == 2) {  // closes behind the answer
-          c.say(http_client::request("GET", path_of(ref), ref, "Connection: close\r\n"));
-          EXPECT_TRUE(c.hear().body == image);
-          EXPECT_TRUE(c.hear_end());
-          return;
-        }
-        for (int n = 0; n < 2; ++n) EXPECT_TRUE(c.ask("GET", ref).body == image);
-        c.say("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
-        EXPECT_EQ(c.hear().status, 200);
-        c.say("nonsense\r\n");
-        EXPECT_EQ(c.hear().status, 400);
-        EXPECT_TRUE(c.hear_end());
-      });
-  }
+  on_threads(3, [&](std::size_t i) {
+    http_client c(owner->port());
+    if (i == 2) {  // closes behind the answer
+      c.say(http_client::request("GET", path_of(ref), ref, "Connection: close\r\n"));
+      EXPECT_TRUE(c.hear().body == image);
+      EXPECT_TRUE(c.hear_end());
+      return;
+    }
+    for (int n = 0; n < 2; ++n) EXPECT_TRUE(c.ask("GET", ref).body == image);
+    c.say("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    EXPECT_EQ(c.hear().status, 200);
+    c.say("nonsense\r\n");
+    EXPECT_EQ(c.hear().status, 400);
+    EXPECT_TRUE(c.hear_end());
+  });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   EXPECT_LE(static_cast<double>(5 * image.size()), (seconds + 1) * static_cast<double>(rate))
       << "they hold over any second";

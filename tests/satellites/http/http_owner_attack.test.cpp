@@ -131,7 +131,7 @@ TEST_F(HttpOwnerAttack, Thousands_of_requests_in_line_cost_no_more_than_the_wind
   http_client c(owner->port());
   std::string requests;
   for (int i = 0; i < 2000; ++i) requests += get() + "Range: bytes=0-0\r\n\r\n";
-  std::jthread teller([&] { c.peer().say(requests); });
+  joined_thread teller([&] { c.peer().say(requests); });
   for (int i = 0; i < 2000; ++i) ASSERT_EQ(c.hear().status, 206) << i;
 }
 
@@ -155,7 +155,7 @@ TEST(HttpOwnerSlow, Who_says_a_head_a_byte_at_a_time_or_says_nothing_loses_the_c
   EXPECT_EQ(good.ask("GET", o.ref).status, 200);
   const std::string head = http_client::request("GET", path_of(o.ref), o.ref, "X: " + std::string(1500, 'a') + "\r\n");
   std::size_t said = 0;
-  while (said < head.size() && slow.say(head.substr(said, 1))) ++said, std::this_thread::sleep_for(5ms);
+  while (said < head.size() && slow.say(head.substr(said, 1))) ++said, be_slow(5ms);
   EXPECT_LT(said, head.size());
   EXPECT_TRUE(silent.hear_end());
   EXPECT_EQ(good.ask("GET", o.ref).status, 200);

@@ -90,20 +90,16 @@ TEST(HttpOwnerThreads, Several_threads_may_answer) {
   ASSERT_TRUE(door);
   serving threads(*owner, 3);
   std::atomic<int> well{0};
-  {
-    std::vector<std::jthread> clients;
-    for (int i = 0; i < 8; ++i)
-      clients.emplace_back([&, i] {
-        http_client c(i % 2 != 0 ? owner->port() : door->port());
-        const std::string name = "Tensorpull-Recipient: site-" + std::to_string(i) + "\r\n",
-                          digest = "digest=" + hex(ref.version);
-        for (int n = 0; n < 3; ++n) well += c.ask("GET", ref, name).body == image;
-        c.say(http_client::request("POST", path_of(ref) + "/confirm", ref,
-                                   name + "Content-Length: " + std::to_string(digest.size()) + "\r\n") +
-              digest);
-        well += c.hear().body == "completed\n";
-      });
-  }
+  on_threads(8, [&](std::size_t i) {
+    http_client c(i % 2 != 0 ? owner->port() : door->port());
+    const std::string name = "Tensorpull-Recipient: site-" + std::to_string(i) + "\r\n",
+                      digest = "digest=" + hex(ref.version);
+    for (int n = 0; n < 3; ++n) well += c.ask("GET", ref, name).body == image;
+    c.say(http_client::request("POST", path_of(ref) + "/confirm", ref,
+                               name + "Content-Length: " + std::to_string(digest.size()) + "\r\n") +
+          digest);
+    well += c.hear().body == "completed\n";
+  });
   EXPECT_EQ(well, 32);
   threads.stop();
   EXPECT_EQ(owner->settlement_of(ref)->verdict, tp::verdict::completed);

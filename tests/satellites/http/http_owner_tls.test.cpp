@@ -188,7 +188,7 @@ TEST_F(HttpOwnerTlsSlow, Who_says_a_head_or_a_body_a_byte_at_a_time_loses_the_co
   const std::string head = http_client::request("GET", path_of(ref), ref, "X: " + std::string(1500, 'a') + "\r\n");
   secret_client slow(address()), good(address());
   std::size_t said = 0;
-  while (said < head.size() && slow.say(head.substr(said, 1))) ++said, std::this_thread::sleep_for(5ms);
+  while (said < head.size() && slow.say(head.substr(said, 1))) ++said, be_slow(5ms);
   EXPECT_LT(said, head.size());
   good.say(http_client::request("HEAD", path_of(ref), ref));
   EXPECT_NE(good.hear([](const std::string& text) { return text.find("\r\n\r\n") != text.npos; }).find("200 OK"),

@@ -42,9 +42,9 @@ struct HttpPull : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(7);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
   std::string digest = sha256_of(file);
-  http_server server{file};
   std::unique_ptr<mlp> mine = blank<mlp>();
   tp::pull_options options{.per_request_timeout = 10s, .retry = {.retries = 3, .first_delay = 1ms}};
+  http_server server{file};  // the last: its threads use what is above
 
   tp::result<tp::receipt> pull(tp::http_address to, const tp::reference& ref = {}) {
     const std::string url = to.url.empty() ? server.url() : std::string(to.url);
@@ -167,7 +167,7 @@ TEST_F(HttpPull, A_server_that_sends_no_ranges_sends_the_whole_or_is_refused_abo
   server.chunked = false;
   server.persists = false;
   EXPECT_TRUE(pull());
-  server.instead = [&](const http_asked&, raw_peer& peer) {  // an answer that ends where the connection does
+  server.instead = [this](const http_asked&, raw_peer& peer) {  // an answer that ends where the connection does
     peer.say("HTTP/1.0 200 OK\r\nETag: \"v1\"\r\n\r\n" + file);
     close_now(peer);
     return true;
@@ -231,12 +231,12 @@ TEST_F(HttpPull, What_is_lost_in_between_is_gone_on_with_under_if_range) {
 }
 
 TEST_F(HttpPull, A_server_that_is_not_there_is_tried_again_and_one_that_dies_is_an_error) {
-  const std::uint16_t port = [] { return raw_listener().port(); }();
-  const std::string url = "http://" + local(port) + "/x";
+  const own_port nobody;
+  const std::string url = "http://" + local(nobody) + "/x";
   auto done = pull({.url = url, .digest = digest});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::connection_failed);
-  server.instead = [&, calls = 0](const http_asked&, raw_peer& peer) mutable {
+  server.instead = [this, calls = 0](const http_asked&, raw_peer& peer) mutable {
     if (++calls > 2) return false;
     close_now(peer);
     return true;
@@ -248,25 +248,25 @@ TEST_F(HttpPull, A_server_that_is_not_there_is_tried_again_and_one_that_dies_is_
 TEST_F(HttpPull, A_file_that_is_replaced_in_between_is_stale_and_one_under_the_same_tag_is_found_by_its_digest) {
   const auto other = random_model<mlp>(8);
   const std::string replaced = file_of<tp::raw_tensors<mlp>>(*other);
-  server.instead = [&](const http_asked& a, raw_peer&) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer&) {
     if (a.number == 1) {
       const std::lock_guard lock(server.changing);
       server.content = replaced, server.etag = "\"v2\"";
     }
     return false;
-  };
+  });
   auto done = pull({.digest = digest, .connections = 4});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::stale_version);
 
   http_server cache(file);
-  cache.instead = [&](const http_asked& a, raw_peer&) {
+  const answering of_cache(cache, [&](const http_asked& a, raw_peer&) {
     if (a.number == 2) {
       const std::lock_guard lock(cache.changing);
       cache.content = replaced;
     }
     return false;
-  };
+  });
   const std::string url = cache.url();
   done = pull({.url = url, .digest = digest, .connections = 4});
   ASSERT_FALSE(done);
@@ -307,12 +307,12 @@ TEST_F(HttpPull, A_cursor_goes_on_where_an_earlier_pull_stopped) {
 
 TEST_F(HttpPull, Redirects_are_followed_and_what_proves_who_we_are_stays_with_the_origin) {
   http_server far(file);
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     if (a.target == "/here")
       return peer.say("HTTP/1.1 302 Found\r\nLocation: /next?x=%2F\r\nContent-Length: 0\r\n\r\n");
     return peer.say("HTTP/1.1 307 Temporary Redirect\r\nLocation: " + far.url("/signed?X-Amz-Signature=a%2Fb+c") +
                     "\r\nContent-Length: 0\r\n\r\n");
-  };
+  });
   const std::string url = server.url("/here");
   auto done = pull({.url = url, .digest = digest, .bearer = "secret", .recipient = "site-3"});
   ASSERT_TRUE(done) << describe(done.error());
@@ -343,43 +343,36 @@ struct signing_store {
   int uses = 3;
   std::mutex mutex{};
   int signature = 0, left = 0;
-
-  void begin() {
-    server.instead = [this](const http_asked& a, raw_peer& peer) {
-      const std::lock_guard lock(mutex);
-      if (!a.target.starts_with("/signed")) {
-        left = uses;
-        return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=" + std::to_string(++signature) +
-                        "\r\nContent-Length: 0\r\n\r\n");
-      }
-      if (a.target == "/signed?sig=" + std::to_string(signature) && left-- > 0) return false;
-      return peer.say("HTTP/1.1 " + refusal + "\r\nContent-Length: 0\r\n\r\n");
-    };
-  }
+  answering while_here{server, [this](const http_asked& a, raw_peer& peer) {
+                         const std::lock_guard lock(mutex);
+                         if (!a.target.starts_with("/signed")) {
+                           left = uses;
+                           return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=" +
+                                           std::to_string(++signature) + "\r\nContent-Length: 0\r\n\r\n");
+                         }
+                         if (a.target == "/signed?sig=" + std::to_string(signature) && left-- > 0) return false;
+                         return peer.say("HTTP/1.1 " + refusal + "\r\nContent-Length: 0\r\n\r\n");
+                       }};
 };
 
 TEST_F(HttpPull, A_signed_url_that_runs_out_is_had_again_from_the_origin) {
   for (const std::string refusal :
        {"403 Forbidden", "400 Bad Request", "401 Unauthorized", "404 Not Found", "410 Gone"})
     for (const std::uint32_t connections : {1u, 4u}) {
-      signing_store store{server, refusal};
-      store.begin();
+      const signing_store store{server, refusal};
       options.retry.retries = 0;
       const std::string url = server.url("/model");
       const auto done = pull({.url = url, .digest = digest, .connections = connections});
       ASSERT_TRUE(done) << refusal << " " << describe(done.error());
       EXPECT_EQ(done->outcome, tp::outcome::completed);
       EXPECT_GT(store.signature, 2);
-      server.instead = [](const http_asked&, raw_peer&) { return false; };
     }
 }
 
 TEST_F(HttpPull, A_signed_url_that_runs_out_before_the_whole_can_be_sent_again_is_had_again_from_the_origin) {
   server.ranges = false;
   server.close_after = 250'000;
-  signing_store store{server};
-  store.uses = 1;
-  store.begin();
+  const signing_store store{server, "403 Forbidden", 1};
   const std::string url = server.url("/model");
   const auto done = pull({.url = url, .digest = digest});
   ASSERT_TRUE(done) << describe(done.error());
@@ -387,7 +380,7 @@ TEST_F(HttpPull, A_signed_url_that_runs_out_before_the_whole_can_be_sent_again_i
 }
 
 TEST_F(HttpPull, A_place_that_refuses_under_every_signature_ends_the_pull) {
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  server.instead = [this](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.target.starts_with("/signed"))
       return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=1\r\nContent-Length: 0\r\n\r\n");
@@ -406,14 +399,14 @@ TEST_F(HttpPull, An_origin_that_leads_to_another_file_meanwhile_is_stale) {
   http_server other(file_of<tp::raw_tensors<mlp>>(*random_model<mlp>(8)));
   other.etag = "\"v2\"";
   std::atomic<int> led{0};
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     if (a.target == "/model")
       return peer.say("HTTP/1.1 302 Found\r\nLocation: " + (led++ == 0 ? "/signed" : other.url()) +
                       "\r\nContent-Length: 0\r\n\r\n");
     std::uint64_t first = 0, last = 0;
     if (a.range(first, last) && first < 200'000) return false;
     return peer.say("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
-  };
+  });
   const std::string url = server.url("/model");
   EXPECT_EQ(pull({.url = url, .digest = digest, .connections = 4}).error(), errc::stale_version);
 }
@@ -523,9 +516,9 @@ TEST_F(HttpPull, An_owner_of_this_library_is_told_and_its_refusal_undoes_nothing
   const std::string field = xxh3_value(xxh3_of(file));
   server.fields = "Repr-Digest: " + field + "\r\n";
   int status = 204;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     return a.method == "POST" && peer.say("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 0\r\n\r\n");
-  };
+  });
   const std::string url = server.url("/v1/model/latest?key=k");
   auto done = pull({.url = url, .bearer = "k"});
   ASSERT_TRUE(done) << describe(done.error());
@@ -559,7 +552,8 @@ TEST_F(HttpPull, A_file_in_another_layout_has_no_fingerprint_and_lands_nowhere_b
   http_server spaced(other + braced + "abcd");
   const std::string where = spaced.url();
   EXPECT_EQ(pull({.url = where, .digest = digest}).error(), errc::schema_mismatch);
-  const std::string path = testing::TempDir() + "http_pull." + std::to_string(::getpid());
+  const own_folder folder;
+  const std::string path = folder / "model";
   {
     auto to = tp::safetensors_file::create(path);
     ASSERT_TRUE(to);
@@ -569,7 +563,6 @@ TEST_F(HttpPull, A_file_in_another_layout_has_no_fingerprint_and_lands_nowhere_b
   }
   std::ifstream in(path, std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), spaced.content);
-  std::remove(path.c_str());
 }
 
 TEST_F(HttpPull, A_model_of_another_schema_is_refused_before_a_byte_lands) {
@@ -584,8 +577,8 @@ TEST_F(HttpPull, A_stop_is_heard_wherever_it_waits) {
   server.instead = [](const http_asked& a, raw_peer&) { return a.number > 0; };  // nothing more is said
   std::stop_source stop;
   options.stop = stop.get_token();
-  std::jthread later([&] {
-    while (server.asked().size() < 2) std::this_thread::sleep_for(1ms);
+  joined_thread later([&] {
+    eventually("two ranges are asked for", [&] { return server.asked().size() >= 2; });
     stop.request_stop();
   });
   const auto done = pull({.digest = digest, .connections = 4});
@@ -603,19 +596,16 @@ TEST_F(HttpPull, A_server_that_allows_two_connections_is_asked_over_two) {
       const std::lock_guard lock(mutex);
       allowed.erase(connection);
     };
-    two.instead = [&, answers](const http_asked& a, raw_peer& peer) {
-      for (int i = 0; i < 100; ++i) {  // what is turned away is wanted first by then
-        {
-          const std::lock_guard lock(mutex);
-          if (allowed.size() < 2) allowed.insert(a.connection);
-          if (allowed.contains(a.connection)) return false;
-        }
-        std::this_thread::sleep_for(5ms);
+    const answering while_here(two, [&, answers](const http_asked& a, raw_peer& peer) {
+      for (const auto soon = within(500ms); !soon.stop_requested(); look_again_soon()) {
+        const std::lock_guard lock(mutex);  // what is turned away is wanted first by then
+        if (allowed.size() < 2) allowed.insert(a.connection);
+        if (allowed.contains(a.connection)) return false;
       }
       if (answers) return peer.say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
       close_now(peer);
       return true;
-    };
+    });
     const std::string url = two.url();
     const auto done = pull({.url = url, .digest = digest, .connections = 4});
     ASSERT_TRUE(done) << answers << " " << describe(done.error());
@@ -642,7 +632,7 @@ TEST_F(HttpPull, A_file_that_is_replaced_is_stale_though_the_server_ignores_if_r
       {"Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "Last-Modified: Sun, 06 Nov 1994 09:00:00 GMT\r\n"}};
   for (const auto& [first, later] : cases) {
     http_server careless(file);
-    careless.instead = [&, first = first, later = later](const http_asked& a, raw_peer& peer) {
+    const answering while_here(careless, [&, first = first, later = later](const http_asked& a, raw_peer& peer) {
       std::uint64_t from = 0, to = 0;
       if (!a.range(from, to)) return false;
       const std::string& now = a.number < 2 ? file : replaced;
@@ -651,7 +641,7 @@ TEST_F(HttpPull, A_file_that_is_replaced_is_stale_though_the_server_ignores_if_r
           "HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 09:00:10 GMT\r\n" + (a.number < 2 ? first : later) +
           "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) + "/" + std::to_string(now.size()) +
           "\r\nContent-Length: " + std::to_string(to - from + 1) + "\r\n\r\n" + now.substr(from, to - from + 1));
-    };
+    });
     const std::string url = careless.url();
     const auto blank_one = blank<mlp>();
     const auto done = net::download_tensors(tp::http_address{.url = url, .connections = 4}, tp::ref_id{}, *blank_one,

@@ -14,10 +14,10 @@ using tp::errc;
 struct HttpPut : testing::Test {
   std::unique_ptr<mlp> model = random_model<mlp>(21);
   std::string file = file_of<tp::raw_tensors<mlp>>(*model);
-  http_server server{"x"};
   tp::http_put_options options{.timeout = 30s, .consent = 30s, .retry = {.retries = 0, .first_delay = 1ms}};
   std::mutex mutex;
   std::string kept;
+  http_server server{"x"};  // the last: its threads use what is above
 
   HttpPut() {
     server.instead = [this](const http_asked& a, raw_peer& peer) { return keep(a, peer); };
@@ -117,10 +117,10 @@ TEST_F(HttpPut, A_consent_that_comes_late_is_passed_over) {
 TEST_F(HttpPut, A_consent_may_be_waited_for_without_end) {
   options.consent = std::chrono::milliseconds::max();
   std::size_t early = 1;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     early = peer.hear(1, 1s).size();
     return keep(a, peer);
-  };
+  });
   const auto done = put();
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(early, 0u);
@@ -154,23 +154,23 @@ TEST_F(HttpPut, A_refusal_is_the_answer_whenever_it_comes) {
 TEST_F(HttpPut, Redirects_that_keep_the_method_are_followed_and_others_are_not) {
   http_server far("y");
   std::string got;
-  far.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering there(far, [&](const http_asked& a, raw_peer& peer) {
     peer.say("HTTP/1.1 100 Continue\r\n\r\n");
     const std::string body = body_of(a, peer);
     const std::lock_guard lock(mutex);
     got = body;
     return answer(peer, "200 OK");
-  };
+  });
   for (const std::string status : {"307 Temporary Redirect", "308 Permanent Redirect"}) {
     for (const bool behind_the_body : {false, true}) {
       got.clear();
-      server.instead = [&](const http_asked& a, raw_peer& peer) {
+      const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
         if (behind_the_body) {
           peer.say("HTTP/1.1 100 Continue\r\n\r\n");
           (void)body_of(a, peer);
         }
         return answer(peer, status, "Location: " + far.url("/there?q=%2F") + "\r\n");
-      };
+      });
       const auto done = put({.bearer = "key"});
       ASSERT_TRUE(done) << status << " " << describe(done.error());
       EXPECT_EQ(got, file);
@@ -178,15 +178,15 @@ TEST_F(HttpPut, Redirects_that_keep_the_method_are_followed_and_others_are_not) 
       EXPECT_EQ(far.asked().back().field("authorization"), "");  // it is another origin
     }
   }
-  server.instead = [&](const http_asked&, raw_peer& peer) {
+  server.instead = [this](const http_asked&, raw_peer& peer) {
     return answer(peer, "307 Temporary Redirect", "Location: /round\r\n");
   };
   EXPECT_EQ(put().error(), errc::not_permitted);
   for (const std::string status : {"301 Moved Permanently", "302 Found", "303 See Other"}) {
     const std::size_t before = far.asked().size();
-    server.instead = [&](const http_asked&, raw_peer& peer) {
+    const answering while_here(server, [&](const http_asked&, raw_peer& peer) {
       return answer(peer, status, "Location: " + far.url() + "\r\n");
-    };
+    });
     EXPECT_EQ(put().error(), errc::unexpected_frame);
     EXPECT_EQ(far.asked().size(), before);
   }
@@ -198,7 +198,7 @@ TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
        {"500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests", "lost"}) {
     kept.clear();
     std::atomic<int> calls{0};
-    server.instead = [&](const http_asked& a, raw_peer& peer) {
+    const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
       if (calls++ > 0) return keep(a, peer);
       peer.say("HTTP/1.1 100 Continue\r\n\r\n");
       if (bad != "lost") {
@@ -208,7 +208,7 @@ TEST_F(HttpPut, A_server_that_fails_or_is_busy_is_sent_the_image_again) {
       (void)peer.hear(100'000);
       peer.reset();
       return true;
-    };
+    });
     const auto began = std::chrono::steady_clock::now();
     const auto done = put();
     ASSERT_TRUE(done) << bad << " " << describe(done.error());
@@ -240,13 +240,13 @@ TEST_F(HttpPut, The_receipt_has_the_digest_of_what_was_sent) {
   // each try has a digest of its own
   options.retry.retries = 1;
   std::atomic<int> calls{0};
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     if (calls++ > 0) return keep(a, peer);
     peer.say("HTTP/1.1 100 Continue\r\n\r\n");
     (void)peer.hear(100'000);
     peer.reset();
     return true;
-  };
+  });
   done = put();
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(calls, 2);
@@ -258,16 +258,16 @@ TEST_F(HttpPut, An_image_that_changes_meanwhile_is_not_stored) {
   for (const bool at_the_end : {false, true}) {
     std::uint8_t& value = model->mask[at_the_end ? 999 : 0];  // these are the last bytes of the file
     std::atomic<std::size_t> heard{0};
-    server.instead = [&](const http_asked& a, raw_peer& peer) {
+    const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
       value += 1;  // the sender waits for the consent
       peer.say("HTTP/1.1 100 Continue\r\n\r\n");
       heard = body_of(a, peer).size();
       return answer(peer, "201 Created");
-    };
+    });
     const auto done = put();
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), errc::digest_mismatch) << describe(done.error());
-    while (heard == 0) std::this_thread::sleep_for(1ms);
+    eventually("the server has heard a body", [&] { return heard > 0; });
     EXPECT_EQ(heard, file.size() - 1);
     value -= 1;
   }
@@ -278,8 +278,8 @@ TEST_F(HttpPut, A_stop_and_a_silent_server_end_it) {
   server.instead = [](const http_asked&, raw_peer&) { return true; };
   std::stop_source stop;
   options.stop = stop.get_token();
-  std::jthread later([&] {
-    while (server.asked().empty()) std::this_thread::sleep_for(1ms);
+  joined_thread later([&] {
+    eventually("something is asked for", [&] { return !server.asked().empty(); });
     stop.request_stop();
   });
   EXPECT_EQ(put().error(), errc::cancelled);

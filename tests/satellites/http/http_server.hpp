@@ -4,11 +4,11 @@
 #include "http_bytes.hpp"
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace test {
@@ -37,7 +37,8 @@ class http_server {
   /// Takes over an answer, and says whether it did.
   using answer = std::function<bool(const http_asked&, raw_peer&)>;
 
-  /// May be assigned while the server runs: an answer that is being given goes on as it was.
+  /// May be assigned while the server runs: an answer that is being given goes on as it was. It borrows nothing that
+  /// goes before the server; what borrows from a test is `answering`.
   class guarded_answer {
    public:
     template <class F>
@@ -51,14 +52,26 @@ class http_server {
       std::shared_ptr<answer> now;
       {
         const std::lock_guard lock(mutex_);
-        now = now_;
+        now = now_, ++given_;
       }
-      return now && (*now)(a, peer);
+      const bool did = now && (*now)(a, peer);
+      const std::lock_guard lock(mutex_);
+      --given_;
+      over_.notify_all();
+      return did;
+    }
+    /// Takes it away, and waits until nobody gives it any more.
+    void end() {
+      std::unique_lock lock(mutex_);
+      now_.reset();
+      over_.wait(lock, [&] { return given_ == 0; });
     }
 
    private:
     std::mutex mutex_;
+    std::condition_variable over_;
     std::shared_ptr<answer> now_;
+    int given_ = 0;
   };
 
   std::string content;
@@ -74,33 +87,17 @@ class http_server {
 
   /// `backlog`: connections that the kernel takes before they are accepted.
   explicit http_server(std::string bytes, int backlog = 64)
-      : content(std::move(bytes)), listener_(*tp::tcp_listener::open("127.0.0.1:0", backlog)) {
-    accepting_ = std::jthread([this](std::stop_token stop) {
-      while (!stop.stop_requested()) {
-        if (connections_ >= accepts) {
-          std::this_thread::sleep_for(5ms);
-          continue;
-        }
-        auto s = listener_.accept(20ms, stop);
-        if (!s) continue;
-        const std::size_t number = connections_++;
-        serving_.emplace_back([this, number, peer = raw_peer(std::move(*s))](std::stop_token ends) mutable {
-          serve(peer, number, ends);
-          if (ended) ended(number);
-        });
-      }
-    });
-  }
-  ~http_server() {
-    accepting_.request_stop();
-    accepting_.join();
-    for (auto& t : serving_) t.request_stop();
-  }
-  std::uint16_t port() const { return listener_.port(); }
+      : content(std::move(bytes)), each_(
+                                       [this](raw_peer& peer, std::size_t number, const std::stop_token& stop) {
+                                         serve(peer, number, stop);
+                                         if (ended) ended(number);
+                                       },
+                                       [this] { return connections() < accepts; }, backlog) {}
+  std::uint16_t port() const { return each_.port(); }
   std::string url(std::string_view path = "/model.safetensors") const {
     return "http://" + local(port()) + std::string(path);
   }
-  std::size_t connections() const { return connections_; }
+  std::size_t connections() const { return each_.count(); }
   std::vector<http_asked> asked() {
     const std::lock_guard lock(mutex_);
     return asked_;
@@ -183,13 +180,24 @@ class http_server {
     }
   }
 
-  tp::tcp_listener listener_;
-  std::atomic<std::size_t> connections_{0};
   std::atomic<std::uint64_t> sent_{0};
   std::mutex mutex_;
   std::vector<http_asked> asked_;
-  std::vector<std::jthread> serving_;
-  std::jthread accepting_;
+  each_connection each_;
+};
+
+/// What a server answers until this object goes. Then nobody is within the answer, so it may borrow from the test.
+class answering {
+ public:
+  template <class F>
+  answering(http_server& server, F f) : server_(server) {
+    server.instead = std::move(f);
+  }
+  answering(const answering&) = delete;
+  ~answering() { server_.instead.end(); }
+
+ private:
+  http_server& server_;
 };
 
 }  // namespace test

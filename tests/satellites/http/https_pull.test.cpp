@@ -13,59 +13,6 @@ using namespace test;
 using tp::errc;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::https>;
 
-template <class Stream>
-bool say_all(Stream& to, std::span<const std::byte> bytes, const std::stop_token& stop) {
-  while (!bytes.empty() && !stop.stop_requested()) {
-    const std::array<std::span<const std::byte>, 1> out{bytes};
-    const auto io = to.write_some(out);
-    if (tp::is_end(io.status)) return false;
-    bytes = bytes.subspan(io.bytes);
-    if (io.bytes == 0) to.wait(false, true, 20ms);
-  }
-  return bytes.empty();
-}
-/// Passes bytes on both ways until one end has closed.
-template <class Near, class Far>
-void pass_on(Near& near, Far& far, const std::stop_token& stop) {
-  std::vector<std::byte> room(65536);
-  const auto once = [&](auto& from, auto& to, bool& moved) {
-    const std::array<std::span<std::byte>, 1> in{std::span(room)};
-    const auto io = from.read_some(in);
-    moved = moved || io.bytes > 0;
-    return !tp::is_end(io.status) && say_all(to, std::span(room).first(io.bytes), stop);
-  };
-  while (!stop.stop_requested()) {
-    bool moved = false;
-    if (!once(near, far, moved) || !once(far, near, moved)) return;
-    if (!moved) near.wait(true, false, 1ms);
-  }
-}
-
-/// Accepts connections, each with a thread of its own.
-class each_connection {
- public:
-  template <class Serve>
-  explicit each_connection(Serve serve) : listener_(*tp::tcp_listener::open("127.0.0.1:0")) {
-    accepting_ = std::jthread([this, serve](std::stop_token stop) {
-      while (!stop.stop_requested())
-        if (auto s = listener_.accept(20ms, stop))
-          serving_.emplace_back(
-              [serve, s = std::move(*s)](std::stop_token ends) mutable { serve(std::move(s), ends); });
-    });
-  }
-  ~each_connection() {
-    accepting_.request_stop();
-    accepting_.join();
-    for (auto& t : serving_) t.request_stop();
-  }
-  std::uint16_t port() const { return listener_.port(); }
-
- private:
-  tp::tcp_listener listener_;
-  std::vector<std::jthread> serving_;
-  std::jthread accepting_;
-};
-
 struct HttpsPull : testing::Test {
   const pki certificates{};
   std::unique_ptr<mlp> source = random_model<mlp>(31);
@@ -75,22 +22,24 @@ struct HttpsPull : testing::Test {
     h.update(std::as_bytes(std::span(file)));
     return h.digest();
   }();
-  http_server server{file};
+  std::unique_ptr<mlp> mine = blank<mlp>();
+  tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0}};
   tp::tls_context at_server = context_of(&certificates.server, certificates.authority);
   tp::tls_context trusts = context_of(nullptr, certificates.authority);
+  std::mutex mutex;
+  std::vector<std::string> requests;
+  std::function<std::string(std::size_t)> says = [](std::size_t) { return "HTTP/1.1 200 OK\r\n\r\n"; };
+  // threads of the following use what is above
+  http_server server{file};
   /// TLS in front of the server.
-  each_connection front{[this](tp::posix_stream s, const std::stop_token& stop) {
-    auto near = tp::tls_connection::server(tp::proxied_stream(std::move(s)), at_server);
+  each_connection front{[this](raw_peer& peer, std::size_t, const std::stop_token& stop) {
+    auto near = tp::tls_connection::server(tp::proxied_stream(std::move(peer.stream())), at_server);
     if (!near || !tp::detail::establish_by(*near, std::chrono::steady_clock::now() + 20s, stop)) return;
     auto far = tp::tcp_connect(local(server.port()), std::chrono::steady_clock::now() + 20s);
     if (far) pass_on(*near, *far, stop);
   }};
-  /// A proxy that is asked for connections to it, and what it says to each request, of which it is told the number.
-  std::mutex mutex;
-  std::vector<std::string> requests;
-  std::function<std::string(std::size_t)> says = [](std::size_t) { return "HTTP/1.1 200 OK\r\n\r\n"; };
-  each_connection proxy{[this](tp::posix_stream s, const std::stop_token& stop) {
-    raw_peer near(std::move(s));
+  /// A proxy that is asked for connections to it. It `says` something to each request, of which it is told the number.
+  each_connection proxy{[this](raw_peer& near, std::size_t, const std::stop_token& stop) {
     std::string request;
     while (!request.ends_with("\r\n\r\n")) {
       const auto more = near.hear(1);
@@ -107,9 +56,7 @@ struct HttpsPull : testing::Test {
     auto far = tp::tcp_connect(local(front.port()), std::chrono::steady_clock::now() + 20s);
     if (far) pass_on(near.stream(), *far, stop);
   }};
-  std::string url = "https://" + local(front.port()) + "/v1/model/latest?key=hidden", via = local(proxy.port());
-  std::unique_ptr<mlp> mine = blank<mlp>();
-  tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0}};
+  std::string url = "https://" + front.address() + "/v1/model/latest?key=hidden", via = proxy.address();
 
   tp::result<tp::receipt> pull(tp::http_address to, const tp::tls_context& with) {
     to.url = url;
@@ -128,9 +75,13 @@ struct HttpsPull : testing::Test {
   template <class Condition>
   void answer_ranges_once(Condition holds) {
     server.instead = [holds](const http_asked& a, raw_peer&) {
-      for (int i = 0; a.number > 0 && !holds() && i < 6000; ++i) std::this_thread::sleep_for(5ms);
+      if (a.number > 0) eventually("further connections are made", holds);
       return false;
     };
+  }
+  void let_proxy_say(std::function<std::string(std::size_t)> f) {
+    const std::lock_guard lock(mutex);
+    says = std::move(f);
   }
   std::vector<std::string> asked_of_proxy() {
     const std::lock_guard lock(mutex);
@@ -178,7 +129,7 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
                                              {"403 Forbidden", errc::proxy_refused},
                                              {"503 No", errc::connection_failed}};
   for (const auto& [status, code] : cases) {
-    says = [status = status](std::size_t) { return "HTTP/1.1 " + std::string(status) + "\r\n\r\n"; };
+    let_proxy_say([status = status](std::size_t) { return "HTTP/1.1 " + std::string(status) + "\r\n\r\n"; });
     const auto done = pull(proxied(), trusts);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error(), code);
@@ -186,9 +137,9 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
   }
   const std::size_t before = asked_of_proxy().size();
   answer_ranges_once([this, before] { return asked_of_proxy().size() > before + 1; });
-  says = [before](std::size_t n) {
+  let_proxy_say([before](std::size_t n) {
     return n == before ? "HTTP/1.1 200 OK\r\n\r\n" : "HTTP/1.1 403 One is enough\r\n\r\n";
-  };
+  });
   const auto done = pull(proxied(), trusts);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(server.connections(), 1u);
@@ -211,14 +162,14 @@ TEST_F(HttpsPull, A_kept_connection_that_was_closed_costs_no_retry_and_no_confir
 
 TEST_F(HttpsPull, An_upload_goes_through_it_too) {
   std::string kept;
-  server.instead = [&](const http_asked& a, raw_peer& peer) {
+  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {
     peer.say("HTTP/1.1 100 Continue\r\n\r\n");
     std::string body;
     for (const std::byte b : peer.hear(std::stoul(a.field("content-length")))) body += static_cast<char>(b);
     const std::lock_guard lock(mutex);
     kept = body;
     return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-  };
+  });
   tp::http_address to = proxied();
   to.url = url;
   const auto done = tp::https_put(tp::https_address{to, trusts}, tp::raw_tensors<mlp>::source(*source),

@@ -30,9 +30,7 @@ struct http_room : usual_room {
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {
-    auto owner = owning<Model>::downloader::open({.listen = local(port), .host = {.authorise = may}});
-    if (owner && port == 0) port = owner->port();  // later on it is the same, and another thread reads it
-    return owner;
+    return owning<Model>::downloader::open({.listen = local(port), .host = {.authorise = may}});
   }
   tp::http_address at(const tp::reference& ref, const tp::pull_options& options) {
     std::array<char, 17> version{"latest"};
@@ -51,7 +49,7 @@ struct http_room : usual_room {
     return peer.hear_end();
   }
 
-  std::uint16_t port = 0;
+  own_port port;
   std::mutex mutex;
   std::deque<std::string> said;  ///< what addresses borrow
 };

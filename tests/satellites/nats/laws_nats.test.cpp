@@ -56,7 +56,7 @@ struct noisy_nats_room : nats_room {
           if (i % 64 == 63) {
             (void)natsConnection_Flush(c);
             acts = true;
-            std::this_thread::sleep_for(1ms);
+            look_again_soon();
           }
         }
         natsConnection_Destroy(c);

@@ -79,10 +79,10 @@ TEST_F(NatsFaults, T3_a_server_that_stands_still_for_a_while_only_costs_time) {
   const auto source = random_model<large>(1), mine = blank<large>();
   const auto ref = *owner.add_tensors(*source, {.recipients = 1});
   serving on(owner);
-  std::jthread thaw;
+  std::optional<joined_thread> thaw;
   at_half freeze{[&] {
     server.freeze();
-    thaw = std::jthread([&] { std::this_thread::sleep_for(1500ms), server.thaw(); });
+    thaw.emplace([&] { be_slow(1500ms), server.thaw(); });
   }};
   const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine,
                                                       {.progress = freeze, .progress_interval = 0ms});
@@ -100,11 +100,11 @@ TEST_F(NatsFaults, T8_an_abort_is_heard_within_a_tenth_of_a_second) {
     if (round == 2) server.freeze();
     std::atomic<bool> stop{false};
     std::chrono::steady_clock::time_point said;
-    std::jthread later(
-        [&] { std::this_thread::sleep_for(200ms), said = std::chrono::steady_clock::now(), stop = true; });
+    joined_thread later([&] { be_slow(200ms), said = std::chrono::steady_clock::now(), stop = true; });
     const auto done = nats_net<large>::download_tensors(
         server.url(), round == 1 ? tp::ref_id{1, 2} : ref.id, *mine,
         {.believe = true, .stop = flag{&stop}, .retry = {.retries = 1000, .first_delay = 10s}});
+    later.join();
     const auto took = std::chrono::steady_clock::now() - said;
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().code, tp::errc::cancelled) << round;

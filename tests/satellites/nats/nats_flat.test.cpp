@@ -24,16 +24,14 @@ TEST_F(NatsFlat, Libnats_has_three_threads_for_many_recipients_and_rounds) {
     const auto ref = *owner.add_tensors(*source, {.recipients = 8});
     std::size_t most = 0;
     {
-      std::vector<std::jthread> all;
-      for (int i = 0; i < 8; ++i)
-        all.emplace_back([&] {
-          const auto mine = blank<mlp>();
-          EXPECT_TRUE(nats_net<mlp>::download_tensors(server.url(), ref, *mine));
-        });
-      owner.run([&](const auto& o) {
-        most = std::max(most, threads());
-        return o.settled(ref);
+      const joined_threads all(8, [&](std::size_t) {
+        const auto mine = blank<mlp>();
+        EXPECT_TRUE(nats_net<mlp>::download_tensors(server.url(), ref, *mine));
       });
+      EXPECT_TRUE(runs_until("all have pulled", owner, [&] {
+        most = std::max(most, threads());
+        return owner.settled(ref);
+      }));
     }
     EXPECT_LE(most, before + 8) << "a recipient has a thread besides its own";
     EXPECT_EQ(threads_at_rest(), before);

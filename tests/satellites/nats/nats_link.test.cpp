@@ -3,6 +3,7 @@
 
 #include "nats_fixture.hpp"
 #include "support/sanitizers.hpp"
+#include "support/threads.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -171,7 +172,7 @@ TEST_F(Nats, Slow_consumers_lose_datagrams_and_go_on) {
   std::size_t sent = 0, came = 0;
   for (auto pause = 500ms; sent == came && pause < 60s; pause *= 2) {
     for (int i = 0; i < 64; ++i) a->wait(false, true, 1s), sent += send(*a, text, b->inbox()).bytes;
-    std::this_thread::sleep_for(pause);
+    test::be_slow(pause);
     for (int quiet = 0; quiet < 10;) {
       const io_result io = b->receive_in_place(one, from);
       came += io.bytes;
@@ -197,7 +198,8 @@ TEST_F(Nats, Refusals_have_names) {
   EXPECT_EQ(code(server.url("good:wrong")), errc::not_permitted);
   EXPECT_EQ(code(server.url()), errc::not_permitted);
   EXPECT_EQ(code(server.url("deaf:right")), errc::not_permitted);
-  EXPECT_EQ(code("nats://127.0.0.1:1"), errc::connection_failed);
+  const test::own_port nobody;
+  EXPECT_EQ(code("nats://127.0.0.1:" + std::to_string(nobody)), errc::connection_failed);
   EXPECT_EQ(code(""), errc::bad_address);
   EXPECT_EQ(code(","), errc::bad_address);
   EXPECT_EQ(code("nats://127.0.0.1:port"), errc::bad_address);
@@ -230,7 +232,7 @@ TEST_F(Nats, A_server_may_be_waited_for_without_end) {
   nats_server where = at(url);
   where.timeout = std::chrono::milliseconds::max();
   std::atomic<bool> stop{false};
-  std::jthread later([&] { std::this_thread::sleep_for(200ms), stop = true; });
+  test::joined_thread later([&] { test::be_slow(200ms), stop = true; });
   EXPECT_EQ(nats_link::connect(where, flag{&stop}).error().code, errc::cancelled);
 }
 

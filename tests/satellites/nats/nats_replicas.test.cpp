@@ -1,4 +1,5 @@
 #include "nats_network.hpp"
+#include "support/child_process.hpp"
 
 #include <atomic>
 #include <functional>
@@ -20,48 +21,25 @@ class owner_process {
  public:
   /// The process waits until begin(). Made before this one has threads: a child has their locks as they are, and
   /// nobody to open them.
-  owner_process(const nats_process& server, nats_part part, std::uint64_t seed) {
-    int go[2], ready[2];
-    EXPECT_EQ(::pipe2(go, O_CLOEXEC), 0);
-    EXPECT_EQ(::pipe2(ready, O_CLOEXEC), 0);
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::close(go[1]);
-      char word = 0;
-      if (::read(go[0], &word, 1) != 1) ::_exit(0);
-      const auto model = random_model<large>(seed);
-      auto owner = nats_owner_at<large>(server, part);
-      const char said = owner.add_tensors(*model, {.id = shared}) ? 'y' : 'n';
-      (void)!::write(ready[1], &said, 1);
-      owner.run(stop_token());
-      ::_exit(0);
-    }
-    ::close(go[0]), ::close(ready[1]);
-    go_ = go[1], ready_ = ready[0];
-  }
-  owner_process(const owner_process&) = delete;
-  ~owner_process() {
-    kill();
-    ::close(go_), ::close(ready_);
-  }
+  owner_process(const nats_process& server, nats_part part, std::uint64_t seed)
+      : child_([&] {
+          if (go_.hear() != 'g') return 1;
+          const auto model = random_model<large>(seed);
+          auto owner = nats_owner_at<large>(server, part);
+          ready_.tell(owner.add_tensors(*model, {.id = shared}) ? 'y' : 'n');
+          owner.run(stop_token());
+          return 0;
+        }) {}
   /// It publishes and serves.
   void begin() {
-    char said = 'g';
-    EXPECT_EQ(::write(go_, &said, 1), 1);
-    EXPECT_EQ(::read(ready_, &said, 1), 1);
-    EXPECT_EQ(said, 'y');
+    go_.tell('g');
+    EXPECT_EQ(ready_.hear(), 'y');
   }
-  void kill() {
-    if (child_ <= 0) return;
-    ::kill(child_, SIGKILL);
-    ::waitpid(child_, nullptr, 0);
-    child_ = -1;
-  }
+  void kill() { child_.kill(); }
 
  private:
-  pid_t child_ = -1;
-  int go_ = -1, ready_ = -1;
+  one_word<char> go_, ready_;
+  child_process child_;
 };
 
 /// Calls something once, when a share of the bytes is there, and looks whether they ever become fewer.
@@ -108,9 +86,9 @@ TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
   owner_process coordinator(server, nats_part::coordinator, 6);
   coordinator.begin();
   const auto model = random_model<large>(6);
-  auto replica = nats_owner_at<large>(server, nats_part::replica, short_patience);
   verdict how = verdict::open;
   const auto settled = [&](const settlement& s) { how = s.verdict; };
+  auto replica = nats_owner_at<large>(server, nats_part::replica, short_patience);
   const auto ref = replica.add_tensors(*model, {.settled = settled, .id = shared});
   ASSERT_TRUE(ref);
   EXPECT_FALSE(replica.settled(*ref));
@@ -126,7 +104,7 @@ TEST_F(NatsReplicas, Without_a_coordinator_the_transaction_ends_as_owner_lost) {
   EXPECT_GE(lost.error().at, sizeof(large) / 2);
   EXPECT_EQ(cursor.offset, lost.error().at);
   on.stop();
-  EXPECT_TRUE(replica.run(until_settled(*ref)));
+  EXPECT_TRUE(replica.run(until_settled(*ref), within(ample_time)));
   EXPECT_EQ(how, verdict::owner_lost);
   EXPECT_EQ(replica.settlement_of(*ref)->verdict, verdict::owner_lost);
 

@@ -14,7 +14,7 @@ TEST_F(NatsSession, Shorter_chunks_go_through_a_server_that_allows_less) {
   ASSERT_TRUE(far && near);
   const auto source = random_model<mlp>(3), mine = blank<mlp>();
   const auto ref = *far->add_tensors(*source, {.recipients = 1});
-  std::jthread other([&] { EXPECT_TRUE(far->serve(tp::until_settled(ref), 30s)); });
+  joined_thread other([&] { EXPECT_TRUE(far->serve(tp::until_settled(ref), 30s)); });
   const auto done = near->download_tensors(ref, *mine, {.per_request_timeout = 10s});
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_GT(done->chunks, 40u) << "of 8 KiB at most";
@@ -26,7 +26,7 @@ TEST_F(NatsSession, A_third_end_is_heard_by_nobody) {
   const std::string where = server.url() + "#room";
   auto far = net::session::open(where), near = net::session::connect(where), third = net::session::connect(where);
   ASSERT_TRUE(far && near && third);
-  std::jthread other([&] { (void)far->serve([](const auto&) { return false; }, 1s); });
+  joined_thread other([&] { (void)far->serve([](const auto&) { return false; }, 1s); });
   EXPECT_TRUE(near->send(1, {}, {}, 10s));
   EXPECT_EQ(third->send(2, {}, {}, 300ms).error(), tp::errc::timed_out);
   other.join();
@@ -40,7 +40,7 @@ TEST_F(NatsSession, Goes_on_when_the_server_is_started_again) {
   auto far = net::session::open(where), near = net::session::connect(where);
   ASSERT_TRUE(far && near);
   const auto say = [&](std::uint32_t kind) {
-    std::jthread other([&] { EXPECT_TRUE(near->send(kind, {}, {}, 30s)) << kind; });
+    joined_thread other([&] { EXPECT_TRUE(near->send(kind, {}, {}, 30s)) << kind; });
     const auto got = far->receive(30s);
     ASSERT_TRUE(got) << kind << describe(got.error());
     EXPECT_EQ(got->kind, kind);

@@ -55,7 +55,7 @@ TEST_F(NatsStrangers, F16_anything_on_the_subjects_changes_nothing_for_honest_re
   const auto source = random_model<large>(1), mine = blank<large>();
   const auto ref = *owner.add_tensors(*source, {.recipients = 1});
   serving on(owner);
-  std::jthread noise([&](std::stop_token stop) {
+  joined_thread noise([&](std::stop_token stop) {
     stranger s(server);
     generator random(3);
     std::vector<std::byte> bytes(3000);
@@ -75,7 +75,8 @@ TEST_F(NatsStrangers, F16_anything_on_the_subjects_changes_nothing_for_honest_re
   const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_TRUE(same(*mine, *source));
-  noise = {};
+  noise.request_stop();
+  noise.join();
   on.stop();
   EXPECT_GT(owner.counts().malformed, 0u);
   EXPECT_EQ(owner.settlement_of(ref)->verdict, tp::verdict::completed);
@@ -139,7 +140,7 @@ TEST_F(NatsStrangers, C1_forged_chunks_never_complete) {
   serving on(owner);
   std::atomic<int> lies{0};
   std::atomic<bool> ready{false};
-  std::jthread liar([&](std::stop_token stop) {
+  joined_thread liar([&](std::stop_token stop) {
     stranger s(server);
     s.listen(std::string(tp::nats_subject::any(ref.id).view()), "owners");
     ready = true;
@@ -166,9 +167,10 @@ TEST_F(NatsStrangers, C1_forged_chunks_never_complete) {
       natsMsg_Destroy(m);
     }
   });
-  while (!ready) std::this_thread::yield();
+  ASSERT_TRUE(eventually("the liar listens", [&] { return ready.load(); }));
   const auto done = nats_net<large>::download_tensors(server.url(), ref, *mine);
-  liar = {};
+  liar.request_stop();
+  liar.join();
   ASSERT_GT(lies, 0);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::digest_mismatch) << describe(done.error());

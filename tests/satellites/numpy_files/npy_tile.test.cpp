@@ -1,12 +1,12 @@
 #include <tensorpull/satellites/numpy_files/detail/npy_tile.hpp>
 
 #include "laid_out.hpp"
+#include "support/threads.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace npy_tile_test {
@@ -71,17 +71,14 @@ TEST(NpyTile, Threads_do_not_disturb_each_other) {
   };
   const uncounted file{array.file.content};
   std::vector<int> wrong(3);
-  std::vector<std::jthread> threads;
-  for (std::size_t t = 0; t < wrong.size(); ++t)
-    threads.emplace_back([&, t] {
-      std::string out(10'000, '?');
-      for (std::size_t i = 0; i < 12; ++i) {
-        const std::size_t at = (i * 3 + t) * 104'729 % (array.image.size() - out.size());
-        wrong[t] += !tile.read(file, array.place, at, std::as_writable_bytes(std::span(out))) ||
-                    array.image.compare(at, out.size(), out) != 0;
-      }
-    });
-  threads.clear();
+  test::on_threads(wrong.size(), [&](std::size_t t) {
+    std::string out(10'000, '?');
+    for (std::size_t i = 0; i < 12; ++i) {
+      const std::size_t at = (i * 3 + t) * 104'729 % (array.image.size() - out.size());
+      wrong[t] += !tile.read(file, array.place, at, std::as_writable_bytes(std::span(out))) ||
+                  array.image.compare(at, out.size(), out) != 0;
+    }
+  });
   EXPECT_EQ(wrong, std::vector<int>(3));
 }
 

@@ -3,6 +3,7 @@
 #include <tensorpull/tensorpull.hpp>
 
 #include "allocation_counter.hpp"
+#include "support/own_folder.hpp"
 #include "zip_archive.hpp"
 
 #include <gtest/gtest.h>
@@ -23,13 +24,6 @@ using tp::operator""_KiB;
 
 class NumpyFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "tensorpull-numpy-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory = name;
-  }
-  void TearDown() override { fs::remove_all(directory); }
-
   std::string write(const std::string& name, std::string_view content) {
     const auto path = (directory / name).string();
     std::ofstream(path, std::ios::binary) << content;
@@ -61,7 +55,8 @@ class NumpyFile : public testing::Test {
     return "no tensor of that name";
   }
 
-  fs::path directory;
+  test::own_folder folder;
+  fs::path directory = folder.path();
 };
 
 const std::string six = test::little(1, 2) + test::little(2, 2) + test::little(3, 2) + test::little(4, 2) +

@@ -1,5 +1,6 @@
 // Pulls over several connections at a time: to one owner, and to several of which some are slow, silent, gone or wrong.
 #include "support/frames.hpp"
+#include "support/own_folder.hpp"
 #include "transports/network.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
@@ -8,6 +9,7 @@
 #include <tensorpull/satellites/parallel/parallel_pull.hpp>
 
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -56,17 +58,11 @@ struct habit {
 class between {
  public:
   between(std::uint16_t owner, std::function<habit(std::size_t)> habits)
-      : thread_([this, owner, habits = std::move(habits)](const std::stop_token& stop) {
-          std::vector<std::jthread> carriers;
-          while (!stop.stop_requested()) {
-            pollfd p{listener_.native_handle(), POLLIN, 0};
-            if (::poll(&p, 1, 20) <= 0) continue;
-            carriers.emplace_back([client = listener_.accept(), owner, h = habits(connections_++)](
-                                      const std::stop_token& ends) mutable { carry(ends, client, owner, h); });
-          }
+      : each_([owner, habits = std::move(habits)](raw_peer& client, std::size_t n, const std::stop_token& stop) {
+          carry(stop, client, owner, habits(n));
         }) {}
-  std::string address() const { return local(listener_.port()); }
-  std::size_t connections() const { return connections_; }
+  std::string address() const { return each_.address(); }
+  std::size_t connections() const { return each_.count(); }
 
  private:
   static void carry(const std::stop_token& stop, raw_peer& client, std::uint16_t owner_port, const habit& h) {
@@ -99,13 +95,11 @@ class between {
       if (const std::size_t ahead = h.wrong - carried % h.wrong; ahead < answered.bytes) piece[ahead] ^= std::byte{1};
       if (answered.bytes > 0 && !client.say(std::span(piece).first(answered.bytes))) return;
       carried += answered.bytes;
-      if (h.each_ms != 0) std::this_thread::sleep_for(1ms);
+      if (h.each_ms != 0) be_slow(1ms);
       else if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
     }
   }
-  raw_listener listener_;
-  std::atomic<std::size_t> connections_{0};
-  std::jthread thread_;
+  each_connection each_;
 };
 
 /// One that publishes a model under a reference.
@@ -257,17 +251,10 @@ TEST(ParallelPull, If_all_are_wrong_it_fails_and_says_so) {
 class busy_once {
  public:
   explicit busy_once(std::uint16_t owner)
-      : thread_([this, owner](const std::stop_token& stop) {
-          std::vector<std::jthread> carriers;
-          while (!stop.stop_requested()) {
-            pollfd p{listener_.native_handle(), POLLIN, 0};
-            if (::poll(&p, 1, 20) <= 0) continue;
-            carriers.emplace_back([this, client = listener_.accept(), owner](const std::stop_token& ends) mutable {
-              carry(ends, client, owner);
-            });
-          }
+      : each_([this, owner](raw_peer& client, std::size_t, const std::stop_token& stop) {
+          carry(stop, client, owner);
         }) {}
-  std::string address() const { return local(listener_.port()); }
+  std::string address() const { return each_.address(); }
 
  private:
   void carry(const std::stop_token& stop, raw_peer& client, std::uint16_t owner_port) {
@@ -303,19 +290,15 @@ class busy_once {
       if (io.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
     }
   }
-  raw_listener listener_;
   std::atomic<bool> said_{false};
-  std::jthread thread_;
+  each_connection each_;
 };
 
 TEST(ParallelPull, An_owner_that_was_busy_is_asked_again) {
   publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}});
   {
-    raw_listener nobody;
-    const std::string closed = local(nobody.port());
-    {
-      raw_listener gone = std::move(nobody);
-    }
+    const own_port nobody;
+    const std::string closed = local(nobody);
     busy_once to_a(a.owner->port());
     pulled({to_a.address(), closed}, *a.ref).expect(source());
   }
@@ -366,11 +349,8 @@ TEST(ParallelPull, Owners_that_only_describe_are_waited_for_as_one_is) {
 }
 
 TEST(ParallelPull, Nobody_there_fails_as_one_connection_does) {
-  raw_listener nobody;
-  const std::string closed = local(nobody.port());
-  {
-    raw_listener gone = std::move(nobody);
-  }
+  const own_port nobody;
+  const std::string closed = local(nobody);
   const pulled p({closed, closed}, tp::reference{{3, 4}, 0, 0});
   ASSERT_FALSE(p.done);
   EXPECT_EQ(p.done.error(), tp::errc::connection_failed);
@@ -390,7 +370,7 @@ struct two {
   tp::reference ref;
   std::array<std::string, 2> texts;
   std::array<std::string_view, 2> addresses;
-  std::vector<serving> servers;
+  std::deque<serving> servers;
 
   two() {
     for (std::size_t i = 0; i < 2; ++i) {
@@ -408,8 +388,8 @@ struct two {
 
 TEST(ParallelPull, A_file_is_the_same_as_over_one_connection) {
   const two t;
-  const std::string one = testing::TempDir() + "parallel_one.safetensors",
-                    many = testing::TempDir() + "parallel_many.safetensors";
+  const own_folder folder;
+  const std::string one = folder / "one", many = folder / "many";
   auto alone = tp::safetensors_file::create(one);
   ASSERT_TRUE(alone);
   ASSERT_TRUE(layered_net::pull(t.texts[0], t.ref, *alone, soon));
@@ -425,8 +405,6 @@ TEST(ParallelPull, A_file_is_the_same_as_over_one_connection) {
     EXPECT_EQ(done->outcome, tp::outcome::completed);
     EXPECT_TRUE(content(many) == content(one));
   }
-  std::filesystem::remove(one);
-  std::filesystem::remove(many);
 }
 
 TEST(ParallelPull, A_part_is_a_whole_file_although_another_line_than_the_first_begins) {
@@ -439,8 +417,8 @@ TEST(ParallelPull, A_part_is_a_whole_file_although_another_line_than_the_first_b
   ASSERT_TRUE(image);
   auto options = soon;
   options.part = true;
-  const std::string one = testing::TempDir() + "parallel_part_one.safetensors",
-                    more = testing::TempDir() + "parallel_part_more.safetensors";
+  const own_folder folder;
+  const std::string one = folder / "one", more = folder / "more";
   auto alone = tp::safetensors_file::create(one, {.schema = &image->schema()});
   ASSERT_TRUE(alone);
   ASSERT_TRUE(layered_net::pull(t.texts[0], t.ref, *alone, options));
@@ -455,8 +433,6 @@ TEST(ParallelPull, A_part_is_a_whole_file_although_another_line_than_the_first_b
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 10s) << "what the silent one has not asked for is left to it";
   EXPECT_TRUE(content(more) == content(one));
-  std::filesystem::remove(one);
-  std::filesystem::remove(more);
 }
 
 struct heap_tensors {
@@ -574,13 +550,8 @@ TEST(ParallelPull, Chunks_that_are_never_whole_are_no_progress) {
   between way(t.owners[0]->port(), [](std::size_t n) { return habit{.cut = n == 0 ? 100'000u : 50'000u}; });
   const std::string text = way.address();
   const std::string_view addresses[] = {text};
-  std::stop_source stop;
-  const std::jthread watch([&](const std::stop_token& ends) {
-    for (int i = 0; i < 100 && !ends.stop_requested(); ++i) std::this_thread::sleep_for(100ms);
-    stop.request_stop();
-  });
   auto options = soon;
-  options.stop = stop.get_token();
+  options.stop = within(10s);
   const auto mine = blank<layered>();
   const tp::parallel_addresses<tp::tcp> from(addresses, 1);
   const auto done = checked::download_tensors(from, t.ref, *mine, options);

@@ -21,18 +21,17 @@ constexpr std::size_t buffer_bytes = 16'384;
 class middle {
  public:
   middle(std::uint16_t origin, const tp::reference& ref, std::size_t buffer = buffer_bytes)
-      : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))) {
-    thread_ = std::jthread([this, origin, ref, buffer](std::stop_token stop) {
-      std::vector<std::byte> chunk(buffer);
-      while (auto recipient = listener_.accept(60s, stop)) {
-        auto up = tp::tcp_connect(local(origin), std::chrono::steady_clock::now() + 10s);
-        ASSERT_TRUE(up);
-        link upstream(std::move(*up));
-        outcomes.push_back(tp::relay<net::parts>(upstream, *recipient, ref, chunk, {30s, stop}));
-        relayed_.release();
-      }
-    });
-  }
+      : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))),
+        thread_([this, origin, ref, buffer](const std::stop_token& stop) {
+          std::vector<std::byte> chunk(buffer);
+          while (auto recipient = listener_.accept(60s, stop)) {
+            auto up = tp::tcp_connect(local(origin), std::chrono::steady_clock::now() + 10s);
+            ASSERT_TRUE(up);
+            link upstream(std::move(*up));
+            outcomes.push_back(tp::relay<net::parts>(upstream, *recipient, ref, chunk, {30s, stop}));
+            relayed_.release();
+          }
+        }) {}
   std::uint16_t port() const { return listener_.port(); }
   /// Waits until one recipient more has been served to its end.
   bool served() { return relayed_.try_acquire_for(10s); }
@@ -43,7 +42,7 @@ class middle {
  private:
   tp::tcp_listener listener_;
   std::counting_semaphore<> relayed_{0};
-  std::jthread thread_;
+  joined_thread thread_;
 };
 
 struct origin {
@@ -115,13 +114,11 @@ TEST(Relay, The_origin_hears_of_a_recipient_that_vanished) {
   EXPECT_TRUE(m.served()) << "the farewell passes on";
   m.stop();
   o.run->stop();
-  auto status = *o.owner->status_of(o.ref);
-  for (int i = 0; i < 100 && status.cancelled + status.lost == 0; ++i) {  // until the origin has heard it, too
-    o.run.emplace(*o.owner);
-    std::this_thread::sleep_for(20ms);
-    o.run->stop();
+  tp::publication_status status;
+  EXPECT_TRUE(runs_until("the origin has heard it, too", *o.owner, [&] {
     status = *o.owner->status_of(o.ref);
-  }
+    return status.cancelled + status.lost > 0;
+  }));
   EXPECT_EQ(status.completed, 0u);
   EXPECT_EQ(status.cancelled + status.lost, 1u);
 }
@@ -185,7 +182,7 @@ TEST(Relay, An_owner_behind_nat_is_reached_over_its_own_connection) {
   const auto model = random_model<mlp>(3);
   auto outside = tp::tcp_listener::open("127.0.0.1:0"), inside = tp::tcp_listener::open("127.0.0.1:0");
   ASSERT_TRUE(outside && inside);
-  std::jthread owner([&] {
+  joined_thread owner([&] {
     auto s = net::session::connect(local(inside->port()));
     ASSERT_TRUE(s);
     const auto ref = s->add_tensors(*model, {.recipients = 2});
@@ -203,7 +200,7 @@ TEST(Relay, An_owner_behind_nat_is_reached_over_its_own_connection) {
   const tp::reference ref = said->references[0];
 
   const auto mine = blank<mlp>();
-  std::jthread recipient([&] {
+  joined_thread recipient([&] {
     const auto done = net::download_tensors(local(outside->port()), ref, *mine);
     ASSERT_TRUE(done) << to_string(done.error().code);
     EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -241,13 +238,13 @@ tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std
   raw_peer liar = origin.accept();
   auto recipient = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
   raw_peer stream = outside.accept();
-  std::jthread pulling([&] {
+  joined_thread pulling([&] {
     const auto mine = blank<mlp>();
     EXPECT_FALSE((tp::pull_over<net::parts, tp::posix_stream>(
         *recipient, tp::reference{{1, 2}, 0, 0},
         *std::make_unique<tp::land>(tp::raw_tensors<mlp>::destination(*mine)))));
   });
-  std::jthread lying([&] {
+  joined_thread lying([&] {
     std::vector<std::byte> asked = liar.hear(1);
     const auto more = liar.hear(16 + 8 * 8 - 1);
     tp::frame first;
@@ -344,7 +341,7 @@ TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to
   link upstream(std::move(*up));
   std::vector<std::byte> chunk(buffer_bytes);
   std::stop_source stop;
-  std::jthread hearing([&] {
+  joined_thread hearing([&] {
     // the message, and then the description: 96 bytes or more
     EXPECT_GE(recipient.hear(200, 5s).size(), 150u);
     recipient.reset();
@@ -381,7 +378,7 @@ TEST(Relay, The_recipient_is_sent_no_more_in_a_second_than_the_limit) {
   origin o;
   const std::uint64_t rate = sizeof(mlp) / 3;
   raw_listener outside;
-  std::jthread recipient([&] {
+  joined_thread recipient([&] {
     const auto mine = blank<mlp>();
     const auto done = net::download_tensors(local(outside.port()), o.ref, *mine);
     EXPECT_TRUE(done) << to_string(done.error().code);
@@ -406,7 +403,7 @@ TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
   auto inside = tp::tcp_listener::open("127.0.0.1:0");
   raw_listener outside;
   ASSERT_TRUE(inside);
-  std::jthread owner([&] {
+  joined_thread owner([&] {
     auto s = net::session::connect(local(inside->port()));
     ASSERT_TRUE(s);
     const auto ref = s->add_tensors(*model, {.recipients = 1});
@@ -421,14 +418,14 @@ TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
   ASSERT_TRUE(said);
   const tp::reference ref = said->references[0];
   std::binary_semaphore left{0};
-  std::jthread recipient([&] {
+  joined_thread recipient([&] {
     auto stream = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
     const auto mine = blank<mlp>();
     auto s = net::session::over(std::move(*stream));
     const auto done = s->download_tensors(ref, *mine);
     ASSERT_TRUE(done) << to_string(done.error().code);
     EXPECT_TRUE(done->confirmed);
-    left.acquire();  // it has not hung up when the owner does
+    EXPECT_TRUE(left.try_acquire_for(ample_time));  // it has not hung up when the owner does
   });
   raw_peer stream = outside.accept();
   std::vector<std::byte> chunk(buffer_bytes);
@@ -461,18 +458,14 @@ TEST(Relay, Memory_is_one_chunk_buffer_and_nothing_is_allocated) {
   serving run(*opened);
   auto listener = tp::tcp_listener::open("127.0.0.1:0");
   std::vector<std::byte> chunk(64 * 1024);
-  std::vector<std::jthread> recipients;
   for (int i = 0; i < 2; ++i) {
-    std::atomic<bool> go{false};
-    std::jthread recipient([&] {
-      while (!go) std::this_thread::yield();
-      const auto done = big::download_tensors(local(listener->port()), *ref, *mine);
-      EXPECT_TRUE(done);
-    });
     auto up = tp::tcp_connect(local(opened->port()), std::chrono::steady_clock::now() + 10s);
     ASSERT_TRUE(up);
     link upstream(std::move(*up));
-    go = true;
+    joined_thread recipient([&] {
+      const auto done = big::download_tensors(local(listener->port()), *ref, *mine);
+      EXPECT_TRUE(done);
+    });
     auto stream = listener->accept(60s);
     ASSERT_TRUE(stream);
     const allocation_watch watch;

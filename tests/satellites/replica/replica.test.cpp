@@ -46,8 +46,6 @@ struct coordinator_at_work {
   }
   static typename Net::downloader opened(std::string_view listen) {
     auto o = Net::downloader::open({.listen = listen});
-    for (int i = 0; !o && i < 50; ++i)
-      std::this_thread::sleep_for(100ms), o = Net::downloader::open({.listen = listen});
     EXPECT_TRUE(o);
     return std::move(*o);
   }
@@ -213,7 +211,7 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   EXPECT_EQ(lost.error().code, errc::owner_lost) << to_string(lost.error().code);
   EXPECT_GE(cursor.offset, sizeof(large) / 2);
   replica.on.reset();
-  EXPECT_TRUE(replica.owner.run(until_settled(replica.ref)));
+  EXPECT_TRUE(replica.owner.run(until_settled(replica.ref), within(ample_time)));
   EXPECT_EQ(how, verdict::owner_lost);
 }
 
@@ -235,10 +233,10 @@ TEST(Replica, Without_a_coordinator_whatever_it_has_published_is_owner_lost) {
   const auto model = random_model<mlp>(8);
   std::optional<coordinator_at_work<one>> coordinator;
   coordinator.emplace(*model, publish_options{.recipients = 1, .id = shared});
-  auto replica = replica_at_work<one>::opened(local(coordinator->owner.port()), {.gone = 300ms});
   std::vector<verdict> how;
   std::vector<std::uint32_t> expected;
   const auto settled = [&](const settlement& s) { how.push_back(s.verdict), expected.push_back(s.expected); };
+  auto replica = replica_at_work<one>::opened(local(coordinator->owner.port()), {.gone = 300ms});
   const recipient_id names[] = {{5}, {6}};
   const transaction_options options{.recipients = 2, .named = names, .settled = settled};
   std::array images{transaction_image{raw_tensors<mlp>::source(*model), {shared, 0, 0}},
@@ -250,8 +248,7 @@ TEST(Replica, Without_a_coordinator_whatever_it_has_published_is_owner_lost) {
   ASSERT_TRUE(joined);
   replica.seal(*in);
   coordinator.reset();
-  const auto end = std::chrono::steady_clock::now() + 10s;
-  replica.run([&](const auto&) { return how.size() == 2 || std::chrono::steady_clock::now() > end; });
+  EXPECT_TRUE(runs_until("both have settled", replica, [&] { return how.size() == 2; }));
   EXPECT_TRUE(replica.coordinator_lost());
   for (const reference& ref : {images[0].as, images[1].as, *joined}) EXPECT_TRUE(replica.settled(ref));
   EXPECT_EQ(how, std::vector(2, verdict::owner_lost));
@@ -303,7 +300,7 @@ TEST(Replica, A_long_pull_shows_the_coordinator_signs_of_life) {
   replica_at_work<net<large>> replica(*model, coordinator.owner.port(), {.sign_of_life = 100ms});
   auto mine = blank<large>();
   // 192 chunks: three times the budget
-  const auto slowly = [](const progress_event&) { std::this_thread::sleep_for(15ms); };
+  const auto slowly = [](const progress_event&) { be_slow(15ms); };
   const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
                                                  {.progress = slowly, .progress_interval = 0ms});
   ASSERT_TRUE(done) << to_string(done.error().code);

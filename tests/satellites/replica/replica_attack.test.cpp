@@ -23,6 +23,7 @@ constexpr tp::retry_policy patient{.retries = 20, .first_delay = 1ms, .longest_d
 
 struct coordinator_and_replica {
   std::unique_ptr<mlp> model = random_model<mlp>(1);
+  own_port place;
   net::downloader coordinator = opened();
   tp::reference ref;
   std::optional<tp::replica_of<net>> replica;
@@ -41,8 +42,8 @@ struct coordinator_and_replica {
     second.emplace(*replica);
   }
   void stop() { second.reset(), first.reset(); }
-  static net::downloader opened() {
-    auto o = net::downloader::open({.listen = "127.0.0.1:0"});
+  net::downloader opened() const {
+    auto o = net::downloader::open({.listen = local(place)});
     EXPECT_TRUE(o);
     return std::move(*o);
   }
@@ -52,8 +53,7 @@ struct coordinator_and_replica {
 /// `most` bytes have passed. Later ones go through.
 class cutting_relay {
  public:
-  cutting_relay(std::uint16_t to, std::size_t most)
-      : to_(to), left_(most), thread_([this](std::stop_token stop) { run(stop); }) {}
+  cutting_relay(std::uint16_t to, std::size_t most) : to_(to), left_(most) {}
   std::uint16_t port() const { return listener_.port(); }
   std::size_t carried() const { return carried_; }
 
@@ -71,11 +71,9 @@ class cutting_relay {
       for (const line& l : lines)
         for (const auto& e : l.ends) fds.push_back({e.native_handle(), POLLIN, 0});
       ::poll(fds.data(), fds.size(), 5);
-      while (true) {
-        tp::posix_stream from(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (from.native_handle() < 0) break;
+      while (auto from = listener_.next(0ms)) {
         auto there = tp::tcp_connect(local(to_), std::chrono::steady_clock::now() + 10s);
-        if (there) lines.push_back({{std::move(from), std::move(*there)}});
+        if (there) lines.push_back({{std::move(from->stream()), std::move(*there)}});
       }
       for (line& l : lines)
         for (int i = 0; i < 2; ++i) l.over = !carry(l, i, piece) || l.over;
@@ -107,14 +105,8 @@ class cutting_relay {
   std::size_t left_;
   std::atomic<std::size_t> carried_{0};
   bool cut_ = false;
-  raw_listener listener_ = unblocked();
-  std::jthread thread_;
-
-  static raw_listener unblocked() {
-    raw_listener l;
-    ::fcntl(l.native_handle(), F_SETFL, ::fcntl(l.native_handle(), F_GETFL) | O_NONBLOCK);
-    return l;
-  }
+  raw_listener listener_;
+  joined_thread thread_{[this](const std::stop_token& stop) { run(stop); }};
 };
 
 /// Where the tests cut: each of the first and last bytes of what passes, and points between.
@@ -212,14 +204,11 @@ void coordinator_that_says(
     const std::function<void(const tp::result<tp::receipt>&, const tp::replica_counts&)>& check) {
   coordinator_and_replica c;
   raw_listener liar;
-  std::jthread lying([&](std::stop_token stop) {
-    ::fcntl(liar.native_handle(), F_SETFL, ::fcntl(liar.native_handle(), F_GETFL) | O_NONBLOCK);
-    std::vector<std::unique_ptr<raw_peer>> peers;
+  const joined_thread lying([&](const std::stop_token& stop) {
+    std::vector<raw_peer> peers;
     while (!stop.stop_requested()) {
-      pollfd ready{liar.native_handle(), POLLIN, 0};
-      if (::poll(&ready, 1, 10) < 1) continue;
-      auto p = std::make_unique<raw_peer>(liar.accept());
-      if (!p->hear(1).empty()) p->say(lie(c.coordinator)), peers.push_back(std::move(p));
+      auto p = liar.next(10ms);
+      if (p && !p->hear(1).empty()) p->say(lie(c.coordinator)), peers.push_back(std::move(*p));
     }
   });
   c.begin_replica(liar.port(), {.gone = 60s});
@@ -313,22 +302,15 @@ TEST(ReplicaAttack, A_coordinator_that_comes_back_with_other_content_is_not_mixe
   const auto other = random_model<mlp>(2);
   coordinator_and_replica c;
   c.begin_replica(0, {.gone = 60s});
-  const std::uint16_t port = c.coordinator.port();
   const auto mine = blank<mlp>();
   bool again = false;
   const auto restart = [&](const tp::progress_event& e) {
     if (e.bytes_done < sizeof(mlp) / 2 || std::exchange(again, true)) return;
     c.first.reset();
-    c.coordinator = [&] {
-      {
-        const net::downloader gone = std::move(c.coordinator);
-      }
-      for (int i = 0;; ++i) {
-        auto o = net::downloader::open({.listen = local(port)});
-        if (o || i == 300) return std::move(*o);
-        std::this_thread::sleep_for(100ms);
-      }
-    }();
+    {
+      const net::downloader gone = std::move(c.coordinator);
+    }
+    c.coordinator = c.opened();
     ASSERT_TRUE(c.coordinator.add_tensors(*other, {.recipients = 1, .id = shared}));
     c.first.emplace(c.coordinator);
   };

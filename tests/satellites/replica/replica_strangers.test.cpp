@@ -1,4 +1,5 @@
 // A replica that has few descriptors or places for connections, among strangers and among many recipients at once.
+#include "support/child_process.hpp"
 #include "support/few_descriptors.hpp"
 #include "support/frames.hpp"
 #include "transports/network.hpp"
@@ -6,7 +7,6 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/satellites/replica/replica_owner.hpp>
 
-#include <sys/wait.h>
 
 #include <atomic>
 #include <latch>
@@ -22,34 +22,22 @@ using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>
 /// A coordinator in a process of its own, so that limits on descriptors are the replica's alone.
 class coordinator_elsewhere {
  public:
-  explicit coordinator_elsewhere(const mlp& model) {
-    int ends[2];
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    child_ = ::fork();
-    if (child_ == 0) {
-      auto owner = net::downloader::open({.listen = "127.0.0.1:0"});
-      if (!owner || !owner->add_tensors(model, {.id = shared})) ::_exit(1);
-      const std::uint16_t port = owner->port();
-      if (::write(ends[1], &port, sizeof port) != sizeof port) ::_exit(1);
-      owner->run(std::stop_token());
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    EXPECT_EQ(::read(ends[0], &port_, sizeof port_), ssize_t{sizeof port_});
-    ::close(ends[0]);
-  }
-  ~coordinator_elsewhere() { end(); }
-  coordinator_elsewhere(const coordinator_elsewhere&) = delete;
+  explicit coordinator_elsewhere(const mlp& model)
+      : child_([&] {
+          auto owner = net::downloader::open({.listen = "127.0.0.1:0"});
+          if (!owner || !owner->add_tensors(model, {.id = shared})) return 1;
+          said_.tell(owner->port());
+          owner->run(std::stop_token());
+          return 0;
+        }),
+        port_(said_.hear()) {}
   std::uint16_t port() const { return port_; }
-  void end() {
-    if (child_ <= 0) return;
-    ::kill(child_, SIGKILL);
-    ::waitpid(std::exchange(child_, -1), nullptr, 0);
-  }
+  void end() { child_.kill(); }
 
  private:
-  pid_t child_ = -1;
-  std::uint16_t port_ = 0;
+  one_word<std::uint16_t> said_;
+  child_process child_;
+  std::uint16_t port_;
 };
 
 struct ReplicaStrangers : testing::Test {
@@ -119,9 +107,9 @@ TEST_F(ReplicaStrangers, A_silent_one_is_let_alone_at_a_full_replica_if_nobody_w
   open({.max_connections = 2, .budgets = patient});
   serving server(*replica);
   raw_peer first(replica->port());
-  std::this_thread::sleep_for(1500ms);  // longer than a silent connection is tolerated while others wait
+  be_slow(1500ms);  // longer than a silent connection is tolerated while others wait
   raw_peer second(replica->port());
-  std::this_thread::sleep_for(600ms);
+  be_slow(600ms);
   EXPECT_FALSE(first.ended());
 }
 
@@ -130,16 +118,14 @@ TEST_F(ReplicaStrangers, Q2_more_recipients_at_once_than_it_has_descriptors_all_
   std::vector<tp::posix_stream> all;
   for (int i = 0; i < 40; ++i) all.push_back(connected_aside());
   std::latch begun(1);  // a sanitizer needs descriptors while a thread is made
-  std::vector<std::jthread> recipients;
-  for (auto& s : all)
-    recipients.emplace_back([&] {
-      begun.wait();
-      expect_arrives(std::move(s));
-    });
+  joined_threads recipients(all.size(), [&](std::size_t i) {
+    begun.wait();
+    expect_arrives(std::move(all[i]));
+  });
   const few_descriptors limit(21);
   serving server(*replica);  // they all come within one turn of its loop
   begun.count_down();
-  recipients.clear();
+  recipients.join();
 }
 
 /// Whether a replica that has no descriptor left, and whose strangers wait for one, holds the coordinator for lost.

@@ -44,7 +44,7 @@ struct crowded_shared_room : shared_room {
                          (void)a.stream().write_some(asks);  // until the owner takes no more
                        }
                        acts = round > 200;
-                       std::this_thread::sleep_for(1ms);
+                       look_again_soon();
                      }
                    },
                    4});

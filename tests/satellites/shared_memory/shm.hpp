@@ -1,19 +1,13 @@
 // What the tests of shared_memory share: an owner under an abstract name of its own, which runs on a thread.
 #pragma once
 
+#include "support/own_folder.hpp"
 #include "transports/network.hpp"
-#include "transports/unix_folder.hpp"
 
 #include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 
 namespace test {
 
-/// A stop token that is requested after a time.
-struct until_time {
-  std::chrono::steady_clock::time_point end;
-  bool stop_requested() const noexcept { return std::chrono::steady_clock::now() >= end; }
-};
-inline until_time within(std::chrono::milliseconds time) { return {std::chrono::steady_clock::now() + time}; }
 
 template <class Model = mlp>
 using shared_net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::shared_memory>;

@@ -1,8 +1,8 @@
 // Owners that lie about the memory which they pass, and memory that is not what it should be.
 #include "shm.hpp"
+#include "support/child_process.hpp"
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <functional>
@@ -42,7 +42,7 @@ tp::result<tp::receipt> pull_from(const Published& published, lying_stream::lie 
   auto owner = tp::stream_session<net::parts, lying_stream>::over(lying_stream(fd[0], std::move(lie)));
   const auto ref = owner->add_tensors(published, {.recipients = 1});
   EXPECT_TRUE(ref);
-  std::jthread serving([&] {
+  joined_thread serving([&] {
     const auto served = owner->serve(tp::until_settled(*ref), 20s);
     if (!served && owner_saw != nullptr) *owner_saw = served.error();
   });
@@ -276,24 +276,21 @@ TEST(SharedAttack, More_descriptors_than_there_should_be_take_no_more_places) {
 
 TEST(SharedAttack, Q2_descriptors_that_nobody_has_taken_yet_keep_no_bytes_back) {
   // the kernel counts them for each user, except for root, whichever process lets them lie
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int fd[2];
-    const rlimit few{16, 16};
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0 ||
-        ::setrlimit(RLIMIT_NOFILE, &few) != 0 || (::geteuid() == 0 && ::setuid(65534) != 0))
-      ::_exit(1);
-    tp::shared_stream mine{tp::unix_stream(fd[0])};
-    const std::byte one[1]{};
-    const std::span<const std::byte> out[]{one};
-    const int two[]{fd[0], fd[0]};
-    tp::io_result io{tp::io_status::ok, 0, 1};
-    for (int i = 0; i < 64 && io.status == tp::io_status::ok; ++i) io = mine.write_some(out, two);
-    ::_exit(io.status == tp::io_status::ok ? 0 : 2);
-  }
-  int how = 0;
-  ::waitpid(child, &how, 0);
-  EXPECT_EQ(how, 0);
+  EXPECT_EQ(in_a_process([] {
+              int fd[2];
+              const rlimit few{16, 16};
+              if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0 ||
+                  ::setrlimit(RLIMIT_NOFILE, &few) != 0 || (::geteuid() == 0 && ::setuid(65534) != 0))
+                return 1;
+              tp::shared_stream mine{tp::unix_stream(fd[0])};
+              const std::byte one[1]{};
+              const std::span<const std::byte> out[]{one};
+              const int two[]{fd[0], fd[0]};
+              tp::io_result io{tp::io_status::ok, 0, 1};
+              for (int i = 0; i < 64 && io.status == tp::io_status::ok; ++i) io = mine.write_some(out, two);
+              return io.status == tp::io_status::ok ? 0 : 2;
+            }),
+            0);
 }
 
 TEST(SharedAttack, M1_a_length_that_changes_between_check_and_use_is_read_once) {
@@ -306,7 +303,7 @@ TEST(SharedAttack, M1_a_length_that_changes_between_check_and_use_is_read_once) 
   tp::segment_index::write(other, 7, 8192, {&bad, 1});
   ASSERT_EQ(::ftruncate(fd, 8192), 0);
   auto* const pages = static_cast<std::byte*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  std::jthread flips([&](std::stop_token stop) {
+  joined_thread flips([&](std::stop_token stop) {
     while (!stop.stop_requested())
       std::memcpy(pages, one.data(), one.size()), std::memcpy(pages, other.data(), other.size());
   });
@@ -336,15 +333,11 @@ TEST(SharedAttack, M1_a_length_that_changes_between_check_and_use_is_read_once) 
 /// What `f` returns in a process whose files may have at most `most` bytes.
 template <class F>
 int limited(rlim_t most, F f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
+  return in_a_process([&] {
     const rlimit now{most, most};
     ::setrlimit(RLIMIT_FSIZE, &now);
-    ::_exit(f());
-  }
-  int how = 0;
-  ::waitpid(child, &how, 0);
-  return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+    return f();
+  });
 }
 
 TEST(SharedAttack, M4_without_room_a_model_is_an_error_and_a_copy_is_sent_instead) {

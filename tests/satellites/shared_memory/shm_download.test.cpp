@@ -162,7 +162,7 @@ TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
        b = end::over(tp::shared_stream(tp::unix_stream(fd[1])));
   const auto one = random_model<mlp>(9), other = random_model<mlp>(10);
   const auto from_a = a->add_tensors(*one, {.recipients = 1}), from_b = b->add_tensors(*other, {.recipients = 1});
-  std::jthread far([&] {
+  joined_thread far([&] {
     const auto copy = blank<mlp>();
     EXPECT_TRUE(b->download_tensors(*from_a, *copy));
     EXPECT_TRUE(same(*copy, *one));
@@ -182,22 +182,20 @@ TEST(SharedMemory, Several_threads_run_an_owner_while_models_come_and_go) {
     shared_owner<threads> o;
     const auto source = random_model<mlp>(12);
     serving server(o.owner, 3);
-    std::vector<std::jthread> recipients;
-    for (int i = 0; i < 4; ++i)
-      recipients.emplace_back([&, i] {
-        for (int round = 0; round < 25; ++round) {
-          const auto ref = o.add(*source);
-          const auto copy = blank<mlp>();
-          if (round % 5 == i) {
-            EXPECT_TRUE(o.owner.withdraw(ref));
-          }
-          const auto done = threads::download_tensors(o.address, ref, *copy, {.retry = {.retries = 0}});
-          EXPECT_EQ(done.has_value(), round % 5 != i);
-          if (done) {
-            EXPECT_TRUE(same(*copy, *source));
-          }
+    on_threads(4, [&](std::size_t i) {
+      for (std::size_t round = 0; round < 25; ++round) {
+        const auto ref = o.add(*source);
+        const auto copy = blank<mlp>();
+        if (round % 5 == i) {
+          EXPECT_TRUE(o.owner.withdraw(ref));
         }
-      });
+        const auto done = threads::download_tensors(o.address, ref, *copy, {.retry = {.retries = 0}});
+        EXPECT_EQ(done.has_value(), round % 5 != i);
+        if (done) {
+          EXPECT_TRUE(same(*copy, *source));
+        }
+      }
+    });
   }
   EXPECT_EQ(descriptors(), before);
 }

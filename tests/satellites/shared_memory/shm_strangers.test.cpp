@@ -1,10 +1,10 @@
 // Recipients that ask for an owner's memory again and again, and read no answer.
 #include "shm.hpp"
 
+#include "support/child_process.hpp"
 #include "support/frames.hpp"
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 namespace shm_strangers_test {
 
@@ -14,19 +14,15 @@ using net = shared_net<>;
 /// Runs it in a process of its own, whose user may have 64 descriptors under way. Root, which may have any number,
 /// becomes nobody there.
 void expect_as_a_user(bool (*holds)()) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    rlimit few{};
-    ::getrlimit(RLIMIT_NOFILE, &few);
-    few.rlim_cur = 64;
-    ::setrlimit(RLIMIT_NOFILE, &few);
-    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
-    ::_exit(holds() ? 0 : 1);
-  }
-  int how = 0;
-  ASSERT_EQ(::waitpid(child, &how, 0), child);
-  EXPECT_TRUE(WIFEXITED(how));
-  EXPECT_EQ(WEXITSTATUS(how), 0);
+  EXPECT_EQ(in_a_process([=] {
+              rlimit few{};
+              ::getrlimit(RLIMIT_NOFILE, &few);
+              few.rlim_cur = 64;
+              ::setrlimit(RLIMIT_NOFILE, &few);
+              if (::geteuid() == 0 && ::setuid(65534) != 0) return 2;
+              return holds() ? 0 : 1;
+            }),
+            0);
 }
 
 /// Connections that have asked so often, and read nothing.
@@ -42,7 +38,7 @@ std::vector<tp::unix_stream> unread(const std::string& at, const tp::reference& 
       const frame f = encode(m, 4096);
       const std::array<std::span<const std::byte>, 1> asks{f.bytes()};
       if (s->write_some(asks).bytes == 0) break;  // the owner takes no more
-      std::this_thread::sleep_for(1ms);           // one answer for each
+      be_slow(1ms);                               // one answer for each
     }
     out.push_back(std::move(*s));
   }

@@ -1,9 +1,9 @@
 // Read-only views: what they are of, what they cost, how long they last.
 #include "shm.hpp"
+#include "support/child_process.hpp"
 
 #include <tensorpull/tensors/tensor_list.hpp>
 
-#include <sys/wait.h>
 
 #include <csignal>
 
@@ -133,12 +133,7 @@ TEST(SharedView, A_source_that_was_changed_after_its_digest_fails_the_view) {
   ASSERT_FALSE(view);
   EXPECT_EQ(view.error().code, tp::errc::digest_mismatch);
   o.stop();
-  for (int i = 0; i < 400 && o.owner.status_of(ref)->failed == 0; ++i) {  // it may still have to read that
-    o.serve();
-    std::this_thread::sleep_for(10ms);
-    o.stop();
-  }
-  EXPECT_EQ(o.owner.status_of(ref)->failed, 1u);
+  EXPECT_TRUE(runs_until("the owner has read that", o.owner, [&] { return o.owner.status_of(ref)->failed == 1; }));
 }
 
 TEST(SharedView, A_second_view_through_the_same_object_is_of_what_is_seen_then) {
@@ -205,15 +200,11 @@ TEST(SharedView, A_model_can_be_published_again_after_it_was_trained_further) {
 /// Whether `f` ends a child process by SIGSEGV.
 template <class F>
 bool faults(F f) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::signal(SIGSEGV, SIG_DFL);
-    f();
-    ::_exit(0);
-  }
-  int how = 0;
-  ::waitpid(child, &how, 0);
-  return WIFSIGNALED(how) && WTERMSIG(how) == SIGSEGV;
+  return in_a_process([&] {
+           ::signal(SIGSEGV, SIG_DFL);
+           f();
+           return 0;
+         }) == -SIGSEGV;
 }
 
 TEST(SharedView, A_write_ends_the_program_that_writes_and_changes_nothing) {

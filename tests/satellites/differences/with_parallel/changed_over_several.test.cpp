@@ -1,12 +1,12 @@
 // Tensors that have changed, over several connections.
 #include "published_tensors.hpp"
+#include "support/threads.hpp"
 
 #include <tensorpull/satellites/parallel/parallel_pull.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <array>
 #include <atomic>
-#include <thread>
 
 namespace changed_over_several_test {
 
@@ -25,25 +25,23 @@ TEST(ChangedOverSeveral, They_come_over_all_connections_at_once) {
 /// Passes on what a recipient says once the recipient has gone.
 class late_line {
  public:
-  explicit late_line(std::uint16_t to) : listener_(*tp::tcp_listener::open("127.0.0.1:0")), to_(to) {
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      auto near = listener_.accept(20s, stop);
-      if (!near) return;
-      const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
-      raw_peer far(to_);
-      far.say(said);
-      passed = !said.empty();
-      (void)far.hear(1, 1s);
-    });
-  }
+  explicit late_line(std::uint16_t to)
+      : listener_(*tp::tcp_listener::open("127.0.0.1:0")), thread_([this, to](const std::stop_token& stop) {
+          auto near = listener_.accept(20s, stop);
+          if (!near) return;
+          const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
+          raw_peer far(to);
+          far.say(said);
+          passed = !said.empty();
+          (void)far.hear(1, 1s);
+        }) {}
   std::string address() const { return local(listener_.port()); }
   void join() { thread_.join(); }
   std::atomic<bool> passed{false};
 
  private:
   tp::tcp_listener listener_;
-  std::uint16_t to_;
-  std::jthread thread_;
+  joined_thread thread_;
 };
 
 TEST(ChangedOverSeveral, A_line_whose_request_is_heard_late_counts_nobody_else) {
