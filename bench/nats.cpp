@@ -24,15 +24,16 @@ namespace {
 /// A server of this program's own, on loopback.
 struct server {
   server() {
-    const int s = ::socket(AF_INET, SOCK_STREAM, 0);
+    // it holds the port, which whoever says SO_REUSEADDR may listen at, and the system gives to nobody else
+    const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     sockaddr_in a{};
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof a;
-    if (::bind(s, reinterpret_cast<sockaddr*>(&a), size) != 0 ||
+    if (::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        ::bind(s, reinterpret_cast<sockaddr*>(&a), size) != 0 ||
         ::getsockname(s, reinterpret_cast<sockaddr*>(&a), &size) != 0)
       std::abort();
-    ::close(s);
     const std::string port = std::to_string(ntohs(a.sin_port));
     url = "nats://127.0.0.1:" + port;
     pid = ::fork();

@@ -1,6 +1,6 @@
 # Sourced by jobs in which the microcontroller takes part. Needs their function fail.
 #   start_device starts $firmware in QEMU, with the digits of $data that are its own by $seed, for $rounds rounds; $built has the programs, $work is a temporary folder.
-#   Sets $device, its process, and $line, the server's end of its serial line. $work/device has what it says, and $work/emulator what QEMU does. $flash: the file that is its flash, or nothing.
+#   Sets $device, its process, $transcript, what writes down what it says, and $line, the server's end of its serial line. $work/device has what it says, and $work/emulator what QEMU does. $flash: the file that is its flash, or nothing.
 
 # The line is a pseudo-terminal that QEMU makes, and names in its first words. The device speaks on its other UART.
 start_device() {
@@ -16,4 +16,5 @@ start_device() {
   read -r words <&3 || { cat "$work/emulator" >&2; fail "the emulator did not start"; }
   line=$(grep -o '/dev/[^ ]*' <<<"$words") || fail "the emulator has no pseudo-terminal: $words"
   tee "$work/device" <&3 &
+  transcript=$!
 }

@@ -94,8 +94,11 @@ wait_for_port() {
 say "running: $(basename "$firmware"), $rounds rounds"
 start_device
 shared=(--data "$data" --rounds "$rounds" --seed "$seed" --clients 4)
-"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" > >(tee "$work/server") &
+mkfifo "$work/told"
+"$built/microcontroller_server" "${shared[@]}" --update "$update" --line "$line" --port-file "$work/port" >"$work/told" &
 server=$!
+tee "$work/server" <"$work/told" &
+transcripts=("$transcript" $!)
 wait_for_port || fail "the server did not start"
 "$built/microcontroller_clients" "${shared[@]}" --connect "127.0.0.1:$(<"$work/port")" &
 clients=$!
@@ -118,7 +121,7 @@ ended() {
 ended "$clients" || bad "the clients ended with status $?"
 ended "$device" || bad "the device ended with status $?" "$(grep -v 'Timer with period zero' "$work/emulator")"
 server= clients= device=
-sleep 0.2 # until both transcripts are written
+wait "${transcripts[@]}"
 
 # What both have said of each model and each update, which must be the same; and nothing may be missing.
 # In 8 bits the device knows the accuracy of its model, and the server that of what comes of it.

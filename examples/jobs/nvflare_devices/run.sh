@@ -92,6 +92,7 @@ done
   --ca "$work/certificates/ca.pem" --cert "$work/certificates/device.pem" --key "$work/certificates/device.key" &
 devices=$!
 tail -n +1 -f --pid="$job" "$work/job" 2>/dev/null | sed -un 's/^.*INFO - \(ACCURACY\|site:\)/\1/p' &
+shown=$!
 
 status=0
 bad() {
@@ -102,7 +103,7 @@ wait "$job" || bad "the job ended with status $?:" "$(tail -n 40 "$work/job")"
 job=
 wait "$devices" || bad "the clients ended with status $?"
 devices=
-sleep 0.5 # until what was said is written
+wait "$shown"
 counted=$(grep -c "site: round .* the board counted, with $((400 * (clients + 1))) images; 0 left out" "$work/job" || true)
 ((counted == rounds)) || bad "all devices counted in $counted rounds, not in $rounds"
 for network in client board; do
