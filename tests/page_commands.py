@@ -123,18 +123,18 @@ def run(root, which, python):
     environment = dict(os.environ)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="pages-") as folder:
-        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True)
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "-z"], capture_output=True, timeout=60)
         if listed.returncode != 0:
             print("this tree is in no git repository, so there is no list of what belongs to it")
             return 2
         there = b"\0".join(name for name in listed.stdout.split(b"\0") if name and os.path.lexists(os.path.join(os.fsencode(root), name)))
-        copy = subprocess.run(["tar", "-C", str(root), "--null", "-T", "-", "-cf", os.path.join(folder, "tree.tar")], input=there)
+        copy = subprocess.run(["tar", "-C", str(root), "--null", "-T", "-", "-cf", os.path.join(folder, "tree.tar")], input=there, timeout=600)
         tree = pathlib.Path(folder, "tree")
         tree.mkdir()
-        if copy.returncode != 0 or subprocess.run(["tar", "-C", str(tree), "-xf", os.path.join(folder, "tree.tar")]).returncode != 0:
+        if copy.returncode != 0 or subprocess.run(["tar", "-C", str(tree), "-xf", os.path.join(folder, "tree.tar")], timeout=600).returncode != 0:
             print("the tree could not be copied")
             return 2
-        subprocess.run(["git", "init", "-q", str(tree)], check=True)
+        subprocess.run(["git", "init", "-q", str(tree)], check=True, timeout=60)
         environment |= {"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
         digits = root / "build/examples/data"
         if digits.is_dir():  # what was fetched once is not fetched again
@@ -144,7 +144,7 @@ def run(root, which, python):
             if python and command.startswith(("bash examples/jobs/nvflare/run.sh", "bash examples/jobs/nvflare_devices/run.sh")):
                 command = command.replace("run.sh", f"run.sh --python {python}", 1)
             done = subprocess.run(["bash", "-c", command], cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, errors="replace")
+                                  stderr=subprocess.STDOUT, errors="replace", timeout=2 * 3600)
             print(f"{'ok    ' if done.returncode == 0 else 'FAILED'} {command}", flush=True)
             if done.returncode != 0:
                 failed += 1

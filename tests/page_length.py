@@ -23,7 +23,7 @@ def prose(text):
 
 
 def files(root, *patterns):
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", *patterns], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", *patterns], capture_output=True, text=True, timeout=60)
     return listed.stdout.split()
 
 

@@ -53,7 +53,7 @@ class Block:
 
 
 def pages(root):
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "*.md"], capture_output=True, text=True, timeout=60)
     names = listed.stdout.split() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*.md") if "build" not in p.relative_to(root).parts]
     return [root / n for n in sorted(names) if (root / n).is_file()]
 
@@ -146,7 +146,7 @@ def check_commands(root, block):
         line = re.sub(r"\s#.*$", "", line).strip()
         if not line:
             continue
-        if subprocess.run(["bash", "-n", "-c", line], capture_output=True).returncode != 0:
+        if subprocess.run(["bash", "-n", "-c", line], capture_output=True, timeout=60).returncode != 0:
             raise ValueError(f"bash cannot read: {line}")
         words = shlex.split(line, comments=True)
         script = None

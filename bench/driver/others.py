@@ -217,7 +217,7 @@ def profile(run, quick, folder, say):
                     for _ in range(3 if quick else 5):
                         receiver.ask("go")
                     perf.send_signal(2)
-                    perf.wait()
+                    perf.wait(60)
                     listed = subprocess.run(
                         [
                             "perf",

@@ -6,12 +6,16 @@ The bytes are computed here from the formulas of edge_model.hpp, with nothing of
 completed, the recipient that its values are right, and the file is what it must be.
 """
 
+import os
 import json
 import pathlib
 import struct
 import subprocess
 import sys
 import tempfile
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
 
 
 def image():
@@ -49,7 +53,7 @@ def main():
     middle = programs.index("--")
     with tempfile.TemporaryDirectory(dir=folder) as own_folder:
         file = pathlib.Path(own_folder) / "pulled.safetensors"
-        owner = subprocess.Popen([*programs[:middle], "own"], stdout=subprocess.PIPE, text=True)
+        owner = processes.Program([*programs[:middle], "own"], stdout=subprocess.PIPE, text=True)
         try:
             said = owner.stdout.readline().split()
             if len(said) != 2:
@@ -70,4 +74,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(560)
     sys.exit(main())

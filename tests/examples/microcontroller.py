@@ -19,6 +19,9 @@ import traceback
 import tty
 from pathlib import Path
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+
 BUILT, DATA = (Path(a).resolve() for a in sys.argv[1:3])
 SEED = int(os.environ.get("TENSORPULL_MCU_SEED", 1))
 HEADER_BYTES = 304  # of the model's image
@@ -217,7 +220,7 @@ class Run:
         self.wire = Wire(folder)
         self.device = None
         self.digits = folder / "digits"
-        subprocess.run([BUILT / "microcontroller_digits", DATA, "1", self.digits], check=True)
+        processes.run([BUILT / "microcontroller_digits", DATA, "1", self.digits], check=True)
         self.said = open(folder / "device", "ab")
         self.start_server()
 
@@ -225,16 +228,14 @@ class Run:
         port = self.folder / "port"
         port.unlink(missing_ok=True)
         options = ["--data", DATA, "--rounds", str(self.rounds)]
-        self.server = subprocess.Popen([BUILT / "microcontroller_server", *options, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
+        self.server = processes.Program([BUILT / "microcontroller_server", *options, "--update", self.update, "--line", self.wire.server_name(), "--port-file", port],
                                        stdout=open(self.folder / "server", "wb"), stderr=subprocess.STDOUT)
-        while not port.exists():
-            assert self.server.poll() is None, self.transcript("server")
-            time.sleep(0.05)
-        self.clients = subprocess.Popen([BUILT / "microcontroller_clients", *options, "--connect", "127.0.0.1:" + port.read_text().strip()],
+        assert processes.eventually(lambda: port.exists() or self.server.poll() is not None) and self.server.poll() is None, self.transcript("server")
+        self.clients = processes.Program([BUILT / "microcontroller_clients", *options, "--connect", "127.0.0.1:" + port.read_text().strip()],
                                         stderr=open(self.folder / "clients", "ab"))
 
     def start_device(self):
-        self.device = subprocess.Popen(
+        self.device = processes.Program(
             ["qemu-system-arm", "-M", "lm3s6965evb", "-display", "none", "-monitor", "none", "-kernel", BUILT / self.firmware, "-append", f"|{self.folder / 'flash'}|{self.rounds}",
              "-device", f"loader,file={self.digits},addr=0x10000,force-raw=on", "-semihosting-config", "enable=on,target=native",
              "-chardev", f"socket,id=line,path={self.wire.path}", "-serial", "chardev:line", "-serial", "stdio"],
@@ -250,7 +251,7 @@ class Run:
             if time.monotonic() > over:
                 self.cut_power()
                 self.device.wait()
-            time.sleep(0.01)
+            processes.be_slow(0.01)
         return self.device.returncode
 
     def states(self):
@@ -316,7 +317,7 @@ class Played(Run):
                 pass
         for way in ((lambda n: os.read(main, n), end.sendall), (end.recv, lambda data: os.write(main, data))):
             threading.Thread(target=hand_on, args=way, daemon=True).start()
-        self.device = subprocess.Popen([BUILT / "microcontroller_clients", "--data", DATA, "--rounds", str(self.rounds), "--update", self.update, "--line", os.ttyname(line)],
+        self.device = processes.Program([BUILT / "microcontroller_clients", "--data", DATA, "--rounds", str(self.rounds), "--update", self.update, "--line", os.ttyname(line)],
                                        stdout=self.said, stderr=open(self.folder / "emulator", "ab"))
 
 
@@ -390,7 +391,7 @@ def the_server_is_started_again():
                 gone.set()
             run.wire.cut, run.wire.cut_at = kill_server, 10_000
             run.start_device()
-            gone.wait()
+            assert gone.wait(300)
             run.server.wait(), run.clients.wait()
             run.start_server()
             run.finish()
@@ -455,6 +456,7 @@ def a_server_refuses_the_other_kind_by_name():
 
 def main():
     cases = {f.__name__: f for f in (power_cuts, power_cuts_in_8_bits, an_update_in_8_bits, a_server_refuses_the_other_kind_by_name, a_build_without_flash_begins_at_byte_0, the_server_is_started_again, a_line_that_lies)}
+    processes.limit(3500)
     cases[sys.argv[3]]()
 
 

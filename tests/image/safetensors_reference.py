@@ -109,7 +109,7 @@ def main():
         for case in cases:
             described_cases.write(described(*case))
         described_cases.seek(0)
-        done = subprocess.run([options.driver], stdin=described_cases, stdout=subprocess.PIPE)
+        done = subprocess.run([options.driver], stdin=described_cases, stdout=subprocess.PIPE, timeout=500)
     if done.returncode != 0:
         print(f"the driver failed with status {done.returncode}")
         return 1

@@ -27,7 +27,7 @@ def main():
     compiler, case, *folders = sys.argv[1:]
     program, forbidden, wanted = CASES[case]
     command = [compiler, "-std=c++20", "-M", f"-I{ROOT / 'include'}", *(f"-I{f}" for f in folders if f), "-x", "c++", "-"]
-    said = subprocess.run(command, input=program, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, input=program, capture_output=True, text=True, check=True, timeout=60).stdout
     read = said.replace("\\\n", " ").split()
     wrong = [f"reads {name}" for name in read if re.search(forbidden, name)]
     wrong += [f"does not read {name}" for name in wanted if not any(r.endswith(name) for r in read)]

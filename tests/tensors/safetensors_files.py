@@ -163,7 +163,7 @@ def verdicts(driver, files):
         for file in files:
             given.write(struct.pack("<Q", len(file)) + file)
         given.seek(0)
-        done = subprocess.run([driver, folder], stdin=given, stdout=subprocess.PIPE)
+        done = subprocess.run([driver, folder], stdin=given, stdout=subprocess.PIPE, timeout=500)
         left = list(pathlib.Path(folder).iterdir())
     if done.returncode != 0:
         sys.exit(f"the driver failed with status {done.returncode}")

@@ -21,6 +21,9 @@ import tempfile
 import torch
 from safetensors.torch import load_file, save, save_file, save_model
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+
 TYPES = {
     torch.bool: "Bool", torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.uint16: "UInt16", torch.int32: "Int",
     torch.uint32: "UInt32", torch.int64: "Long", torch.uint64: "UInt64", torch.float16: "Half", torch.bfloat16: "BFloat16",
@@ -201,7 +204,7 @@ def main():
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--seed", type=int, default=20260)
     options = parser.parse_args()
-    driver = subprocess.Popen([options.driver], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    driver = processes.Program([options.driver], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     answer, landed = Reader(driver.stdout), 0
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "case.safetensors")
@@ -227,4 +230,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(240)
     sys.exit(main())

@@ -17,6 +17,9 @@ import threading
 
 import clients
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
+
 # What the page does for each owner; a refusal of the browser is a TypeError, and says nothing more to the page.
 PAGE = """<!doctype html><meta charset="utf-8"><title>running</title><script>
 const hex = bytes => Array.from(new Uint8Array(bytes), b => b.toString(16).padStart(2, "0")).join("");
@@ -85,7 +88,7 @@ def visit(chromium, site, folder):
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     quiet = ["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run", "--no-proxy-server"]
     with open(os.path.join(folder, "browser.log"), "wb") as log:
-        browser = subprocess.Popen([chromium, *root, *quiet, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", site.origin + "/"], stdout=log, stderr=log)
+        browser = processes.Program([chromium, *root, *quiet, "--remote-debugging-port=0", f"--user-data-dir={folder}/profile", site.origin + "/"], stdout=log, stderr=log)
         try:
             if not site.heard.wait(timeout=180):
                 raise AssertionError("the page told nothing: " + pathlib.Path(folder, "browser.log").read_text(errors="replace")[-2000:])
@@ -141,4 +144,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(240)
     sys.exit(main())

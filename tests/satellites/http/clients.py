@@ -15,8 +15,10 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 
 
 def model(seed, tensors=4, count=150_000):
@@ -37,7 +39,7 @@ class Sender:
     """`send --http`, until the end of the scope."""
 
     def __init__(self, program, *arguments):
-        self.process = subprocess.Popen([program, *arguments, "--listen", "127.0.0.1:0", "--http", "0", "--json"], stdout=subprocess.PIPE, text=True)
+        self.process = processes.Program([program, *arguments, "--listen", "127.0.0.1:0", "--http", "0", "--json"], stdout=subprocess.PIPE, text=True)
         self.published = json.loads(self.process.stdout.readline())
         assert self.published["event"] == "published", self.published
         self.url, self.key, self.digest, self.bytes = (self.published[k] for k in ("url", "ref", "digest", "bytes"))
@@ -191,7 +193,7 @@ def curl_confirms(program, file):
 def recv_pulls(program, file):
     """The library's own recipient, if it was built with HTTP."""
     recv = os.path.join(os.path.dirname(program), "recv")
-    if not os.path.exists(recv) or "--bearer-file" not in subprocess.run([recv, "--help"], capture_output=True, text=True).stdout:
+    if not os.path.exists(recv) or "--bearer-file" not in processes.run([recv, "--help"], capture_output=True, text=True).stdout:
         return "there is no recv that pulls from URLs"
     with Sender(program, file, "--expect", "site-1") as sender, tempfile.TemporaryDirectory() as folder:
         key, copy = os.path.join(folder, "key"), os.path.join(folder, "copy.safetensors")
@@ -204,7 +206,7 @@ def recv_pulls(program, file):
 
 def nginx_caches(program, file):
     """A cache keeps an image for those who show its key, and gives it to nobody else."""
-    nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    nginx = processes.found("nginx")
     if nginx is None:
         return "nginx is not installed"
     with Sender(program, file, "--metrics") as sender, tempfile.TemporaryDirectory() as folder:
@@ -231,7 +233,7 @@ http {{
   }}
 }}
 """)
-        server = subprocess.Popen([nginx, "-p", folder, "-c", os.path.join(folder, "nginx.conf"), "-e", os.path.join(folder, "error.log")])
+        server = processes.Program([nginx, "-p", folder, "-c", os.path.join(folder, "nginx.conf"), "-e", os.path.join(folder, "error.log")])
         try:
             class Through(http.client.HTTPConnection):
                 def connect(self):
@@ -240,10 +242,7 @@ http {{
                     self.sock.settimeout(30)
                     self.sock.connect(sock)
 
-            for _ in range(600):
-                if os.path.exists(sock):
-                    break
-                time.sleep(0.05)
+            assert processes.eventually(lambda: os.path.exists(sock)), "nginx does not listen"
 
             def through(fields, query=""):
                 c = Through("nginx")
@@ -278,13 +277,13 @@ http {{
                 status, headers, _ = through({}, "?key=" + sender.key)
                 assert status == 200 and headers["Cached"] == "MISS", "an answer to a URL with a key in it is not kept"
         finally:
-            server.terminate()
-            server.wait(timeout=30)
+            server.kill()
+            server.wait()
 
 
 def haproxy_passes(program, file):
     """A proxy that sends the requests of many over a few connections: recipients with names are told apart, and each is counted once."""
-    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    haproxy = processes.found("haproxy")
     if haproxy is None:
         return "haproxy is not installed"
     import socket
@@ -307,7 +306,7 @@ backend owner
   http-reuse always
   server one {parts.netloc} maxconn 2 pool-max-conn 2
 """)
-        proxy = subprocess.Popen([haproxy, "-db", "-f", os.path.join(folder, "proxy.cfg")], stderr=subprocess.DEVNULL)
+        proxy = processes.Program([haproxy, "-db", "-f", os.path.join(folder, "proxy.cfg")], stderr=subprocess.DEVNULL)
         try:
             class Through(http.client.HTTPConnection):
                 def connect(self):
@@ -315,10 +314,7 @@ backend owner
                     self.sock.settimeout(60)
                     self.sock.connect(sock)
 
-            for _ in range(600):
-                if os.path.exists(sock):
-                    break
-                time.sleep(0.05)
+            assert processes.eventually(lambda: os.path.exists(sock)), "HAProxy does not listen"
             whole, image = sender.bytes, pathlib.Path(file).read_bytes()
             kept = {name: Through("haproxy") for name in names}
             for first, last in ((0, whole // 2), (whole // 2 + 1, whole - 1)):
@@ -336,8 +332,8 @@ backend owner
             ask(sender.url + "/confirm", {**sender.fields, "Tensorpull-Recipient": names[-1]}, "POST", f"digest={sender.digest}", kept[names[-1]])
             assert sender.process.wait(timeout=60) == 0
         finally:
-            proxy.terminate()
-            proxy.wait(timeout=30)
+            proxy.kill()
+            proxy.wait()
 
 
 def sent(sender):
@@ -361,4 +357,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(240)
     main()

@@ -14,7 +14,6 @@ import http.server
 import json
 import os
 import pathlib
-import shutil
 import socket
 import ssl
 import struct
@@ -23,6 +22,9 @@ import sys
 import tempfile
 import threading
 import urllib.parse
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 
 RECV = os.path.abspath(sys.argv[1])
 SEND = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -313,7 +315,7 @@ def through_a_proxy(folder, data):
 def with_tls(folder, data):
     """The certificate is checked for the host of the URL, and no redirect leads away from TLS."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=test",
+    made = processes.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=test",
                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)], capture_output=True, check=False)
     if made.returncode != 0:
         print("openssl is not installed: left out")
@@ -356,39 +358,35 @@ def with_tls(folder, data):
 
 
 def nginx(folder, data):
-    program = shutil.which("nginx") or ("/usr/sbin/nginx" if os.path.exists("/usr/sbin/nginx") else None)
+    program = processes.found("nginx")
     if program is None:
         print("nginx is not installed: left out")
         return
     served = folder / "served"
     (served / "m.safetensors").write_bytes(data)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
+    own = processes.OwnPort()
+    url = "http://" + own.address
     temporary = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     (folder / "nginx.conf").write_text(f"""
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 64; }}
 http {{ access_log off; {temporary} gzip on; gzip_types *; gzip_min_length 1; keepalive_requests 3;
-  server {{ listen 127.0.0.1:{port}; root {served};
+  server {{ listen {own.address}; root {served};
     location /moved/ {{ return 302 /m.safetensors; }}
     location /round/ {{ return 302 /round/; }}
     location /secret/ {{ alias {served}/; if ($http_authorization != "Bearer open sesame") {{ return 401; }} }}
     location /none/ {{ alias {served}/; max_ranges 0; }} }} }}
 """)
-    with subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")], stderr=subprocess.DEVNULL) as server:
-        try:
-            (folder / "key").write_text("open sesame\n")
-            completes(folder, url + "/m.safetensors", data, "--digest", sha(data), "--retries", "6")  # it may not listen yet
-            completes(folder, url + "/moved/", data, "--digest", sha(data))
-            completes(folder, url + "/none/m.safetensors", data, "--digest", sha(data))
-            completes(folder, url + "/secret/m.safetensors", data, "--digest", sha(data), "--bearer-file", str(folder / "key"))
-            fails(folder, url + "/secret/m.safetensors", "not_permitted", "--digest", sha(data))
-            fails(folder, url + "/round/", "not_permitted", "--digest", sha(data))
-            fails(folder, url + "/nothing", "unknown_reference", "--unverified")
-        finally:
-            server.terminate()
+    with processes.Program([program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")], stderr=subprocess.DEVNULL):
+        assert processes.eventually(lambda: processes.accepts(own.number)), (folder / "error.log").read_text()
+        (folder / "key").write_text("open sesame\n")
+        completes(folder, url + "/m.safetensors", data, "--digest", sha(data))
+        completes(folder, url + "/moved/", data, "--digest", sha(data))
+        completes(folder, url + "/none/m.safetensors", data, "--digest", sha(data))
+        completes(folder, url + "/secret/m.safetensors", data, "--digest", sha(data), "--bearer-file", str(folder / "key"))
+        fails(folder, url + "/secret/m.safetensors", "not_permitted", "--digest", sha(data))
+        fails(folder, url + "/round/", "not_permitted", "--digest", sha(data))
+        fails(folder, url + "/nothing", "unknown_reference", "--unverified")
 
 
 def main():
@@ -408,4 +406,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(240)
     main()

@@ -24,6 +24,9 @@ from numpy.lib import format as npy
 from safetensors import deserialize
 from safetensors.numpy import save
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
+
 DTYPES = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8"]
 UNSUPPORTED = ["c16", "g", "G", "S3", "U2", "M8[ns]", "m8[D]", "V4", "O", [("a", "<i4"), ("b", ">f8")]]
 SUPPORTED_STR = re.compile(r"[<>=|]?([?bBhHiIqQefdF]|b1|[ui][1248]|f[248]|c8)")
@@ -39,7 +42,7 @@ def blob(data):
 
 class Driver:
     def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = processes.Program([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, question):
         """(code, image or name of the tensor, sentence)"""
@@ -415,4 +418,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(540)
     sys.exit(main())

@@ -12,8 +12,10 @@ def wait_for_the_others(round_, number):
     folder, _, sites = os.environ.get("TENSORPULL_BARRIER", "").rpartition(":")
     if folder:
         open(os.path.join(folder, f"barrier-{round_}-{number}"), "w").close()
+        end = time.monotonic() + 300
         while not all(os.path.exists(os.path.join(folder, f"barrier-{round_}-{i + 1}")) for i in range(int(sites))):
-            time.sleep(0.005)
+            assert time.monotonic() < end, f"round {round_}: another site has not come"
+            time.sleep(0.005)  # noqa: this program is FLARE's, and has no tests/support
 
 
 def main():

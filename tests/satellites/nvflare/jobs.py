@@ -15,12 +15,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -42,24 +44,15 @@ def case(f):
     return f
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def until(what, seconds, why):
     """These limits only end a test that hangs."""
-    end = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > end:
-            raise AssertionError(why)
-        time.sleep(0.2)
+    assert processes.eventually(what, seconds), why
 
 
 class Job:
     def __init__(self, *arguments, poc=False, clients=2, rounds=2, program=None, **environment):
         self.folder = tempfile.mkdtemp(prefix="tensorpull-nvflare-")
+        self.port = processes.OwnPort()
         self.clients, self.rounds, self.poc, self.large = clients, rounds, poc, "--large" in arguments
         self.last_word = "" if program else "ENDED"
         self.counted = range(1, clients + 1)  # whose updates are in the model
@@ -75,7 +68,7 @@ class Job:
         if poc:
             command += ["--poc", self._project()]
         self.console = open(os.path.join(self.folder, "console.txt"), "w+")
-        self.process = subprocess.Popen(
+        self.process = processes.Program(
             command, env=env, cwd=self.folder if not program else os.path.dirname(program), stdin=subprocess.PIPE, stdout=self.console, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
@@ -83,7 +76,7 @@ class Job:
     def _project(self):
         sites = [{"name": f"site-{i + 1}", "type": "client", "org": "nvidia"} for i in range(self.clients)]
         people = [{"name": "admin@nvidia.com", "type": "admin", "org": "nvidia", "role": "project_admin"}]
-        server = {"name": "server", "type": "server", "org": "nvidia", "fed_learn_port": free_port(), "default_host": "localhost"}
+        server = {"name": "server", "type": "server", "org": "nvidia", "fed_learn_port": self.port.number, "default_host": "localhost"}
         builders = [
             {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml", "aws_template.yml", "azure_template.yml"]}},
             {"path": "nvflare.lighter.impl.static_file.StaticFileBuilder", "args": {"config_folder": "config"}},
@@ -111,9 +104,7 @@ class Job:
                     os.kill(pid, sig)
                 except ProcessLookupError:
                     pass
-            end = time.monotonic() + (5 if sig == signal.SIGTERM else 1)
-            while self.processes() and time.monotonic() < end:
-                time.sleep(0.1)
+            processes.eventually(lambda: not self.processes(), 5 if sig == signal.SIGTERM else 1)
         self.process.wait(10)
         self.process.stdin.close()
         self.console.close()
@@ -393,7 +384,7 @@ def swarm_memory():
                             seen.append(int(re.search(r"VmRSS:\s+(\d+)", f.read())[1]) >> 10)
                     except (OSError, TypeError):
                         pass
-                time.sleep(0.1)
+                processes.be_slow(0.1)
             job.runs_to_its_end()
             if decomposer == OURS:
                 assert job.between_sites() and not job.count(BY_FLARE)
@@ -757,7 +748,7 @@ def by_round(job):
                 threads[of] = max(threads.get(of, 0), int(re.search(r"Threads:\s+(\d+)", text)[1]))
             except (OSError, TypeError):
                 pass
-        time.sleep(0.1)
+        processes.be_slow(0.1)
     return held, threads
 
 
@@ -829,7 +820,7 @@ def job_with_devices(folder, *arguments, rounds):
     import misbehaving
 
     misbehaving.write_digits(os.path.join(folder, "digits.csv"), 2400)
-    subprocess.run(["bash", os.path.join(DEVICES, "certificates.sh"), folder], check=True)
+    processes.run(["bash", os.path.join(DEVICES, "certificates.sh"), folder], check=True)
     files = ["--data", f"{folder}/digits.csv", "--certificates", folder, "--port-file", f"{folder}/port"]
     return Job(*files, *arguments, rounds=rounds, program=os.path.join(DEVICES, "job.py"))
 
@@ -860,10 +851,10 @@ def devices():
         misbehaving.misbehave(f"tls://{server}", tensorpull.TLS(ca_file=ca, **own), tensorpull.TLS(ca_file=ca))
         shared = ["--data", f"{folder}/digits.csv"]
         running = [
-            subprocess.Popen(
+            processes.Program(
                 [programs[0], *shared, "--clients", "10", "--fixed", "3", "--connect", server, "--ca", ca, "--cert", own["cert_file"], "--key", own["key_file"]]
             ),
-            subprocess.Popen([programs[1], *shared, "--rounds", "3", "--line", wire.far], stdout=subprocess.PIPE, text=True),
+            processes.Program([programs[1], *shared, "--rounds", "3", "--line", wire.far], stdout=subprocess.PIPE, text=True),
         ]
         try:
             job.runs_to_its_end()
@@ -925,4 +916,5 @@ def main():
 
 
 if __name__ == "__main__":
+    processes.limit(7000)
     sys.exit(main())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+
+import processes
 
 from tensorpull import TLS
 
@@ -11,7 +12,7 @@ def certificates(folder, *sites):
     """What a server and sites configure: one authority has signed all of them, and each site's common name is its own. Callers have to show theirs."""
 
     def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+        processes.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign")

@@ -11,21 +11,32 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import tty
 
 import pytest
-from waiting import eventually
 
-import tensorpull
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
+import processes  # noqa: E402
+from processes import eventually  # noqa: E402
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))  # mutating_path.py
+import tensorpull  # noqa: E402
 
 #: Set where nothing may be left out (tests/run.sh): a skipped test is a failed one, unless its reason says that it is "optional: ".
 NOTHING_IS_SKIPPED = os.environ.get("TENSORPULL_NOTHING_IS_SKIPPED") == "1"
 
 # a shell without job control ignores it for what runs in the background, and so would every program that the tests interrupt
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    config.limit_to = os.fdopen(os.dup(2), "w")  # what tests write to it is captured
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    processes.limit(300, item.config.limit_to)
+    yield
+    processes.limit(None)
 
 
 @pytest.fixture
@@ -53,7 +64,7 @@ def line():
                 while data:
                     data = data[os.write(right if one == left else left, data) :]
 
-    thread = threading.Thread(target=carry)
+    thread = processes.JoinedThread(target=carry)
     thread.start()
     yield os.ttyname(left_tty), os.ttyname(right_tty)
     os.write(woken, b"x")
@@ -68,7 +79,7 @@ def nats_server(tmp_path):
     program = shutil.which("nats-server", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("there is no nats-server")
-    child = subprocess.Popen([program, "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", tmp_path], stderr=subprocess.DEVNULL)
+    child = processes.Program([program, "-a", "127.0.0.1", "-p", "-1", "--ports_file_dir", tmp_path], stderr=subprocess.DEVNULL)
     try:
         ports = tmp_path / f"nats-server_{child.pid}.ports"
         assert eventually(lambda: ports.exists() and ports.read_text().endswith("}"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Error
@@ -17,10 +17,11 @@ def model(seed: int = 1) -> dict[str, np.ndarray]:
     return {"w": np.random.default_rng(seed).integers(0, 255, 8 << 20, np.uint8)}
 
 
+NOBODY = processes.OwnPort()
+
+
 def nobody() -> str:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % s.getsockname()[1]
+    return NOBODY.address
 
 
 @pytest.fixture

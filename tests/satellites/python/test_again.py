@@ -18,6 +18,7 @@ import threading
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Downloader, Landing, Listener, PublishedImage, Session, WeightedAverage
@@ -125,7 +126,7 @@ def session(other_end):
     with Listener() as door, Session(door.address) as of, door.accept(timeout=60) as peer:
         theirs, over = peer.add_tensors(MODEL), threading.Event()
         known = of.add_tensors(MODEL)
-        serving = threading.Thread(target=serve_to_the_end, args=(peer, over))
+        serving = processes.JoinedThread(target=serve_to_the_end, args=(peer, over))
         if other_end == "serves":
             serving.start()
         elif other_end == "is gone":
@@ -319,7 +320,7 @@ def test_calls_of_several_threads(kind):
 
             def work(number, calls=calls, end=end, start=start, seed=seed):
                 rng = random.Random(f"{kind} {seed} {number}")
-                start.wait()
+                start.wait(processes.AMPLE)
                 try:
                     for step in range(20):
                         if number == 0 and step == 15:
@@ -328,7 +329,7 @@ def test_calls_of_several_threads(kind):
                 except BaseException as e:  # noqa: B902: of a thread, which would go unnoticed
                     failures.append(e)
 
-            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+            threads = [processes.JoinedThread(target=work, args=(number,)) for number in range(4)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -346,12 +347,12 @@ def test_several_threads_close_at_once(http, asks):
         start = threading.Barrier(3)
 
         def end(first, of=of, start=start):
-            start.wait()
+            start.wait(processes.AMPLE)
             if first and asks:
                 tried(lambda: of.connections)
             of.close()
 
-        threads = [threading.Thread(target=end, args=(number == 0,)) for number in range(3)]
+        threads = [processes.JoinedThread(target=end, args=(number == 0,)) for number in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -369,7 +370,7 @@ def test_a_transaction_that_is_withdrawn_while_it_is_published():
             while not over.is_set():
                 tried(lambda: of.withdraw(ids[0]))
 
-        thread = threading.Thread(target=withdraw)
+        thread = processes.JoinedThread(target=withdraw)
         thread.start()
         try:
             sizes = set()

@@ -11,6 +11,7 @@ import threading
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Downloader, Error, WeightedAverage, weighted_average
@@ -23,7 +24,7 @@ def test_others_run_while_the_sums_are_made():
         while not done.wait(0.001):
             turns[0] += 1
 
-    other = threading.Thread(target=count)
+    other = processes.JoinedThread(target=count)
     other.start()
     try:
         before = turns[0]

@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import _changed, _download, _publish
@@ -136,7 +137,7 @@ def test_over_a_session_a_list_of_addresses_and_several_connections(owner, frame
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as there:
         here = door.accept(10)
         ref = there.add_tensors(new, recipients=1, tensor_digests=True)
-        thread = threading.Thread(target=there.serve, args=(ref,))
+        thread = processes.JoinedThread(target=there.serve, args=(ref,))
         thread.start()
         got = here.download_tensors(ref, base=old)
         thread.join()
@@ -204,7 +205,7 @@ def test_over_a_session_a_base_that_changed_meanwhile_costs_a_pull_of_all(distur
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as there:
         here = door.accept(10)
         ref = there.add_tensors(new, recipients=1, tensor_digests=True)
-        thread = threading.Thread(target=there.serve, args=(ref,))
+        thread = processes.JoinedThread(target=there.serve, args=(ref,))
         thread.start()
         try:
             got = here.download_tensors(ref, base=disturbed, retries=0, abort=lambda: not thread.is_alive())

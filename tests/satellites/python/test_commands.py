@@ -13,7 +13,8 @@ import sys
 import numpy as np
 import pytest
 import safetensors.numpy
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 
@@ -40,7 +41,7 @@ class Sender:
     """A sender process; `lines` are what it has published."""
 
     def __init__(self, *arguments, files=1):
-        self.process = subprocess.Popen([*COMMAND, "send", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = processes.Program([*COMMAND, "send", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines = [self.process.stdout.readline().split() for _ in range(files)]
 
     def end(self, number=None):
@@ -149,7 +150,7 @@ def test_an_interrupted_recv_says_how_to_go_on(tmp_path, number, status):
     with tensorpull.Downloader(bytes_per_second=2_000_000) as owner:
         owner.start()
         ref = owner.add_tensors({"a": np.zeros(50_000_000, "u1")})
-        with subprocess.Popen([*COMMAND, "recv", owner.address, ref, "-o", "x"], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as recv:
+        with processes.Program([*COMMAND, "recv", owner.address, ref, "-o", "x"], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as recv:
             assert eventually(lambda: owner.status(ref).bytes_sent > 1_000_000, 30)
             recv.send_signal(number)
             out, err = recv.communicate(timeout=30)

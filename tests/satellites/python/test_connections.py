@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 
 import numpy as np
 import pytest
 from mutating_path import MutatingPath
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 import tensorpull.aio
@@ -55,7 +55,7 @@ def slow(owner, change=lambda i, frame: frame):
     """A way to an owner that has time for others, too."""
 
     def carry(i, frame):
-        time.sleep(0.01)
+        processes.be_slow(0.01)
         return change(i, frame)
 
     return MutatingPath(owner.port, carry)

@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 import safetensors.numpy
+import processes
 from generated import arrays, assert_same
 
 import tensorpull
@@ -26,7 +27,7 @@ def model(seed):
 def test_from_cpp_to_python(tmp_path, seed):
     sent = model(seed)
     safetensors.numpy.save_file(sent, tmp_path / "sent")
-    with subprocess.Popen([PROGRAM, "serve", tmp_path / "sent"], stdout=subprocess.PIPE, text=True) as cpp:
+    with processes.Program([PROGRAM, "serve", tmp_path / "sent"], stdout=subprocess.PIPE, text=True) as cpp:
         address, ref, version = cpp.stdout.readline().split()
         got = tensorpull.download_tensors(address, ref)
         assert cpp.communicate(timeout=30)[0] == "completed\n"
@@ -105,7 +106,7 @@ def test_only_what_has_changed_from_cpp_to_python(tmp_path, seed):
     old = model(seed)
     new, kept = stepped(old)
     safetensors.numpy.save_file(new, tmp_path / "sent", metadata={"round": "7"})
-    with subprocess.Popen([PROGRAM, "serve-digests", tmp_path / "sent"], stdout=subprocess.PIPE, text=True) as cpp:
+    with processes.Program([PROGRAM, "serve-digests", tmp_path / "sent"], stdout=subprocess.PIPE, text=True) as cpp:
         address, ref, version = cpp.stdout.readline().split()
         got = tensorpull.download_tensors(address, ref, base={key: a.copy() for key, a in old.items()})
         assert cpp.communicate(timeout=30)[0] == "completed\n"

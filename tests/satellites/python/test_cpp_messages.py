@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import messages
@@ -60,7 +61,7 @@ def cpp():
         started = []
 
         def start(what):
-            started.append(subprocess.Popen([PROGRAM, what, door.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            started.append(processes.Program([PROGRAM, what, door.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             return started[-1], door.accept(20)
 
         yield start

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Error, _devices
@@ -152,7 +152,7 @@ def test_a_session_takes_them(device):
                 session.send(1, b"", [session.add_tensors({"w": device.put(torch.ones(40, 50))}, recipients=1)])
                 session.receive(timeout=120)  # and closes at once
 
-        thread = threading.Thread(target=client)
+        thread = processes.JoinedThread(target=client)
         thread.start()
         with door.accept() as session:
             session.download_tensors(session.receive(timeout=120).references[0], out=out)
@@ -223,7 +223,7 @@ def test_ctrl_c_in_a_copy_is_for_the_thread_that_serves_and_ends_no_publication(
     w, copy, got = torch.randn(500, 300), stand_in.copy, []
     with tensorpull.Downloader() as owner:
         ref = owner.add_tensors({"w": stand_in.put(w)})
-        pull = threading.Thread(target=lambda: got.append(tensorpull.download_tensors(owner.address, ref, framework="torch")))
+        pull = processes.JoinedThread(target=lambda: got.append(tensorpull.download_tensors(owner.address, ref, framework="torch")))
 
         def interrupted(to, source):
             monkeypatch.setattr(stand_in, "copy", copy)
@@ -245,7 +245,7 @@ def test_an_abort_is_heard_while_a_device_is_slow(owner, stand_in, monkeypatch):
 
     def slow(to, source):  # longer than the time in which an abort is heard
         copy(to, source)
-        time.sleep(0.2)
+        processes.be_slow(0.2)
 
     monkeypatch.setattr(stand_in, "copy", slow)
     with pytest.raises(Error) as e:
@@ -258,12 +258,12 @@ def test_many_recipients_on_several_threads(stand_in):
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(tensorpull.Downloader())
         ref = owner.add_tensors({name: stand_in.put(t) for name, t in w.items()})
-        servers = [threading.Thread(target=lambda: owner.serve(until=done)) for _ in range(2)]
+        servers = [processes.JoinedThread(target=lambda: owner.serve(until=done)) for _ in range(2)]
         done = threading.Event()
         got = []
         for s in servers:
             s.start()
-        pulls = [threading.Thread(target=lambda: got.append(tensorpull.download_tensors(owner.address, ref, framework="torch", chunk_size=10_000))) for _ in range(4)]
+        pulls = [processes.JoinedThread(target=lambda: got.append(tensorpull.download_tensors(owner.address, ref, framework="torch", chunk_size=10_000))) for _ in range(4)]
         for p in pulls:
             p.start()
         for p in pulls:

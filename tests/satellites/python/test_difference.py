@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from generated import array
 from test_changed import bytes_of, copy, of, same
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import _difference, _publish
@@ -231,7 +232,7 @@ def test_over_a_session_both_ways(owner):
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as there, door.accept(10) as here:
         for own, other in ((there, here), (here, there)):
             ref = own.add_tensors(new, recipients=1, base=old)
-            thread = threading.Thread(target=own.serve, args=(ref,))
+            thread = processes.JoinedThread(target=own.serve, args=(ref,))
             thread.start()
             got = other.download_tensors(ref, base=old)
             thread.join()

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Downloader, Error, Landing, Listener, PublishedImage, Session
@@ -49,7 +49,7 @@ def test_tensors_that_do_not_fit_are_told_apart(misfit, link):
     if link == "session":
         with Listener() as door, Session(door.address) as client, door.accept(timeout=60) as server:
             ref, over = client.add_tensors(MODEL), threading.Event()
-            serving = threading.Thread(target=lambda: client.serve(until=over))
+            serving = processes.JoinedThread(target=lambda: client.serve(until=over))
             serving.start()
             with pytest.raises(Error) as e:
                 server.download_tensors(ref, out=mine)
@@ -183,9 +183,8 @@ def test_time_outs_are_timeouterrors_and_lost_connections_connectionerrors(owner
         with pytest.raises(TimeoutError) as e:
             tensorpull.download_tensors(f"127.0.0.1:{silent.getsockname()[1]}", ref, per_request_timeout=0.05, retries=0)
         assert isinstance(e.value, Error) and e.value.code == "timed_out" and isinstance(e.value, OSError)
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-    with pytest.raises(ConnectionRefusedError) as e:
-        tensorpull.download_tensors(address, ref, per_request_timeout=1, retries=0)
+    with processes.OwnPort() as nobody, pytest.raises(ConnectionRefusedError) as e:
+        tensorpull.download_tensors(nobody.address, ref, per_request_timeout=1, retries=0)
     assert e.value.code == "connection_failed" and e.value.errno == errno.ECONNREFUSED
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, NOBODY)
@@ -249,9 +248,9 @@ def test_ctrl_c_is_heard_while_a_digest_is_computed(call):
         try: {call}
         except KeyboardInterrupt: print("heard", owner.connections, owner.settled("0" * 31 + "1"))
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True) as process:
+    with processes.Program([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "begins\n"
-        time.sleep(0.3)
+        processes.be_slow(0.3)
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60)[0] == "heard 0 True\n"
     assert process.returncode == 0

@@ -12,7 +12,8 @@ import textwrap
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error
@@ -82,7 +83,7 @@ def test_a_process_that_was_killed_has_left_what_the_next_goes_on_with(tmp_path)
             import sys, tensorpull
             tensorpull.download_file(sys.argv[1], sys.argv[2], sys.argv[3], chunk_size=1 << 16, progress=lambda p: print(p.bytes_done, flush=True), progress_interval=0.01)
         """)
-        child = subprocess.Popen([sys.executable, "-c", program, owner.address, ref, str(path)], stdout=subprocess.PIPE, text=True)
+        child = processes.Program([sys.executable, "-c", program, owner.address, ref, str(path)], stdout=subprocess.PIPE, text=True)
         for line in child.stdout:
             if int(line) > 6 << 20:
                 break

@@ -18,6 +18,7 @@ import urllib.request
 import numpy as np
 import pytest
 import safetensors.numpy
+import processes
 from test_tls import certificates, client, server  # noqa: F401
 
 import tensorpull
@@ -377,7 +378,7 @@ def test_the_commands(web, tmp_path):
 
 def test_send_answers_http(web, tmp_path):
     (tmp_path / "m.safetensors").write_bytes(web.files["/model"])
-    sender = subprocess.Popen(
+    sender = processes.Program(
         [sys.executable, "-m", "tensorpull", "send", str(tmp_path / "m.safetensors"), "--http", "127.0.0.1:0", "--recipients", "1", "--json"], stdout=subprocess.PIPE, text=True
     )
     try:
@@ -395,7 +396,7 @@ def test_send_answers_http(web, tmp_path):
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "unix:{}/socket"])
 def test_recipients_without_names_count_and_the_port_is_as_public_as_the_link(tmp_path, listen):
     safetensors.numpy.save_file({"w": np.arange(3 << 20, dtype="f4")}, tmp_path / "m.safetensors")  # several chunks
-    sender = subprocess.Popen(
+    sender = processes.Program(
         [sys.executable, "-m", "tensorpull", "send", str(tmp_path / "m.safetensors"), "--listen", listen.format(tmp_path), "--http", "0", "--recipients", "2", "--json"], stdout=subprocess.PIPE, text=True
     )
     try:

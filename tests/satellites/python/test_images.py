@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from generated import arrays, assert_same, bits
 from safetensors.numpy import load
+import processes
 
 import tensorpull
 from tensorpull import Error, Landing, PublishedImage, _images, read_header
@@ -196,7 +197,7 @@ def test_threads_write_side_by_side():
         for at in range(image.header_bytes + first * step, image.nbytes, 4 * step):
             landing.write(at, image.read(at, step))
 
-    threads = [threading.Thread(target=part, args=(i,)) for i in range(4)]
+    threads = [processes.JoinedThread(target=part, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -15,7 +15,8 @@ import time
 
 import numpy as np
 import pytest
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error
@@ -109,7 +110,7 @@ def test_a_view_stays_readable_after_its_owner_was_killed(tmp_path):
         owner.serve()
     """
     address = f"shm:{tmp_path}/owner"
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), address], stdout=subprocess.PIPE, text=True)
+    child = processes.Program([sys.executable, "-c", textwrap.dedent(program), address], stdout=subprocess.PIPE, text=True)
     try:
         seen = tensorpull.view_tensors(address, child.stdout.readline().strip())
     finally:
@@ -212,7 +213,7 @@ def test_an_owner_over_udp_is_asked_while_it_serves(datagrams):
         except BaseException as e:  # noqa: BLE001
             failed.append(e)
 
-    threads = [threading.Thread(target=publish, args=(seed,)) for seed in range(4)]
+    threads = [processes.JoinedThread(target=publish, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -226,7 +227,7 @@ def test_calls_of_an_owner_over_udp_do_not_wait_for_the_thread_that_serves():
         owner.start()
         begun = time.monotonic()
         for _ in range(100):
-            time.sleep(0.002)  # the other thread begins to wait
+            processes.be_slow(0.002)  # the other thread begins to wait
             owner.withdraw(owner.add_tensors({"a": np.zeros(3)}))
         assert time.monotonic() - begun < 100 * 0.025
 

@@ -8,7 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import Downloader, Error, Listener, Session, aio
@@ -57,7 +58,7 @@ def test_a_listing_over_http_and_over_a_session():
         assert list(tensorpull.list_tensors(owner.url(ref), ref, bearer=ref).tensors) == list(MODEL)
     with Listener() as door, Session(door.address) as client, door.accept(timeout=60) as server:
         ref, over = client.add_tensors(MODEL, recipients=1), threading.Event()
-        serving = threading.Thread(target=lambda: client.serve(until=over))
+        serving = processes.JoinedThread(target=lambda: client.serve(until=over))
         serving.start()
         assert list(server.list_tensors(ref).tensors) == list(MODEL)
         got = server.download_tensors(ref, matching=["encoder.*"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import socket
 import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error
@@ -35,9 +35,7 @@ def test_events_are_logged_without_anything_that_one_could_pull_with(owner, capl
 
 
 def test_retries_are_logged(caplog):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        dead = "127.0.0.1:%d" % s.getsockname()[1]
+    dead = processes.OwnPort().address
     with caplog.at_level(logging.WARNING, logger="tensorpull"), pytest.raises(Error):
         tensorpull.download_tensors(dead, "0" * 31 + "1", retries=1)
     assert caplog.text.count(f"no connection to {dead}: connection_failed") == 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 import random
-import threading
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import _decomposed as body
@@ -29,7 +29,7 @@ def model():
 
 
 def serving(session, until):
-    thread = threading.Thread(target=lambda: session.serve(until=until, timeout=20))
+    thread = processes.JoinedThread(target=lambda: session.serve(until=until, timeout=20))
     thread.start()
     return thread
 

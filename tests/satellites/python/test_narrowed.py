@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from test_changed import copy, same
 from test_difference import alike, difference_of, fine_tuned
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 
@@ -384,7 +385,7 @@ def test_over_a_session_both_ways():
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as there, door.accept(10) as here:
         for own, other in ((there, here), (here, there)):
             ref = own.add_tensors(moved, recipients=1, narrow=True)
-            thread = threading.Thread(target=own.serve, args=(ref,))
+            thread = processes.JoinedThread(target=own.serve, args=(ref,))
             thread.start()
             got = other.download_tensors(ref, base=old)
             thread.join()

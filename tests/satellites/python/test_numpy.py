@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from generated import array, arrays, assert_same, bits
-from waiting import eventually
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Error, Listener, Session
@@ -68,7 +68,7 @@ def on_thread(what):
         except BaseException as e:  # noqa: BLE001
             failed.append(e)
 
-    thread = threading.Thread(target=run)
+    thread = processes.JoinedThread(target=run)
     thread.start()
     yield thread
     thread.join()
@@ -292,9 +292,9 @@ def test_ctrl_c_is_heard_while_it_waits():
             except KeyboardInterrupt:
                 print("heard", flush=True)
     """
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    child = processes.Program([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "waiting\n"
-    time.sleep(0.3)
+    processes.be_slow(0.3)
     child.send_signal(signal.SIGINT)
     out, _ = child.communicate(timeout=30)
     assert (out, child.returncode) == ("heard\n", 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 import time
 
 import numpy as np
 import pytest
+import processes
 
 from authority import certificates
 from test_session import STREAMS, address_of, on_thread
@@ -42,7 +42,7 @@ class Between:
         self.door = Listener(listen)
         self.over = threading.Event()
         self.statuses = []
-        self._owner = threading.Thread(target=self._own, args=(recipients, model))
+        self._owner = processes.JoinedThread(target=self._own, args=(recipients, model))
         self._owner.start()
         self.owner = self.door.accept(timeout=60)
         self.ref = self.owner.receive(timeout=60).references[0]
@@ -272,7 +272,7 @@ with tensorpull.Session(sys.argv[1]) as session:
 
 def test_a_recipient_that_dies_in_the_middle_is_cancelled_at_the_owner():
     with Between() as between:
-        process = subprocess.Popen([sys.executable, "-c", DIES, between.door.address, between.ref])
+        process = processes.Program([sys.executable, "-c", DIES, between.door.address, between.ref])
         recipient = between.door.accept(timeout=60)
         recipient.send(2)
         with pytest.raises(Error) as e:

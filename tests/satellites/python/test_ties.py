@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 
 import ml_dtypes
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Error
@@ -99,7 +99,7 @@ def test_ties_over_a_session():
     shared, w, done = np.zeros(5), np.ones(5), threading.Event()
     with tensorpull.Listener() as door, tensorpull.Session(door.address) as client, door.accept(timeout=30) as server:
         refs = [server.add_tensors(model) for model in ({"a": np.ones(5)}, {"a": np.ones(5), "b": np.ones(5)}, {"a": w, "b": w})]
-        serving = threading.Thread(target=lambda: server.serve(until=done, timeout=60))
+        serving = processes.JoinedThread(target=lambda: server.serve(until=done, timeout=60))
         serving.start()
         try:
             for ref in refs[:2]:
@@ -253,7 +253,7 @@ else:
     raise SystemExit("it was taken")
 """
     ref = owner.add_tensors({"w": torch.ones(3, dtype=torch.bfloat16)})
-    subprocess.run([sys.executable, "-c", program, owner.address, str(ref)], check=True)
+    processes.run([sys.executable, "-c", program, owner.address, str(ref)], check=True)
 
 
 def test_local_shards_of_a_dtensor(owner, tmp_path):

@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import TLS, Downloader, Error, Listener, Session
@@ -27,7 +28,7 @@ def certificates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+        processes.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     for name in ("ca", "other"):
@@ -106,7 +107,7 @@ def test_a_key_that_does_not_fit_its_certificate_is_named(certificates, tmp_path
 def test_sessions_in_both_directions(server, client):
     with Listener("tls://127.0.0.1:0", ssl=server) as door:
         made = []
-        dial = threading.Thread(target=lambda: made.append(Session(door.address, ssl=client)))
+        dial = processes.JoinedThread(target=lambda: made.append(Session(door.address, ssl=client)))
         dial.start()
         with door.accept(timeout=60) as inside:
             dial.join()
@@ -116,7 +117,7 @@ def test_sessions_in_both_directions(server, client):
                     message = inside.receive(timeout=60)
                     made.append(inside.download_tensors(message.references[0]))
 
-                other = threading.Thread(target=pull)
+                other = processes.JoinedThread(target=pull)
                 other.start()
                 ref = site.add_tensors(MODEL, recipients=1)
                 site.send(1, references=[ref])
@@ -175,7 +176,7 @@ def test_those_that_say_nothing_keep_nobody_out(server, client):
         silent = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(200)]
         assert door.accept(timeout=0.1) is None
         made = []
-        connecting = threading.Thread(target=lambda: made.append(Session(door.address, timeout=60, ssl=client)))
+        connecting = processes.JoinedThread(target=lambda: made.append(Session(door.address, timeout=60, ssl=client)))
         connecting.start()
         tries = (door.accept(timeout=0.5) for _ in range(100))
         assert next((session for session in tries if session is not None), None) is not None
@@ -242,7 +243,7 @@ def test_several_threads_accept_while_others_say_nothing(server, client):
                     accepted.append(session)
 
         silent = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(20)]
-        doors = [threading.Thread(target=accept) for _ in range(8)]
+        doors = [processes.JoinedThread(target=accept) for _ in range(8)]
         for thread in doors:
             thread.start()
         callers = []
@@ -250,9 +251,7 @@ def test_several_threads_accept_while_others_say_nothing(server, client):
             callers.append(Session(door.address, ssl=client, timeout=60))
             silent[i % 20].close()
             silent[i % 20] = socket.create_connection(("127.0.0.1", door.port))
-        until = time.monotonic() + 60
-        while len(accepted) < 40 and time.monotonic() < until:
-            time.sleep(0.01)
+        processes.eventually(lambda: len(accepted) >= 40)
         stopped.set()
         for thread in doors:
             thread.join()

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+import processes
 from generated import name
 
 import tensorpull
@@ -203,7 +204,7 @@ def test_the_interpreter_runs_while_bytes_move(owner):
         while not done.is_set():
             counted[0] += 1
 
-    other = threading.Thread(target=count)
+    other = processes.JoinedThread(target=count)
     other.start()
     try:
         tensorpull.download_tensors(owner.address, ref, framework="torch")

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from waiting import eventually
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error

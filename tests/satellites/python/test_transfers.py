@@ -18,7 +18,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 from tqdm import tqdm
-from waiting import eventually
+import processes
+from processes import eventually
 
 import tensorpull
 from tensorpull import Error
@@ -42,7 +43,7 @@ def threads_at_rest() -> int:
     """Without those that have been joined, which the system lets go of a moment later."""
     count = threads()
     while True:
-        time.sleep(0.1)
+        processes.be_slow(0.1)
         if (now := threads()) == count:
             return count
         count = now
@@ -64,14 +65,14 @@ def test_T8_abort_is_heard_while_nothing_arrives(kind):
     set_at = []
 
     def set_later():
-        time.sleep(0.3)
+        processes.be_slow(0.3)
         set_at.append(time.monotonic())
         event.set()
         flare.triggered = True
 
     with tensorpull.Downloader() as silent:  # listens, and nobody serves: nothing is ever answered
         ref = silent.add_tensors({"a": np.zeros(3)})
-        other = threading.Thread(target=set_later)
+        other = processes.JoinedThread(target=set_later)
         other.start()
         with pytest.raises(Error) as e:
             tensorpull.download_tensors(silent.address, ref, abort={"event": event, "callable": event.is_set, "triggered": flare}[kind])
@@ -167,7 +168,7 @@ def test_the_owner_hears_of_an_abort(owner):
     def abort_soon(event):
         if event.bytes_done:
             begun.set()
-            time.sleep(0.03)  # longer than from one look at `abort` to the next
+            processes.be_slow(0.03)  # longer than from one look at `abort` to the next
 
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, ref, recipient="site-1", chunk_size=65536, progress=abort_soon, progress_interval=0, abort=begun)
@@ -340,7 +341,7 @@ def test_serving_on_the_callers_thread_until_something_is_true():
         assert owner.serve(until=[]) is True
         refs = [owner.add_tensors({"a": np.zeros(i)}, recipients=1) for i in range(3)]
         before = threads_at_rest()
-        other = threading.Thread(target=lambda: [tensorpull.download_tensors(owner.address, ref) for ref in refs])
+        other = processes.JoinedThread(target=lambda: [tensorpull.download_tensors(owner.address, ref) for ref in refs])
         other.start()
         assert owner.serve(until=refs, timeout=30) is True
         assert threads() <= before + 1
@@ -378,7 +379,7 @@ def serving():
 
 def test_of_several_threads_that_start_one_does():
     def start(owner, together, begun):
-        together.wait()
+        together.wait(processes.AMPLE)
         try:
             begun.append(owner.start())
         except RuntimeError as e:
@@ -388,7 +389,7 @@ def test_of_several_threads_that_start_one_does():
     for _ in range(50):
         together, begun = threading.Barrier(3), []
         with tensorpull.Downloader() as owner:
-            several = [threading.Thread(target=start, args=(owner, together, begun)) for _ in range(3)]
+            several = [processes.JoinedThread(target=start, args=(owner, together, begun)) for _ in range(3)]
             for thread in several:
                 thread.start()
             for thread in several:
@@ -509,7 +510,7 @@ def test_sixteen_recipients_at_once(owner):
         if not all(np.array_equal(got[key], a) for key, a in sent.items()):
             failed.append(i)
 
-    crowd = [threading.Thread(target=pull, args=(i,)) for i in range(16)]
+    crowd = [processes.JoinedThread(target=pull, args=(i,)) for i in range(16)]
     for t in crowd:
         t.start()
     for t in crowd:

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+import processes
 
 import tensorpull
 from tensorpull import Weighing, clip_norms
@@ -238,7 +239,7 @@ def test_the_function_may_not_use_the_object_and_threads_take_turns():
         go.wait(10)
         return s.weights
 
-    other = threading.Thread(target=lambda: got.append(w.result(slow)))
+    other = processes.JoinedThread(target=lambda: got.append(w.result(slow)))
     other.start()
     assert inside.wait(10)
     threading.Timer(0.1, go.set).start()

@@ -16,6 +16,9 @@ import numpy as np
 
 import tensorpull
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
+
 SECONDS = float(os.environ.get("TENSORPULL_PYTHON_RACE_SECONDS", "60"))
 END = time.monotonic() + SECONDS
 MODEL = {"w": np.arange(1000, dtype=np.float32)}
@@ -56,7 +59,7 @@ class Race:
             with socket.create_connection(("127.0.0.1", self.owner.port)) as asking:
                 asking.sendall(b"".join(describe(ref.id, number * 1000 + i + 1) for i in range(100)))
                 while progress.calls < 20 and time.monotonic() < END:
-                    time.sleep(0.0002)
+                    processes.be_slow(0.0002)
                 self.owner.withdraw(ref)
                 progress.over = settled.over = True
             if not self.owner.settled(ref) or settled.calls != 1:
@@ -80,7 +83,7 @@ class Race:
                 except tensorpull.Error as error:
                     if error.code != "unknown_reference":
                         raise
-            time.sleep(0.001)
+            processes.be_slow(0.001)
 
     def pull(self) -> None:
         while time.monotonic() < END:
@@ -101,11 +104,11 @@ class Race:
 
     def run(self) -> int:
         works = [(self.publish, 1), (self.publish, 2), (self.serve,), (self.serve,), (self.read,), (self.pull,)]
-        threads = [threading.Thread(target=self.guarded, args=work) for work in works]
+        threads = [processes.JoinedThread(target=self.guarded, args=work) for work in works]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(SECONDS + processes.AMPLE)
         self.owner.close()
         print(f"{self.rounds} rounds, {self.calls} calls, {self.pulls} pulls; late calls: {self.late}", *self.failures, sep="\n")
         return 1 if self.late or self.failures or not self.rounds else 0
@@ -113,5 +116,5 @@ class Race:
 
 if __name__ == "__main__":
     faulthandler.enable()
-    faulthandler.dump_traceback_later(SECONDS + 60, exit=True)  # a deadlock says where
+    processes.limit(SECONDS + 60)
     sys.exit(Race().run())

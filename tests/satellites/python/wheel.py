@@ -28,6 +28,9 @@ import time
 import urllib.parse
 import zipfile
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
+
 #: What a wheel may need of the machine: what auditwheel's policy lets it. libssl and libcrypto are in the wheel, under names of their own.
 OF_EVERY_MACHINE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libz.so.1"}  # manylinux leaves it to the machine, as Python's own zipfile does
 BROUGHT = re.compile(r"lib(ssl|crypto)-[0-9a-f]{8}\.so\.3(\.[0-9.]+)?")
@@ -180,7 +183,7 @@ def use_wheel(sources, spaced, folder, version, optimised, environment, steps):
         for command in ([python, "-m", "tensorpull"], [where / "bin" / "tensorpull"]):
             expect(run(*command, "--version", env=bare) == f"tensorpull {version}\n", "the version")
             expect("400000" in run(*command, "inspect", model, env=bare), "inspect lists the tensor")
-        with subprocess.Popen([str(python), "-m", "tensorpull", "send", str(model), "--recipients", "1"], env=bare, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sender:
+        with processes.Program([str(python), "-m", "tensorpull", "send", str(model), "--recipients", "1"], env=bare, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sender:
             run(where / "bin" / "tensorpull", "recv", *sender.stdout.readline().split(), "-o", got, "--force", env=bare)
             expect(sender.wait(30) == 0, "the sender ends")
         expect(got.read_bytes() == model.read_bytes(), "the file that arrived is the one that was sent")
@@ -212,7 +215,7 @@ def over_http(tensorpull, model, got, env):
         expect(got.read_bytes() == model.read_bytes(), "it is taken when that is asked for")
         web.shutdown()
     command = [str(tensorpull), "send", str(model), "--http", "127.0.0.1:0", "--recipients", "1", "--json"]
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sender:
+    with processes.Program(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sender:
         said = json.loads(sender.stdout.readline())
         key = got.with_name("key")
         key.write_text(said["ref"] + "\n")

@@ -13,7 +13,6 @@ import resource
 import select
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +24,9 @@ from pathlib import Path
 
 import tools
 from tools import Sender, command, noise, parsed, run, safetensors, write
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 
 MODEL = safetensors([("w", "U8", [20_000], noise(20_000))])
 PATIENCE = ("--timeout", 60, "--retries", 30)  # only a hang takes so long
@@ -133,11 +135,11 @@ def shim():
     if compiler is None:
         print("there is no C compiler for the library that makes devices and clocks scarce: left out")
         return None
-    if b"libasan" in (needs := subprocess.run(["ldd", tools.command("send")[0]], capture_output=True).stdout) or b"libtsan" in needs:
+    if b"libasan" in (needs := processes.run(["ldd", tools.command("send")[0]], capture_output=True).stdout) or b"libtsan" in needs:
         print("a sanitizer wants to be the first library: left out")
         return None
     write("shim.c", SHIM.encode())
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-w", "-o", "shim.so", "shim.c", "-ldl"], check=True)
+    processes.run([compiler, "-O1", "-shared", "-fPIC", "-w", "-o", "shim.so", "shim.c", "-ldl"], check=True)
     return os.path.abspath("shim.so")
 
 
@@ -186,10 +188,7 @@ class Strangers:
 
     def __enter__(self):
         self.thread.start()
-        for _ in range(100):
-            if len(self.peers) >= self.count:
-                break
-            time.sleep(0.02)
+        processes.eventually(lambda: len(self.peers) >= self.count, 2)  # an owner may have no room for all of them
         return self
 
     def __exit__(self, *_):
@@ -201,7 +200,7 @@ class Strangers:
 
 def all_receive(lines, patience=PATIENCE, **options):
     """Starts a recv for each (address, reference, words); all of them get the model."""
-    running = [subprocess.Popen(command("recv", address, ref, "-o", f"got-{i}", "--force", "--restart", "--json", *patience, *words), stdout=subprocess.PIPE,
+    running = [processes.Program(command("recv", address, ref, "-o", f"got-{i}", "--force", "--restart", "--json", *patience, *words), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, **options) for i, (address, ref, words) in enumerate(lines)]
     for i, recv in enumerate(running):
         out, err = recv.communicate(timeout=300)
@@ -232,7 +231,7 @@ def few_descriptors_beside_http():
             url = sender.published[0]["url"]
             write("key", sender.ref.encode())
             with Strangers(sender.address, most), Strangers(url.split("/")[2], most), ExitStack() as running:
-                over_http = [running.enter_context(subprocess.Popen(command("recv", url, "-o", f"http-{i}", "--force", "--restart", "--bearer-file", "key", *PATIENCE),
+                over_http = [running.enter_context(processes.Program(command("recv", url, "-o", f"http-{i}", "--force", "--restart", "--bearer-file", "key", *PATIENCE),
                                                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)) for i in range(6)]
                 all_receive(herd(sender, 6))
                 for i, recv in enumerate(over_http):
@@ -274,7 +273,7 @@ def little_memory():
     """Whatever is left to it, a program does its work or says that there is too little memory. It never crashes."""
     write("model.safetensors", safetensors([(f"layer.{i}.weight", "F32", [16], noise(64, i % 200)) for i in range(2_000)]))
     data = Path("model.safetensors").read_bytes()
-    if b"libasan" in (needs := subprocess.run(["ldd", command("send")[0]], capture_output=True).stdout) or b"libtsan" in needs:
+    if b"libasan" in (needs := processes.run(["ldd", command("send")[0]], capture_output=True).stdout) or b"libtsan" in needs:
         print("a sanitizer takes more address space than any limit leaves: left out")
         return
     chance = random.Random(7)
@@ -301,7 +300,7 @@ def a_disk_that_is_full_for_a_while():
     """What has come stays, and goes on when there is room again."""
     write("model.safetensors", safetensors([("w", "U8", [2 << 20], noise(2 << 20))]))
     os.mkdir("small")
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", "small"], capture_output=True).returncode != 0:
+    if os.geteuid() != 0 or processes.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", "small"], capture_output=True).returncode != 0:
         print("no file system of 3 MiB can be mounted here: left out")
         return
     try:
@@ -317,7 +316,7 @@ def a_disk_that_is_full_for_a_while():
             # in the middle of it
             path = tools.SlowPath(sender.port, 16 << 20)
             path.hold_at(1 << 20)
-            recv = subprocess.Popen(command("recv", path.address, *words[1:], "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            recv = processes.Program(command("recv", path.address, *words[1:], "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             path.wait_for_hold()
             try:
                 write("small/other", bytes(3 << 20))
@@ -330,7 +329,7 @@ def a_disk_that_is_full_for_a_while():
             done = json.loads(run(*shlex.split(err.splitlines()[-1]), "--json")[0])
             assert done["resumed_bytes"] > 1 << 19 and Path("small/copy").read_bytes() == Path("model.safetensors").read_bytes(), done
     finally:
-        subprocess.run(["umount", "-l", "small"], check=True)
+        processes.run(["umount", "-l", "small"], check=True)
 
 
 def over_every_link(environment, links):
@@ -387,6 +386,7 @@ CASES = [few_descriptors_of_an_owner, few_descriptors_beside_http, few_descripto
          a_disk_that_is_full_for_a_while, devices_that_take_little_at_a_time, a_time_of_day_that_jumps, a_machine_that_has_slept]
 
 if __name__ == "__main__":
+    processes.limit(540)
     tools.BIN = os.path.abspath(sys.argv[1])
     chosen = [case for case in CASES if sys.argv[2:] in ([], [case.__name__])]
     assert chosen, "no such case"

@@ -28,7 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
-from mutating_path import MutatingPath, flip, without_digest
+import processes  # noqa: E402
+from mutating_path import MutatingPath, flip, without_digest  # noqa: E402
 
 # a shell without job control ignores it for what runs in the background, and so would the tools
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -96,7 +97,7 @@ class Sender:
     """A running send, which has published its files."""
 
     def __init__(self, *words, **options):
-        self.process = subprocess.Popen(command("send", *words, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+        self.process = processes.Program(command("send", *words, "--json"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         self.published = []
         files = 0
         for word in map(str, words):
@@ -146,7 +147,7 @@ class SlowPath(threading.Thread):
                 up.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
                 while True:
                     while self.forwarded >= self.limit:
-                        time.sleep(0.005)
+                        processes.be_slow(0.005)
                     for ready in select.select([down, up], [], [])[0]:
                         data = ready.recv(16 * 1024)
                         if not data:
@@ -154,7 +155,7 @@ class SlowPath(threading.Thread):
                         (up if ready is down else down).sendall(data)
                         if ready is up:
                             self.forwarded += len(data)
-                            time.sleep(len(data) / self.rate)
+                            processes.be_slow(len(data) / self.rate)
         except OSError:
             return
 
@@ -163,10 +164,7 @@ class SlowPath(threading.Thread):
         self.limit = n
 
     def wait_for_hold(self):
-        end = time.monotonic() + 60
-        while self.forwarded < self.limit:
-            assert time.monotonic() < end, self.forwarded
-            time.sleep(0.005)
+        assert processes.eventually(lambda: self.forwarded >= self.limit), self.forwarded
 
     def go_on(self):
         self.limit = float("inf")
@@ -285,7 +283,7 @@ def files_arrive_as_they_are():
         events = sender.end()
     assert [e["event"] for e in events].count("completed") == 4 and [e["event"] for e in events].count("completed_unverified") == 4, events
     assert events[-1] == {"event": "ended", "outcome": "done", "completed": 8, "unconfirmed": 0, "sent_bytes": 2 * sum(p["bytes"] for p in sender.published)}, events[-1]
-    assert subprocess.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
+    assert processes.run(["cmp", "model.safetensors", "copy0"]).returncode == 0
     with Sender("model.safetensors") as sender:
         done = json.loads(run("recv", sender.address, sender.ref, "-o", "at once", "--chunk", 0, "--json")[0])
         assert done["chunks"] == 1 and Path("at once").read_bytes() == CANONICAL, done
@@ -298,7 +296,7 @@ def files_arrive_as_they_are():
 
 def output_is_for_people_and_pipes():
     write("model.safetensors", CANONICAL)
-    sender = subprocess.Popen(command("send", "model.safetensors", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = processes.Program(command("send", "model.safetensors", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = sender.stdout.readline()
     assert re.fullmatch(r"127\.0\.0\.1:\d+ [0-9a-f]{48}\n", line), line
     out, err = run("recv", *line.split(), "-o", "copy.safetensors")
@@ -315,7 +313,7 @@ def interrupted_and_resumed():
         path = SlowPath(sender.port, 8 * MIB)
         path.hold_at(MIB)
         words = [path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"]
-        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         assert not os.path.exists("copy.safetensors") and os.path.exists(PART)
         recv.send_signal(signal.SIGINT)
@@ -350,7 +348,7 @@ def D2_killed_and_resumed():
         fetched = resumed = 0
         for stop in (3 * MIB, 8 * MIB):
             path.hold_at(stop)
-            recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE)
+            recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE)
             path.wait_for_hold()
             recv.kill()
             recv.communicate()
@@ -361,21 +359,21 @@ def D2_killed_and_resumed():
         assert done["outcome"] == "completed" and done["resumed_bytes"] > 5 * MIB, done
         # each of the two lost what its last chunk had of bytes, and what was on its way: no more than its four requests
         assert fetched + done["received_bytes"] <= size + 2 * 5 * 256 * 1024, (fetched, done)
-        assert subprocess.run(["cmp", model, "copy.safetensors"]).returncode == 0
+        assert processes.run(["cmp", model, "copy.safetensors"]).returncode == 0
 
 
 def the_sender_is_killed_and_started_again():
     write("model.safetensors", CANONICAL)
-    with Sender("model.safetensors") as first:
+    with processes.OwnPort() as port, Sender("model.safetensors", "--listen", port.address) as first:
         path = SlowPath(first.port, 8 * MIB)
         path.hold_at(2 * MIB)
-        recv = subprocess.Popen(command("recv", path.address, first.ref, "-o", "copy.safetensors", "--chunk", "64K", "--json"), stdout=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", path.address, first.ref, "-o", "copy.safetensors", "--chunk", "64K", "--json"), stdout=subprocess.PIPE, text=True)
         path.wait_for_hold()
         first.process.kill()
         first.process.wait()
         path.go_on()
-        time.sleep(0.3)
-        with Sender("model.safetensors", "--listen", "127.0.0.1:%d" % first.port, "--ref", first.ref, "--recipients", 1) as second:
+        processes.be_slow(0.3)  # several tries of recv
+        with Sender("model.safetensors", "--listen", port.address, "--ref", first.ref, "--recipients", 1) as second:
             assert second.published == first.published
             out, _ = recv.communicate(timeout=20)
             done = json.loads(out)
@@ -388,19 +386,19 @@ def the_sender_is_killed_and_started_again():
 
 def the_sender_is_interrupted():
     write("it's a model.safetensors", CANONICAL)
-    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = processes.Program(command("send", "it's a model.safetensors", "--recipients", "3"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
     out, err = sender.communicate(timeout=10)
     assert sender.returncode == 130, err
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
-    sender = subprocess.Popen(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = processes.Program(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
     err = sender.communicate(timeout=10)[1]
     door = re.search("http://([0-9.:]+)/v1/", err)[1]
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--allow-origin", "https://a.example", "--ref", ref], err
-    sender = subprocess.Popen(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = processes.Program(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sender.stdout.readline()
     sender.send_signal(signal.SIGTERM)
     sender.communicate(timeout=10)
@@ -411,11 +409,10 @@ def the_sender_is_interrupted():
 
 def a_recv_waits_for_its_send():
     write("model.safetensors", CANONICAL)
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        address = "127.0.0.1:%d" % unused.getsockname()[1]
-    recv = subprocess.Popen(command("recv", address, NO_REF, "-o", "copy.safetensors", "--json"), stdout=subprocess.PIPE, text=True)
-    time.sleep(0.5)
-    with Sender("model.safetensors", "--listen", address, "--ref", NO_REF):
+    port = processes.OwnPort()
+    recv = processes.Program(command("recv", port.address, NO_REF, "-o", "copy.safetensors", "--json"), stdout=subprocess.PIPE, text=True)
+    processes.be_slow(0.5)  # several tries of recv
+    with Sender("model.safetensors", "--listen", port.address, "--ref", NO_REF):
         out, _ = recv.communicate(timeout=60)
     done = json.loads(out)
     assert recv.returncode == 0 and done["outcome"] == "completed" and done["confirmed"] is True, done
@@ -425,12 +422,13 @@ def a_recv_waits_for_its_send():
 def senders_killed_at_random_moments():
     """A send that is started again with the same file and reference costs its recv nothing but time. TENSORPULL_PROCESS_FAULTS: how many kills."""
     write("model.safetensors", CANONICAL)
-    first = Sender("model.safetensors")
-    again = ["--listen", first.address, "--ref", first.ref]
+    port = processes.OwnPort()
+    first = Sender("model.safetensors", "--listen", port.address)
+    again = ["--listen", port.address, "--ref", first.ref]
     chance = random.Random(1)
     for _ in range(int(os.environ.get("TENSORPULL_PROCESS_FAULTS", 20))):
-        recv = subprocess.Popen(command("recv", first.address, first.ref, "-o", "copy.safetensors", "--chunk", "16K", "--json", "--retries", "20"), stdout=subprocess.PIPE, text=True)
-        time.sleep(chance.random() * 0.05)
+        recv = processes.Program(command("recv", first.address, first.ref, "-o", "copy.safetensors", "--chunk", "16K", "--json", "--retries", "20"), stdout=subprocess.PIPE, text=True)
+        processes.be_slow(chance.random() * 0.05)
         first.process.kill()
         first.process.communicate()
         first = Sender("model.safetensors", *again)
@@ -500,7 +498,7 @@ def several_connections_and_several_senders():
         path = SlowPath(one.port, 64 * MIB)
         path.hold_at(MIB)
         words = [path.address, one.ref, "-o", "copy", "--chunk", "64K", "--connections", 2]
-        recv = subprocess.Popen(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         recv.send_signal(signal.SIGINT)
         _, err = recv.communicate(timeout=10)
@@ -616,7 +614,7 @@ def what_has_changed_since_a_base():
     with Sender("new.safetensors", "--base", "old.safetensors") as sender:
         path = SlowPath(sender.port, 64 * MIB)
         path.hold_at(100_000)
-        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         recv.send_signal(signal.SIGINT)
         _, err = recv.communicate(timeout=10)
@@ -624,7 +622,7 @@ def what_has_changed_since_a_base():
         # killed: what is left has no place to go on from, and the base is used again
         path.go_on()
         path.hold_at(path.forwarded + 100_000)
-        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         path.wait_for_hold()
         recv.kill()
         recv.wait()
@@ -815,8 +813,7 @@ def mutated_replies_never_leave_a_wrong_file():
 
 
 def nobody_there():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        closed = "127.0.0.1:%d" % unused.getsockname()[1]
+    closed = (nobody := processes.OwnPort()).address
     _, err = run("recv", closed, NO_REF, "-o", "x", "--retries", 0, status=1)
     assert closed in err and "refused" in err and names() == [], (err, names())
     _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", status=1)
@@ -842,7 +839,7 @@ def nobody_there():
         assert NO_REF in err and sender.address in err, err
         path = SlowPath(sender.port, 4 * MIB)
         path.hold_at(MIB)
-        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--retries", "1", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--retries", "1", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
     path.go_on()
     _, err = recv.communicate(timeout=20)
@@ -897,7 +894,7 @@ def D3_outputs_that_cannot_be():
         # two at a time
         path = SlowPath(sender.port, 4 * MIB)
         path.hold_at(MIB)
-        first = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.DEVNULL)
+        first = processes.Program(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.DEVNULL)
         path.wait_for_hold()
         for option in ("--resume", "--restart"):
             _, err = run("recv", *to, "copy.safetensors", option, status=3)
@@ -913,7 +910,7 @@ def what_an_earlier_recv_left_is_said_in_full():
         path = SlowPath(sender.port, 16 * MIB)
         path.hold_at(3 * MIB)
         to = [sender.ref, "-o", "copy.safetensors"]
-        recv = subprocess.Popen(command("recv", path.address, *to, "--chunk", "64K"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        recv = processes.Program(command("recv", path.address, *to, "--chunk", "64K"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         path.wait_for_hold()
         done = json.loads(run("recv", sender.address, *to, "--json", status=3)[0])
         assert fields == set(done) and "another recv" in done["message"] and done["bytes"] == 0 and not done["resumable"], done
@@ -944,7 +941,7 @@ def D4_parts_that_do_not_fit():
 
         def leave_a_part():
             path.hold_at(path.forwarded + 2 * MIB)
-            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.DEVNULL)
+            recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.DEVNULL)
             path.wait_for_hold()
             recv.send_signal(signal.SIGINT)
             assert recv.wait(timeout=10) == 130 and os.path.exists(PART)
@@ -995,13 +992,13 @@ def D5_no_room():
         out, err = run("recv", sender.address, sender.ref, "-o", "copy.safetensors", status=3, preexec_fn=small_files)
         assert out == "" and "copy.safetensors" in err and "4.0 MiB" in err and names() == ["model.safetensors"], (err, names())
         os.mkdir("small")
-        mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", "small"], capture_output=True).returncode == 0
+        mounted = os.geteuid() == 0 and processes.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", "small"], capture_output=True).returncode == 0
         if mounted:
             try:
                 _, err = run("recv", sender.address, sender.ref, "-o", "small/copy.safetensors", status=3)
                 assert "disk is full" in err and "4.0 MiB" in err and os.listdir("small") == [], err
             finally:
-                subprocess.run(["umount", "small"], check=True)
+                processes.run(["umount", "small"], check=True)
 
 
 def a_size_that_is_only_claimed():
@@ -1022,11 +1019,8 @@ def a_size_that_is_only_claimed():
             frame[-40:-32] = struct.pack("<Q", 1 << 30)
             return frame
 
-        recv = subprocess.Popen(command("recv", MutatingPath(sender.port, larger).address, *to[1:]), stderr=subprocess.PIPE, text=True)
-        end = time.monotonic() + 30
-        while not os.path.exists(PART) or os.path.getsize(PART) < 1 << 30:
-            assert time.monotonic() < end and recv.poll() is None
-            time.sleep(0.005)
+        recv = processes.Program(command("recv", MutatingPath(sender.port, larger).address, *to[1:]), stderr=subprocess.PIPE, text=True)
+        assert processes.eventually(lambda: os.path.exists(PART) and os.path.getsize(PART) >= 1 << 30 or recv.poll() is not None) and recv.poll() is None
         assert os.stat(PART).st_blocks * 512 < MIB, "room is taken when bytes come"
         recv.send_signal(signal.SIGINT)
         recv.communicate(timeout=20)
@@ -1040,7 +1034,7 @@ def what_happens_to_the_names_meanwhile():
 
         def meanwhile(change):
             path.hold_at(path.forwarded + 2 * MIB)
-            recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             path.wait_for_hold()
             change()
             path.go_on()
@@ -1081,7 +1075,7 @@ def a_full_standard_output_has_a_word():
         for words in (["recv", sender.address, sender.ref, "-o", "copy"], ["recv", sender.address, sender.ref, "-o", "copy", "--force", "--json"],
                       ["recv", sender.address, sender.ref, "-o", "copy", "--json"], ["inspect", "model.safetensors"], ["inspect", "--json", "model.safetensors"]):
             with open("/dev/full", "w") as full:
-                done = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True)
+                done = processes.run(command(*words), stdout=full, stderr=subprocess.PIPE, text=True)
             assert done.returncode == 3 and "standard output" in done.stderr, (words, done)
         assert Path("copy").read_bytes() == CANONICAL
     for option in ([], ["--json"]):
@@ -1112,7 +1106,7 @@ def S8_the_published_file_shrinks():
     with Sender("model.safetensors") as sender:
         path = SlowPath(sender.port, 8 * MIB)
         path.hold_at(MIB)
-        recv = subprocess.Popen(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
+        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy.safetensors", "--chunk", "64K"), stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
         os.truncate("model.safetensors", 1000)
         path.go_on()
@@ -1122,7 +1116,7 @@ def S8_the_published_file_shrinks():
         assert events[-1]["outcome"] == "withdrawn", events
         assert [e["code"] for e in events if e["event"] == "failed"] == ["unreadable"], events
     write("model.safetensors", CANONICAL)
-    sender = subprocess.Popen(command("send", "model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    sender = processes.Program(command("send", "model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     to = sender.stdout.readline().split()
     os.truncate("model.safetensors", MIB)
     run("recv", *to, "-o", "other.safetensors", "--chunk", "64K", "--retries", 0, status=1)
@@ -1252,7 +1246,7 @@ def inspect_shows_tensors():
     out, _ = run("inspect", "--json", "one.npy", "a.npz", "model.safetensors")
     assert [json.loads(line)["format"] for line in out.splitlines()] == ["npy", "npz", "safetensors"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command("inspect", "model.safetensors"), stdout=full, stderr=subprocess.PIPE)
+        done = processes.run(command("inspect", "model.safetensors"), stdout=full, stderr=subprocess.PIPE)
         assert done.returncode == 3, done
 
 
@@ -1306,16 +1300,16 @@ def hostile_names_stay_names():
     # names of files, too
     name = b"m\x1b[31m\xff '.safetensors"
     Path(os.fsdecode(name)).write_bytes(CANONICAL)
-    sender = subprocess.Popen(command("send") + [name, b"--recipients", b"1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    sender = processes.Program(command("send") + [name, b"--recipients", b"1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     line = sender.stdout.readline().split()
-    done = subprocess.run(command("recv") + [*line, b"-o", b"to " + name], capture_output=True)
+    done = processes.run(command("recv") + [*line, b"-o", b"to " + name], capture_output=True)
     assert done.returncode == 0 and b"\x1b" not in done.stdout + done.stderr and os.path.exists(b"to " + name), done
     out, err = sender.communicate(timeout=10)
     assert sender.returncode == 0 and b"\x1b" not in out + err and b"\\x1b" in err, err
     # what is printed to be run again is a word of bash for it
-    done = subprocess.run(command("send") + [name, b"--recipients", b"1", b"--idle", b"0.1"], capture_output=True)
+    done = processes.run(command("send") + [name, b"--recipients", b"1", b"--idle", b"0.1"], capture_output=True)
     told = done.stderr.splitlines()[-1].strip()
-    listed = subprocess.run(["bash", "-c", b"printf '%s\\0' " + told], capture_output=True).stdout.split(b"\0")
+    listed = processes.run(["bash", "-c", b"printf '%s\\0' " + told], capture_output=True).stdout.split(b"\0")
     assert b"\x1b" not in done.stderr and listed[1] == name, (told, listed)
 
 
@@ -1411,7 +1405,7 @@ def links_of_pipes():
     assert "protocol" in err, err
     assert "standard input" in run("send", "model.safetensors", "--stdio", status=1, stdin=subprocess.DEVNULL)[1]
     # a recipient that is interrupted lets nothing of it live on
-    recv = subprocess.Popen(command("recv", "pipe:sh -c 'echo $$ >&2; trap \"\" TERM; while :; do sleep 0.1; done'", ref, "-o", "x"), stderr=subprocess.PIPE, text=True)
+    recv = processes.Program(command("recv", "pipe:sh -c 'echo $$ >&2; trap \"\" TERM; while :; do sleep 0.1; done'", ref, "-o", "x"), stderr=subprocess.PIPE, text=True)
     child = int(recv.stderr.readline())
     recv.send_signal(signal.SIGINT)
     recv.communicate(timeout=20)
@@ -1458,7 +1452,7 @@ def links_of_tls():
     write("model.safetensors", CANONICAL)
 
     def openssl(*words):
-        subprocess.run(["openssl", *words], check=True, capture_output=True)
+        processes.run(["openssl", *words], check=True, capture_output=True)
     for name in ("ours", "other"):
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1,DNS:site",
                 "-keyout", name + ".key", "-out", name + ".pem")
@@ -1482,28 +1476,18 @@ def links_of_nats():
     if without("nats://127.0.0.1:1"):
         return
     write("model.safetensors", CANONICAL)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        assert delivered(["--listen", "nats://me:secret@127.0.0.1:%d" % port]) == "nats://127.0.0.1:%d" % port, "a password is not printed"
-        err = run("recv", "nats://me:secret@127.0.0.1:%d" % port, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
+    own = processes.OwnPort()
+    with processes.Program([processes.found("nats-server"), "-a", "127.0.0.1", "-p", str(own.number)], stderr=subprocess.DEVNULL):
+        assert processes.eventually(lambda: processes.accepts(own.number)), "nats-server does not listen"
+        assert delivered(["--listen", "nats://me:secret@" + own.address]) == "nats://" + own.address, "a password is not printed"
+        err = run("recv", "nats://me:secret@" + own.address, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
         assert "nats://127.0.0.1" in err and "secret" not in err, err
-        with Sender("model.safetensors", "--listen", "nats://127.0.0.1:%d" % port) as sender:
+        with Sender("model.safetensors", "--listen", "nats://" + own.address) as sender:
             bare = [sender.address, sender.ref[:32], "-o", "bare", "--retries", "0"]
             err = run("recv", *bare, status=1)[1]
             assert "48 digits" in err and "--believe" in err and sender.address in err and not os.path.exists("bare"), err
             assert json.loads(run("recv", *bare, "--json", status=1)[0])["code"] == "version_required"
             assert json.loads(run("recv", *bare, "--json", "--believe")[0])["believed"] is True
-    finally:
-        server.kill()
-        server.wait()
 
 
 def recipients_over_http_count_without_names():
@@ -1521,7 +1505,7 @@ def a_download_that_nobody_confirms_has_a_word():
     write("model.safetensors", CANONICAL)
 
     def fetch(*, status, confirm=False, words=(), bytes_of=len(CANONICAL)):
-        sender = subprocess.Popen(command("send", "model.safetensors", "--http", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        sender = processes.Program(command("send", "model.safetensors", "--http", "0", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             ref = sender.stdout.readline().split()[1]
             told = []
@@ -1562,6 +1546,7 @@ HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Se
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":
+    processes.limit(540)
     BIN = os.path.abspath(sys.argv[1])
     chosen = [case for case in CASES if sys.argv[2:] == [case.__name__]] or (sys.argv[2:] == [] and CASES[:-1])
     assert chosen, "no such case"

@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import processes  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from tools import noise, safetensors
@@ -22,7 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert "/usr/local/bin/send " in text
     copy = Path(folder, Path(unit).name)
     copy.write_text(text.replace("/usr/local/bin/send ", send + " "))
-    done = subprocess.run([analyze, "verify", "--man=no", str(copy)], capture_output=True, text=True)
+    done = processes.run([analyze, "verify", "--man=no", str(copy)], capture_output=True, text=True)
     said = [line for line in done.stderr.splitlines() if copy.name in line]
     assert not said, said
     if done.returncode != 0:
@@ -35,12 +37,12 @@ with tempfile.TemporaryDirectory() as folder:
     settings.update(MODEL=str(model), LISTEN="127.0.0.1:0", HTTP="127.0.0.1:0")
     line = re.search(r"^ExecStart=\S+ (.*)$", text, re.M)[1]
     words = [re.sub(r"\$\{(\w+)\}", lambda m: settings[m[1]], word) for word in line.split()]
-    with subprocess.Popen([send, *words], stdout=subprocess.PIPE, text=True) as sender:
+    with processes.Program([send, *words], stdout=subprocess.PIPE, text=True) as sender:
         published = json.loads(sender.stdout.readline())
         assert published["ref"].startswith(settings["REF"]), published
         with urllib.request.urlopen(published["url"].partition("/v1/")[0] + "/healthz", timeout=20) as answer:
             assert answer.status == 200 and answer.read() == b"ok\n"
-        time.sleep(0.1)
+        processes.be_slow(0.1)
         sender.terminate()
         sender.communicate(timeout=30)
         accepted = {0, *map(int, re.search(r"^SuccessExitStatus=(.*)$", text, re.M)[1].split())}

@@ -10,6 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
+import processes
 from flare_cell import Cell
 
 pytest.importorskip("nvflare")
@@ -86,12 +87,11 @@ class Round:
     def __init__(self, server, kind, sizes, sites, sums):
         self.held, self.most, self.ways, self.wrong = 0, 0, [], []
         self._lock = threading.Lock()
-        threads = [threading.Thread(target=self._one, args=(server, kind, sizes, number, sums)) for number in range(1, sites + 1)]
+        threads = [processes.JoinedThread(target=self._one, args=(server, kind, sizes, number, sums)) for number in range(1, sites + 1)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(120)
-        assert not any(thread.is_alive() for thread in threads)
 
     def _one(self, server, kind, sizes, number, sums):
         way, got = pull(server, f"site-{number}", kind, update(kind, sizes, number))
@@ -108,7 +108,7 @@ class Round:
 
 
 def reads(got):
-    time.sleep(0.2)
+    processes.be_slow(0.2)
 
 
 @pytest.mark.parametrize("sizes", [LARGE, SMALL], ids=["large", "small"])
@@ -150,7 +150,7 @@ def test_a_view_keeps_the_turn(server):
     view = first["T0"][5:].reshape(-1)
     first.clear()
     came = threading.Event()
-    other = threading.Thread(target=lambda: (pull(server, "site-2", "numpy", update("numpy", LARGE, 2)), came.set()))
+    other = processes.JoinedThread(target=lambda: (pull(server, "site-2", "numpy", update("numpy", LARGE, 2)), came.set()))
     other.start()
     assert not came.wait(1) and (view == 1).all()
     del view
@@ -175,7 +175,7 @@ def test_one_that_takes_long_is_not_one_that_collects(server, monkeypatch, caplo
     """The time counts from the last change."""
     monkeypatch.setattr(_admission, "PATIENCE", 3.0)
     with caplog.at_level(logging.WARNING):
-        this = Round(server, "numpy", LARGE, 4, lambda got: time.sleep(1.0))
+        this = Round(server, "numpy", LARGE, 4, lambda got: processes.be_slow(1.0))
     assert this.most == 1 and "collects" not in caplog.text and _process.place_of(server).turns.most == 1
 
 
@@ -197,9 +197,9 @@ def test_a_turn_of_two_pulls_has_landed_when_both_have(monkeypatch, caplog):
 def test_an_abort_ends_the_wait(server):
     way, first = pull(server, "site-1", "numpy", update("numpy", LARGE, 1))
     abort, ended = Abort(), []
-    other = threading.Thread(target=lambda: ended.append(pull(server, "site-2", "numpy", update("numpy", LARGE, 2), abort)[0]))
+    other = processes.JoinedThread(target=lambda: ended.append(pull(server, "site-2", "numpy", update("numpy", LARGE, 2), abort)[0]))
     other.start()
-    time.sleep(0.5)
+    processes.be_slow(0.5)
     assert not ended
     abort.triggered = True
     other.join(10)
@@ -223,10 +223,9 @@ def test_those_that_wait_have_their_turn_in_order(monkeypatch):
         return turn
 
     for n, site in enumerate("bcd"):
-        threads.append(threading.Thread(target=wait, args=(site,)))
+        threads.append(processes.JoinedThread(target=wait, args=(site,)))
         threads[-1].start()
-        while len(turns._waiting) <= n:
-            time.sleep(0.01)
+        assert processes.eventually(lambda: len(turns._waiting) > n)
     assert not order
     del mine
     for thread in threads:

@@ -11,6 +11,7 @@ import weakref
 import numpy as np
 import pytest
 from flare_cell import Cell
+from processes import eventually
 
 pytest.importorskip("nvflare")
 
@@ -42,13 +43,6 @@ def of(kind, model):
 def stepped(model, names=("T0", "T1"), by=1e-3):
     """A later round's: new tensors, and those of the other names as they were."""
     return {name: value + value * by if name in names else value for name, value in model.items()}
-
-
-def eventually(condition):
-    until = time.monotonic() + 60
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
 
 
 def same(got, model):
@@ -464,9 +458,7 @@ def test_what_was_published_of_an_update_is_withdrawn_by_the_thread_that_has_its
     job.round(model, "site-1")
     for by in (1e-3, 2e-3):
         assert job.update("site-1", stepped(model, by=by)) < 0.8 * ALL
-    until = time.monotonic() + 20
-    while len(threads) < 2 and time.monotonic() < until:
-        time.sleep(0.01)
+    eventually(lambda: len(threads) >= 2)
     assert threads == ["tensorpull-call"] * 2
 
 

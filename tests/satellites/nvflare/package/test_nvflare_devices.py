@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
+import processes
 
 torch = pytest.importorskip("torch")
 FIGURES = 5  # examples/jobs/federated/network.hpp
@@ -44,7 +44,7 @@ class Site:
     def round(self, number):
         """Begins it. A function that ends it, and says what has come of it; `late`: the time is over before that."""
         got = []
-        thread = threading.Thread(target=lambda: got.append(self.devices.round(number, self.model, 600)))
+        thread = processes.JoinedThread(target=lambda: got.append(self.devices.round(number, self.model, 600)))
         thread.start()
         if not self.ended:  # the clients still have connections of the round before
             assert self.clients.receive(0.3) is None

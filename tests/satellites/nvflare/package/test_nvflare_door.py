@@ -10,6 +10,7 @@ import types
 
 import numpy as np
 import pytest
+import processes
 
 pytest.importorskip("nvflare")
 
@@ -30,11 +31,7 @@ MODEL = {"T0": np.arange(300_000, dtype=np.float32), "T1": np.ones((3, 4))}
 
 
 def until(what):
-    """This limit only ends a test that hangs."""
-    end = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    assert processes.eventually(what)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,7 @@ class At:
                 pass
             session.close()
 
-        thread = threading.Thread(target=serve)
+        thread = processes.JoinedThread(target=serve)
         thread.start()
         self.threads.append(thread)
         return types.SimpleNamespace(ref=ref, gone=gone, thread=thread)
@@ -183,9 +180,9 @@ def test_nobody_is_passed_on_to_while_the_owner_is_still_being_told(at, monkeypa
     word = at.door.pairs.place_for("site-1", "site-2")
     owner = at.own("site-1", word)
     heard = []
-    thread = threading.Thread(target=lambda: heard.append(at.say("site-2", WANTS, word)))
+    thread = processes.JoinedThread(target=lambda: heard.append(at.say("site-2", WANTS, word)))
     thread.start()
-    thread.join(0.3)
+    processes.be_slow(0.3)
     assert not heard
     over.set()
     thread.join()
@@ -266,7 +263,7 @@ def test_a_door_that_is_closed_ends_its_relays(ssl):
 
         def close():
             if not closing:
-                closing.append(threading.Thread(target=at.door.close))
+                closing.append(processes.JoinedThread(target=at.door.close))
                 closing[0].start()
 
         with pytest.raises(Error) as e:

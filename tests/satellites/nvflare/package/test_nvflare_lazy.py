@@ -8,6 +8,7 @@ import io
 import threading
 
 import pytest
+import processes
 import flare_cell
 
 pytest.importorskip("nvflare")
@@ -164,7 +165,7 @@ def test_threads_that_ask_at_the_same_time_get_the_same(server):
     tensors, got = model(8), []
     offer = publishes(server, "site-1", dict(tensors))
     params = downloads(server, "site-1")
-    threads = [threading.Thread(target=lambda n=n: got.append(torch.equal(params[n].materialize(), tensors[n]))) for n in tensors]
+    threads = [processes.JoinedThread(target=lambda n=n: got.append(torch.equal(params[n].materialize(), tensors[n]))) for n in tensors]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import threading
 import time
 
 import numpy as np
 import pytest
+import processes
 
 pytest.importorskip("nvflare")
 
@@ -106,7 +106,7 @@ def test_a_call_that_makes_no_sense_is_refused(changes):
 def certificate(tmp_path_factory):
     """One that is its own authority, for both ends; made when the tests run."""
     folder = tmp_path_factory.mktemp("certificate")
-    subprocess.run(
+    processes.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost", "-addext",
          "subjectAltName=IP:127.0.0.1"],
         check=True, capture_output=True, cwd=folder,

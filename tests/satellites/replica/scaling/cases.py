@@ -1,21 +1,18 @@
-"""What the programs of this folder share: a model, a port, and how cases run."""
+"""What the programs of this folder share: a model, and how cases run."""
 import json
 import os
 import random
 import shutil
-import socket
 import struct
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "..", "support"))
+import processes  # noqa: E402
+
 SKIPPED = 77
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def write_model(path, data_bytes, seed=1):
@@ -39,6 +36,7 @@ def run_cases(run, cases, programs, wanted):
         if wanted and case.__name__ not in wanted:
             continue
         began = time.monotonic()
+        processes.limit(240)
         with tempfile.TemporaryDirectory() as folder, run(programs, Path(folder)) as made:
             case(made)
         print(f"{case.__name__}: well, {time.monotonic() - began:.1f} s")

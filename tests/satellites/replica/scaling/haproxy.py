@@ -3,15 +3,17 @@
 usage: haproxy.py FOLDER_OF_PROGRAMS [CASE]
 Status: 0 well, 1 a case failed, 77 HAProxy is not installed.
 """
+import os
 import json
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-from cases import SKIPPED, free_port, has, run_cases, write_model
+from cases import SKIPPED, has, run_cases, write_model
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "..", "support"))
+import processes  # noqa: E402
 
 REF = "5d1f0c0000000000000000000000000b"
 RECIPIENTS = 20
@@ -24,7 +26,7 @@ class Run:
     """The processes of one case. They end with it."""
 
     def __init__(self, programs, folder):
-        self.programs, self.folder, self.started = programs, folder, []
+        self.programs, self.folder, self.started, self.ports = programs, folder, [], []
         self.model = folder / "model.safetensors"
         write_model(self.model, BYTES)
 
@@ -38,7 +40,7 @@ class Run:
             p.wait()
 
     def start(self, command, **options):
-        p = subprocess.Popen([str(c) for c in command], **options)
+        p = processes.Program([str(c) for c in command], **options)
         self.started.append(p)
         return p
 
@@ -53,32 +55,24 @@ class Run:
         """A coordinator and two replicas behind HAProxy, whose address is the last."""
         coordinator, at = self.send("--listen", "127.0.0.1:0", *options)
         replicas = [self.send("--listen", "127.0.0.1:0", "--replica-of", at) for _ in range(2)]
-        port = free_port()
+        port = processes.OwnPort()
         shown = [line for line in CONFIG.read_text().splitlines() if not line.startswith("  server ")]
         servers = [f"  server replica{i} {address} check inter 200ms fall 1 rise 1" for i, (_, address) in enumerate(replicas)]
         config = self.folder / "haproxy.cfg"
-        config.write_text("\n".join(shown + servers).replace("bind :8002", f"bind 127.0.0.1:{port}") + "\n")
+        config.write_text("\n".join(shown + servers).replace("bind :8002", f"bind {port.address}") + "\n")
         self.start(["haproxy", "-db", "-q", "-f", config])
-        for _ in range(100):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
-        return coordinator, [p for p, _ in replicas], f"127.0.0.1:{port}"
+        self.ports.append(port)
+        assert processes.eventually(lambda: processes.accepts(port.number)), "HAProxy does not listen"
+        return coordinator, [p for p, _ in replicas], port.address
 
     def recipients(self, address, count=RECIPIENTS):
         """Recipients that do not take everything at once, so that something can happen meanwhile."""
         return [self.start([self.programs / "recv", address, REF, "-o", self.folder / f"copy{i}.safetensors", "--chunk", "65536", "--retries", "10"],
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(count)]
 
-    def await_bytes(self, most=60):
-        """Waits until every recipient has begun a file, and none has finished."""
-        for _ in range(most * 100):
-            if any(f.stat().st_size > 0 for f in self.folder.glob("*copy*")):
-                return
-            time.sleep(0.01)
-        raise AssertionError("no recipient has begun")
+    def await_bytes(self):
+        """Waits until a recipient has begun a file."""
+        assert processes.eventually(lambda: any(f.stat().st_size > 0 for f in self.folder.glob("*copy*"))), "no recipient has begun"
 
 
 def a_replica_that_is_killed_costs_nobody_the_model(run):

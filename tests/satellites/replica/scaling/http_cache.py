@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,10 @@ import time
 import urllib.parse
 from pathlib import Path
 
-from cases import SKIPPED, free_port, has, run_cases, write_model
+from cases import SKIPPED, has, run_cases, write_model
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "..", "support"))
+import processes  # noqa: E402
 
 KEY = "5d1f0c0000000000000000000000000c"
 OTHER_KEY = "5d1f0c0000000000000000000000000d"
@@ -72,15 +74,15 @@ class Run:
         write_model(self.model, data_bytes)
         for name, key in (("key", KEY), ("other", OTHER_KEY)):
             (folder / name).write_text(key + "\n")
-        self.door = f"127.0.0.1:{free_port()}"
+        self.ports = [processes.OwnPort()]
+        self.door = self.ports[0].address
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         for p in self.started:
-            if p.poll() is None:
-                p.terminate()
+            p.terminate()
         for p in self.started:
             try:
                 p.wait(timeout=30)
@@ -90,7 +92,7 @@ class Run:
 
     def send(self):
         """The owner, once it has said what it published: its process, and the path of the model's URL."""
-        p = subprocess.Popen([self.programs / "send", self.model, "--ref", KEY, "--http", self.door, "--metrics", "--json"], stdout=subprocess.PIPE, text=True)
+        p = processes.Program([self.programs / "send", self.model, "--ref", KEY, "--http", self.door, "--metrics", "--json"], stdout=subprocess.PIPE, text=True)
         self.started.append(p)
         said = json.loads(p.stdout.readline())
         assert said["event"] == "published", said
@@ -103,18 +105,13 @@ class Run:
         folder = self.folder / "nginx"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        port = free_port()
+        port = processes.OwnPort()
+        self.ports.append(port)
         config = folder / "nginx.conf"
-        config.write_text(CONFIG.format(user="user root;" if os.geteuid() == 0 else "", folder=folder, port=port, owner=self.door, parts=parts))
-        self.started.append(subprocess.Popen(["nginx", "-p", folder, "-c", config, "-e", folder / "error.log"], stderr=subprocess.DEVNULL))
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                return f"127.0.0.1:{port}"
-            except OSError:
-                assert time.monotonic() < end, (folder / "error.log").read_text()
-                time.sleep(0.05)
+        config.write_text(CONFIG.format(user="user root;" if os.geteuid() == 0 else "", folder=folder, port=port.number, owner=self.door, parts=parts))
+        self.started.append(processes.Program(["nginx", "-p", folder, "-c", config, "-e", folder / "error.log"], stderr=subprocess.DEVNULL))
+        assert processes.eventually(lambda: processes.accepts(port.number)), (folder / "error.log").read_text()
+        return port.address
 
     def stop(self, p):
         p.terminate()
@@ -123,7 +120,7 @@ class Run:
 
     def recv(self, url, to, key="key", digest=None):
         command = [self.programs / "recv", url, "-o", to, "--force", "--bearer-file", self.folder / key, "--digest", "xxh3:" + (digest or self.digest), "--json"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = processes.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return done.returncode, json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"message": done.stderr}
 
     def all_pull(self, url, count):
@@ -133,7 +130,7 @@ class Run:
 
         def one(i):
             to = self.folder / f"copy{i}.safetensors"
-            gate.wait()
+            gate.wait(processes.AMPLE)
             status, said = self.recv(url, to)
             ended = time.monotonic()
             assert status == 0 and said["outcome"] == "completed", said
