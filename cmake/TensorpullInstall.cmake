@@ -65,13 +65,12 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/${pc_name}.pc" DESTINATION "${pc_folder}")
 endforeach()
 
-# What people read: every README, with the reference page beside it, where the others' links expect it, the examples that they refer to, the licence.
+# All pages, where their links to each other expect them, the examples that they refer to, the table of folders, the licence.
 set(doc_folder "${CMAKE_INSTALL_DATADIR}/doc/tensorpull")
-file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  "${PROJECT_SOURCE_DIR}/include/README.md" "${PROJECT_SOURCE_DIR}/include/reference.md" "${PROJECT_SOURCE_DIR}/include/EXTENDING.md" "${PROJECT_SOURCE_DIR}/cmake/README.md" "${PROJECT_SOURCE_DIR}/examples/README.md"
-  "${PROJECT_SOURCE_DIR}/examples/reference.md" "${PROJECT_SOURCE_DIR}/bench/README.md" "${PROJECT_SOURCE_DIR}/bench/reference.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
+file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include/*.md" "${PROJECT_SOURCE_DIR}/cmake/*.md"
+  "${PROJECT_SOURCE_DIR}/examples/*.md" "${PROJECT_SOURCE_DIR}/bench/*.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
 file(GLOB examples CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
-foreach(file IN LISTS pages examples ITEMS README.md LICENSE)
+foreach(file IN LISTS pages examples ITEMS README.md LICENSE include/tensorpull/folders.txt)
   get_filename_component(folder "${file}" DIRECTORY)
   # Headers are installed in another folder than the pages: links of the library's pages to them lead there.
   if(file MATCHES "^include/.*\\.md$")
