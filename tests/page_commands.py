@@ -84,7 +84,7 @@ COMMANDS = {
 
 
 def commands(root):
-    """(page, line, command) of every page but the list of changes, which tells of commands that were."""
+    """(page, line, command) of every page."""
     shown = [b for b in blocks(root) if b.claim == "commands"]
     for block in shown:
         for i, line in enumerate(block.lines):
@@ -92,8 +92,6 @@ def commands(root):
             if command:
                 yield block.page, block.line + 1 + i, command
     for page in pages(root):
-        if page.name == "CHANGELOG.md":
-            continue
         inside = False
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
             if re.match(r"^\s*```", line):
