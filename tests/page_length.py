@@ -75,12 +75,13 @@ def files(root, *patterns):
     return [name for name in sorted(set(listed.stdout.split())) if (root / name).is_file()]
 
 
-def habits(name, text):
+def habits(name, text, whole=None):
+    """`whole`: the text with its code, as long as `text`."""
     for pattern, advice in HABITS:
         for found in pattern.finditer(text):
             begin = max(text.rfind(".", 0, found.start()), text.rfind("\n\n", 0, found.start())) + 1
             end = text.find(".", found.end())
-            if "line" in advice and SERIAL.search(text[begin:end if end > 0 else None]):
+            if "line" in advice and SERIAL.search(whole or text, begin, end if end > 0 else len(text)):
                 continue
             at = found.start() + len(found[0]) - len(found[0].lstrip())
             yield f"{name}:{text.count(chr(10), 0, at) + 1}: {advice}: {' '.join(text[at:at + 60].split())}"
@@ -107,7 +108,7 @@ def main(root):
         if page:
             total += len(text.split())
             wrong += lengths(name, text)
-        found = list(habits(name, sentences(text) if page else comments(text)))
+        found = list(habits(name, sentences(text), text) if page else habits(name, comments(text)))
         excuse = next((entry for entry in UNREAD if name == entry or name.startswith(entry + "/")), None)
         if excuse is None:
             wrong += found
