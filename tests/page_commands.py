@@ -79,7 +79,6 @@ COMMANDS = {
     "auditwheel repair --wheel-dir build/wheels build/dist/tensorpull-0.1.0-cp311-cp311-linux_x86_64.whl": (TEST, "python.wheel"),
     "pip install build/wheels/tensorpull-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl": (TEST, "python.wheel"),
     "python3 tests/satellites/replica/scaling/http_cache.py FOLDER --measure": (LONG, "python3 tests/satellites/replica/scaling/http_cache.py build/tools --measure 3 1 1"),
-    "ctest -R nvflare.jobs": (TEST, "nvflare.jobs"),
 }
 
 

@@ -1,7 +1,11 @@
 """Jobs of NVIDIA FLARE with its own processes, whose models travel by tensorpull: jobs.py [--list] [CASE...]. Without a case: those of the ordinary run,
 or all of them if TENSORPULL_NVFLARE_ALL is 1.
 
-Needs nvflare and torch; without them it ends with 77, which ctest takes for skipped. Processes are ended that have this run's folder in their command line.
+A case looks at how the job ends, at the final model, and at the way that the log states for each transfer. Models of the tests are small, so all cases but small_model set
+NVFLARE_TENSORPULL_LEAST_BYTES=0.
+
+Needs nvflare and torch; without them it ends with 77, which ctest takes for skipped. Processes are ended that have this run's folder in their command line
+or their environment.
 """
 
 from __future__ import annotations
