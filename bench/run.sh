@@ -21,7 +21,7 @@ plots (SVG), report.json, log.txt.
   --guide-bytes N  size of the model in the suite guide (2147483648)
   --no-python      without NVIDIA FLARE and torch, which take 2 GB of disk
 
-Status: 0 everything ran, 1 something failed, 2 a wrong option. A number that was to be reached and was not is no failure: the report says it.
+Status: 0 everything ran, 1 something failed, 2 a wrong option. Missing a target is not a failure; the report lists it.
 TEXT
 }
 

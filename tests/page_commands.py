@@ -46,7 +46,6 @@ COMMANDS = {
     "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
-    "bash bench/run.sh --only transfers": (LONG, "bash bench/run.sh --only transfers --quick --rounds 1 --no-python"),
     "bash bench/run.sh --only wan": (LONG, "bash bench/run.sh --only wan --smoke"),
     "bash bench/run.sh --only wan --all": (LONG, "bash bench/run.sh --only wan --all --smoke"),
     "bash bench/run.sh --only changes": (LONG, "bash bench/run.sh --only changes --smoke"),

@@ -59,9 +59,9 @@ def paragraphs(text):
             yield at, words
             words = 0
         if row:
-            yield from ((number, len(cell.split())) for cell in line.split("|"))
+            yield from ((number, counted(cell)) for cell in line.split("|"))
         elif line.strip():
-            at, words = at if words else number, words + len(line.split())
+            at, words = at if words else number, words + counted(line)
 
 
 def comments(text):
@@ -87,8 +87,13 @@ def habits(name, text, whole=None):
             yield f"{name}:{text.count(chr(10), 0, at) + 1}: {advice}: {' '.join(text[at:at + 60].split())}"
 
 
+def counted(text):
+    """Words, without the bars of tables."""
+    return len(re.findall(r"\S*\w\S*", text))
+
+
 def lengths(name, text):
-    words = len(read(text).split())
+    words = counted(read(text))
     readme = name.endswith("README.md")
     most = LONGER.get(name, README_WORDS if readme or name.endswith("CHANGELOG.md") else REFERENCE_WORDS)
     if words > most:
