@@ -51,6 +51,7 @@ COMMANDS = {
     "bash bench/run.sh --only changes": (LONG, "bash bench/run.sh --only changes --smoke"),
     "bash bench/run.sh --all": (LONG, "bash bench/run.sh --only latency --all --quick --rounds 1 --no-python"),
     "python3 bench/size/report.py": (TEST, "size.is_measured"),
+    "cmake --list-presets": (SHORT, "cmake --list-presets"),
     "cmake --preset dev": (LONG, "cmake --preset dev"),
     "cmake --build build/dev --target tensorpull_chunking_tests": (LONG, "cmake --build build/dev --target tensorpull_chunking_tests"),
     "ctest --test-dir build/dev -R '^chunking\\.'": (LONG, "ctest --test-dir build/dev -R '^chunking\\.' --no-tests=error"),
