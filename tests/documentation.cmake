@@ -8,7 +8,9 @@ add_test(NAME pages.every_command_is_run COMMAND "${Python3_EXECUTABLE}" "${CMAK
 add_test(NAME pages.short_commands COMMAND "${CMAKE_COMMAND}" -E env "CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}"
   "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/page_commands.py" run "${PROJECT_SOURCE_DIR}" short)
 add_test(NAME pages.are_read_in_five_minutes COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/page_length.py" "${PROJECT_SOURCE_DIR}")
-set_tests_properties(pages.every_command_is_run pages.are_read_in_five_minutes PROPERTIES LABELS documentation TIMEOUT 60)
+add_test(NAME pages.links_lead_somewhere COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/page_links.py" "${PROJECT_SOURCE_DIR}")
+add_test(NAME pages.the_checks_can_fail COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/pages_test.py")
+set_tests_properties(pages.every_command_is_run pages.are_read_in_five_minutes pages.links_lead_somewhere pages.the_checks_can_fail PROPERTIES LABELS documentation TIMEOUT 60)
 set_tests_properties(pages.short_commands PROPERTIES LABELS documentation TIMEOUT 1200 COST 600 SKIP_RETURN_CODE 2)
 # The benchmarks are built and run by `bash bench/run.sh --smoke`, in the leg `pages`; here the compiler reads each, so that a push cannot break one.
 file(GLOB programs CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*.cpp" "${PROJECT_SOURCE_DIR}/bench/wan/*.cpp" "${PROJECT_SOURCE_DIR}/bench/changes/*.cpp")
