@@ -29,10 +29,14 @@ def headings(text):
 
 
 def taken_out(root):
-    """Patterns of the paths of satellites that are not in this tree."""
+    """{satellite that is not in this tree: patterns of its paths}"""
     table = root / "include/tensorpull/folders.txt"
     there = set(re.findall(r"^satellites/(\S+)", table.read_text(encoding="utf-8"), re.M)) if table.is_file() else set(SATELLITES)
-    return [pattern for name in SATELLITES if name not in there for place in PLACES for pattern in (place.format(name), place.format(name) + "/*")]
+    return {name: [pattern for place in PLACES for pattern in (place.format(name), place.format(name) + "/*")] for name in SATELLITES if name not in there}
+
+
+def is_of(path, satellites):
+    return any(fnmatch.fnmatch(path, pattern) for patterns in satellites.values() for pattern in patterns)
 
 
 def main(root):
@@ -49,7 +53,7 @@ def main(root):
             path, _, anchor = link.partition("#")
             target = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
             at = f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {link}"
-            if any(fnmatch.fnmatch(target, pattern) for pattern in gone):
+            if is_of(target, gone):
                 continue
             if path.startswith("/") or target.startswith("..") or not (root / target).exists():
                 wrong.append(f"{at} leads nowhere")
