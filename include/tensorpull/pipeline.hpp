@@ -51,7 +51,7 @@ struct composed_pipeline {
 
   /// Connects to `where` (an address; for loopback the downloader itself), pulls what is published under `ref` into
   /// `model`, and closes. The library allocates nothing; the system's resolver may (getaddrinfo). After an error the
-  /// model is unspecified from its first landed byte on; the error's `at` says how many landed.
+  /// model is unspecified from its first landed byte on; the error's `at` is how many landed.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, const reference& ref, model_type& model,
                                           const pull_options& options = {}, chunking cut = {}) noexcept {
@@ -68,8 +68,9 @@ struct composed_pipeline {
       return parts::transport::template pull<parts>(std::forward<Where>(where), ref, to, options, cut);
     } else return failure(errc::bad_address);  // refused above
   }
-  /// The same without a version: whatever is published under `id` now, as whoever answers says (receipt::believed).
-  /// Over a link where anybody can answer first: version_required, unless pull_options::believe is set.
+  /// The same without a version: whatever is published under `id` now, by the word of whoever answers
+  /// (receipt::believed). Over a link where anybody can answer first: version_required, unless pull_options::believe is
+  /// set.
   template <class Where>
   static result<receipt> download_tensors(Where&& where, ref_id id, model_type& model, const pull_options& options = {},
                                           chunking cut = {}) noexcept {
@@ -164,11 +165,11 @@ struct composed_pipeline {
         return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) +
                limits::page_bytes;
     }();
-    /// What the calls of a pull take of that stack beside its state, as g++ 12 compiles them with -O1 and -O2 for
-    /// x86-64 (-O3 inlines more, and takes up to twice as much: 7,768 bytes over TCP): 4 KiB for each end that is in
-    /// this process, and a hash that is begun anew for each chunk. The system's resolver is not counted (getaddrinfo,
-    /// for an address in text), nor a resume, which hashes what is there through a slice of 4 KiB, nor your options and
-    /// callbacks.
+    /// The share of that stack that the calls of a pull take beside its state, as g++ 12 compiles them with -O1 and -O2
+    /// for x86-64 (-O3 inlines more, and takes up to twice as much: 7,768 bytes over TCP): 4 KiB for each end that is
+    /// in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted
+    /// (getaddrinfo, for an address in text), nor a resume, which hashes what is there through a slice of 4 KiB, nor
+    /// your options and callbacks.
     static constexpr std::size_t recipient_stack = [] {
       using transport = typename parts::transport;
       using chunk_hash = chunk_hash_of<typename parts::integrity>;
@@ -185,9 +186,9 @@ struct composed_pipeline {
     static constexpr std::size_t slice = 64 * 1024;
     /// A session, without its buffers.
     static constexpr std::size_t session = composed_pipeline::session::state_bytes;
-    /// The buffers of a session: messages that come, go and wait, and a slice.
+    /// The buffers of a session: messages that arrive, leave and wait, and a slice.
     static constexpr std::size_t session_buffers = composed_pipeline::session::buffer_bytes;
-    /// What the calls of a session and those of a thread that runs an owner take of the stack. The lists of a request
+    /// The stack that the calls of a session, and those of a thread that runs an owner, take. The lists of a request
     /// for named tensors take most of it, and after them the slice through which the digest of what is not in memory is
     /// computed.
     static constexpr std::size_t serving_stack = 24 * 1024;
@@ -240,7 +241,7 @@ struct refused_composition : Instead {
 }  // namespace detail
 
 /// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have
-/// defaults. It is a composed_pipeline; if something is wrong with the policies, it is a class that says what.
+/// defaults. It is a composed_pipeline; if something is wrong with the policies, it is a class that reports what.
 template <class... Policies>
 using pipeline = typename detail::composition<(std::size_t{0} + ... + sizeof(Policies)), Policies...>::type;
 

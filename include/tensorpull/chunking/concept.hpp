@@ -13,7 +13,7 @@
 
 namespace tensorpull {
 
-/// What a strategy may look at when it cuts.
+/// A strategy may look at this when it cuts.
 struct chunk_context {
   /// of the whole image
   std::uint64_t image_bytes = 0;
@@ -62,12 +62,12 @@ struct chunking_requirements : Instead {
 ///  3. `C::needs_layout`: cutting needs the image's layout, so the first pull waits for the description;
 ///  4. `c.next(offset, context)` gives the length of the chunk that starts at `offset` < image_bytes: at least 1, at
 ///     most max_chunk_bytes (unless that is 0), at most what is left. It is asked for a chunk when the request is sent
-///     and again when the answer comes, and both must give the same. A transfer may be resumed at any offset, also
+///     and again when the answer arrives, and both must give the same. A transfer may be resumed at any offset, also
 ///     where no chunk began;
-///  5. optionally, `c.measured(const chunk_progress&)`: drivers call it while bytes come, and lengths may change. What
-///     next() gives for a chunk that is on its way stays as it was;
-///  6. optionally, `C::within<MaxPayload>` is the strategy that a pipeline takes in its place if a message of the
-///     transport carries MaxPayload bytes.
+///  5. optionally, `c.measured(const chunk_progress&)`: drivers call it while bytes arrive, and lengths may change. The
+///     length that next() gives for a chunk that is on its way stays as it was;
+///  6. optionally, `C::within<MaxPayload>` is the strategy that a pipeline takes instead if a message of the transport
+///     carries MaxPayload bytes.
 template <class C>
 concept chunking_strategy = detail::chunking_requirements<C>::met_4;
 

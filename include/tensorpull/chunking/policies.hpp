@@ -67,7 +67,7 @@ struct adaptive_bytes {
   using is_chunking_policy = void;
   static constexpr std::uint64_t max_chunk_bytes = Max;
   static constexpr bool needs_layout = false;
-  /// What one chunk should take. A rate is measured over at least a quarter of it.
+  /// The time that one chunk should take. A rate is measured over at least a quarter of it.
   static constexpr std::chrono::milliseconds target{100};
 
   /// the present length
@@ -104,7 +104,7 @@ struct adaptive_bytes {
 /// The largest chunk that one message of the pipeline's transport carries, a multiple of 8; at most 2 MiB, which is the
 /// length over a stream. In a pipeline it becomes a fixed_bytes.
 struct fit_datagram : fixed_bytes<default_chunk_bytes> {
-  /// What it is in a pipeline whose transport carries `MaxPayload` bytes in a frame.
+  /// The policy in a pipeline whose transport carries `MaxPayload` bytes in a frame.
   template <std::uint64_t MaxPayload>
   using within = fixed_bytes<std::min(MaxPayload / 8 * 8, default_chunk_bytes)>;
 };

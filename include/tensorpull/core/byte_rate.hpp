@@ -8,12 +8,12 @@
 
 namespace tensorpull {
 
-/// At most `bytes_per_second` bytes in any second. What is not used is saved up to a sixteenth of a second's worth, and
-/// the rest comes at fifteen sixteenths of the rate: so a second that begins with all that was saved has no more than
+/// At most `bytes_per_second` bytes in any second. An unused share is saved up to a sixteenth of a second's worth, and
+/// the rest accrues at fifteen sixteenths of the rate: so a second that begins with all that was saved has no more than
 /// the rate. (The generic cell rate algorithm of ITU-T I.371: the state is one time.) No heap, no clock.
 class byte_rate {
  public:
-  /// What was used of a rate: 8 bytes.
+  /// The used share of a rate: 8 bytes.
   class used {
     friend byte_rate;
     std::int64_t until_ = 0;  // in nanoseconds: when all that was used has been earned

@@ -55,10 +55,10 @@ inline const char* system_text(int, const char* buffer) noexcept { return buffer
 inline const char* system_text(const char* text, const char*) noexcept { return text; }
 }  // namespace detail
 
-/// The sentence for the code, followed by what else the error has: the tensor, field or file, the place, and the
+/// The sentence for the code, followed by what else the error has: the tensor, field or file, the position, and the
 /// operating system's text for `e.system`, or the owner's reason. Example: "the operating system reported an error:
-/// model.safetensors, at 4096 (Input/output error)". Control characters in a name become '?', since the name may come
-/// from the other side. Allocates nothing; may be called from several threads at once.
+/// model.safetensors, at 4096 (Input/output error)". Control characters in a name become '?', since the name may be the
+/// other side's. Allocates nothing; may be called from several threads at once.
 inline error_text describe(const error& e) noexcept {
   error_text text;
   text += to_string(e.code);

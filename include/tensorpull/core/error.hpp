@@ -7,7 +7,7 @@
 
 namespace tensorpull {
 
-/// What went wrong; to_string() has a sentence for each. The numeric values are local to a program and never travel:
+/// The kinds of error; to_string() has a sentence for each. The numeric values are local to a program and never travel:
 /// `framing/frame.hpp` has the statuses of the wire.
 enum class errc : std::uint8_t {
   // local use
@@ -159,7 +159,7 @@ class error_name {
   std::uint8_t size_ = 0;
 };
 
-/// An error: a code, a place, and what it is about. Copying it allocates nothing.
+/// An error: a code, a position, and its subject. Copying it allocates nothing.
 struct error {
   /// what went wrong
   errc code{};
@@ -167,7 +167,7 @@ struct error {
   /// application; of connection_lost to a child process: its exit status with a minus sign
   /// (transports/over/pipe/child_stream.hpp); otherwise 0
   std::int32_t system = 0;
-  /// the place: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in
+  /// the position: for a transfer, how many bytes had landed (0: the destination is untouched); otherwise an offset in
   /// bytes, or the size or the index that was refused
   std::uint64_t at = 0;
   /// the tensor, field or file that the error is about, if any

@@ -75,8 +75,8 @@ constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
   return id;
 }
 
-/// What one end hands to another so that it can pull: the ID, and what to expect under it. With a version, a pull ends
-/// as completed only if the bytes have that digest, whoever sends them; without one, the digest is what the sender says
+/// One end hands it to another so that it can pull: the ID, and what to expect under it. With a version, a pull ends as
+/// completed only if the bytes have that digest, whoever sends them; without one, the sender states the digest
 /// (receipt::believed).
 struct reference {
   /// the ID under which the owner published
@@ -87,8 +87,8 @@ struct reference {
   friend constexpr bool operator==(const reference&, const reference&) noexcept = default;
 };
 
-/// What an owner is asked about: an ID, and then whatever was published last under it; or a reference, and then only
-/// the version that it names.
+/// The subject of a request: an ID, and then whatever was published last under it; or a reference, and then only the
+/// version that it names.
 struct publication_key {
   /// Of any version.
   constexpr publication_key(const ref_id& any) noexcept : id(any) {}

@@ -59,8 +59,8 @@ struct default_limits {
   /// Bytes of a tensor's name.
   static constexpr std::size_t name_bytes = 1024;
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests, and that a
-  /// recipient over a stream has in flight if nobody says how many: the lesser number counts. Each takes 80 bytes of
-  /// the owner's connection. Longer chunks fill a longer path at no cost.
+  /// recipient over a stream has in flight by default: the lesser number counts. Each takes 80 bytes of the owner's
+  /// connection. Longer chunks fill a longer path at no cost.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
@@ -87,7 +87,7 @@ constexpr bool is_number(std::uint64_t) noexcept { return true; }
 /// The same for a number that is not 0 either.
 constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 
-/// Bytes of a description, without which no transfer begins (framing/detail/control_words.hpp says the same).
+/// Bytes of a description, without which no transfer begins (framing/detail/control_words.hpp has the same number).
 inline constexpr std::size_t least_control_frame_bytes = 152;
 /// The length of a name is hashed as 16 bits.
 inline constexpr std::size_t most_control_frame_bytes = 64 * 1024;

@@ -8,7 +8,7 @@
 
 namespace tensorpull {
 
-/// What proved an identity.
+/// The proof of an identity.
 enum class identity_kind : std::uint8_t {
   none,         ///< nothing: anybody may be there
   user,         ///< the operating system: a user of this machine

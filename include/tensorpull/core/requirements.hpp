@@ -3,7 +3,7 @@
 
 namespace tensorpull::detail {
 
-/// What a list of requirements derives from if nothing stands in for the type that misses one of them.
+/// The base of a list of requirements if nothing stands in for the type that misses one of them.
 struct nothing_instead {};
 
 // A list is a class template. For each requirement it has `met_<number>`, a constant: whether this one and all before
@@ -22,8 +22,8 @@ struct nothing_instead {};
 // A type that T may lack stands in the braces, as in std::declval<typename T::clock_state&>(), and not in the list of
 // parameters: clang 14 takes it for an error there.
 //
-// So a concept is that its list's last constant is true. Silent lists say nothing, whatever is missed. With Silent
-// false the compiler says one sentence, that of the first requirement that is missed. A list that is used as a type in
-// the place of what was refused (of a pipeline) derives from a stand-in, so that no other error follows.
+// So a concept is that its list's last constant is true. Silent lists report nothing, whatever is missed. With Silent
+// false the compiler reports one sentence, that of the first requirement that is missed. A list that is used as a type
+// instead of the refused one (a pipeline) derives from a stand-in, so that no other error follows.
 
 }  // namespace tensorpull::detail

@@ -16,7 +16,7 @@ struct unexpected {
   error reason;
 };
 
-/// Makes an error in place: its code, the place, the name that it is about, errno.
+/// Makes an error in place: its code, the position, the name that it is about, errno.
 [[nodiscard]] constexpr unexpected failure(errc code, std::uint64_t at, const error_name& name,
                                            std::int32_t system = 0) noexcept {
   return {error{code, system, at, name}};

@@ -138,7 +138,7 @@ struct lanes {
 
 }  // namespace detail::xxh3
 
-/// The running hash of a sequence of bytes, which may come in pieces of any size. 344 bytes, trivially copyable.
+/// The running hash of a sequence of bytes, which may arrive in pieces of any size. 344 bytes, trivially copyable.
 class xxh3_64 {
   // Ahead of the public part: clang 14 evaluates a member template at compile time only below its definition.
   static constexpr std::size_t stripe_bytes = 64, buffer_bytes = 256;

@@ -1,6 +1,6 @@
 // Sorts policies into the slots of a pipeline, whatever their order, and finds the first thing that is wrong with them.
-// What is wrong becomes the pipeline's type, so that the class with the sentence is instantiated next to the user's
-// line and a compiler lists as little as possible before it.
+// The fault becomes the pipeline's type, so that the class with the sentence is instantiated next to the user's line
+// and a compiler lists as little as possible before it.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -126,8 +126,8 @@ template <class Tensors>
 using missing_parts = pipeline_parts<missing_tensors<typename decltype(model_of<Tensors>())::type>, missing_chunking,
                                      missing_transport, word_framing, unverified, default_limits>;
 
-/// Whether the schema is a constant, as that of a static model is; of a model that was refused it is none, and that was
-/// said already.
+/// Whether the schema is a constant, as that of a static model is; a model that was refused has none, and was reported
+/// already.
 template <class Tensors>
 concept has_constant_schema = requires {
   typename std::integral_constant<std::uint64_t, Tensors::schema().image_bytes>;
@@ -143,7 +143,7 @@ constexpr std::uint64_t longest_chunk() noexcept {
   else return max_payload_bytes;
 }
 
-/// What is wrong with policies that meet the requirements of their slots; pipeline.hpp has a sentence for each.
+/// The faults of policies that meet the requirements of their slots; pipeline.hpp has a sentence for each.
 enum fault : int {
   fault_none,
   fault_model_itself,
@@ -164,7 +164,7 @@ enum fault : int {
   fault_chunk_too_long,
 };
 
-/// What is wrong with the list of policies, before any policy is looked at.
+/// The fault of the list of policies, before any policy is looked at.
 constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
   unsigned n[6] = {};
   for (std::size_t i = 0; i < count; ++i) {
@@ -199,8 +199,8 @@ inline constexpr bool frames_fit = longest_short_frame<Framing> <=
                                    (requires { requires Transport::cuts_frames; } &&
                                     longest_short_frame<Framing> <= short_frame_bytes);
 
-/// What the first of the types that are no policies says of itself: its `refused_as_policy<Instead>`, which derives
-/// from Instead and has a static_assert with a sentence.
+/// The report of the first type that is no policy: its `refused_as_policy<Instead>`, which derives from Instead and has
+/// a static_assert with a sentence.
 template <class Instead, class P, class... Rest>
 struct own_refusal : own_refusal<Instead, Rest...> {};
 template <class Instead, class P, class... Rest>
@@ -220,7 +220,7 @@ struct composition {
   using chunking = policy_t<in_chunking, missing_chunking, P...>;
   using transport = policy_t<in_transport, missing_transport, P...>;
   using integrity = policy_t<in_integrity, image_digest, P...>;
-  /// What stands in for a pipeline with a mistake.
+  /// The stand-in for a pipeline with a mistake.
   using instead = composed_pipeline<missing_parts<tensors>>;
 
   static constexpr unsigned slots[] = {slots_of<P>..., 0};

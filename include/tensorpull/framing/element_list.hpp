@@ -42,7 +42,7 @@ class element_list {
   /// The first `n` elements; requires n <= size().
   constexpr element_list first(std::size_t n) const noexcept { return {from_, step_, n, read_}; }
 
-  /// Walks through a list. What it gives is a value, not a reference.
+  /// Walks through a list. It gives values, not references.
   class iterator {
    public:
     using value_type = T;                    ///< as in std::iterator_traits

@@ -14,8 +14,8 @@
 
 namespace tensorpull {
 
-/// What a frame is. The values are those of the wire (the union tags of framing/protocol.capnp, which says what each
-/// kind means).
+/// The kinds of frames. The values are those of the wire (the union tags of framing/protocol.capnp, which describes
+/// each kind).
 enum class frame_kind : std::uint16_t {
   nothing,
   describe,

@@ -12,8 +12,7 @@
 namespace tensorpull {
 
 /// A streaming hash: update(bytes) in order, digest() at any time; a copy goes on from where the original was. No heap.
-/// `static constexpr digest_kind kind` says whose values it computes. A hash that did not say would be taken for
-/// another one.
+/// `static constexpr digest_kind kind` is the kind of its values. A hash without one would be taken for another.
 template <class H>
 concept hash = std::default_initializable<H> && requires(H h, const H& c, std::span<const std::byte> bytes) {
   h.update(bytes);
@@ -22,7 +21,7 @@ concept hash = std::default_initializable<H> && requires(H h, const H& c, std::s
   requires std::same_as<decltype(H::kind), const digest_kind>;
 };
 
-/// What a hash is called on the wire.
+/// The name of a hash on the wire.
 template <hash H>
 inline constexpr digest_kind digest_kind_of = H::kind;
 
@@ -38,7 +37,7 @@ struct chunk_hash<I> {
   using type = typename I::chunk_hash_type;
 };
 
-/// What the hash of a version may be: XXH3-64, or none at all if the whole is not checked.
+/// The hashes that a version may have: XXH3-64, or none at all if the whole is not checked.
 constexpr bool is_version_digest(digest_kind kind, bool whole) noexcept {
   return kind == digest_kind::xxh3_64 || (!whole && kind == digest_kind::none);
 }
@@ -96,7 +95,7 @@ concept integrity_policy = detail::integrity_requirements<I>::met_5;
 /// The hash of one chunk.
 template <integrity_policy I>
 using chunk_hash_of = typename detail::chunk_hash<I>::type;
-/// What the digest with each chunk is called on the wire; `none` if chunks carry none.
+/// The name on the wire of the digest with each chunk; `none` if chunks carry none.
 template <integrity_policy I>
 inline constexpr digest_kind chunk_digest_kind = I::per_chunk ? digest_kind_of<chunk_hash_of<I>> : digest_kind::none;
 

@@ -45,7 +45,8 @@ result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offse
 }
 
 /// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on
-/// the wire means "any". `stop` is asked before every 16 MiB. Cost and errors as hash_range; cancelled, with the place.
+/// the wire means "any". `stop` is asked before every 16 MiB. Cost and errors as hash_range; cancelled, with the
+/// position.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> image_version(const source_view& image, const stop_token& stop = {}) noexcept {
   constexpr std::uint64_t between = std::uint64_t{16} << 20;

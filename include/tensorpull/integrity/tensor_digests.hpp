@@ -1,4 +1,4 @@
-// The digest of each tensor of an image, as its metadata says them: by these a recipient that has an earlier version
+// The digest of each tensor of an image, as its metadata states them: by these a recipient that has an earlier version
 // knows which tensors it lacks.
 #pragma once
 
@@ -21,9 +21,9 @@ namespace tensorpull {
 /// bytes as the image has them.
 inline constexpr std::string_view tensor_digests_key = "tensorpull.digests";
 
-/// The digests that an image's metadata says, as above. Empty: none, or a text that is longer or shorter than those of
-/// its tensors. What they say is the owner's word, and nothing has compared it with the bytes. Cost: a look at each
-/// pair of the metadata.
+/// The digests in an image's metadata, as above. Empty: none, or a text that is longer or shorter than those of its
+/// tensors. They are the owner's word, and nothing has compared them with the bytes. Cost: a look at each pair of the
+/// metadata.
 constexpr std::string_view tensor_digests_of(const image_schema& schema) noexcept {
   for (const metadata_entry& pair : schema.pairs())
     if (pair.key == tensor_digests_key)
@@ -31,7 +31,7 @@ constexpr std::string_view tensor_digests_of(const image_schema& schema) noexcep
                                                                                           : std::string_view();
   return {};
 }
-/// Whether `digests`, which tensor_digests_of() gave and is not empty, says this digest of tensor i.
+/// Whether `digests`, which tensor_digests_of() gave and is not empty, has this digest for tensor i.
 constexpr bool says_digest(std::string_view digests, std::size_t i, std::uint64_t is) noexcept {
   std::uint64_t said = 0;
   return detail::take_word(digests.substr(16 * i, 16), said) && said == is;
@@ -53,7 +53,7 @@ result<std::uint64_t> tensor_digest_of(const source_view& image, std::size_t i, 
   return h.digest();
 }
 
-/// An image whose metadata says the digests of its tensors, besides what it said before. Borrows the image that it was
+/// An image whose metadata has the digests of its tensors, besides what it had before. Borrows the image that it was
 /// made of, with its names and shapes. Can be moved, but not assigned; source() stays valid then.
 class image_with_tensor_digests {
  public:
@@ -85,7 +85,7 @@ class image_with_tensor_digests {
     }
     std::size_t count = 0;
     for (const metadata_entry& pair : old.pairs())
-      if (pair.key != tensor_digests_key) pairs[count++] = pair;  // those of an earlier owner are said anew
+      if (pair.key != tensor_digests_key) pairs[count++] = pair;  // those of an earlier owner are written anew
     pairs[count++] = {tensor_digests_key, {text, 16 * old.tensor_count}};
     if (const auto ordered = detail::arrange_metadata(pairs.first(count)); !ordered) return failure(ordered.error());
     const auto schema = detail::place_entries(entries, pairs.first(count));
@@ -96,7 +96,7 @@ class image_with_tensor_digests {
     return made;
   }
 
-  /// What is published.
+  /// The image that is published.
   const source_view& source() const noexcept { return table_->image; }
 
  private:

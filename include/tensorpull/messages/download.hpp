@@ -42,7 +42,7 @@ std::optional<std::string_view> address_on(std::string_view address) noexcept {
   }
 }
 
-/// What a transport of text takes.
+/// The addresses that a transport of text takes.
 struct as_text {
   constexpr std::string_view operator()(std::string_view address) const noexcept { return address; }
 };

@@ -24,7 +24,7 @@ class locator {
   /// The longest text form.
   static constexpr std::size_t max_text_bytes = 11 + 32 + 1 + 16 + 1 + 16 + max_addresses * (1 + max_address_bytes);
 
-  tensorpull::reference reference{};  ///< What to pull.
+  tensorpull::reference reference{};  ///< The reference to pull.
 
   locator() noexcept = default;
   /// A locator without addresses.
@@ -127,8 +127,8 @@ inline locator_text to_text(const locator& l) noexcept {
 }
 
 /// Reads the text form, from anybody: bounded work, no allocation, nothing accepted but what to_text() writes
-/// (hexadecimal digits may be of either case). too_large: longer than any locator; bad_frame, with the place in `at`:
-/// not a locator; bad_address; table_full.
+/// (hexadecimal digits may be of either case). too_large: longer than any locator; bad_frame, with the position in
+/// `at`: not a locator; bad_address; table_full.
 inline result<locator> parse_locator(std::string_view text) noexcept {
   if (text.size() > locator::max_text_bytes) return failure(errc::too_large, text.size());
   constexpr std::size_t id_at = detail::locator_scheme.size(), version_at = id_at + 33,

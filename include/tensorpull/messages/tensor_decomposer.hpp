@@ -9,7 +9,7 @@
 namespace tensorpull {
 
 /// The default threshold: tensors of at most `Bytes` travel in the message itself, others are pulled. Decided for each
-/// tensor, so a set may be split: the biases come at once, the weights are one published image.
+/// tensor, so a set may be split: the biases arrive at once, the weights are one published image.
 template <std::uint64_t Bytes>
 struct inline_up_to {
   static constexpr std::uint64_t bytes = Bytes;  ///< The threshold.
@@ -78,7 +78,7 @@ struct receive_options {
 template <class Net, class Threshold = inline_up_to<16 * 1024>>
 struct tensor_decomposer {
   using limits = typename Net::limits;  ///< Of the pipeline.
-  using message_type = decomposed<limits>;  ///< What decompose() gives.
+  using message_type = decomposed<limits>;  ///< The message that decompose() gives.
 
   /// Tensors above it are references, and tensors below it too if they are too much for one message.
   static constexpr std::uint64_t inline_bytes = Net::chunking::max_chunk_bytes == 0
@@ -88,13 +88,13 @@ struct tensor_decomposer {
   /// Takes a message apart and publishes its large tensors with `owner` (a session, a downloader, a host's
   /// published()). Sets that were received from somebody else are sent on without having been pulled: their inline
   /// tensors again, the rest by its addresses. `options.recipients`: how many will pull each; 0: published until
-  /// withdraw(), or until nobody has used it for the budget `transaction_idle`. Models are borrowed as tensors_of says.
+  /// withdraw(), or until nobody has used it for the budget `transaction_idle`. Models are borrowed as by tensors_of.
   /// Errors, which name the field if one is to blame: does_not_fit (the body above the limit of application messages,
-  /// with no tensor inline; too many references); invalid_argument (a set that holds nothing, or was received
-  /// without an address of its owner; a locator with addresses and no reference; `options.id` if more than one set has
-  /// tensors that are published, `at` is how many have); those of publishing (table_full,
-  /// ...); out_of_memory. After an error nothing stays published. Cost: one pass over the published bytes for the
-  /// digest, one allocation for the body and some for each split set.
+  /// with no tensor inline; too many references); invalid_argument (a set that holds nothing, or was received without
+  /// an address of its owner; a locator with addresses and no reference; `options.id` if more than one set has tensors
+  /// that are published, `at` is how many have); those of publishing (table_full, ...); out_of_memory. After an error
+  /// nothing stays published. Cost: one pass over the published bytes for the digest, one allocation for the body and
+  /// some for each split set.
   template <class Owner, class Message>
   static result<message_type> decompose(Owner& owner, const Message& message,
                                         const publish_options& options = {.recipients = 1}) noexcept {
@@ -105,7 +105,7 @@ struct tensor_decomposer {
              size.inline_up_to > 0)
         size = {size.inline_up_to > Threshold::bytes ? Threshold::bytes : size.inline_up_to / 2};
       if (!size.status) return failure(size.status.error());
-      // under one ID the second set would take the place of the first
+      // under one ID the second set would replace the first
       if (options.id && size.published > 1) return failure(errc::invalid_argument, size.published, {"id"});
       const auto words = static_cast<std::size_t>(size.words);
       out.body_.reset(new (std::nothrow) std::uint64_t[words]());
@@ -129,7 +129,7 @@ struct tensor_decomposer {
     return out;
   }
 
-  /// decompose(), and sends it over a session. What was published stays published: serve until it is settled, or
+  /// decompose(), and sends it over a session. The published sets stay published: serve until it is settled, or
   /// withdraw() it. Further errors: those of session.send, after which nothing stays published.
   template <class Session, class Message>
   static result<message_type> send(Session& session, std::uint32_t kind, const Message& message,

@@ -34,7 +34,7 @@ struct set_policy<T> {
   using type = T;
 };
 
-/// What arrived of a set: the split, the inline bytes, and where the rest is.
+/// The part of a set that arrived: the split, the inline bytes, and where the rest is.
 struct arrived_set {
   std::uint64_t fingerprint = 0, limit = 0, digest = 0;
   locator rest{};  ///< of the large tensors; without addresses: the sender of the message owns them
@@ -68,7 +68,7 @@ class set_landing {
     return set_landing(set, whole, std::move(*inlined), std::move(*rest));
   }
 
-  /// What has to be pulled into consumer(); nothing: everything came inline.
+  /// The part that has to be pulled into consumer(); nothing: everything arrived inline.
   std::optional<locator> remote() const noexcept { return set_->rest ? std::optional(set_->rest) : std::nullopt; }
   /// Lands the large tensors; valid while this object lives. Only if remote() is something.
   land consumer() const noexcept { return land(rest_.destination(whole_.base)); }
@@ -103,7 +103,7 @@ template <class Model>
 class tensors_of {
  public:
   using tensors = typename detail::set_policy<Model>::type;  ///< The tensor policy.
-  using model_type = typename tensors::model_type;  ///< What it describes.
+  using model_type = typename tensors::model_type;  ///< The model that it describes.
 
   /// Nothing to send; receives as a handle.
   tensors_of() noexcept = default;
@@ -122,15 +122,15 @@ class tensors_of {
 
   /// Whether a message that was received has filled this member.
   bool received() const noexcept { return arrived_.has_value(); }
-  /// A received set: what has to be pulled, with the addresses that came with it; nothing if all tensors came inline.
-  /// For a third party: add the owner's address if there is none. It names the tensors above the sender's limit, not
-  /// the inline ones; to hand over the whole set, send this member on in another message.
+  /// A received set: what has to be pulled, with the addresses that came with it; nothing if all tensors arrived
+  /// inline. For a third party: add the owner's address if there is none. It names the tensors above the sender's
+  /// limit, not the inline ones; to hand over the whole set, send this member on in another message.
   std::optional<locator> remote() const noexcept {
     if (!arrived_ || !arrived_->rest) return std::nullopt;
     return arrived_->rest;
   }
-  /// A received set: says where its owner can be reached, so that it can be sent on to somebody else. As locator::add;
-  /// invalid_argument if nothing was received. A set that came inline needs no owner: the address is checked and
+  /// A received set: is told where its owner can be reached, so that it can be sent on to somebody else. As
+  /// locator::add; invalid_argument if nothing was received. An inline set needs no owner: the address is checked and
   /// forgotten.
   result<void> owner_at(std::string_view address) noexcept {
     if (!arrived_) return failure(errc::invalid_argument);
@@ -141,11 +141,11 @@ class tensors_of {
     return ok;
   }
 
-  /// Pulls a received set into `model` from the sender of the message, over the session that it came by. The model is
-  /// unspecified after an error. A set that came inline is copied, which sends nothing: its receipt says
-  /// completed_unverified and 0 chunks, since the sender does not hear of it. Errors: invalid_argument (nothing was
-  /// received), schema_mismatch, unsupported_layout, out_of_memory, those of the pull. If the set is split, it makes a
-  /// table of 64 bytes a tensor on the heap. May be repeated.
+  /// Pulls a received set into `model` from the sender of the message, over the session by which it arrived. The model
+  /// is unspecified after an error. An inline set is copied, which sends nothing: its receipt has completed_unverified
+  /// and 0 chunks, since the sender does not hear of it. Errors: invalid_argument (nothing was received),
+  /// schema_mismatch, unsupported_layout, out_of_memory, those of the pull. If the set is split, it makes a table of 64
+  /// bytes a tensor on the heap. May be repeated.
   template <class Session>
   result<receipt> download_tensors(Session& session, model_type& model,
                                    const pull_options& options = {}) const noexcept {
@@ -158,8 +158,8 @@ class tensors_of {
     if (!arrived_) return failure(errc::invalid_argument);
     return set_landing::make(*arrived_, tensors::destination(model));
   }
-  /// The same from the addresses that came with the set, with a connection of its own. bad_address: none came, or none
-  /// of Net's link. `where`: as download_tensors of a locator.
+  /// The same from the addresses that came with the set, with a connection of its own. bad_address: there were none, or
+  /// none of Net's link. `where`: as download_tensors of a locator.
   template <class Net, class Where = detail::as_text>
   result<receipt> download_tensors(model_type& model, const pull_options& options = {},
                                    Where where = {}) const noexcept {
@@ -192,7 +192,7 @@ class tensors_of {
 
 namespace detail {
 
-/// What the decomposer sees of a set.
+/// The decomposer's view of a set.
 struct set_access {
   template <class M> static const auto* model(const tensors_of<M>& s) noexcept { return s.model_; }
   template <class M> static const auto& kept(const tensors_of<M>& s) noexcept { return s.kept_; }

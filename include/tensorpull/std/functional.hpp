@@ -10,8 +10,8 @@ namespace tensorpull {
 /// default. Copies are cheap.
 ///  - A named callable (an lvalue, const or not) is borrowed: it must outlive every copy of the callback.
 ///  - A temporary (`.progress = [&](const progress_event& e) { ... }`) is copied into the callback if it is trivially
-///    copyable and not larger than three pointers. A lambda that captures up to three references is. What it refers to
-///    is borrowed. Each copy of the callback has its own copy of what the lambda captured by value.
+///    copyable and not larger than three pointers. A lambda that captures up to three references is. The objects that
+///    it refers to are borrowed. Each copy of the callback has its own copy of what the lambda captured by value.
 ///  - Any other temporary does not compile: give it a name that outlives the callback.
 ///  - A function is kept by its address.
 /// Nothing here allocates. A call costs one indirect call.

@@ -13,7 +13,7 @@ namespace tensorpull {
 
 /// Holds a copy of any small token T with `bool t.stop_requested() const`: std::stop_token, the stop token of an
 /// executor, or a class of your own with a pointer to a flag. T is at most two pointers large and copied without
-/// throwing. Without a token it never says stop. Allocates nothing itself.
+/// throwing. Without a token no stop is ever requested. Allocates nothing itself.
 class stop_token {
   static constexpr std::size_t room = 2 * sizeof(void*);
 

@@ -87,7 +87,7 @@ inline int room_for(int fd, std::uint64_t bytes) noexcept {
   return bytes > taken && (bytes - taken) / left.f_frsize > left.f_bfree ? ENOSPC : 0;
 }
 
-/// Makes the file `bytes` long. What is new in it is a hole, which takes no room. 0, or errno.
+/// Makes the file `bytes` long. New bytes are a hole, which takes no room. 0, or errno.
 inline int resize(int fd, std::uint64_t bytes) noexcept {
   held_signal quiet(SIGXFSZ);
   const int system = uninterrupted([&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); }) == 0 ? 0 : errno;
@@ -161,8 +161,8 @@ class positioned_file {
 
 namespace tensorpull::detail {
 
-/// What a file's system says of its last change. Changes within one tick of its clock (milliseconds; before Linux 6.13)
-/// may have the same one.
+/// The file system's record of a file's last change. Changes within one tick of its clock (milliseconds; before Linux
+/// 6.13) may have the same one.
 struct file_stamp {
   /// Seconds and nanoseconds; -1: they are not known.
   std::int64_t modified = -1, modified_part = 0, changed = 0, changed_part = 0;
@@ -245,8 +245,8 @@ class atomic_file {
     return touched_;
   }
 
-  /// Cuts the file, which has to be `length` bytes long, to `bytes`, and writes it to the disk if `synchronise` says
-  /// so. ESTALE: another process has removed, replaced or cut the file.
+  /// Cuts the file, which has to be `length` bytes long, to `bytes`, and writes it to the disk if `synchronise`.
+  /// ESTALE: another process has removed, replaced or cut the file.
   result<void> complete(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
     if (!has_name(length)) return done(ESTALE, bytes);
     if (const auto ok = change(bytes, [&] { return resize(file_.get(), bytes); }); !ok) return ok;
@@ -279,7 +279,7 @@ class atomic_file {
     file_.close();
     directory_.close();
   }
-  /// Leaves nothing behind, unless it was published. What another process has put in its place is that one's.
+  /// Leaves nothing behind, unless it was published. A file that another process has put there is that one's.
   void discard() noexcept {
     if (temporary_[0] != '\0' && has_name()) ::unlinkat(directory_.get(), temporary_.data(), 0);
     temporary_[0] = '\0';

@@ -14,8 +14,8 @@
 
 namespace tensorpull::testing {
 
-/// What happens to a frame. `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of its head or of
-/// its tensor bytes is inverted.
+/// The faults of a frame. `late`: other frames overtake it. `flip_head`, `flip_payload`: one bit of its head or of its
+/// tensor bytes is inverted.
 enum class frame_fault_kind : std::uint8_t {
   none,
   duplicate,

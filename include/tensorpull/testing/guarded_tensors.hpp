@@ -12,7 +12,7 @@
 
 namespace tensorpull::testing {
 
-/// A simulated model M takes the place of a user's model in a simulation:
+/// A simulated model M stands for a user's model in a simulation:
 ///  1. `typename M::shape`, made from a seeded_random&: what all models of one run have in common;
 ///  2. `M(shape)`: a model whose memory, guard bytes included, is filled with a fixed pattern; the shape outlives it;
 ///     it is never moved;
@@ -45,7 +45,7 @@ struct guard {
 /// extent of each.
 class guarded_tensors {
  public:
-  /// Dtypes, extents and places of the tensors.
+  /// Dtypes, extents and positions of the tensors.
   class shape {
    public:
     /// Draws up to 6 tensors.

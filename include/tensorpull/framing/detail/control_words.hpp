@@ -51,7 +51,7 @@ struct field_place {
 };
 inline constexpr field_place place_of_id{0, 0, 32}, place_of_kind{0, 32, 16};
 
-/// The table. Calls at(field, place) for each field that frames of a kind have besides id and kind, word by word and
+/// The table. Calls at(field, position) for each field that frames of a kind have besides id and kind, word by word and
 /// from the low bits up. A reference takes two words.
 template <class Frame, class At>
 [[gnu::always_inline]] constexpr void visit_fields(frame_kind kind, Frame& m, At at) noexcept {

@@ -11,7 +11,7 @@
 
 namespace tensorpull::detail {
 
-/// Appends words and objects to a frame. What does not fit is not written, and fits() says so.
+/// Appends words and objects to a frame. Anything that does not fit is dropped; fits() then returns false.
 class segment_writer {
  public:
   /// The first word is for the segment table, the second for the root pointer.

@@ -14,7 +14,7 @@
 
 namespace tensorpull::detail {
 
-/// A piece, or how much has come of a frame in pieces.
+/// A piece, or how much has arrived of a frame in pieces.
 struct piece {
   frame_kind kind = frame_kind::nothing;  ///< piece or taken
   std::uint64_t sender = 0;  ///< as in framing/protocol.capnp

@@ -2,7 +2,7 @@
 // of any size. Whatever the pointers say, it never reads outside the segments, and it follows no more than a given
 // number of words.
 //
-// Written from the encoding specification, https://capnproto.org/encoding.html. What it refuses is what the library
+// Written from the encoding specification, https://capnproto.org/encoding.html. It refuses exactly what the library
 // refuses; a test compares the two on frames that were changed at random.
 #pragma once
 
@@ -22,7 +22,7 @@ struct segment_place {
 
 class segment_reader {
  public:
-  /// The place of a pointer, and how many levels may be followed from there. `there` is false for a pointer that the
+  /// The position of a pointer, and how many levels may be followed from there. `there` is false for a pointer that the
   /// sender's version does not have; it reads like a null pointer.
   struct pointer {
     std::size_t segment = 0, word = 0;
@@ -39,8 +39,8 @@ class segment_reader {
     object first;
     std::size_t count = 0, step = 0;
   };
-  /// What a list's elements have to hold. Smaller elements of an older version are accepted as structs, single bits are
-  /// not.
+  /// The least content of a list's elements. Smaller elements of an older version are accepted as structs, single bits
+  /// are not.
   enum class element : std::uint8_t {
     structs,
     words,
@@ -124,7 +124,7 @@ class segment_reader {
 
  private:
   struct target {
-    std::uint64_t word = 0;  // the pointer that says what the object is
+    std::uint64_t word = 0;  // the pointer that describes the object
     std::size_t segment = 0, at = 0;
   };
 
@@ -177,7 +177,7 @@ class segment_reader {
     return true;
   }
 
-  /// A list of structs: its first word, the tag, says how many there are and how long each is.
+  /// A list of structs: its first word, the tag, has their number and the length of each.
   bool follow_composite(const target& t, std::size_t words, int depth, element wanted, list& out) noexcept {
     if (!spend(t.segment, t.at, std::uint64_t{words} + 1)) return false;
     const std::uint64_t tag = word(t.at);

@@ -19,11 +19,11 @@ namespace tensorpull {
 
 namespace detail {
 
-/// The instruction takes a word in each cycle, but its result comes after three. So three parts of this many bytes are
-/// taken in turn, and then joined.
+/// The instruction takes a word in each cycle, but its result is ready after three. So three parts of this many bytes
+/// are taken in turn, and then joined.
 inline constexpr std::size_t crc32c_part_bytes = 4096;
 
-/// What as many zeros as a part has bytes make of a CRC, for each of its eight half bytes.
+/// The CRC after as many zeros as a part has bytes, for each of its eight half bytes.
 inline constexpr auto crc32c_zeros = [] {
   std::array<std::uint32_t, 32> of_bit{};
   const auto apply = [](const std::array<std::uint32_t, 32>& columns, std::uint32_t crc) {
@@ -111,7 +111,7 @@ inline std::uint32_t crc32c_by_instruction(std::span<const std::byte> bytes, std
 #endif
 
 #if defined(__x86_64__)
-/// What a carry-less product multiplies the halves of 16 bytes by, to bring them so many bytes on: the powers of x by
+/// The factors of the halves of 16 bytes in a carry-less product that brings them so many bytes on: the powers of x by
 /// 32 bits more and by 32 bits less, for the first half and for the second, with their bits reversed.
 constexpr std::array<std::uint64_t, 2> crc32c_powers(std::size_t bytes) noexcept {
   const auto power = [](std::size_t n) {

@@ -1,5 +1,5 @@
 // XXH3-64 with vectors, without the xxHash library: the digest of hosts that have to do without it, such as a program
-// that travels between machines. TENSORPULL_OWN_XXH3 (an option of CMake) puts it in the place of xxhash_digest.
+// that travels between machines. TENSORPULL_OWN_XXH3 (an option of CMake) uses it instead of xxhash_digest.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>

@@ -1,4 +1,4 @@
-// Which members of a message struct can travel, and a walk over them. A nested struct's members take its place, with
+// Which members of a message struct can travel, and a walk over them. A nested struct's members stand for it, with
 // dotted names.
 #pragma once
 
@@ -54,7 +54,8 @@ inline constexpr bool is_number_list = false;
 template <number T, class A>
 inline constexpr bool is_number_list<std::vector<T, A>> = true;
 
-/// What a member holds any number of, or perhaps one: a type of `element` that a message that arrives makes.
+/// The element of a member that holds any number of them, or perhaps one: a type of `element` that a message that
+/// arrives makes.
 template <class T>
 struct holder {
   static constexpr field_kind kind = field_kind::none;

@@ -45,7 +45,7 @@ constexpr part_size measure_part(const image_schema& whole, std::uint64_t limit,
   return n;
 }
 
-/// A part with the places of its tensors in memory. Borrows the set's schema. A part that is the whole set, without
+/// A part with the positions of its tensors in memory. Borrows the set's schema. A part that is the whole set, without
 /// metadata, is that schema itself; any other has a table of 64 bytes a tensor on the heap. Movable; views stay valid.
 class image_part {
  public:
@@ -72,7 +72,7 @@ class image_part {
       made.entries[n] = whole.tensors[i];
       made.where[n++] = where[i];
     }
-    // An entry of the set says where it is in the set's image, and the part is another image.
+    // An entry of the set has its position in the set's image, and the part is another image.
     const auto placed = place_entries({made.entries.get(), n}, {});
     if (!placed) return failure(placed.error());
     made.schema = *placed;

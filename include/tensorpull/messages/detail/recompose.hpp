@@ -1,5 +1,5 @@
-// The body of an application message back into a message struct. What arrives is not believed: kinds, names, lengths
-// and indices are checked one by one, and no memory is made by a claim.
+// The body of an application message back into a message struct. Nothing that arrives is believed: kinds, names,
+// lengths and indices are checked one by one, and no memory is made by a claim.
 #pragma once
 
 #include <tensorpull/framing/detail/segment_table.hpp>

@@ -39,8 +39,8 @@ struct basic_numpy_array {
   std::span<const std::int64_t> strides_bytes = {};
   /// used only if there are no strides
   numpy_order order = numpy_order::c;
-  /// What the bits of unsigned integers or of void are, for the types that NumPy itself lacks: bf16 in "<u2" or "|V2",
-  /// f8_* in "|u1"
+  /// The meaning of the bits of unsigned integers or of void, for the types that NumPy itself lacks: bf16 in "<u2" or
+  /// "|V2", f8_* in "|u1"
   std::optional<dtype> bits_of = {};
 };
 /// An array to read.

@@ -1,4 +1,4 @@
-// What NumPy calls an element type, and which dtype that is here. Decides which of NumPy's types can travel.
+// NumPy's name of an element type, and which dtype that is here. Decides which of NumPy's types can travel.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -54,7 +54,7 @@ inline constexpr numpy_type_row numpy_types[] = {
     {{}, '\0', "float8_e5m2fnuz", dtype::f8_e5m2fnuz, 1},
 };
 
-/// What follows the byte order: one character, or a kind and a size, which NumPy reads as C's strtol does ("f04" is
+/// The text behind the byte order: one character, or a kind and a size, which NumPy reads as C's strtol does ("f04" is
 /// "f4").
 constexpr std::optional<numpy_type_row> numpy_type_of(std::string_view text) noexcept {
   if (text.empty()) return std::nullopt;

@@ -1,5 +1,5 @@
-// Tensors in a safetensors file: the policy that publishes them. What writes such a file is
-// consumers/safetensors_file.hpp.
+// Tensors in a safetensors file: the policy that publishes them. consumers/any_schema/safetensors_file.hpp writes such
+// files.
 #pragma once
 
 #include <tensorpull/tensors/concept.hpp>

@@ -146,7 +146,7 @@ struct raw_tensors {
     return table.at;
   }
 
-  /// Copies each tensor that has landed to those tied to it: one range of an image lands in one place.
+  /// Copies each tensor that has landed to those tied to it: one range of an image lands once.
   static void copy_to_aliases(const destination_view& here) noexcept {
     auto& model = *reinterpret_cast<model_type*>(here.base);
     static const auto table = [&model] {

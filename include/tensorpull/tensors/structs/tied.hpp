@@ -67,7 +67,7 @@ constexpr bool all_ties_are_alike() noexcept {
   return true;
 }
 
-/// What an image needs to know of ties that fit: the names without aliases, the metadata, where the tensors went.
+/// The ties that fit, as an image needs them: the names without aliases, the metadata, where the tensors went.
 template <const auto& Names, const auto& Ties, bool Fit>
 struct tie_table {
   static constexpr std::size_t count = Fit ? Ties.size() : 0;
@@ -87,7 +87,7 @@ struct tie_table {
     }
     return list;
   }();
-  /// at[i]: the place of the model's i-th tensor among kept_names; past their end for an alias.
+  /// at[i]: the position of the model's i-th tensor among kept_names; past their end for an alias.
   static constexpr auto place = [] {
     index_list<Names.count> list;
     std::uint32_t k = 0;

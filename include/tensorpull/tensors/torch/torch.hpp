@@ -32,9 +32,9 @@ static_assert(little_endian_machine, "tensorpull: PyTorch's tensors are not supp
 /// A tensor whose storage is exchanged later (set_data, resize_, module->to(...)) is not followed: make another.
 ///
 /// Tied tensors (same memory, dtype, shape and strides) are one tensor of the image under the name that sorts first,
-/// and the metadata says which others it has, as safetensors.torch.save_model records it. Tensors that share only a
-/// part of their memory, or see it with another shape, are sent each by itself: save_model drops all but one of them,
-/// and then no recipient can make the others again.
+/// and the metadata names the others, as safetensors.torch.save_model records it. Tensors that share only a part of
+/// their memory, or see it with another shape, are sent each by itself: save_model drops all but one of them, and then
+/// no recipient can make the others again.
 class torch_model {
  public:
   /// For reading. Any strides; on any device; conjugated, negated: packed a slice at a time, never as a whole. Errors,

@@ -30,7 +30,7 @@ concept stream_factory = requires(F& connect) {
                         result<stream_pair<typename std::remove_cvref_t<decltype(connect())>::value_type::stream>>>;
 };
 
-/// Two ends of a datagram link. What goes to `to_right` over `left` arrives at `right`, which answers the address that
+/// Two ends of a datagram link. A datagram to `to_right` over `left` arrives at `right`, which answers the address that
 /// it came from.
 template <datagram_link D>
 struct datagram_pair {
@@ -44,7 +44,7 @@ struct datagram_pair {
 ///  1. `connect()` gives a result<datagram_pair<D>>, a new pair each time, over which nothing has gone yet;
 ///  2. optionally, `connect.now_us()`, as a stream_factory's;
 ///  3. optionally, `connect.damage_next()`: changes bytes of the next datagram that goes over the newest pair, on its
-///     way, at a place that `checked` protects; other ones each time. Without it requirement 6 is skipped.
+///     way, at a position that `checked` protects; other ones each time. Without it requirement 6 is skipped.
 template <class F>
 concept datagram_factory = requires(F& connect) {
   typename std::remove_cvref_t<decltype(connect())>::value_type::link;

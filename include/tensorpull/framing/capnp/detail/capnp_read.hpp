@@ -33,8 +33,7 @@ inline std::string_view text_of(capnp::AnyPointer::Reader p) {
   return {t.begin(), t.size()};
 }
 using struct_list = capnp::List<capnp::AnyStruct>;
-/// A list of structs, or of what an older version had in its place. False: a list of bits, which no version can have
-/// had.
+/// A list of structs, or of an older version's elements. False: a list of bits, which no version can have had.
 inline bool read_structs(capnp::AnyPointer::Reader p, struct_list::Reader& to) {
   const auto list = p.getAs<capnp::AnyList>();
   to = list.as<struct_list>();

@@ -1,5 +1,5 @@
 // Reads the header of a safetensors file as a stream, from a file that may be anything: its bounds, its characters one
-// after the other, and the tensors and metadata as they end. What is accepted, image/detail/header_parser.hpp decides.
+// after the other, and the tensors and metadata as they end. image/detail/header_parser.hpp decides what is accepted.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -29,7 +29,7 @@ struct header_bounds {
 };
 
 /// `File` has size() and read_at(offset, span) -> result<void>, such as positioned_file.
-/// Errors: bad_file (no room for the length, or for as much text as it says), does_not_fit (more text than the
+/// Errors: bad_file (no room for the length, or for as much text as it claims), does_not_fit (more text than the
 /// reference library reads), and those of read_at. Only subtraction, so no length wraps.
 template <class File>
 result<header_bounds> read_header_bounds(const File& file) noexcept {
@@ -54,7 +54,7 @@ class header_text {
   bool more() noexcept { return at_ != filled_ || fill(); }
   /// Requires more().
   char take() noexcept { return buffer_[at_++]; }
-  /// The byte of the file that comes next.
+  /// The next byte of the file.
   std::uint64_t position() const noexcept { return next_ - (filled_ - at_); }
   /// Why the file could not be read, if that is how the text ended.
   const result<void>& read() const noexcept { return read_; }
@@ -141,14 +141,14 @@ class header_members {
 
 namespace tensorpull {
 
-/// Gives `sink` each tensor and each pair of metadata in the order of the text, and says where the data lies. `File`
+/// Gives `sink` each tensor and each pair of metadata in the order of the text, and returns where the data lies. `File`
 /// has size() and read_at(offset, span) -> result<void>. `Sink` has tensor(const detail::described_tensor&) and
 /// metadata(key, value), both giving result<void>; an error of either ends the reading. That names are unique and the
-/// data has no hole, the caller checks: it needs all of them (safetensors_image does).
-/// Memory: 5 KiB of stack, however the text is nested, and on the heap about four times its longest string. Never
-/// throws. Errors, `at` the byte of the file that was reached and `name` the tensor, if it is about one: bad_file;
-/// duplicate_name (`__metadata__`); unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow;
-/// does_not_fit (more text than the reference library reads); out_of_memory; those of read_at and of `sink`.
+/// data has no hole, the caller checks: it needs all of them (safetensors_image does). Memory: 5 KiB of stack, however
+/// the text is nested, and on the heap about four times its longest string. Never throws. Errors, `at` the byte of the
+/// file that was reached and `name` the tensor, if it is about one: bad_file; duplicate_name (`__metadata__`);
+/// unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow; does_not_fit (more text than the
+/// reference library reads); out_of_memory; those of read_at and of `sink`.
 template <class File, class Sink>
 [[nodiscard]] result<detail::header_bounds> read_safetensors_header(const File& file, Sink& sink) noexcept {
   const auto bounds = detail::read_header_bounds(file);

@@ -36,7 +36,7 @@ struct header_measure {
   }
 };
 
-/// Second reading: fills the arrays. io if the file says more than before: it has changed.
+/// Second reading: fills the arrays. io if the file has more than before: it has changed.
 struct header_arrays {
   header_measure room, used{};
   tensor_entry* entries;

@@ -20,7 +20,7 @@ namespace tensorpull::detail {
 /// Whether torch has to be asked for the bytes.
 inline bool needs_torch_reader(const at::Tensor& t) { return !t.device().is_cpu() || t.is_conj() || t.is_neg(); }
 
-/// What torch copies in one call: few enough for it not to start threads (it does from 32,768 elements on).
+/// Elements that torch copies in one call: few enough for it not to start threads (it does from 32,768 elements on).
 inline constexpr std::int64_t torch_copy_elements = 16384;
 
 /// From a tensor to memory in C order.
@@ -99,8 +99,8 @@ inline result<void> read_torch(const void*, std::uintptr_t token, std::uint64_t 
 }
 inline constexpr source_reader torch_source_reader{&read_torch, nullptr};
 
-/// A destination_writer's function for the same tokens. Elements of which only a part has come keep the rest. It writes
-/// below autograd: the landing has told it already.
+/// A destination_writer's function for the same tokens. Elements of which only a part has arrived keep the rest. It
+/// writes below autograd: the landing has told it already.
 inline result<void> write_torch(void*, std::uintptr_t token, std::uint64_t offset,
                                 std::span<const std::byte> bytes) noexcept {
   try {

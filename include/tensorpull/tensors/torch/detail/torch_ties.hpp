@@ -22,7 +22,7 @@ struct named_torch_tensor {
 namespace detail {
 
 /// Where its first element is. Does not make torch copy a storage that it shares until somebody writes. A template,
-/// since libtorch 1.13 lacks the function that says so.
+/// since libtorch 1.13 lacks the function that tells this.
 template <class Tensor>
 const std::byte* torch_bytes(const Tensor& t) {
   if constexpr (requires { t.const_data_ptr(); }) return static_cast<const std::byte*>(t.const_data_ptr());

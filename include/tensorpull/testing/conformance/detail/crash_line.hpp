@@ -55,7 +55,7 @@ class crash_line {
       print(checks.back().what);
     }
     print(": the program crashed in this check\n");
-    // a fault comes again when this returns, and abort() goes on; what a call has raised does not
+    // a fault happens again when this returns, and abort() goes on; what a call has raised does not
     if (info->si_code <= 0 && signal != SIGABRT) ::raise(signal);
   }
 };

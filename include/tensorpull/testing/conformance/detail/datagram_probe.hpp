@@ -69,7 +69,7 @@ class datagram_probe : public link_probe<Connect> {
     return false;
   }
   /// Sends some datagrams, more than a link is likely to lose, until one can be received at `right`, and does not
-  /// receive it. False: none came.
+  /// receive it. False: none arrived.
   bool let_arrive(pair& c, std::size_t bytes = 40) {
     for (int i = 0; i < 8; ++i) {
       (void)send(c.left, c.to_right, datagram(bytes));

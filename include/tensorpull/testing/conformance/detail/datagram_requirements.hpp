@@ -260,7 +260,7 @@ class datagram_requirements : link_requirements<datagram_probe<Connect>> {
     if (!becomes([&] { return l.wait(false, true, some_time).write; }))
       report_.fail("nothing was sent yet, and it does not say that a datagram can be sent");
   }
-  /// Waits, and receives if it says so: what came may be for the link itself.
+  /// Waits, and receives if there is something, which may be for the link itself.
   bool wait_and_receive(link& l, std::chrono::milliseconds time) {
     if (!l.wait(true, false, time).read) return false;
     std::array<std::byte, 128> memory;

@@ -72,7 +72,7 @@ class datagram_transfers
 
  private:
   using Link = typename probe::link;
-  /// What is lost is asked for again after one to four seconds, and may be lost again several times.
+  /// A lost datagram is asked for again after one to four seconds, and may be lost again several times.
   static constexpr std::uint64_t standstill_us = 60'000'000;
   /// Memory that endpoints want to be aligned.
   template <std::size_t Bytes>

@@ -1,4 +1,4 @@
-// What the helpers of both kinds of link share: what is made for each check, and time.
+// The common part of the helpers of both kinds of link: the objects of each check, and time.
 #pragma once
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>

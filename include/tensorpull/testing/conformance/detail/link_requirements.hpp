@@ -1,4 +1,4 @@
-// What the checks of requirements share, whatever the link: one that rests on others, and those of time.
+// The common part of the checks of requirements, whatever the link: one that rests on others, and those of time.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>

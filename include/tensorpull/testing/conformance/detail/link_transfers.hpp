@@ -1,4 +1,5 @@
-// What whole transfers share, whatever the link: what is published, where it lands, and how a transfer is judged.
+// The common part of whole transfers, whatever the link: what is published, where it lands, and how a transfer is
+// judged.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -46,7 +47,7 @@ class link_transfers {
     std::uint64_t counted;  ///< completions that the owner counts
   };
   /// One transfer, which `move(owner, transfer)` moves until it ends. Nothing if the check has failed before, or if
-  /// `move` says false: there is no connection.
+  /// `move` returns false: there is no connection.
   template <class Move>
   std::optional<carried> carry(const guarded_tensors::shape& s, std::uint64_t chunk, Move move) {
     if (!report_.holds()) return std::nullopt;

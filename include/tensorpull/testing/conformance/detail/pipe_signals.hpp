@@ -23,7 +23,7 @@ class pipe_signals {
     std::signal(SIGPIPE, before_);
 #endif
   }
-  /// Fails the current check if a signal has come since the last time.
+  /// Fails the current check if a signal has arrived since the last time.
   static void judge(conformance_report& report) noexcept {
     if (count() > 0)
       report.fail(

@@ -17,7 +17,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// What both checks do with the two ends of a connection.
+/// The common part of both checks of the two ends of a connection.
 template <stream_factory Connect>
 class pollable_ends : protected link_requirements<stream_probe<Connect>> {
  protected:

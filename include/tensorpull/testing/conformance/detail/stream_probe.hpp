@@ -28,7 +28,7 @@ class stream_probe : public link_probe<Connect> {
     });
     return done;
   }
-  /// Reads up to `most` bytes, fewer if the time or the stream ends first; `end` says which.
+  /// Reads up to `most` bytes, fewer if the time or the stream ends first; `end` is which.
   std::vector<std::byte> receive(stream& s, std::size_t most, io_status* end = nullptr) {
     std::vector<std::byte> got(most);
     std::size_t done = 0;

@@ -170,8 +170,8 @@ class stream_requirements : link_requirements<stream_probe<Connect>> {
     if (!becomes([&] { return s.wait(false, true, some_time).write; }))
       report_.fail("nothing was written yet, and it does not say that writing can go on");
   }
-  /// Waits for bytes, and reads if it says so: what came may be for the stream itself, as a TLS session ticket is, and
-  /// be gone when it was read.
+  /// Waits for bytes, and reads if there are any: they may be for the stream itself, as a TLS session ticket is, and be
+  /// gone when it was read.
   bool wait_and_read(stream& s, std::chrono::milliseconds time) {
     if (!s.wait(true, false, time).read) return false;
     std::array<std::byte, 8> memory;
