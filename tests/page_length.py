@@ -66,7 +66,7 @@ HABITS = [(re.compile(pattern, re.M), advice) for pattern, advice in (
     (BEGIN + r"What\b(?!\s*\|)(?=[^.?!|:]*(?:[.!|:]|\Z))", "a sentence begins with its subject, and not with a bare What"),
     (r"\b(?:says|said)\b", "a field states, a page describes, a call returns: only people say"),
     (r"\b(?:comes?|came|coming)\b(?!\s+(?:with|from)\b)", "bytes arrive, a recipient returns, a figure follows: nothing comes"),
-    (r"(?<!\bin\s)(?<!\btakes\s)(?<!\btake\s)(?<!\bout of\s)(?<!\bdecimal\s)\bplaces?\b", "an address or a position, not a place"),
+    (r"(?<![Ii]n\s)(?<!\btakes\s)(?<!\btake\s)(?<!\bout of\s)(?<!\bdecimal\s)\bplaces?\b", "an address or a position, not a place"),
     (CONNECTION, "a connection, a link or a path: only a serial line is a line"),
     (BEGIN + r"(?:Who|Whoever)\b(?!\s*\|)(?=[^.?!|:]*(?:[.!|:]|\Z))", "a sentence begins with its subject, and not with a bare Who"),
     (r"\b(?:recipient|owner|peer|server|client|proxy|connection|site|transport|program) who\b", "things are that, not who"),

@@ -15,7 +15,7 @@ namespace tensorpull {
 
 struct source_view;  // image/view.hpp
 
-/// Spans that a consumer hands out for the bytes that come next.
+/// Spans that a consumer hands out for the bytes that arrive next.
 struct prepared {
   std::size_t pieces = 0;  ///< Spans of the caller's list that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
@@ -112,13 +112,14 @@ struct consumer_requirements {
 ///     commit;
 ///  5. `c.commit(offset, bytes)`: these bytes (a part of what was prepared) have arrived; in order, without gaps. They
 ///     may begin and end anywhere, also within an element, so a consumer that looks at numbers keeps the beginning of
-///     one until the rest has come. They are hashed where they lie after it, so they stay there until the next call;
-///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy says so, its own digest was right;
+///     one until the rest has arrived. They are hashed where they lie after it, so they stay there until the next call;
+///  6. `c.chunk(offset, length)`: the chunk is complete and, if the integrity policy checks chunks, its own digest was
+///     right;
 ///  7. `c.finish(receipt)`: everything arrived and was checked; called before the owner is told, so an error makes it a
 ///     failure;
 ///  8. `c.abandon(error)`: the transfer ended in any other way; never after finish() succeeded and at most once.
-///  9. optionally `void c.rewind(offset)`, if it can take a chunk twice: what was committed from there on comes again,
-///     since its chunk was damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
+///  9. optionally `void c.rewind(offset)`, if it can take a chunk twice: what was committed from there on is sent
+///     again, since its chunk was damaged or cut off; offset is where a chunk began. Without it such a transfer fails;
 /// 10. optionally `source_view c.read_back() const`, if its memory can be read: what lies there, as the image that it
 ///     is to become, so that a later transfer can continue from a cursor. A view without schema: nothing can be read
 ///     back, so cursors stay empty and nothing resumes.
@@ -128,10 +129,10 @@ struct consumer_requirements {
 ///     without being finished (published_schema).
 /// 13. optionally `static constexpr bool any_order = true`, if prepare() always has memory, and what has landed behind
 ///     the header can be looked at: by `source_view c.arrived() const`, or else by read_back(). prepare and commit may
-///     then be called for any range behind the header, also again for one that has landed; chunk() still comes in
-///     order. begin() may be called once more, if all is to come again. Without it a pull has one connection at a time,
-///     and over datagrams bytes wait for those before them.
-/// Offsets count as `description` says. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
+///     then be called for any range behind the header, also again for one that has landed; chunk() is still called in
+///     order. begin() may be called once more, if all is to be sent again. Without it a pull has one connection at a
+///     time, and over datagrams bytes wait for those before them.
+/// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>
 concept consumer = detail::consumer_requirements<C>::met_11;

@@ -1,5 +1,4 @@
-// Lands in a second model while the first stays usable. When the new model is complete, it takes the place of the
-// first.
+// Lands in a second model while the first stays usable. When the new model is complete, it replaces the first.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -84,7 +83,7 @@ class double_buffered {
 template <class Tensors, class Pointer>
 class double_buffered_models {
  public:
-  using model_type = typename Tensors::model_type;  ///< What the tensor policy describes.
+  using model_type = typename Tensors::model_type;  ///< The model of the tensor policy.
 
   /// Each pointer owns a model. Ends the program if a tensor begins at the same address in both.
   double_buffered_models(Pointer front, Pointer back) noexcept
@@ -97,7 +96,7 @@ class double_buffered_models {
   std::uint64_t completed() const noexcept { return landing_.completed(); }  ///< Models that have arrived.
   double_buffered& consumer() noexcept {
     return landing_;
-  }  ///< What a transfer lands in. Valid while this object stays where it is.
+  }  ///< The destination of a transfer. Valid while this object stays where it is.
 
  private:
   std::array<Pointer, 2> models_;

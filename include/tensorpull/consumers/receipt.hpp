@@ -1,4 +1,4 @@
-// What a recipient knows when a transfer has ended well.
+// A recipient's knowledge when a transfer has ended well.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -11,7 +11,7 @@ namespace tensorpull {
 
 /// `completed`: the recipient holds exactly the published bytes; it has compared their digest.
 /// `completed_unverified`: everything arrived, but nobody compared a digest of the whole.
-/// Neither says that the owner knows of it: see receipt::confirmed.
+/// With neither need the owner know of it: see receipt::confirmed.
 enum class outcome : std::uint8_t {
   completed,
   completed_unverified,
@@ -22,7 +22,8 @@ constexpr std::string_view to_string(outcome o) noexcept {
   return o == outcome::completed ? "completed" : "completed_unverified";
 }
 
-/// What has been received. A consumer's finish() is given it before the owner is told, so `confirmed` is false there.
+/// The account of a transfer. A consumer's finish() is given it before the owner is told, so `confirmed` is false
+/// there.
 struct receipt {
   /// Whether the whole was compared with what was published.
   tensorpull::outcome outcome = outcome::completed_unverified;
@@ -33,17 +34,17 @@ struct receipt {
   std::uint64_t fingerprint = 0;  ///< of the image's schema
   std::uint64_t digest = 0;  ///< XXH3-64 of what was received; 0 if none was computed
   bool confirmed = false;  ///< The owner is known to have recorded the confirmation.
-  /// If it is not: why, such as timed_out. The bytes are what `outcome` says nevertheless. errc{} if it is confirmed.
+  /// If it is not: why, such as timed_out. `outcome` holds nevertheless. errc{} if it is confirmed.
   errc unconfirmed_because{};
-  /// Whoever answered was believed: nothing that the recipient was given beforehand says which bytes these have to be.
-  /// False: they have the digest that it was given, as the version of the reference or as that of the pull, so nobody
-  /// has sent it others by mistake or under another's name. A pull of some tensors believes always, since a version is
-  /// the digest of the whole.
+  /// The one that answered was believed: nothing that the recipient was given beforehand fixes which bytes these have
+  /// to be. False: they have the digest that it was given, as the version of the reference or as that of the pull, so
+  /// nobody has sent it others by mistake or under another's name. A pull of some tensors believes always, since a
+  /// version is the digest of the whole.
   bool believed = true;
 };
 
-/// What the recipient is told before data moves. Offsets that consumers see count from the image's first byte;
-/// of a subset: from its first tensor (data_start is then 0).
+/// The owner's description, before data moves. Offsets that consumers see count from the image's first byte; of a
+/// subset: from its first tensor (data_start is then 0).
 struct description {
   ref_id ref{};  ///< The reference that is pulled.
   std::uint64_t version = 0;  ///< of the image

@@ -1,5 +1,5 @@
-// How far a transfer has come, in 48 bytes that a program can keep: enough to continue after the program or its machine
-// was restarted.
+// How far a transfer is, in 48 bytes that a program can keep: enough to continue after the program or its machine was
+// restarted.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -17,7 +17,7 @@ namespace tensorpull {
 /// `digest` is XXH3-64 over the image's first `offset` bytes. It proves that what lies in the destination is what had
 /// landed; a cursor is not trusted beyond that. An empty one ({}) resumes nothing.
 struct resume_cursor {
-  static constexpr std::size_t encoded_bytes = 48;  ///< What encode() writes.
+  static constexpr std::size_t encoded_bytes = 48;  ///< The bytes that encode() writes.
 
   ref_id ref{};  ///< The reference that was pulled.
   std::uint64_t fingerprint = 0;  ///< of the image's schema

@@ -20,7 +20,7 @@ namespace tensorpull {
 ///  - If the observer has no memory now, the destination waits with it.
 template <class Destination, class Observer>
 class tee : public detail::null_consumer {
-  // This one is chosen if one of the two is no consumer: the sentence says what it lacks.
+  // This one is chosen if one of the two is no consumer: the sentence names what it lacks.
   static_assert(sizeof(detail::consumer_checks<Destination>) != 0 && sizeof(detail::consumer_checks<Observer>) != 0);
 
  public:

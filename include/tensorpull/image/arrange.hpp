@@ -1,5 +1,5 @@
-// Makes a schema from tensors in any order: checks, sorts, places, measures. In place, in the caller's arrays: no heap,
-// bounded stack.
+// Makes a schema from tensors in any order: checks, sorts, positions, measures. In place, in the caller's arrays: no
+// heap, bounded stack.
 #pragma once
 
 #include <tensorpull/image/detail/sort.hpp>
@@ -22,7 +22,7 @@ constexpr bool swappable(const tensor_entry& entry) noexcept {
   return !entry.indirect && entry.swap_bytes == number_bytes(entry.type);
 }
 
-/// What can be said about one tensor alone; the error names it.
+/// The checks of one tensor alone; the error names it.
 constexpr result<std::uint64_t> check_entry(const tensor_entry& entry, std::size_t index) noexcept {
   if (entry.name == "__metadata__") return failure(errc::reserved_name, index, entry.name);
   if (!is_utf8(entry.name)) return failure(errc::invalid_argument, index);
@@ -73,8 +73,9 @@ constexpr result<void> arrange_metadata(std::span<metadata_entry> pairs) noexcep
   return {};
 }
 
-/// The schema over entries and metadata that are in order: sets all that an entry says about its place, in the data
-/// section and in the header. Whoever changes which tensors an image has calls it. Errors: size_overflow, does_not_fit.
+/// The schema over entries and metadata that are in order: sets the fields of an entry that hold its position, in the
+/// data section and in the header. Code that changes which tensors an image has calls it. Errors: size_overflow,
+/// does_not_fit.
 constexpr result<image_schema> place_entries(std::span<tensor_entry> entries,
                                              std::span<const metadata_entry> metadata) noexcept {
   std::uint64_t end = 0;

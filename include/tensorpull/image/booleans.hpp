@@ -11,7 +11,7 @@
 namespace tensorpull {
 
 namespace detail {
-/// The place of the first byte that is no BOOL element; the length if all are.
+/// The position of the first byte that is no BOOL element; the length if all are.
 inline std::size_t first_no_boolean(std::span<const std::byte> bytes) noexcept {
   auto all = std::byte{};
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -34,9 +34,9 @@ void for_booleans(const destination_view& in, std::uint64_t data_bytes, F f) noe
 }
 }  // namespace detail
 
-/// Whether each element of a destination that is a `bool` in memory is 0 or 1. value_out_of_range: the tensor that
-/// `name` says has another byte; `at` is its place in the tensor. Costs a pass over the BOOL members of a struct, and
-/// nothing for other destinations: their memory holds bytes.
+/// Whether each element of a destination that is a `bool` in memory is 0 or 1. value_out_of_range: the tensor `name`
+/// has another byte; `at` is its position in the tensor. Costs a pass over the BOOL members of a struct, and nothing
+/// for other destinations: their memory holds bytes.
 [[nodiscard]] inline result<void> check_booleans(const destination_view& in) noexcept {
   result<void> good{};
   detail::for_booleans(in, in.schema->data_bytes(),

@@ -13,7 +13,7 @@
 
 namespace tensorpull {
 
-/// What a gather gave: the first `pieces` spans hold `bytes` bytes of the image.
+/// The result of a gather: the first `pieces` spans hold `bytes` bytes of the image.
 struct gathered {
   std::size_t pieces = 0;  ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
@@ -103,7 +103,7 @@ inline gathered gather(const source_view& source, std::uint64_t offset, std::uin
   return done(false);
 }
 
-/// What a scatter gave: the first `pieces` spans take `bytes` bytes of the image.
+/// The result of a scatter: the first `pieces` spans take `bytes` bytes of the image.
 struct scattered {
   std::size_t pieces = 0;  ///< Spans that were filled.
   std::uint64_t bytes = 0;  ///< Bytes of these spans together.
@@ -111,8 +111,8 @@ struct scattered {
 
 /// Fills `out` with spans of the destination's memory that take the image's bytes [offset, offset + bytes), bytes <=
 /// length. Bytes of tensors that are `indirect` get spans of the writer's staging memory, and on a big-endian machine
-/// bytes of numbers get spans of `staging`; hand_over() brings both to their place when they have arrived. Stops early
-/// when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
+/// bytes of numbers get spans of `staging`; hand_over() brings both to where they belong when they have arrived. Stops
+/// early when `out` or the staging memory is used up. Nothing is written or allocated. O(log tensors) and the pieces.
 /// Requires offset >= header_bytes (a header does not land in tensors) and that [offset, offset + length) lies within
 /// the image.
 inline scattered scatter(const destination_view& destination, std::uint64_t offset, std::uint64_t length,

@@ -16,7 +16,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// What follows the backslash for this character: 0 for nothing to escape, 'u' for the long form.
+/// The character behind the backslash for this one: 0 for nothing to escape, 'u' for the long form.
 constexpr char json_escape(char c) noexcept {
   switch (c) {
     case '"': return '"';
@@ -183,7 +183,7 @@ constexpr void put_entry(text_window& window, const tensor_entry& entry) noexcep
 
 }  // namespace detail
 
-/// The length of the header, its 8 leading bytes included, from entries whose places are set. O(bytes of names).
+/// The length of the header, its 8 leading bytes included, from entries whose positions are set. O(bytes of names).
 constexpr std::uint64_t header_length(std::span<const tensor_entry> entries,
                                       std::span<const metadata_entry> metadata) noexcept {
   std::uint64_t n = detail::metadata_text_length(metadata);

@@ -1,4 +1,4 @@
-// Reads the header of an image while it arrives, a piece at a time, and keeps what it says: names, dtypes, shapes,
+// Reads the header of an image while it arrives, a piece at a time, and keeps its content: names, dtypes, shapes,
 // metadata. The JSON text is never held. Only the writer's spelling (image/header.hpp) is accepted, apart from the
 // escapes in strings; the rules are those of image/detail/header_parser.hpp. The length and the data offsets are passed
 // over: they follow from the tensors, and the user of the header compares its fingerprint and its sizes.
@@ -27,8 +27,8 @@ class header_reader {
   /// `most_tensors`: take() refuses a header with more.
   explicit header_reader(std::uint64_t most_tensors) noexcept : most_tensors_(most_tensors) {}
 
-  /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the place (no header of an
-  /// image); unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
+  /// Takes the next bytes of the header, its 8 leading bytes first. Errors: bad_frame with the position (no header of
+  /// an image); unsupported_dtype with the tensor's name; too_large (more tensors than allowed). Throws std::bad_alloc.
   result<void> take(std::span<const std::byte> bytes) {
     for (const std::byte b : bytes) {
       if (now_.at >= 8) {
@@ -73,7 +73,7 @@ class header_reader {
     }
   }
 
-  /// A place to go back to if bytes that were taken turn out to be damaged. For that, nothing below is taken away or
+  /// A state to go back to if bytes that were taken turn out to be damaged. For that, nothing below is taken away or
   /// changed.
   struct mark {
     std::uint64_t at = 0;  ///< Bytes of the header taken so far.
@@ -87,7 +87,7 @@ class header_reader {
     std::uint64_t tensors = 0, pairs = 0, extents = 0;  // so far
     std::uint16_t rank = 0;  // of the last tensor, so far
   };
-  /// The place after the last byte taken.
+  /// The position after the last byte taken.
   mark here() const noexcept {
     mark m = now_;
     m.text = text_.size(), m.numbers = numbers_.size();
@@ -161,7 +161,7 @@ class header_reader {
       ++to.now_.extents;
       return {};
     }
-    /// Where the tensor is follows from its place in the list; the schema's fingerprint and length settle that.
+    /// The tensor's offset follows from its position in the list; the schema's fingerprint and length settle that.
     result<void> tensor(std::uint64_t, std::uint64_t) {
       to.keep_number(0);
       to.now_.begin = to.text_.size();

@@ -46,9 +46,9 @@ inline void read_swapped(const tensor_entry& entry, const std::byte* from, std::
   }
 }
 
-/// The inverse of read_swapped: puts the bytes that come at `offset` where they belong among numbers of `width` bytes
-/// from `to` on, each in reverse. Any range, also one that begins and ends within a number: each byte has a place of
-/// its own, whatever has come before.
+/// The inverse of read_swapped: puts the bytes that arrive at `offset` where they belong among numbers of `width` bytes
+/// from `to` on, each in reverse. Any range, also one that begins and ends within a number: each byte has a position of
+/// its own, whatever has arrived before.
 inline void write_swapped(std::size_t width, std::byte* to, std::uint64_t offset,
                           std::span<const std::byte> bytes) noexcept {
   std::size_t within = static_cast<std::size_t>(offset % width);

@@ -1,4 +1,4 @@
-// What an image consists of: the tensors in image order with their places, the metadata, the sizes, the fingerprint.
+// The parts of an image: the tensors in image order with their positions, the metadata, the sizes, the fingerprint.
 // Data only.
 //
 // A schema is a constant (tensors/structs/raw.hpp), or lies in memory that dynamic_image owns, or in arrays of the
@@ -37,8 +37,8 @@ struct tensor_entry {
   std::uint16_t rank = 0;
   /// bytes of a number (2, 4 or 8) if memory holds its numbers in the other byte order; otherwise 0
   std::uint32_t swap_bytes : 4 = 0;
-  /// where its text begins in the header, behind the comma; 0: not known, and then finding a place in the header costs
-  /// a pass over the names before it
+  /// where its text begins in the header, behind the comma; 0: not known, and then finding a position in the header
+  /// costs a pass over the names before it
   std::uint32_t text_at : 28 = 0;
   /// `rank` extents, outermost first; may be null for a scalar
   const std::uint64_t* shape = nullptr;

@@ -1,4 +1,4 @@
-// An image whose tensors are known at compile time: names, order, places, header length and fingerprint become
+// An image whose tensors are known at compile time: names, order, positions, header length and fingerprint become
 // constants.
 //
 // The work is split over several constants of bounded size, because clang allows 2^20 steps for each and no flag may be
@@ -48,8 +48,8 @@ constexpr auto sort_names() noexcept {
     const auto& right = sorted_names<Names, Keys, ByType, First + half, Count - half>;
     merge_names<Keys, ByType>(left.at, left.at + half, right.at, right.at + (Count - half), sorted.at);
   } else {
-    // By dtype at first, in the order of the model: then the names of layers come in long ascending runs (l.0 to l.9,
-    // l.10 to l.99), and a few merges of whole runs take the place of log2(Count) passes.
+    // By dtype at first, in the order of the model: then the names of layers are in long ascending runs (l.0 to l.9,
+    // l.10 to l.99), and a few merges of whole runs replace log2(Count) passes.
     index_list<Count> other;
     std::uint32_t places[dtype_count + 1]{};
     for (std::size_t i = First; ByType && i < First + Count; ++i)
@@ -110,14 +110,14 @@ struct static_image {
   static constexpr auto keys = make_sort_keys<Names>();
   static constexpr const auto& order = sorted_names<Names, keys, true, 0, count>;
 
-  /// rank.at[k]: the place in the image of the model's k-th tensor.
+  /// rank.at[k]: the position in the image of the model's k-th tensor.
   static constexpr auto rank = [] {
     index_list<count> inverse;
     for (std::size_t i = 0; i < count; ++i) inverse.at[order.at[i]] = static_cast<std::uint32_t>(i);
     return inverse;
   }();
 
-  /// The entries without the places of their text, which depend on the rest of them.
+  /// The entries without the positions of their text, which depend on the rest of them.
   static constexpr auto placed = [] {
     entry_list<count> list;
     std::uint64_t end = 0;

@@ -26,7 +26,7 @@ struct source_reader {
 /// Tensor i, in image order, starts at base + where[i]: one table of offsets serves every object of a static model, and
 /// a dynamic image has absolute addresses and a null base.
 struct source_view {
-  const image_schema* schema = nullptr;  ///< What the tensors are. Never null in a view that has an image.
+  const image_schema* schema = nullptr;  ///< The tensors. Never null in a view that has an image.
   const std::byte* base = nullptr;  ///< Added to each element of `where`.
   const std::uintptr_t* where = nullptr;  ///< One value for each tensor; of an indirect tensor, its token.
   /// for entries that are `indirect`
@@ -42,10 +42,10 @@ struct source_view {
 /// source_reader.
 struct destination_writer {
   /// Takes the bytes [offset, offset + bytes.size()) of one tensor, as the image has them; they are within it. Any
-  /// range: it may begin or end within an element, and after a damaged chunk a range comes again. `bytes` is part of
-  /// `staging` and valid during the call. `token`: what mutable_tensor_view::data was. An error ends the transfer with
-  /// that error and the tensor's name. Called on the thread that receives, so all time that it takes is time in which
-  /// nothing is received.
+  /// range: it may begin or end within an element, and after a damaged chunk a range is sent again. `bytes` is part of
+  /// `staging` and valid during the call. `token`: the value of mutable_tensor_view::data. An error ends the transfer
+  /// with that error and the tensor's name. Called on the thread that receives, so all time that it takes is time in
+  /// which nothing is received.
   result<void> (*write)(void* context, std::uintptr_t token, std::uint64_t offset,
                         std::span<const std::byte> bytes) noexcept = nullptr;
   void* context = nullptr;  ///< Given to each call. Borrowed.
@@ -60,14 +60,14 @@ struct destination_writer {
 /// Where the bytes of an image go to. Five words; owns nothing; all that it points to outlives it. Every tensor is
 /// contiguous: whatever makes a destination refuses other layouts (`unsupported_layout`).
 struct destination_view {
-  const image_schema* schema = nullptr;  ///< What the tensors are. Never null in a view that has an image.
+  const image_schema* schema = nullptr;  ///< The tensors. Never null in a view that has an image.
   std::byte* base = nullptr;  ///< Added to each element of `where`.
   const std::uintptr_t* where = nullptr;  ///< One value for each tensor; of an indirect tensor, its token.
   /// for entries that are `indirect`; required if there are any
   const destination_writer* writer = nullptr;
   /// Does what is left to do in the memory behind `here`, this view, when the last byte has landed and was checked.
-  /// Null says that nothing is left. Whatever completes a landing calls complete(), so that no caller has to know. It
-  /// may be called again.
+  /// Null: nothing is left. Whatever completes a landing calls complete(), so that no caller has to know. It may be
+  /// called again.
   void (*landed)(const destination_view& here) noexcept = nullptr;
 
   /// Whatever has landed all of the image calls it, before anybody reads the tensors.

@@ -22,8 +22,8 @@ class finished_file {
  public:
   static constexpr bool irrevocable = false;  ///< nothing is taken
 
-  /// What the file itself says of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file, and
-  /// cancelled if `stop` says so meanwhile.
+  /// The file's own record of how far it is. Cost: a pass over its bytes. Errors: those of positioned_file, and
+  /// cancelled if `stop` asks for it meanwhile.
   static result<resume_cursor> look(const finished_file& at, const ref_id& ref, const stop_token& stop = {}) {
     const auto version = image_version<xxh3_64>(at.read_back(), stop);
     if (!version) return failure(version.error());
@@ -50,7 +50,7 @@ class finished_file {
     out[0] = {&last_, 1};
     return {1, 1};
   }
-  /// Other bytes than the last one come only if the file has changed since its digest was computed.
+  /// Other bytes than the last one arrive only if the file has changed since its digest was computed.
   result<void> commit(std::uint64_t offset, std::span<const std::byte>) const noexcept {
     return offset + 1 == file_.size() ? result<void>{} : result<void>(failure(errc::stale_version));
   }

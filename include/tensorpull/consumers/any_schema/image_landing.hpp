@@ -25,17 +25,16 @@
 namespace tensorpull {
 
 /// Makes the tensors when the header has arrived, within `new_model_limits`, through a tensor_allocator, and copies
-/// each range to its place. The header's bytes come in order, from offset 0; those behind it in any order. After an
-/// error of write() or finish() that `over()` says was the end, nothing is taken any more and what was made is freed.
-/// One thread at a time uses it.
-/// Memory: the header's names and shapes; 16 bytes for each gap between ranges that have arrived, of which there are
-/// `most_ranges` at most.
+/// each range to where it belongs. The header's bytes arrive in order, from offset 0; those behind it in any order.
+/// After an error of write() or finish() that was the end (`over()`), nothing is taken any more and the tensors are
+/// freed. One thread at a time uses it. Memory: the header's names and shapes; 16 bytes for each gap between ranges
+/// that have arrived, of which there are `most_ranges` at most.
 template <tensor_allocator Allocator>
 class image_landing {
  public:
   static constexpr std::size_t most_ranges = 65'536;  ///< that have arrived apart from each other; more are too_large
 
-  /// Allocates nothing. `image_bytes`: of the whole image, its header included, as the sender says.
+  /// Allocates nothing. `image_bytes`: of the whole image, its header included, as the sender states.
   image_landing(Allocator allocator, std::uint64_t image_bytes, const new_model_limits& limits) noexcept
       : allocator_(std::move(allocator)), limits_(limits), image_bytes_(image_bytes), header_(limits.max_tensors) {}
   image_landing(const image_landing&) = delete;
@@ -61,7 +60,7 @@ class image_landing {
 
   /// Takes the image's bytes [offset, offset + bytes.size()). Errors after which it goes on as if nothing had been
   /// written: out_of_range (behind the image's end, with the image's length; or, while the header is not complete, not
-  /// at its next byte, with that byte), bad_request (a byte has arrived before, with its place), too_large with name
+  /// at its next byte, with that byte), bad_request (a byte has arrived before, with its offset), too_large with name
   /// "ranges", invalid_argument (it is over). Errors after which it is over: too_large (above a limit), bad_frame (no
   /// header of an image, or not as an owner writes it), unsupported_dtype, schema_mismatch (an image of another length
   /// than was stated), out_of_memory, those of the allocator.
@@ -98,10 +97,10 @@ class image_landing {
     return {};
   }
 
-  /// Everything has arrived: compares its digest. `version`: what the image was published as; 0: nobody knows, and
-  /// nothing is compared. Gives the image's own. Cost: a pass over the bytes. out_of_range with the first byte that is
-  /// missing, and cancelled (`stop` said so), after which it goes on; digest_mismatch, and bad_frame (an image that is
-  /// too short for a header), after which it is over.
+  /// Everything has arrived: compares its digest. `version`: that of the published image; 0: nobody knows, and nothing
+  /// is compared. Gives the image's own. Cost: a pass over the bytes. out_of_range with the first byte that is missing,
+  /// and cancelled (by `stop`), after which it goes on; digest_mismatch, and bad_frame (an image that is too short for
+  /// a header), after which it is over.
   template <hash Hash = xxh3_64>
   result<std::uint64_t> finish(std::uint64_t version, const stop_token& stop = {}) noexcept {
     if (over_) return failure(errc::invalid_argument);
@@ -169,7 +168,7 @@ class image_landing {
     schema_ = *schema;
     if (schema_.header_bytes != stated_) return failure(errc::bad_frame, taken_);
     if (schema_.image_bytes != image_bytes_) return failure(errc::schema_mismatch, schema_.image_bytes);
-    // the reader passes over lengths and places, and only the very bytes have the digest of what was published
+    // the reader passes over lengths and offsets, and only the very bytes have the digest of what was published
     xxh3_64 own;
     for (std::uint64_t at = 0; at < stated_;) {
       std::byte slice[1024];

@@ -16,7 +16,7 @@
 
 namespace tensorpull {
 
-/// What an owner may make a recipient allocate. By default no tensor bytes are allowed.
+/// The most that an owner may make a recipient allocate. By default no tensor bytes are allowed.
 struct new_model_limits {
   /// of all tensors together
   std::uint64_t max_bytes = 0;
@@ -29,9 +29,9 @@ struct new_model_limits {
   std::uint64_t max_tensors = 1'000'000;
 };
 
-/// What makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of `bytes` bytes
-/// that stays where it is, or an error; `clear` frees all of it, because the header that asked for it was damaged on
-/// its way or the transfer failed.
+/// The function that makes the tensors' memory, called once for each tensor in image order. `allocate` gives memory of
+/// `bytes` bytes that stays where it is, or an error; `clear` frees all of it, because the header that asked for it was
+/// damaged on its way or the transfer failed.
 template <class T>
 concept tensor_allocator = requires(T make, const tensor_entry& entry) {
   { make.allocate(entry) } -> std::same_as<result<std::byte*>>;
@@ -43,7 +43,7 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
 /// the only allocation besides what the header itself takes as it arrives, and the limits bound both.
 /// Errors: too_large (above a limit), bad_frame (a header that is none), schema_mismatch (a header that is not the one
 /// described), unsupported_dtype, out_of_memory, those of the allocator. They name the tensor if one is to blame. Those
-/// of the header's text come when its chunk is whole.
+/// of the header's text are returned when its chunk is whole.
 template <tensor_allocator Allocator>
 class new_model {
  public:
@@ -84,8 +84,8 @@ class new_model {
     out[0] = {text_, n};
     return {1, n};
   }
-  /// Allocates while the header arrives, and at its end; never after. What is wrong with a header is kept until its
-  /// chunk is whole: a chunk that was damaged on its way comes again, if chunks have digests.
+  /// Allocates while the header arrives, and at its end; never after. A fault in a header is kept until its chunk is
+  /// whole: a chunk that was damaged on its way is sent again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (landing_ && offset >= described_.data_start) return landing_->commit(offset, bytes);
     if (wrong_ || offset >= described_.data_start) return {};
@@ -100,14 +100,14 @@ class new_model {
     if (!landing_) checked_ = header_.here();
     return {};
   }
-  /// A damaged chunk comes again. If the header ended in it, what was made from that header is freed.
+  /// A damaged chunk is sent again. If the header ended in it, the tensors made from that header are freed.
   void rewind(std::uint64_t offset) noexcept {
     if (offset >= described_.data_start) return;
     header_.back_to(checked_);
     wrong_.reset();
     release();
   }
-  /// What has arrived behind the header.
+  /// The bytes that have arrived behind the header.
   source_view arrived() const noexcept { return landing_ ? landing_->read_back() : source_view{}; }
   /// value_out_of_range: as land.
   result<void> finish(const receipt& r) noexcept { return landing_ ? landing_->finish(r) : result<void>{}; }

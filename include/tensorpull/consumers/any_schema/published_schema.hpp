@@ -9,12 +9,12 @@
 
 namespace tensorpull {
 
-/// A consumer of one pull that ends when the image's header has come: the pull then says `cancelled`, and complete() is
-/// true. The owner forgets that it asked, so a look counts for nobody, also if it ends with an error (an owner of an
-/// earlier version, and one that is asked over HTTP, count a recipient that gave up, or vanished). What comes behind
-/// the header in the same chunk is thrown away, so ask for short chunks, with a window of 1. It is what the owner says:
-/// no digest is compared, since that would need all of the bytes; ask with `unverified`. Memory, limits and errors:
-/// those of new_model, which limits to no bytes of tensors here.
+/// A consumer of one pull that ends when the image's header has arrived: the pull then returns `cancelled`, and
+/// complete() is true. The owner forgets that it asked, so a look counts for nobody, also if it ends with an error (an
+/// owner of an earlier version, and one that is asked over HTTP, count a recipient that gave up, or vanished). Bytes
+/// behind the header in the same chunk are thrown away, so ask for short chunks, with a window of 1. It is the owner's
+/// word: no digest is compared, since that would need all of the bytes; ask with `unverified`. Memory, limits and
+/// errors: those of new_model, which limits to no bytes of tensors here.
 class published_schema {
   /// Makes nothing.
   struct nothing_made {
@@ -30,11 +30,11 @@ class published_schema {
   explicit published_schema(new_model_limits limits) noexcept
       : header_({}, {~std::uint64_t{0}, limits.max_header_bytes, limits.max_tensors}) {}
 
-  /// Whether the header has come, and is the one that was described.
+  /// Whether the header has arrived, and is the one that was described.
   bool complete() const noexcept { return complete_; }
   /// Once complete(): what is published, in image order. Valid while this object lives.
   const image_schema& schema_of_image() const noexcept { return header_.made(); }
-  /// What the owner has said of the image: its version, and its length.
+  /// The owner's statements about the image: its version, and its length.
   const description& described() const noexcept { return described_; }
 
   static std::uint64_t fingerprint() noexcept { return 0; }
@@ -63,7 +63,7 @@ class published_schema {
     return failure(errc::cancelled);
   }
   void rewind(std::uint64_t offset) noexcept { header_.rewind(offset); }
-  /// It is asked for too little to come to an end, whatever the length of the image.
+  /// It is asked for too little to reach an end, whatever the length of the image.
   static result<void> finish(const receipt&) noexcept { return {}; }
   void abandon(const error& why) noexcept {
     if (!complete_) header_.abandon(why);

@@ -51,10 +51,10 @@ struct safetensors_file_options {
 /// Errors carry errno, the file's name without its directory, and how far it had got: disk_full (ENOSPC, EDQUOT), io
 /// (all others; EFBIG if the process may not write files of that size; ESTALE if another process removed, replaced, cut
 /// or overwrote what was written). No signal is raised.
-/// The digest of a transfer is of the bytes that came. If the times of the file say that another process has changed
-/// it, finish() reads it again, and it gets its name only if it has that digest. Not seen are changes in the same
-/// moment as a write of our own (before Linux 6.13: within some milliseconds of one), and those of an image without a
-/// digest.
+/// The digest of a transfer is of the bytes that arrived. If the times of the file show that another process has
+/// changed it, finish() reads it again, and it gets its name only if it has that digest. Not seen are changes in the
+/// same moment as a write of our own (before Linux 6.13: within some milliseconds of one), and those of an image
+/// without a digest.
 class safetensors_file {
  public:
   static constexpr bool irrevocable = false;
@@ -95,7 +95,7 @@ class safetensors_file {
   const image_schema* schema() const noexcept { return options_.schema; }
 
   /// Compares the length with what the file system has left, so a disk that is too small is found before data moves.
-  /// Nothing is reserved: the length is only what the owner says, and the file takes room as bytes arrive.
+  /// Nothing is reserved: the length is only the owner's word, and the file takes room as bytes arrive.
   result<void> begin(const description& d) noexcept {
     if (!file_.open()) return failure(errc::invalid_argument, 0, file_.name());
     const bool subset = d.data_start == 0;
@@ -124,8 +124,8 @@ class safetensors_file {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
-    // a resumed transfer begins behind what is there already; of several lines, another one than the first may begin,
-    // and the buffer may have the header of a subset
+    // a resumed transfer begins behind what is there already; of several connections, another one than the first may
+    // begin, and the buffer may have the header of a subset
     if (!std::exchange(placed_, true) && offset != 0) {
       const std::uint64_t there = options_.resume != nullptr ? options_.resume->offset : 0;
       if (offset == there || offset + 1 == there) complete_ = own_header_ + offset;  // the last byte is always fetched
@@ -160,7 +160,7 @@ class safetensors_file {
     return there_.view(size - std::min<std::uint64_t>(size, trailer_bytes_), {&read, &file_});
   }
 
-  /// What has arrived behind the header, also what waits in the buffer.
+  /// The bytes that have arrived behind the header, also those in the buffer.
   source_view arrived() const noexcept { return there_.view(total_, {&read_arrived, this}, header_); }
 
   result<void> finish(const receipt& r) noexcept {

@@ -1,4 +1,4 @@
-// Which update it is, and what has become of it: an average recognises by the key that an update comes a second time.
+// The identity of an update, and its state: an average recognises by the key that an update arrives a second time.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -29,7 +29,7 @@ class update_peer {
   }
 
   constexpr recipient_id id() const noexcept { return id_; }  ///< Its number; none for nobody.
-  constexpr const error_name& name() const noexcept { return name_; }  ///< What errors call it; a long name is cut.
+  constexpr const error_name& name() const noexcept { return name_; }  ///< Its name in errors; a long name is cut.
   constexpr explicit operator bool() const noexcept { return id_.value != 0; }
 
   friend constexpr bool operator==(const update_peer& a, const update_peer& b) noexcept { return a.id_ == b.id_; }
@@ -39,18 +39,18 @@ class update_peer {
   error_name name_{};
 };
 
-/// The identity of an update: a peer counts once in a round, whatever reference its update comes under and however
-/// often it comes. Take both from what the program knows of the peer, such as the task that it answers. The peer's own
-/// word is not enough if peers may lie.
+/// The identity of an update: a peer counts once in a round, whatever reference its update has and however often it
+/// arrives. Take both from what the program knows of the peer, such as the task that it answers. The peer's own word is
+/// not enough if peers may lie.
 struct update_key {
   update_peer peer{};  ///< whose update it is
   std::uint64_t round = 0;  ///< the round that it was made for, from 1 on
 };
 
-/// What has become of a peer's update in the current round.
+/// The state of a peer's update in the current round.
 enum class update_state : std::uint8_t {
-  under_way,  ///< its bytes are coming
-  stopped,  ///< it ended before its last byte was verified; `added_bytes` says how much of it is in the sums
+  under_way,  ///< its bytes are arriving
+  stopped,  ///< it ended before its last byte was verified; `added_bytes` of it are in the sums
   /// all of it is in the sums, and its digest shows that it is not what the peer published: the round has no average
   spoiled,
   counted,  ///< it counts, and the peer was not told yet: no confirmation was heard

@@ -1,6 +1,7 @@
 // Look, then weigh: whole updates lie in memory or in mapped files, their differences to the old model are compared
-// with each other, and a function of the program's says what each is worth. So an update that is out of proportion, by
-// accident or on purpose, does not decide the mean. For updates that are added while they arrive: weighted_average.hpp.
+// with each other, and a function of the program's decides what each is worth. So an update that is out of proportion,
+// by accident or on purpose, does not decide the mean. For updates that are added while they arrive:
+// weighted_average.hpp.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/slices.hpp>
@@ -31,7 +32,7 @@ struct whole_update {
   source_view model{};  ///< its elements, in plain memory: a model that it landed in, or a mapped safetensors file
 };
 
-/// What is known of N updates before they are weighed, in the order of their peers' numbers, however they came.
+/// The facts about N updates before they are weighed, in the order of their peers' numbers, however they arrived.
 struct update_differences {
   std::span<const whole_update> updates;  ///< N: whose they are, with their own weights
   std::span<const double> norms;  ///< N: the Euclidean norm of update less old model, over all tensors
@@ -41,13 +42,13 @@ struct update_differences {
   double product(std::size_t i, std::size_t j) const noexcept { return products[i * updates.size() + j]; }
 };
 
-/// What a function of the program's says of each update: the result is the old model + sum of weight * scale *
+/// The worth that a function of the program's gives each update: the result is the old model + sum of weight * scale *
 /// difference, divided by the sum of the weights.
 struct update_weights {
   std::span<double> weights;  ///< N, to be set: finite, at least 0, not all of them 0
   std::span<double> scales;  ///< N: finite, at least 0; 1 if nothing else is set
 
-  /// What a function for weighing is.
+  /// A function for weighing.
   template <class F>
   static constexpr bool set_by = std::invocable<F&, const update_differences&, const update_weights&>;
 };
@@ -62,7 +63,7 @@ struct clip_norms {
     double most = longest;
     if (most == 0) {  // scales are room for as many numbers; they are set below
       std::ranges::transform(of.norms, to.scales.begin(), [](double norm) {
-        return std::isfinite(norm) ? norm : std::numeric_limits<double>::infinity();  // NaN has no place in an order
+        return std::isfinite(norm) ? norm : std::numeric_limits<double>::infinity();  // NaN has no position in an order
       });
       const auto middle = to.scales.begin() + static_cast<std::ptrdiff_t>((to.scales.size() - 1) / 2);
       std::ranges::nth_element(to.scales, middle);
@@ -75,15 +76,15 @@ struct clip_norms {
   }
 };
 
-/// Whole updates of one round, and what is made of them. One thread. Memory, all allocated by make(): for N =
-/// max_updates, 16 KiB and 4 KiB * N for the slices, 24 bytes * N * N, and about 200 bytes * N; nothing is allocated
-/// later. Reading is in slices of 512 elements of all updates, which stay in the cache; sums over a slice are double,
-/// in 4 sums side by side, and slices are added with compensation, in the order of the tensors. The same updates give
-/// the same bits in whatever order they were added and looked at.
+/// Whole updates of one round, and their result. One thread. Memory, all allocated by make(): for N = max_updates, 16
+/// KiB and 4 KiB * N for the slices, 24 bytes * N * N, and about 200 bytes * N; nothing is allocated later. Reading is
+/// in slices of 512 elements of all updates, which stay in the cache; sums over a slice are double, in 4 sums side by
+/// side, and slices are added with compensation, in the order of the tensors. The same updates give the same bits in
+/// whatever order they were added and looked at.
 ///
 /// An old element that is no number (infinity, NaN, as masks have) has no difference: it counts in no norm, and its
-/// mean is that of the values by the weights alone. An update that has another infinity there, or NaN in its place, has
-/// a norm that is NaN. An element that has its old value in all updates keeps its bits.
+/// mean is that of the values by the weights alone. An update that has another infinity there, or NaN instead, has a
+/// norm that is NaN. An element that has its old value in all updates keeps its bits.
 class weighing {
  public:
   /// Updates that trimmed_mean() takes at most.
@@ -132,8 +133,8 @@ class weighing {
   }
 
   /// Leaves out the update of `peer`, such as one that finish() or trimmed_mean() has refused by its name: the rest of
-  /// the round goes on, with the bits that it has without that update. Its elements are not borrowed any more. What is
-  /// known of the others stays known. Errors: no_updates (there is none of this peer) with the peer's name.
+  /// the round goes on, with the bits that it has without that update. Its elements are not borrowed any more. The
+  /// facts about the others stay. Errors: no_updates (there is none of this peer) with the peer's name.
   result<void> remove(const update_peer& peer) noexcept {
     const auto place = place_of(peer);
     if (place == all().end() || place->peer != peer) return failure(errc::no_updates, 0, peer.name());
@@ -150,18 +151,17 @@ class weighing {
     return {};
   }
 
-  /// What counts: exactly the updates whose elements are in the result, in the order of their peers' numbers.
+  /// The updates that count: exactly those whose elements are in the result, in the order of their peers' numbers.
   std::span<const whole_update> updates() const noexcept { return {updates_.get(), count_}; }
   /// Forgets the updates; a new round begins.
   void reset() noexcept { count_ = compared_ = 0; }
 
-  /// Norms and products of the differences. What an earlier look has compared is known: this one compares the updates
-  /// that are new with each other and with all others. So a look after each add() does the work while other updates
-  /// are on their way, and leaves one update's to the end; it reads all of them each time, though. Cost: no pass if
-  /// none is new; otherwise one over all elements, with a multiplication for each pair that is. Valid until the next
-  /// call. Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with
-  /// differences whose squares are too large for a double, has a norm that is not finite: not if the old value is the
-  /// same.
+  /// Norms and products of the differences. An earlier look's comparisons are kept: this one compares the updates that
+  /// are new with each other and with all others. So a look after each add() does the work while other updates are on
+  /// their way, and leaves one update's to the end; it reads all of them each time, though. Cost: no pass if none is
+  /// new; otherwise one over all elements, with a multiplication for each pair that is. Valid until the next call.
+  /// Errors: no_updates, invalid_argument (there is no base). An update with an infinity or NaN, or with differences
+  /// whose squares are too large for a double, has a norm that is not finite: not if the old value is the same.
   [[nodiscard]] result<update_differences> look() noexcept {
     if (from_.schema == nullptr) return failure(errc::invalid_argument);
     if (count_ == 0) return failure(errc::no_updates);
@@ -295,7 +295,7 @@ class weighing {
     return {};
   }
 
-  /// f(element, index of the tensor, byte within it, parts), in order, while it says so.
+  /// f(element, index of the tensor, byte within it, parts), in order, while it returns true.
   template <class F>
   void for_each_slice(F&& f) noexcept {
     for (std::size_t t = 0; t < to_.schema->tensor_count; ++t) {
@@ -310,8 +310,8 @@ class weighing {
     }
   }
 
-  /// What counts where the old value is no number: 0, or NaN if the new one is another that is none, which would spoil
-  /// the mean.
+  /// The share that counts where the old value is no number: 0, or NaN if the new one is another that is none, which
+  /// would spoil the mean.
   static double no_difference(double now, double old) noexcept {
     return now == old || (now != now && old != old) ? 0 : now * 0;
   }
@@ -341,7 +341,7 @@ class weighing {
     });
     compared_ = count_;
   }
-  /// What was written may be what was compared.
+  /// The memory that was written may be memory that was compared.
   void complete() noexcept {
     to_.complete();
     compared_ = 0;
@@ -376,11 +376,11 @@ class weighing {
   destination_view to_;
   source_view from_;
   std::size_t max_, count_ = 0;
-  std::size_t compared_ = 0;  // those that came first, whose sums are there
+  std::size_t compared_ = 0;  // the first ones, whose sums are there
   std::unique_ptr<whole_update[]> updates_;
   std::unique_ptr<double[]> slices_;
-  std::unique_ptr<std::size_t[]> places_;  // of each in `updates_`: how many came before it
-  std::unique_ptr<detail::compensated_sum[]> sums_;  // of those at two places, the later one's row by row
+  std::unique_ptr<std::size_t[]> places_;  // of each in `updates_`: how many were added before it
+  std::unique_ptr<detail::compensated_sum[]> sums_;  // of those at two positions, the later one's row by row
   std::unique_ptr<double[]> numbers_;
 };
 

@@ -1,10 +1,11 @@
 // Federated averaging while the updates arrive: sum of weight * update, divided by the weight (McMahan et al.,
 // "Communication-Efficient Learning of Deep Networks from Decentralized Data", arXiv 1602.05629, algorithm 1).
 // No update is held as a whole, except with `staged`. With the old model at hand, the base that the updates began from,
-// it is base + sum of weight * (update - base), divided by the weight: what nobody has changed keeps its bits.
+// it is base + sum of weight * (update - base), divided by the weight: elements that nobody has changed keep their
+// bits.
 //
 // Adding cannot be undone, so without `staged` a chunk is added only when its own digest was right: the pipeline needs
-// a check of each chunk. What an update that stops half-way means is chosen when the program is compiled.
+// a check of each chunk. The meaning of an update that stops half-way is chosen when the program is compiled.
 #pragma once
 
 #include <tensorpull/consumers/average/detail/updates.hpp>
@@ -20,7 +21,7 @@
 
 namespace tensorpull {
 
-/// What to do with an update that stops at byte k.
+/// How to treat an update that stops at byte k.
 enum class partial_updates : std::uint8_t {
   divide_by_reached,  ///< its bytes [0, k) count; every element is divided by the weight that reached it
   /// the result is an error that names the peer (unless it stopped before its first element was added)
@@ -28,12 +29,12 @@ enum class partial_updates : std::uint8_t {
   staged,  ///< it does not count: updates land one at a time in a model's memory, and are added when complete
 };
 
-/// What an average is of, the bounds of its memory, and where its rounds begin.
+/// The average's round, the bounds of its memory, and where its rounds begin.
 struct average_options {
   /// The old model, which the updates began from: the differences to it are summed. Give it wherever it is at hand.
-  /// `weighted_average` says what it does. A view without a schema: there is none, and the values are summed.
+  /// See `weighted_average`. A view without a schema: there is none, and the values are summed.
   source_view base{};
-  /// Different places where updates may stop in one round (16 bytes each); one more makes the result an error. For
+  /// Different offsets where updates may stop in one round (16 bytes each); one more makes the result an error. For
   /// divide_by_reached.
   std::size_t max_partial_updates = 64;
   /// Peers of one round (104 bytes each). An update of one more is refused when it begins: table_full.
@@ -56,8 +57,8 @@ struct average_options {
 ///  - Steps that are small beside the values keep their digits: for F32 the error of the mean is a rounding of the
 ///    result, not one for each update. It is absolute: some roundings of the greater of old value and value. So a base
 ///    that has nothing to do with the updates makes the mean of values that are far smaller than its own worse.
-///  - What is no number in the base (infinity, NaN) has no difference: the values are summed there, as without a base.
-///    So finite values from all updates give their mean. If one is NaN, an old NaN keeps its bits.
+///  - Where the base is infinite or NaN, values are summed directly, as without a base. So finite values from all
+///    updates give their mean. If one is NaN, an old NaN keeps its bits.
 ///  - Each addition also reads the old elements. A pull over TCP with both digests takes 1.2 to 1.35 of the recipient's
 ///    processor time (F16, which is decoded twice: 1.5 to 1.9), and finish() 2 to 5 times its own.
 ///  - The base is borrowed. Its elements may not change from the first update of a round to finish(). Its memory is the
@@ -73,15 +74,15 @@ struct average_options {
 ///  - A repeat while the first is under way fails when it begins: update_under_way.
 ///  - A repeat of an update that stopped at k, without `staged`: what is in the sums is not added again. It goes on
 ///    from k if it has the same weight and the same version, and the version is a digest; otherwise it fails when it
-///    begins: update_changed. The owner's version stands for the bytes [0, k): they came under it, each chunk with the
-///    digest that it had then.
+///    begins: update_changed. The owner's version stands for the bytes [0, k): they arrived under it, each chunk with
+///    the digest that it had then.
 template <partial_updates Partial = partial_updates::error_on_partial>
 class weighted_average {
   static constexpr bool is_staged = Partial == partial_updates::staged;
   using update_base = std::conditional_t<is_staged, detail::staged_update, detail::streamed_update>;
 
  public:
-  static constexpr partial_updates partial = Partial;  ///< What the average does with an update that stops half-way.
+  static constexpr partial_updates partial = Partial;  ///< The treatment of an update that stops half-way.
 
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
@@ -93,11 +94,11 @@ class weighted_average {
   };
 
   /// Borrows the result's memory, which is written by finish() only, the base's, and the buffers; all outlive the
-  /// average. The longest chunk that an update may come in is that of the buffers. Errors: unsupported_dtype (BOOL, F4,
-  /// F6, F8_E8M0) and unsupported_layout (a tensor without an address, or one of the base that is strided or in the
-  /// other byte order), schema_mismatch (the base is another model), invalid_argument (a tensor of the base overlaps
-  /// the result's and does not begin with it; one with a tensor of another name is not noticed), with the tensor's
-  /// name; invalid_argument without a name (no peers, or a first round of 0); out_of_memory.
+  /// average. The longest chunk of an update is that of the buffers. Errors: unsupported_dtype (BOOL, F4, F6, F8_E8M0)
+  /// and unsupported_layout (a tensor without an address, or one of the base that is strided or in the other byte
+  /// order), schema_mismatch (the base is another model), invalid_argument (a tensor of the base overlaps the result's
+  /// and does not begin with it; one with a tensor of another name is not noticed), with the tensor's name;
+  /// invalid_argument without a name (no peers, or a first round of 0); out_of_memory.
   [[nodiscard]] static result<weighted_average> make(const destination_view& result_model, chunk_buffers& buffers,
                                                      const average_options& options = {}) noexcept {
     return make_from(result_model, is_staged ? nullptr : &buffers, options);
@@ -122,8 +123,8 @@ class weighted_average {
   void reset() noexcept { state_->reset(); }
   std::uint64_t round() const noexcept { return state_->round; }  ///< The number of the current round.
 
-  /// What has become of this round's updates: a record for each peer of which one has begun, in the order in which the
-  /// peers came. Valid until the next call of reset(); its contents change with the updates.
+  /// The states of this round's updates: a record for each peer of which one has begun, in the order in which they
+  /// began. Valid until the next call of reset(); its contents change with the updates.
   std::span<const update_record> updates() const noexcept { return state_->table.records(); }
   /// The peer's record; nullptr if no update of it has begun in this round.
   const update_record* find(const update_peer& peer) const noexcept {
@@ -146,7 +147,7 @@ class weighted_average {
       return r.state == update_state::spoiled || (r.state == update_state::stopped && r.added_bytes > 0);
     }));
   }
-  /// What make() has allocated, the buffers not counted.
+  /// The memory that make() has allocated, the buffers not counted.
   std::size_t allocated_bytes() const noexcept {
     return state_->sums.allocated_bytes() + state_->table.allocated_bytes() + sizeof(detail::averaging);
   }

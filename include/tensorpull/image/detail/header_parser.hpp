@@ -23,19 +23,19 @@ enum class header_spelling : std::uint8_t {
 };
 
 /// Takes the text a character at a time, by iteration, so no nesting overflows a stack. All of its state is in it: a
-/// copy is a place to go back to. `Sink` has put(character) for the decoded texts, and then is told what they were:
+/// copy is a state to go back to. `Sink` has put(character) for the decoded texts, and then is told what they were:
 ///  - metadata(): a name, which was `__metadata__`. Its pairs follow.
 ///  - pair_key(), pair_value(): of a pair of metadata
 ///  - name(): of a tensor. Its type(dtype) and each extent(number) follow, in the order of the text.
 ///  - tensor(begin, end): all of the tensor has been told, its two data offsets last.
-/// All of them give result<void>, and an error is passed on. What put() throws is passed on.
+/// All of them give result<void>, and an error is passed on. An exception of put() is passed on.
 template <header_spelling Spelling>
 class header_parser {
  public:
   /// The error for text that is not a header.
   static constexpr errc malformed = Spelling == header_spelling::any ? errc::bad_file : errc::bad_frame;
 
-  /// Errors, without a place: `malformed`; unsupported_dtype; duplicate_name (`__metadata__`); those of the sink.
+  /// Errors, without a position: `malformed`; unsupported_dtype; duplicate_name (`__metadata__`); those of the sink.
   template <class Sink>
   result<void> take(char c, Sink& sink) {
     switch (lexing_) {
@@ -60,7 +60,7 @@ class header_parser {
   /// The reference library reads 127 levels, of which the header and the tensor are two.
   static constexpr std::uint8_t deepest_unknown = 125;
 
-  /// What it is in.
+  /// The value that it is in.
   enum class place : std::uint8_t {
     start,
     header,
@@ -71,7 +71,7 @@ class header_parser {
     unknown,
     end
   };
-  /// Which token comes next.
+  /// The next token.
   enum class next : std::uint8_t {
     value,
     value_or_end,
@@ -131,7 +131,7 @@ class header_parser {
     if (place_ == place::unknown) return (objects_[depth_ / 64] >> (depth_ % 64) & 1) != 0;
     return place_ != place::shape && place_ != place::offsets;
   }
-  /// Whether the value that comes is that of a field that the format does not know, or within one.
+  /// Whether the next value is that of a field that the format does not know, or within one.
   bool is_unknown() const noexcept {
     return place_ == place::unknown || (place_ == place::tensor && field_ == field::unknown);
   }
@@ -288,7 +288,7 @@ class header_parser {
     }
     tail(0);
   }
-  /// The beginning of a string is kept here, as long as any word that means something. What the sink keeps it is given.
+  /// The beginning of a string is kept here, as long as any word that means something. The sink is given what it keeps.
   template <class Sink>
   void put(char c, Sink& sink) {
     if (word_bytes_ < sizeof word_) word_[word_bytes_] = c;
@@ -372,7 +372,7 @@ class header_parser {
     return {};
   }
 
-  /// Digits before the point and behind it, as long as they fit 64 bits; the place of the point.
+  /// Digits before the point and behind it, as long as they fit 64 bits; the position of the point.
   result<void> add_digit(char c) noexcept {
     if (c == '-') return {};
     const auto digit = static_cast<std::uint64_t>(c - '0');

@@ -7,7 +7,7 @@
 
 namespace tensorpull::detail {
 
-/// Heap sort of the indices [0, n). before(i, j): whether element i must come before j; exchange(i, j) swaps them.
+/// Heap sort of the indices [0, n). before(i, j): whether element i must stand before j; exchange(i, j) swaps them.
 template <class Before, class Exchange>
 constexpr void sort_in_place(std::size_t n, Before before, Exchange exchange) {
   const auto sift_down = [&](std::size_t root, std::size_t end) {

@@ -43,8 +43,8 @@ struct static_names {
   }
 };
 
-/// Fills static_names from a walk through a model: components are entered and left, leaves take the name that has come
-/// together.
+/// Fills static_names from a walk through a model: components are entered and left, leaves take the name that is put
+/// together by then.
 template <std::size_t Tensors, std::size_t Characters, std::size_t Longest>
 class name_writer {
  public:
@@ -108,7 +108,7 @@ struct sort_keys {
     const auto has_below = [](std::uint64_t x, std::uint64_t bound) { return (x - bound * ones) & ~x & tops; };
     for (std::uint32_t w = 0; w < keys[i].words; ++w) {
       std::uint64_t x = words[keys[i].first + w];
-      // What pads the last word is no part of the name.
+      // The padding of the last word is no part of the name.
       if (const std::uint32_t left = keys[i].length - 8 * w; left < 8) x |= 0x2020202020202020 >> (8 * left);
       if ((has_below(x, 0x20) | has_below(x ^ 0x22 * ones, 1) | has_below(x ^ 0x5c * ones, 1)) != 0) return true;
     }
@@ -133,7 +133,7 @@ constexpr auto make_sort_keys() noexcept {
     const char* const name = Names.characters + leaf.name_begin;
     std::uint32_t k = 0;
     for (; k + 8 <= leaf.name_length; k += 8) made.words[used++] = xxh3::swap64(load_le64(name + k));
-    // What follows the name in the last word is shifted out.
+    // The bits behind the name in the last word are shifted out.
     if (const unsigned rest = leaf.name_length - k; rest != 0)
       made.words[used++] = xxh3::swap64(load_le64(name + k)) >> (64 - 8 * rest) << (64 - 8 * rest);
     made.keys[i] = {first, used - first, leaf.name_length, leaf.type};

@@ -24,8 +24,8 @@ class strided_reader {
       if (entry.strides_bytes[i - 1] < 0 || static_cast<std::uint64_t>(entry.strides_bytes[i - 1]) != block_) break;
       block_ *= extent;
     }
-    // What remains is walked by counting, innermost dimension first; a dimension that continues the one inside it is
-    // joined to it.
+    // The remaining dimensions are walked by counting, innermost dimension first; a dimension that continues the one
+    // inside it is joined to it.
     for (; i > 0; --i) {
       const std::uint64_t extent = entry.shape[i - 1];
       const std::int64_t stride = entry.strides_bytes[i - 1];

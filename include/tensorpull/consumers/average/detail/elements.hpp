@@ -5,7 +5,7 @@
 // integers are rounded to nearest even and saturated. BOOL, the packed types and F8_E8M0 (scales of block formats:
 // their mean scales nothing) have none.
 //
-// What is summed is an element's distance from an origin: from zero, or from what the model held before (`old_model`).
+// The sums are of an element's distance from an origin: from zero, or from what the model held before (`old_model`).
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -160,10 +160,10 @@ struct no_old_model {
   }
 };
 
-/// The elements before, in the machine's byte order, from `first` on. What is equal to its old value adds 0, whatever
-/// the weight is and with or without contraction, so the sum is 0 and the old bits are written: also of -0.0. An old
-/// infinity or NaN has no distance, so such an element is summed from zero; its old bits are written if it is NaN
-/// still.
+/// The elements before, in the machine's byte order, from `first` on. An element that is equal to its old value adds 0,
+/// whatever the weight is and with or without contraction, so the sum is 0 and the old bits are written: also of -0.0.
+/// An old infinity or NaN has no distance, so such an element is summed from zero; its old bits are written if it is
+/// NaN still.
 struct old_model {
   const std::byte* __restrict first;
 

@@ -76,7 +76,7 @@ inline void add_products(compensated_sum* to, const double* a, const double* b, 
   }
 }
 
-/// What becomes of an element x and an old one: f(to, x, old), for n of them, in blocks of a constant length first.
+/// Makes an element from x and an old one: f(to, x, old), for n of them, in blocks of a constant length first.
 template <class E, class F>
 void for_each_in_slice(double* __restrict to, const std::byte* __restrict from, const double* __restrict old,
                        std::size_t n, F f) noexcept {
@@ -109,7 +109,7 @@ void add_differences(double* to, const std::byte* from, const double* old, std::
   for_each_in_slice<E>(to, from, old, n, [by](double sum, double x, double was) { return sum + by * (x - was); });
 }
 
-/// f(i, j), i < j, for the comparisons that order n values: Batcher's network of merges by odd and even places
+/// f(i, j), i < j, for the comparisons that order n values: Batcher's network of merges by odd and even positions
 /// ("Sorting networks and their applications", 1968).
 template <class F>
 void for_each_comparison(std::size_t n, F&& f) noexcept {

@@ -16,7 +16,7 @@
 
 namespace tensorpull::detail {
 
-/// Owns the records, in the order in which their updates came, and finds one in constant time. 104 bytes for each;
+/// Owns the records, in the order in which their updates began, and finds one in constant time. 104 bytes for each;
 /// memory that no record has needed is not touched, but for the 4 bytes that find it.
 class update_table {
  public:
@@ -71,8 +71,8 @@ class update_table {
 
   std::unique_ptr<std::byte[]> block_;
   update_record* records_;
-  std::uint32_t* next_;   // of a record: the next one whose peer has the same place
-  std::uint32_t* first_;  // of a place: its newest record
+  std::uint32_t* next_;   // of a record: the next one whose peer has the same bucket
+  std::uint32_t* first_;  // of a bucket: its newest record
   std::size_t most_;
   std::uint32_t count_ = 0;
 };

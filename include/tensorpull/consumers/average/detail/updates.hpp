@@ -30,7 +30,7 @@ struct averaging {
   chunk_buffers* buffers = nullptr;  ///< null if updates are staged
   std::uint64_t round;  ///< an update that was under way in another round adds nothing more
   const void* staging_user = nullptr;
-  std::array<std::byte, 64> discarded;  ///< what comes for an update that fails as soon as it has come
+  std::array<std::byte, 64> discarded;  ///< for the bytes of an update that fails as soon as they arrive
 
   void reset() noexcept {
     sums.clear();
@@ -56,9 +56,9 @@ struct averaging {
   }
 };
 
-/// An update's place in its average. Three kinds of updates may begin: one that adds; the repeat of one that counts;
-/// and one of an earlier round. The last two add nothing. They are taken as any other, so that their peers hear what
-/// they wait for.
+/// An update's part in its average. Three kinds of updates may begin: one that adds; the repeat of one that counts; and
+/// one of an earlier round. The last two add nothing. They are taken as any other, so that their peers hear what they
+/// wait for.
 class keyed_update {
  public:
   std::uint64_t fingerprint() const noexcept { return to_.sums.schema().fingerprint; }
@@ -106,7 +106,7 @@ class keyed_update {
                                                                               : update_state::stopped;
   }
 
-  /// Memory for an update that was overtaken: commit() fails with what comes, which prepare() cannot.
+  /// Memory for an update that was overtaken: commit() fails with the bytes, which prepare() cannot.
   prepared discard(std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     out[0] = std::span(to_.discarded)
                  .first(static_cast<std::size_t>(std::min<std::uint64_t>(length, to_.discarded.size())));
@@ -184,7 +184,7 @@ class streamed_update : public keyed_update {
       at = static_cast<std::size_t>(filled);
       room = capacity - filled;
     } else {
-      room = 1;  // a chunk longer than a buffer: commit() says so, which this call cannot
+      room = 1;  // a chunk longer than a buffer: commit() fails with it, which this call cannot
     }
     const auto n = static_cast<std::size_t>(std::min(length, room));
     out[0] = {lease_.data() + at, n};
@@ -251,7 +251,7 @@ class streamed_update : public keyed_update {
   chunk_buffers::lease lease_;
   std::array<std::byte, 8> carry_{};
   std::size_t carried_ = 0;
-  std::uint64_t taken_ = 0;  // bytes of the data section that have come and are in the sums
+  std::uint64_t taken_ = 0;  // bytes of the data section that have arrived and are in the sums
   std::uint64_t there_ = 0;  // bytes of it that are in the sums from before
 };
 

@@ -39,7 +39,7 @@ class reached_weights {
   void add_whole(double weight) noexcept { whole_ += weight; }
   double whole() const noexcept { return whole_; }
 
-  /// False: a stop at another place has no room.
+  /// False: there is no room for another stop.
   bool add_partial(std::uint64_t at, double weight) noexcept {
     const auto first = stops_.begin(), last = first + static_cast<std::ptrdiff_t>(count_);
     const auto place = std::lower_bound(first, last, at,
@@ -82,7 +82,7 @@ class reached_weights {
   double whole_ = 0;
 };
 
-/// Owns sums and stops; borrows the destination, whose schema says what an update is, and the old model. Movable.
+/// Owns sums and stops; borrows the destination, whose schema is that of an update, and the old model. Movable.
 class weighted_sums {
  public:
   /// `from`: the old model, which may be the destination; without a schema there is none. `staging`: bytes that are
