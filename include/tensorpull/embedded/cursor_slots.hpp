@@ -40,8 +40,8 @@ class cursor_slots {
   cursor_slots(Flash& flash, std::uint32_t first_page) noexcept
       : flash_(flash), first_(first_page * Flash::page_bytes) {}
 
-  /// The newest cursor, and in `unit` the program_bytes bytes that were stored with it. Empty: there is none, or what
-  /// was stored last says so. Cost: it reads both pages.
+  /// The newest cursor, and in `unit` the program_bytes bytes that were stored with it. Empty: there is none, or an
+  /// empty one was stored last. Cost: it reads both pages.
   resume_cursor load(std::byte* unit) noexcept {
     resume_cursor newest;
     record r;
@@ -84,7 +84,7 @@ class cursor_slots {
   static_assert(sizeof(record) == record_bytes && std::is_trivially_copyable_v<resume_cursor>);
   static constexpr std::uint32_t end_ = pages * Flash::page_bytes;
 
-  /// The place of the next record: in the other page if this one has no room.
+  /// The position of the next record: in the other page if this one has no room.
   static std::uint32_t behind(std::uint32_t at) noexcept {
     at += record_bytes;
     if constexpr (Flash::page_bytes % record_bytes != 0)

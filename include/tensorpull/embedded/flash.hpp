@@ -1,5 +1,5 @@
-// Flash: memory that keeps its bytes without power, is erased a page at once, and is programmed by clearing bits. What
-// the landing of a device writes to.
+// Flash: memory that keeps its bytes without power, is erased a page at once, and is programmed by clearing bits. The
+// landing of a device writes to it.
 #pragma once
 
 #include <bit>
@@ -14,12 +14,12 @@ namespace tensorpull {
 ///  1. `F::page_bytes`, a multiple of `F::program_bytes`: what is erased at once. `F::program_bytes`, a power of two:
 ///     the least that is programmed at once;
 ///  2. `f.erase(page)` sets the bytes of a page to 0xff. Pages count from 0; page p begins at the byte p * page_bytes;
-///  3. `f.program(at, bytes)` clears the bits that are 0 in `bytes`. Place and length are multiples of program_bytes,
-///     the range may cross pages, and in the machine's memory the bytes may begin anywhere. A unit is programmed once
-///     after its page was erased; after a power cut, once more with the same bytes;
-///  4. `f.read(at, out)` copies bytes, from any place, of any length;
-///  5. each call waits until it is done, and says whether it worked: a place outside the memory is an error, too. A
-///     power cut in the middle of a call leaves some of its bits done and others not, and no byte outside the page or
+///  3. `f.program(at, bytes)` clears the bits that are 0 in `bytes`. Position and length are multiples of
+///     program_bytes, the range may cross pages, and in the machine's memory the bytes may begin anywhere. A unit is
+///     programmed once after its page was erased; after a power cut, once more with the same bytes;
+///  4. `f.read(at, out)` copies bytes, from any position, of any length;
+///  5. each call waits until it is done, and returns whether it worked: a position outside the memory is an error, too.
+///     A power cut in the middle of a call leaves some of its bits done and others not, and no byte outside the page or
 ///     the units that the call was for changes;
 ///  6. no call throws or allocates.
 /// Flash with a checksum of its own over each unit must allow a unit to be programmed twice with the same bytes, and be

@@ -18,9 +18,9 @@ namespace tensorpull {
 /// which the recipient calls once for each chunk. Wear of a transfer of N chunks without a power cut: each page of data
 /// is erased once, and the cursor's pages N / cursor_slots::records_per_page times in all (rounded up).
 ///
-/// What a power cut leaves, in any state, is one of two things: a cursor whose hash proves the bytes before it, and the
-/// transfer goes on there; or no such cursor, and it begins at byte 0. What was written behind the cursor is written
-/// again with the same bytes, and read back. An owner that sends other bytes under the same version can make it differ.
+/// A power cut, in any state, leaves one of two things: a cursor whose hash proves the bytes before it, and the
+/// transfer goes on there; or no such cursor, and it begins at byte 0. Bytes that were written behind the cursor are
+/// written again, the same, and read back. An owner that sends other bytes under the same version can make it differ.
 /// Then the cursor is thrown away, and the next transfer begins at byte 0.
 ///
 /// A new version is written over the old one. A program that needs the old one until the new one is valid has two
@@ -33,7 +33,7 @@ class flash_landing {
   using slots = cursor_slots<Flash>;
 
  public:
-  /// What lands.
+  /// The image that lands.
   using image = Image;
   /// Bytes that lie in flash.
   static constexpr std::uint32_t data_bytes = static_cast<std::uint32_t>(Image::image_bytes - Image::header_bytes);
@@ -50,7 +50,7 @@ class flash_landing {
   std::uint32_t data_at() const noexcept { return data_at_; }
 
   /// The newest cursor in flash, of whatever reference and version; empty: there is none that fits this image. The
-  /// landing then stands where it says: read() gives what is before it, and write() goes on there or begins at 0.
+  /// landing then stands at it: read() gives the bytes before it, and write() goes on there or begins at 0.
   resume_cursor cursor() noexcept {
     resume_cursor c = slots_.load(unit_);
     if (!fits(c)) c.offset = 0;
@@ -58,7 +58,7 @@ class flash_landing {
     return c;
   }
 
-  /// Stores a cursor at the byte up to which all has been written. An empty one says that nothing has landed. Errors:
+  /// Stores a cursor at the byte up to which all has been written. An empty one: nothing has landed. Errors:
   /// invalid_argument (it counts other bytes than those that are there), io.
   result<void> save(const resume_cursor& c) noexcept {
     const std::uint32_t data = data_before(c);
@@ -67,11 +67,10 @@ class flash_landing {
     return said(slots_.store(c, unit_) ? errc{} : errc::io, landed_);
   }
 
-  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. What is
-  /// programmed is read back; bytes that wait for the rest of their unit are read back with it, and the call that
-  /// brings the rest may fail because of them. Errors: invalid_argument (another place, or more than there is room
-  /// for); io: the flash failed (the cursor stays), or it holds other bytes than it was given (the cursor is thrown
-  /// away).
+  /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. Programmed
+  /// bytes are read back; bytes that wait for the rest of their unit are read back with it, and the call that brings
+  /// the rest may fail because of them. Errors: invalid_argument (another position, or more than there is room for);
+  /// io: the flash failed (the cursor stays), or it holds other bytes than it was given (the cursor is thrown away).
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
     if (at == 0) landed_ = 0;
     if (at != landed_ || bytes.size() > data_bytes - at) return said(errc::invalid_argument, at);
@@ -94,9 +93,9 @@ class flash_landing {
     return fits(c) && c.offset == Image::image_bytes ? c.version : 0;
   }
 
-  /// Whether a whole image lies in flash, and each of its bytes is the published one: its hash is its version. What a
-  /// bootloader asks before it uses the data. An image that was pulled from an owner without a digest is never valid.
-  /// Cost: one pass over the data.
+  /// Whether a whole image lies in flash, and each of its bytes is the published one: its hash is its version. A
+  /// bootloader asks this before it uses the data. An image that was pulled from an owner without a digest is never
+  /// valid. Cost: one pass over the data.
   template <hash Hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>>
   bool valid() noexcept {
     const std::uint64_t version = finished();
@@ -125,7 +124,7 @@ class flash_landing {
     return offset > header ? offset - header : 0;
   }
 
-  /// In one place, since a result is long.
+  /// Once, since a result is long.
   [[gnu::noinline]] static result<void> said(errc code, std::uint32_t at) noexcept {
     if (code != errc{}) return failure(code, at);
     return {};

@@ -16,11 +16,11 @@ namespace tensorpull {
 /// A landing L takes the data section of one image, without its header:
 ///  1. `L::image` is an embedded_image;
 ///  2. `l.write(at, bytes)` takes the next bytes of the data section: in order, each byte once in a transfer, a chunk
-///     at most in a call. A transfer begins at byte 0, or where the cursor says, and another that begins at 0
-///     overwrites everything. An error ends the transfer;
+///     at most in a call. A transfer begins at byte 0, or at the cursor, and another that begins at 0 overwrites
+///     everything. An error ends the transfer;
 ///  3. `l.read(at, out)` gives back what has landed, so that it can be hashed after a restart. An error makes the
 ///     transfer begin at 0;
-///  4. optionally, `l.cursor()` says how far an earlier program came, {} if it is not known, and `l.save(cursor)` keeps
+///  4. optionally, `l.cursor()` is how far an earlier program got, {} if it is not known, and `l.save(cursor)` keeps
 ///     it: after each chunk that has landed, and so at most once for each chunk. An error of save() ends the transfer.
 ///     With it a transfer goes on after a power cut. A cursor that is wrong costs a pass over what has landed and
 ///     nothing else, since the bytes that it speaks of are hashed again.
@@ -39,9 +39,9 @@ concept lasting_landing = embedded_landing<L> && requires(L& l, const resume_cur
   { l.save(cursor) } noexcept -> std::same_as<result<void>>;
 };
 
-/// Landing in the model's memory, which is borrowed. It has no cursor, so a restart begins at byte 0. What is in the
-/// model is unspecified from the first byte that has landed until the transfer is `completed`; a `bool` in it is 0 or 1
-/// at any time.
+/// Landing in the model's memory, which is borrowed. It has no cursor, so a restart begins at byte 0. The model is
+/// unspecified from the first byte that has landed until the transfer is `completed`; a `bool` in it is 0 or 1 at any
+/// time.
 template <class Model>
 class model_landing {
  public:

@@ -15,7 +15,7 @@
 namespace tensorpull {
 
 namespace detail {
-/// The secret as bytes, so that it can be read at any place on a machine of either byte order.
+/// The secret as bytes, so that it can be read at any position on a machine of either byte order.
 inline constexpr auto lean_secret = [] {
   std::array<unsigned char, 192> bytes{};
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -24,8 +24,8 @@ inline constexpr auto lean_secret = [] {
 }();
 }  // namespace detail
 
-/// The running XXH3-64 (seed 0) of 241 bytes to 4 GiB, which may come in pieces of any size. Of fewer bytes the digest
-/// is another number: it lacks the code for short inputs.
+/// The running XXH3-64 (seed 0) of 241 bytes to 4 GiB, which may arrive in pieces of any size. Of fewer bytes the
+/// digest is another number: it lacks the code for short inputs.
 class lean_xxh3_64 {
  public:
   static constexpr digest_kind kind = digest_kind::xxh3_64;  ///< As integrity policies name it.
@@ -35,7 +35,7 @@ class lean_xxh3_64 {
   [[gnu::noinline]] void update(std::span<const std::byte> bytes) noexcept {
     const std::byte* from = bytes.data();
     for (std::size_t left = bytes.size(); left > 0;) {
-      // A stripe is taken when the byte behind it comes: the last one of the input is not taken like the others.
+      // A stripe is taken when the byte behind it arrives: the last one of the input is not taken like the others.
       const std::uint32_t filled = total_ % stripe_bytes;
       if (filled == 0 && total_ != 0) take((total_ - stripe_bytes) % sizeof last_);
       std::size_t n = stripe_bytes - filled;

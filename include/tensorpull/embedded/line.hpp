@@ -16,17 +16,17 @@
 
 namespace tensorpull {
 
-/// What a line needs of a device: `d.read(memory)` and `d.write(bytes)` as byte_device (links/serial/byte_device.hpp)
-/// has them. Neither waits.
+/// A line's requirements of a device: `d.read(memory)` and `d.write(bytes)` as byte_device
+/// (links/serial/byte_device.hpp) has them. Neither waits.
 template <class D>
 concept embedded_device = requires(D& d, std::span<std::byte> in, std::span<const std::byte> out) {
   { d.read(in) } noexcept -> std::same_as<io_result>;
   { d.write(out) } noexcept -> std::same_as<io_result>;
 };
 
-/// One end of a serial line: datagrams of at most `MaxIn` bytes come, and of at most `MaxOut` bytes go. Borrows the
-/// device. It holds one datagram that comes and one frame that goes, and nothing else. A frame that is damaged, cut or
-/// too long is dropped; noise costs the frames that it touches, and at most the one that follows.
+/// One end of a serial line: datagrams of at most `MaxIn` bytes arrive, and of at most `MaxOut` bytes leave. Borrows
+/// the device. It holds one datagram that arrives and one frame that leaves, and nothing else. A frame that is damaged,
+/// cut or too long is dropped; noise costs the frames that it touches, and at most the one that follows.
 template <class Device, std::size_t MaxIn, std::size_t MaxOut, class Crc = crc32c_small>
 class embedded_line {
   static_assert(
@@ -34,7 +34,7 @@ class embedded_line {
       "tensorpull: a line's device has io_result read(memory) and io_result write(bytes), both noexcept (embedded_device in embedded/line.hpp)");
 
  public:
-  static constexpr std::size_t max_in = MaxIn;  ///< The longest datagram that comes.
+  static constexpr std::size_t max_in = MaxIn;  ///< The longest datagram that arrives.
   static constexpr std::size_t max_out = MaxOut;  ///< The longest datagram that goes.
 
   /// Borrows the device.
@@ -65,8 +65,7 @@ class embedded_line {
     std::byte* const from = memory_.data() + front;
     const std::uint32_t crc = Crc::of({from, bytes});
     for (std::size_t i = 0; i < 4; ++i) from[bytes + i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
-    // What is written never overtakes what is read: in front of the datagram is room for every byte that the frame has
-    // more.
+    // Writing never overtakes reading: in front of the datagram is room for every byte that the frame has more.
     std::size_t code = 0, to = 1;
     for (std::size_t i = 0; i < bytes + 4; ++i) {
       const std::byte b = from[i];
@@ -110,11 +109,12 @@ class embedded_line {
 /// In place of a role that a program has not.
 struct no_role {};
 
-/// One step of a line: takes a datagram if one has come, sends what there is to send, and hands on what the device
-/// takes of the last frame. It does not wait. `recipient`: an embedded_recipient or no_role{}; `owner`: an
-/// embedded_owner or no_role{}; `now_ms`: of a clock with any origin. True: a datagram came or went, so call it again
-/// at once. False: call it again when something comes, when the device takes more while idle() of the line is false,
-/// and when time goes on. A line that is too short for the requests or answers of a role is refused at compile time.
+/// One step of a serial line: takes a datagram if one has arrived, sends what there is to send, and hands on what the
+/// device takes of the last frame. It does not wait. `recipient`: an embedded_recipient or no_role{}; `owner`: an
+/// embedded_owner or no_role{}; `now_ms`: of a clock with any origin. True: a datagram arrived or left, so call it
+/// again at once. False: call it again when something arrives, when the device takes more while its idle() is false,
+/// and when time goes on. A serial line that is too short for the requests or answers of a role is refused at compile
+/// time.
 template <class Line, class Recipient, class Owner>
 bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) noexcept {
   if constexpr (requires { Recipient::answer_bytes; }) {
@@ -143,13 +143,13 @@ bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) 
     }
   } else {
     (void)line.room();  // a peer that waits for the rest of an answer sends nothing, so the rest goes on although
-                        // nothing comes
+                        // nothing arrives
   }
   return moved;
 }
 
 /// A whole pull: steps until the recipient has ended and the line has sent its last frame, for which it waits 10 s at
-/// most. `now_ms()`: the clock, in milliseconds; it may sleep until something comes.
+/// most. `now_ms()`: the clock, in milliseconds; it may sleep until something arrives.
 template <class Line, class Recipient, class Clock>
 result<receipt> pull(Line& line, Recipient& recipient, Clock now_ms) noexcept {
   no_role none;

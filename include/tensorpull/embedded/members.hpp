@@ -21,13 +21,13 @@ namespace tensorpull {
 /// One member of a model: the name that its tensor has on the wire, and where it is in the struct.
 template <class Struct, class Type>
 struct member {
-  /// What the member points to: a scalar, an array of scalars of any rank (one tensor each), a struct that has
-  /// members_of, or an array of such structs.
+  /// The member's type: a scalar, an array of scalars of any rank (one tensor each), a struct that has members_of, or
+  /// an array of such structs.
   using type = Type;
   /// `member{"fc1.weight", &mlp::fc1_weight}`. The text of the name has to be a constant.
   constexpr member(std::string_view text, Type Struct::* where) noexcept : name(text), at(where) {}
   std::string_view name;  ///< UTF-8
-  Type Struct::* at;      ///< the member
+  Type Struct::* at;  ///< the member
 };
 
 /// The list for members_of. The order does not matter: an image has its own.

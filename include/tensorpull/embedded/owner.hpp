@@ -1,9 +1,9 @@
 // The owner of one model on a small machine: a whole owner in a few kilobytes, without heap, clock, operating system or
-// lists of unknown length. Unmodified hosts pull from it over a link of datagrams, such as `serial`: it says the same
+// lists of unknown length. Unmodified hosts pull from it over a link of datagrams, such as `serial`: it sends the same
 // frames as protocol/owner, one request at a time.
 //
-// What it leaves out, it refuses by name: schema pages and named tensors are `unsupported`. One recipient at a time is
-// served, and the publication ends with the first that completes, as a transaction of one recipient does
+// Anything that it leaves out, it refuses by name: schema pages and named tensors are `unsupported`. One recipient at a
+// time is served, and the publication ends with the first that completes, as a transaction of one recipient does
 // (protocol/reference.md).
 #pragma once
 
@@ -35,8 +35,8 @@ namespace detail {
 /// answer to a datagram.
 class described_in_pieces {
  public:
-  /// A description is asked for. A repeated request goes on with what was not taken, and begins again if that has been
-  /// said twice without being heard.
+  /// A description is asked for. A repeated request goes on with what was not taken, and begins again if that was
+  /// answered twice without being heard.
   void ask(std::uint32_t id, std::uint64_t random) noexcept {
     if (sender_ == 0) sender_ = random | 1;
     if (under_way_ && id == id_) {
@@ -52,7 +52,7 @@ class described_in_pieces {
     taken_ = 0;
     ++number_;
   }
-  /// What is published has changed.
+  /// The published model has changed.
   void give_up() noexcept { under_way_ = false; }
   /// How much the other end has. True: the next piece may leave.
   bool taken(const piece& p, std::size_t total) noexcept {
@@ -198,8 +198,8 @@ class embedded_owner {
     state_ = recipient_state::unseen;
     if constexpr (in_pieces) pieces_.give_up();
   }
-  /// The model is in the making: until it is published everybody is asked to come back after `delay_ms`. What was
-  /// published is not read any more; a recipient that has completed it still hears so.
+  /// The model is in the making: until it is published everybody is asked to return after `delay_ms`. The earlier model
+  /// is not read any more; a recipient that has completed it still hears so.
   void busy(std::uint32_t delay_ms) noexcept { end(status::busy, delay_ms); }
   /// Ends the publication: the model is not read any more. Recipients are told `withdrawn` with `reason`, a number of
   /// the application's.
@@ -207,22 +207,22 @@ class embedded_owner {
 
   /// How far the one recipient is: unseen, acquired, provisional (it was sent the last byte), completed,
   /// completed_unverified (it computed no digest), failed (it has other bytes), cancelled, or unfinished (it was under
-  /// way when the publication ended). One that failed or cancelled may come back, or another may come, as long as the
-  /// model is published. completed and completed_unverified are final: the model may be changed.
+  /// way when the publication ended). One that failed or cancelled may return, or another may ask, as long as the model
+  /// is published. completed and completed_unverified are final: the model may be changed.
   recipient_state state() const noexcept { return state_; }
   /// Bytes of payload that were sent since publish(), to any recipient.
   std::uint64_t bytes_served() const noexcept { return served_; }
   /// The number that the recipient gave as it cancelled; 0: none.
   std::uint32_t reason() const noexcept { return state_ == recipient_state::cancelled ? reason_ : 0; }
-  /// The recipient that pulls, as it says; none: nobody yet, or it did not say.
+  /// The recipient that pulls, by its own number; none: nobody yet, or it gave none.
   recipient_id recipient() const noexcept { return who_; }
-  /// What recipients ask for, to be handed out: the ID, the version and the fingerprint.
+  /// The reference for recipients, to be handed out: the ID, the version and the fingerprint.
   tensorpull::reference reference() const noexcept { return {ref_, version_, image::fingerprint}; }
 
   /// Answers the requests in one datagram, which may hold other frames, too. Gives the bytes of the answering datagram
-  /// in `out`; 0: there is none. There is at most one for each datagram that comes, and only for requests in it that
-  /// are valid and in the layout of our encoders. `out`: at least answer_bytes, apart from `datagram`. What does not
-  /// fit any more is not answered, and will be asked for again.
+  /// in `out`; 0: there is none. There is at most one for each datagram that arrives, and only for requests in it that
+  /// are valid and in the layout of our encoders. `out`: at least answer_bytes, apart from `datagram`. A request whose
+  /// answer does not fit is not answered, and will be asked for again.
   std::size_t answer(std::span<const std::byte> datagram, std::span<std::byte> out, std::uint32_t now_ms) noexcept {
     const std::byte* p = datagram.data();
     std::size_t left = datagram.size(), used = 0;
@@ -241,7 +241,7 @@ class embedded_owner {
   using kind = frame_kind;
   static constexpr std::size_t short_bytes = prefix::bytes;  // of an answer that is neither a chunk nor a description
   static constexpr std::size_t pointer_at = short_bytes - 8;
-  /// What leads to the words of a request for names, which lie right behind.
+  /// The pointers to the words of a request for names, which lie right behind.
   static constexpr std::uint64_t names_pointer = std::uint64_t{detail::body_size(kind::locate).data} << 32 |
                                                  std::uint64_t{detail::body_size(kind::locate).pointers} << 48;
   static constexpr std::size_t names_bytes = short_bytes + 8u * (detail::body_size(kind::locate).data +
@@ -333,7 +333,7 @@ class embedded_owner {
     return state_ == recipient_state::completed || state_ == recipient_state::completed_unverified;
   }
 
-  /// Answers a request for the description. A recipient that comes back goes on with the serve that was begun.
+  /// Answers a request for the description. A recipient that returns goes on with the serve that was begun.
   std::size_t greet(const request& q, std::uint32_t now_ms) noexcept {
     const recipient_id who{q.template get<kind::describe, &frame::recipient>()};
     const std::uint32_t silent = now_ms - heard_ms_;
@@ -480,7 +480,7 @@ class embedded_owner {
   std::uint64_t version_ = 0, nonce_ = 0, served_ = 0;
   recipient_id who_{};
   std::uint32_t idle_ms_, heard_ms_ = 0;
-  std::uint32_t number_ = 0, reason_ = 0;  // what is said besides now_; what the recipient said as it cancelled
+  std::uint32_t number_ = 0, reason_ = 0;  // the number of this serve; the recipient's reason as it cancelled
   status now_ = status::withdrawn;  // what recipients are told: ok, busy or withdrawn
   recipient_state state_ = recipient_state::unseen;
   detail::late_requests late_{};

@@ -1,5 +1,5 @@
 // A whole recipient of one model for a small machine: stop and wait, one request at a time, frames read where they lie.
-// It says the same on the wire as the recipients of hosts do (protocol/recipient, protocol/datagrams), in a fifth of
+// It sends the same on the wire as the recipients of hosts do (protocol/recipient, protocol/datagrams), in a fifth of
 // their code.
 #pragma once
 
@@ -23,17 +23,17 @@
 
 namespace tensorpull {
 
-/// What an embedded_recipient pulls, and how long it waits. Times are milliseconds of the clock that next() and
-/// received() are given, at most 2^30 (12 days).
+/// The reference that an embedded_recipient pulls, and how long it waits. Times are milliseconds of the clock that
+/// next() and received() are given, at most 2^30 (12 days).
 struct embedded_pull {
-  ref_id ref{};  ///< What to pull.
+  ref_id ref{};  ///< The reference to pull.
   std::uint64_t version = 0;  ///< 0: whatever is published now.
   /// The ID of this recipient, the same after a restart of this machine, so that the owner counts it once. None: a
   /// random one.
   recipient_id recipient{};
   /// It gives up after so long without progress. A busy owner may put it off for as long in all.
   std::uint32_t timeout_ms = 60'000;
-  /// A request is sent again after so long: longer than a chunk and its request take on the line.
+  /// A request is sent again after so long: longer than a chunk and its request take on the serial line.
   std::uint32_t retry_ms = 1'000;
   bool unverified = false;  ///< An image without a digest is accepted, too.
 };
@@ -65,7 +65,7 @@ static_assert(size_of_frame.data == payload_prefix::frame_data_words && size_of_
 inline constexpr std::size_t first_field = own_words + 24, fields = 3;
 template <frame_kind Kind, auto Member>
 inline constexpr std::size_t field_of_request = (byte_of<Kind, Member> - first_field) / 8;
-// A request for a description has its recipient at the place of the others' version; a cancel has its status above its
+// A request for a description has its recipient where the others have the version; a cancel has its status above its
 // reason.
 static_assert(byte_of<frame_kind::describe, &frame::recipient> == byte_of<frame_kind::pull, &frame::version> &&
               byte_of<frame_kind::cancel, &frame::status> == byte_of<frame_kind::cancel, &frame::reason> + 4);
@@ -99,11 +99,11 @@ struct no_pieces {};
 /// Pulls one image from an owner behind a datagram link with one peer: a serial line (embedded_line), a radio. It has
 /// no clock, no random numbers and no link: they are handed in. Chunks have at most `ChunkBytes`, a multiple of 8; a
 /// datagram of the owner has then at most 80 bytes more (and 152 if those are more than 128: a description has so many,
-/// and in shorter datagrams it comes in pieces). A datagram of this end has 80 bytes.
+/// and in shorter datagrams it arrives in pieces). A datagram of this end has 80 bytes.
 ///
 /// The header of the image is compared before the first byte of data lands, unless the owner states our fingerprint. A
 /// byte lands only if it is in the answer to the one request on its way: reference, version, nonce, offset, length and
-/// id are compared. Frames that are doubled, late or of another transfer are ignored. What the landing holds is
+/// id are compared. Frames that are doubled, late or of another transfer are ignored. The landing's content is
 /// `completed` only after the digest of the whole was compared.
 template <class Landing, std::size_t ChunkBytes, class Hash = typename detail::embedded::hash_for<Landing>::type>
 class embedded_recipient {
@@ -120,7 +120,7 @@ class embedded_recipient {
   static constexpr std::size_t max_in = detail::embedded::frame_bytes + ChunkBytes < 128
                                             ? 128
                                             : detail::embedded::frame_bytes + ChunkBytes;
-  /// Bytes of the longest answer that it asks for: a chunk behind 80 bytes. A longer description comes in pieces.
+  /// Bytes of the longest answer that it asks for: a chunk behind 80 bytes. A longer description arrives in pieces.
   static constexpr std::size_t answer_bytes = detail::embedded::frame_bytes + ChunkBytes;
   /// Bytes of every datagram that goes out.
   static constexpr std::size_t max_out = detail::embedded::frame_bytes;
@@ -187,7 +187,7 @@ class embedded_recipient {
     return detail::embedded::frame_bytes;
   }
 
-  /// A datagram has come; it may hold several frames. Anything that does not answer the pending request is ignored.
+  /// A datagram has arrived; it may hold several frames. Anything that does not answer the pending request is ignored.
   void received(std::span<const std::byte> datagram, std::uint32_t now_ms) noexcept {
     now_ = now_ms;
     const std::byte* p = datagram.data();
@@ -241,7 +241,7 @@ class embedded_recipient {
     start,
     describing,
     pulling,
-    closing,  // everything is here, but this serve has not reached its end: the last byte comes again, for nothing
+    closing,  // everything is here, but this serve has not reached its end: the last byte is sent again, for nothing
     confirming,
     leaving,  // it has failed, and the owner has to hear of it
     over,
@@ -320,7 +320,7 @@ class embedded_recipient {
     if (version_ != 0 && version != version_) return fail(errc::stale_version);
     if (bytes > 0x7fffffff) return fail(errc::too_large);
     const bool again = total_ != 0;
-    // the same version means the same bytes; an owner that says otherwise must not move what has landed
+    // the same version means the same bytes; an owner that claims otherwise must not move what has landed
     if (again && (bytes != total_ || start != start_)) return fail(errc::bad_frame);
     nonce_ = field<what, &frame::nonce>(p);
     cap_ = cap < ChunkBytes ? cap : static_cast<std::uint32_t>(ChunkBytes);
@@ -412,9 +412,9 @@ class embedded_recipient {
     if (!ok) fail(ok.error().code);
     return ok.has_value();
   }
-  /// Goes on where an earlier program stopped, if what is there is what its cursor says. True: all of it is here, and
-  /// right. `version`: what is published; 0: what is here, if that is what was asked for, all of it is, and its digest
-  /// says so.
+  /// Goes on where an earlier program stopped, if its cursor's hash is that of the bytes that are there. True: all of
+  /// it is here, and right. `version`: what is published; 0: what is here, if that is what was asked for, all of it is,
+  /// and its digest proves it.
   bool resume(std::uint64_t version) noexcept {
     const resume_cursor c = landing_.cursor();
     const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 &&

@@ -41,7 +41,7 @@ constexpr frame frame_of(const pending_reply& r) noexcept {
   return m;
 }
 
-/// The reply that refuses a request as the frame `refusal` says.
+/// The reply that refuses a request as the frame `refusal` does.
 constexpr pending_reply refusal_of(const frame& request, const frame& refusal) noexcept {
   pending_reply r;
   r.kind = frame_kind::refused;

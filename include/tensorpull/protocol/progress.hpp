@@ -10,7 +10,7 @@
 
 namespace tensorpull {
 
-/// What an event reports.
+/// The kinds of events.
 enum class progress_phase : std::uint8_t {
   started,    ///< the first request, or the first bytes
   active,     ///< bytes have moved
@@ -32,7 +32,7 @@ constexpr std::string_view to_string(progress_phase p) noexcept {
 }
 
 /// One event of one recipient of one reference. In the events of one transfer `bytes_done` never decreases, `started`
-/// comes once, and `active` comes at most once in each interval.
+/// is told once, and `active` at most once in each interval.
 struct progress_event {
   std::uint64_t sequence = 0;  ///< grows by one with each event of its source
   progress_phase phase = progress_phase::started;  ///< what is reported

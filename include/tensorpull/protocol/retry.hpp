@@ -59,7 +59,7 @@ class retry_state {
   /// Counts a failure. False: no tries are left.
   constexpr bool failed() noexcept { return ++failures_ <= policy_.retries; }
   /// How long to wait after the failures so far. The random number spreads it over the upper half of the delay, so that
-  /// recipients that were cut off together do not come back together.
+  /// recipients that were cut off together do not return together.
   constexpr std::chrono::milliseconds delay(std::uint64_t random) const noexcept {
     const auto longest = at_least_none(policy_.longest_delay);
     auto whole = std::min(at_least_none(policy_.first_delay), longest);

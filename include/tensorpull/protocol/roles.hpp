@@ -22,13 +22,13 @@ namespace tensorpull {
 /// How far a digest is that an owner computes.
 enum class digest_state : std::uint8_t {
   ready,    ///< it is there, or it is not needed any more
-  working,  ///< it is not: come back at once, but after other connections
+  working,  ///< it is not: ask again at once, but after other connections
   waiting,  ///< it is not, and can go on only when time has passed at the owner (advance())
 };
 
 namespace detail {
 // The meaning of each requirement stands at the concept. The lists are not silent where a role enters, so that their
-// sentences come before the compiler's own about the uses of what is missing.
+// sentences precede the compiler's own about the uses of what is missing.
 
 /// The requirements of an owner.
 template <class O, bool Silent = true>
@@ -165,14 +165,14 @@ struct handler_requirements {
 };
 }  // namespace detail
 
-/// An owner O: what an end serves. Models: owner, no_owner. No member throws.
+/// An owner O, which an end serves. Models: owner, no_owner. No member throws.
 ///  1. `O::owns` is a constant of type bool: whether it answers requests at all (if not, no code for answers is
 ///     generated);
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
 ///  5. `o.handle(peer, request, reply, who)` answers a request other than locate; false: there is nothing to send.
-///     `who` (identity_source) says, if it is asked, which identity the other end has;
+///     `who` (identity_source) tells, if it is asked, which identity the other end has;
 ///  6. `o.locate(peer, request, ranges, answer, who)` answers a request for named tensors; the answer's ranges lie in
 ///     `ranges`. It gives a digest_state: `working`: there is no answer yet, and the same request has to be made again;
 ///  7. `o.forget(peer)` is called once, when the connection is gone;
@@ -189,28 +189,28 @@ struct handler_requirements {
 template <class O>
 concept owner_role = detail::owner_requirements<O>::met_10;
 
-/// A transfer T: what an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are kept
-/// until it has ended.
+/// A transfer T, with which an end pulls. Models: transfer, relay_machine, no_transfer. No member throws; errors are
+/// kept until it has ended.
 ///  1. `T::read_piece_bytes` is a constant: bytes of payload that one read should ask for;
-///  2. `t.next(frame)` gives the next request to send; false: there is none now; `t.next_is_long()` says whether it may
+///  2. `t.next(frame)` gives the next request to send; false: there is none now; `t.next_is_long()` is whether it may
 ///     be longer than 100 bytes;
 ///  3. `t.on(frame)` takes an answer other than a chunk;
 ///  4. `t.on_chunk(frame)` takes a chunk's prefix; false: its payload is thrown away;
 ///  5. `t.prepare(out, most)` gives memory for what is missing of the chunk; `t.landed(bytes)` is told what was written
 ///     into it;
-///  6. `t.awaiting_chunk()`, `t.described()` and `t.ended()` say whether a chunk may come, whether the owner has
+///  6. `t.awaiting_chunk()`, `t.described()` and `t.ended()` are whether a chunk may arrive, whether the owner has
 ///     described what it has, and whether the transfer is over;
 ///  7. `t.fail(error)` ends it; `t.next_id()` is the first request id that it has not used;
-///  8. optionally, `t.works()` says whether next() has done something else than to give a request, and wants to go on
-///     at once; `t.take(descriptors)` is given what came with the bytes that were read last (byte_stream, 7), before
-///     they are looked at.
+///  8. optionally, `t.works()` is whether next() has done something else than to give a request, and wants to go on at
+///     once; `t.take(descriptors)` is given those that arrived with the bytes that were read last (byte_stream, 7),
+///     before they are looked at.
 template <class T>
 concept transfer_role = detail::transfer_requirements<T>::met_7;
 
 /// A message handler H takes the messages of the program at the other end. Models: inbox, ignore_messages, a host's
 /// connection.
-///  1. `h.ready()` says whether it can take a message now; if not, the message and all that follows wait until the
-///     driver calls parse();
+///  1. `h.ready()` is whether it can take a message now; if not, the message and all that follows wait until the driver
+///     calls parse();
 ///  2. `h.on_message(frame)` takes one; its views are valid during the call. It must not throw: its callers are
 ///     noexcept;
 ///  3. optionally, `H::takes_messages` is a constant: false if it drops them, so that a long one is refused and takes
@@ -270,7 +270,7 @@ struct no_transfer {
   /// No memory.
   static constexpr prepared prepare(std::span<std::span<std::byte>>, std::uint64_t) noexcept { return {}; }
   static constexpr void landed(std::span<const std::byte>) noexcept {}  ///< does nothing
-  static constexpr bool awaiting_chunk() noexcept { return false; }  ///< no chunk may come
+  static constexpr bool awaiting_chunk() noexcept { return false; }  ///< no chunk may arrive
   static constexpr bool described() noexcept { return false; }  ///< nothing was asked for
   static constexpr bool ended() noexcept { return true; }  ///< always
   static constexpr std::uint32_t next_id() noexcept { return 1; }  ///< no id was used

@@ -96,31 +96,31 @@ struct connection_end_requirements : Instead {
 
 }  // namespace detail
 
-/// A connection's end E turns bytes into what its owner is asked, and answers into bytes, without I/O. Models:
-/// endpoint, and the end that an owner over HTTP has. A host makes one for each connection, of the owner, of a pool of
-/// buffers and of a message handler, all borrowed; it drives it on one thread at a time. No member throws or waits.
-/// `t` is a transfer (transfer_role): no_transfer, unless the connection pulls.
+/// A connection's end E turns bytes into questions to its owner, and answers into bytes, without I/O. Models: endpoint,
+/// and the end that an owner over HTTP has. A host makes one for each connection, of the owner, of a pool of buffers
+/// and of a message handler, all borrowed; it drives it on one thread at a time. No member throws or waits. `t` is a
+/// transfer (transfer_role): no_transfer, unless the connection pulls.
 ///  1. `E::pool_type` is where its buffers come from (buffer_pool); `E::plan_type` is one gather write: `spans`,
 ///     `span_count`, `bytes` in all of them, and `descriptors` (basic_write_plan);
 ///  2. `e.plan_write(t, plan, scratch, most)` collects what to write, about `most` bytes; `e.written(t, plan, n)` is
 ///     told how many of them the stream took, once for each plan that is not empty. An error ends the connection;
 ///  3. `e.plan_read(t, spans, most)` gives spans to read into, and how many; 0: do not read now. `e.arrived(t, spans,
-///     n)` is told how many bytes came; `e.parse(t)` looks at them, and goes on with what waited for memory. An error
-///     ends the connection;
-///  4. `e.begin_pull()`: answers may come from now on; `e.end_pull(t)`: the transfer is not used any more;
+///     n)` is told how many bytes arrived; `e.parse(t)` looks at them, and goes on with what waited for memory. An
+///     error ends the connection;
+///  4. `e.begin_pull()`: answers may arrive from now on; `e.end_pull(t)`: the transfer is not used any more;
 ///     `e.next_id()` is the first request id of the next one;
 ///  5. `e.send_message(kind, references, body)` queues a message; `e.send_control(frame)` a short frame; false: there
 ///     is no room now;
 ///  6. `e.output_ready()`: there is something to write now; `e.output_idle()`: everything has been handed to the
 ///     stream; `e.works()`: take another step at once, but let other connections go first; `e.awaits_time()`: it goes
 ///     on when time has passed at the owner; `e.stalled()`: what has arrived waits for memory;
-///  7. `e.heard()` grows with all that the peer says and that counts; `e.mid_frame()`: the peer has begun something and
+///  7. `e.heard()` grows with everything of the peer's that counts; `e.mid_frame()`: the peer has begun something and
 ///     not finished it; `e.long_frame()` is the number of what it sends into a buffer, 0 if nothing: budgets judge a
 ///     connection by these;
-///  8. `e.doubt()`: no buffer is taken for what the peer says before it has shown something; `e.trust()` ends that;
+///  8. `e.doubt()`: no buffer is taken for the peer's frames before it has shown something; `e.trust()` ends that;
 ///  9. `e.closed()` frees what it holds at the owner and in the pool; neither is used afterwards;
 /// 10. optionally, `e.holds_back()`: it reads no more until the peer has taken an answer, and waits for no memory;
-///     `e.said_all()`, once: all has been said, and what still comes is thrown away.
+///     `e.said_all()`, once: everything has been sent, and bytes that still arrive are thrown away.
 template <class E>
 concept connection_end = detail::connection_end_requirements<E>::met_9;
 

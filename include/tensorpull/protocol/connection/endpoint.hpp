@@ -16,9 +16,9 @@
 namespace tensorpull {
 
 /// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received(),
-/// written(), plan_write() and parse() (message_handler; ignore_messages if none come). `Transfer`, in the members:
-/// what this end pulls (transfer_role; no_transfer if nothing). roles.hpp has the three. One thread at a time. Not
-/// movable. Under 2 KiB with the default limits. A model of connection_end (connection_end.hpp).
+/// written(), plan_write() and parse() (message_handler; ignore_messages if there are none). `Transfer`, in the
+/// members: what this end pulls (transfer_role; no_transfer if nothing). roles.hpp has the three. One thread at a time.
+/// Not movable. Under 2 KiB with the default limits. A model of connection_end (connection_end.hpp).
 template <framing Framing, class Limits, class Owner, class Handler>
 class endpoint {
   static_assert(sizeof(detail::owner_requirements<Owner, owner_role<Owner>>) != 0);
@@ -26,7 +26,7 @@ class endpoint {
  public:
   /// Where buffers come from for frames that are longer than `input_bytes`.
   using pool_type = buffer_pool<typename Owner::lock_type>;
-  /// What plan_write() fills in.
+  /// plan_write() fills it in.
   using plan_type = typename detail::answering<Framing, Limits, Owner>::plan_type;
   /// Bytes of the buffer in which frames are recognised.
   static constexpr std::size_t input_bytes = 512;
@@ -42,7 +42,7 @@ class endpoint {
     long_.end(answers_.pool);
   }
 
-  /// From now on answers may come; call it before a transfer is driven for the first time. One transfer at a time.
+  /// From now on answers may arrive; call it before a transfer is driven for the first time. One transfer at a time.
   void begin_pull() noexcept { intake_.begin_pull(); }
   /// Ends the use of a transfer. Its payload that is still under way will be thrown away.
   template <class Transfer>
@@ -76,15 +76,15 @@ class endpoint {
   bool awaits_time() const noexcept { return answers_.output.digesting() == digest_state::waiting; }
   /// Whether the next plan_write() has something to write; false also while all answers wait for a digest.
   bool output_ready() const noexcept { return answers_.output.ready(); }
-  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this
-  /// end has pulled from it, or trust() is called: a frame that needs one ends the connection (too_large).
+  /// From now on no buffer is taken for the peer's frames before it has asked for something that this end has, this end
+  /// has pulled from it, or trust() is called: a frame that needs one ends the connection (too_large).
   void doubt() noexcept { intake_.doubt(); }
-  /// The peer may have buffers for what it says, as at the start.
+  /// The peer may have buffers for its frames, as at the start.
   void trust() noexcept { intake_.trust(); }
-  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers
+  /// Grows with everything of the peer's that counts: requests that are not refused, messages that are taken, answers
   /// to what was asked here.
   std::uint32_t heard() const noexcept { return intake_.heard(); }
-  /// The number of the frame that is coming into a buffer of the pool; 0: none.
+  /// The number of the frame that is arriving in a buffer of the pool; 0: none.
   std::uint32_t long_frame() const noexcept { return long_.begun() ? long_frames_ : 0; }
 
   /// Whether everything has been handed to the transport.
@@ -272,7 +272,7 @@ class endpoint {
     if (landing_ > 0 && t.ended()) discard_ = std::exchange(landing_, 0);
   }
 
-  // What the intake gives. blocked_: there is no room for it yet, and the frame stays where it is.
+  // Takes the intake's result. blocked_: there is no room for it yet, and the frame stays where it is.
   result<void> take_message(const frame& m) noexcept {
     if (!intake_.deliver(m)) blocked_ = true;
     return {};

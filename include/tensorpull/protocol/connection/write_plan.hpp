@@ -8,8 +8,8 @@
 
 namespace tensorpull {
 
-/// What one gather write consists of. endpoint::plan_write() fills it in, endpoint::written() takes it back. `Spans`
-/// and `Items`: the most of each.
+/// The parts of one gather write. endpoint::plan_write() fills it in, endpoint::written() takes it back. `Spans` and
+/// `Items`: the most of each.
 template <std::size_t Spans, std::size_t Items>
 struct basic_write_plan {
   /// Where an item comes from.

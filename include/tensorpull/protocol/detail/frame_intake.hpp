@@ -1,5 +1,5 @@
-// What comes in at one end of a connection, whatever carries it: what the peer has shown of itself, and the one place
-// where a whole control frame is decoded, refused, or given to its handler.
+// The intake of one end of a connection, whatever carries it: the record of what the peer has shown of itself, and the
+// one function in which a whole control frame is decoded, refused, or given to its handler.
 #pragma once
 
 #include <tensorpull/core/peer_identity.hpp>
@@ -14,20 +14,20 @@
 
 namespace tensorpull::detail {
 
-/// What the peer has shown of itself.
+/// The record of what the peer has shown of itself.
 class peer_standing {
  public:
-  /// From now on answers may come.
+  /// From now on answers may arrive.
   void begin_pull() noexcept { pulls_ = true; }
   bool pulls() const noexcept { return pulls_; }
 
   void doubt() noexcept { trusted_ = false; }
   void trust() noexcept { trusted_ = true; }
-  /// Whether a buffer may be taken for what the peer says.
+  /// Whether a buffer may be taken for the peer's frames.
   bool may_have_buffers() const noexcept { return trusted_ || pulls_ || served_; }
-  /// Grows with all that the peer says and that counts.
+  /// Grows with everything of the peer's that counts.
   std::uint32_t heard() const noexcept { return heard_; }
-  /// The peer has said something that counts.
+  /// The peer has sent something that counts.
   void count() noexcept { ++heard_; }
   /// A request was answered: it counts, unless it was refused for another reason than that there is no room now.
   void count_answer(frame_kind kind, status why) noexcept {
@@ -39,7 +39,7 @@ class peer_standing {
  private:
   std::uint32_t heard_ = 0;
   bool trusted_ = true;
-  bool pulls_ = false;  // this end has asked for something, so answers may come
+  bool pulls_ = false;  // this end has asked for something, so answers may arrive
   bool served_ = false;  // the peer has asked for something that this end has
 };
 
@@ -63,8 +63,8 @@ class frame_intake : public peer_standing {
   }
 
   /// One whole control frame: `end` is given a message (take_message), a request (take_request) or an answer
-  /// (take_answer). An error says that no end sends it. A function of its own, so that landing a chunk takes no stack
-  /// for the lists of a frame.
+  /// (take_answer). An error: no end sends it. A function of its own, so that landing a chunk takes no stack for the
+  /// lists of a frame.
   template <class End, class Transfer>
   [[gnu::noinline]] result<void> accept(End& end, Transfer& t, std::span<const std::byte> bytes) noexcept {
     if constexpr (reads_short) {

@@ -18,13 +18,13 @@ constexpr bool is_about_image(const pending_reply& r) noexcept {
   return r.kind != frame_kind::refused && r.kind != frame_kind::confirmed && r.kind != frame_kind::nothing;
 }
 
-/// What has become of an image that was to be used.
+/// The state of an image that was to be used.
 enum class image_use : std::uint8_t {
   pinned,      ///< it was used, and stays pinned: the owner's unpin() has to follow
   gone,        ///< it is not published any more
   unreadable,  ///< it could not be read, and the owner knows
 };
-/// Pins the image behind an answer and calls `use(image)`, which says whether the image could be read.
+/// Pins the image behind an answer and calls `use(image)`, which returns whether the image could be read.
 template <class Owner, class Use>
 image_use use_image(Owner& owner, const pending_reply& r, Use use) noexcept {
   const source_view* const image = owner.pin(r);
@@ -42,8 +42,8 @@ enum class reply_form : std::uint8_t {
   plain,        ///< the same without an image: it needs none, or it is a refusal now
   lost,         ///< not at all: it was begun, and the rest of its frame cannot be produced any more
 };
-/// Pins the image if the answer needs one, and lets `chunk(image)` write a chunk, which says whether the image could be
-/// read. An answer whose image is gone becomes a refusal, unless it was `begun`.
+/// Pins the image if the answer needs one, and lets `chunk(image)` write a chunk, which returns whether the image could
+/// be read. An answer whose image is gone becomes a refusal, unless it was `begun`.
 template <class Owner, class Chunk>
 reply_form form_of(Owner& owner, pending_reply& r, bool begun, Chunk chunk) noexcept {
   if (!is_about_image(r)) return reply_form::plain;

@@ -36,7 +36,7 @@ struct serves_anew {
 };
 }  // namespace detail
 
-/// What a recipient asks for and expects.
+/// A recipient's request and its expectations.
 struct pull_request {
   ref_id ref{};  ///< what to pull
   std::uint64_t version = 0;  ///< 0: whatever is published now
@@ -58,15 +58,15 @@ struct pull_request {
 
   /// Whether tensors are asked for by name. Otherwise it is the whole image.
   bool by_name() const noexcept { return part || !subset.empty(); }
-  /// Whether the digest that will be compared is what the owner says, and not the version that was given (receipt).
+  /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).
   constexpr bool believes() const noexcept { return version == 0 || by_name(); }
 };
 
-/// What an accepted frame means to the driver of a recipient.
+/// The meaning of an accepted frame to the driver of a recipient.
 enum class recipient_event : std::uint8_t {
   nothing,  ///< not an answer to what was asked: it changes nothing, and is no progress
   answered,  ///< an answer, and nothing to do
-  described,  ///< data may come; the consumer has to begin
+  described,  ///< data may arrive; the consumer has to begin
   described_again,  ///< after restart(): the same as before
   chunk,  ///< its payload is wanted
   ignored_chunk,  ///< its payload is not wanted: throw it away
@@ -74,7 +74,8 @@ enum class recipient_event : std::uint8_t {
   busy,  ///< the owner is busy: wait for delay(), then restart()
 };
 
-/// The frames of one transfer. `Chunking` says where requests end, `Limits` how much is accepted from the other side.
+/// The frames of one transfer. `Chunking` decides where requests end, `Limits` how much is accepted from the other
+/// side.
 ///
 /// Named tensors are asked for in parts: as many names as one request carries, and whose ranges there is memory for. Of
 /// several parts each is some tensors of our schema, in image order; it has a digest of its own, and the next one is
@@ -91,7 +92,7 @@ class recipient {
 
   /// Tells a strategy that adapts how the transfer gets on. Lengths of chunks on their way stay, since an answer is
   /// compared with them: so a request ahead of the description has to be answered first, and of a subset, whose parts
-  /// may come in any order, every request.
+  /// may arrive in any order, every request.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
@@ -196,16 +197,16 @@ class recipient {
     phase_ = phase::confirming;
     request_sent_ = false;
   }
-  /// All bytes up to part_end() are there and right, and that is not the end: the next request names what comes then.
+  /// All bytes up to part_end() are there and right, and that is not the end: the next request names the next part.
   void next_part() noexcept {
     part_first_ = part_end_;
     ask_for_part();
   }
   /// The position behind the last wanted byte that the owner was asked for by name; without names, the end.
   std::uint64_t part_end() const noexcept { return wanted_.total(); }
-  /// Whether nothing comes behind part_end().
+  /// Whether nothing follows part_end().
   bool is_last_part() const noexcept { return !in_parts_ || part_end_ == request_.schema->tensor_count; }
-  /// Whether what is wanted comes in several parts, each with a digest.
+  /// Whether the wanted bytes arrive in several parts, each with a digest.
   bool in_parts() const noexcept { return in_parts_; }
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && request_.by_name(); }
@@ -213,20 +214,20 @@ class recipient {
   void settle() noexcept { phase_ = phase::settled; }
   /// Whether the owner has not described the reference yet since the start or the last restart().
   bool describing() const noexcept { return phase_ == phase::start || phase_ == phase::describing; }
-  /// Whether a chunk may come.
+  /// Whether a chunk may arrive.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
-  /// What the owner said; of named tensors its sizes count only the wanted bytes. Empty before.
+  /// The owner's description; of named tensors its sizes count only the wanted bytes. Empty before.
   const tensorpull::description& description() const noexcept { return described_; }
   /// The owner's number for this serve; 0 before the description.
   std::uint64_t nonce() const noexcept { return nonce_; }
-  /// The digest that the wanted bytes have to have, as the owner says: the version, or of named tensors a digest of
+  /// The digest that the wanted bytes have to have, by the owner's word: the version, or of named tensors a digest of
   /// their own, part by part.
   std::uint64_t expected_digest() const noexcept { return request_.by_name() ? expected_subset_ : version_; }
-  /// The digest of what came, as confirm() was given it.
+  /// The digest of the bytes that arrived, as confirm() was given it.
   std::uint64_t own_digest() const noexcept { return own_digest_; }
   /// Whether that digest was compared.
   bool verified() const noexcept { return verified_; }
-  /// What was asked for.
+  /// The request.
   const pull_request& request() const noexcept { return request_; }
   /// The first request id that was not used.
   std::uint32_t next_id() const noexcept { return next_id_; }
@@ -338,7 +339,7 @@ class recipient {
     return h.digest();
   }
 
-  /// What a request for a chunk says besides whose bytes they are.
+  /// The fields of a request for a chunk besides whose bytes they are.
   void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
     out.offset = offset;
@@ -365,7 +366,7 @@ class recipient {
       return failure(errc::stale_version, received_);
     if (m.tensors > Limits::tensors) return failure(errc::too_large, m.tensors);
     const bool again = described_.ref == m.ref;
-    // the same version means the same bytes; an owner that says otherwise must not move what has landed
+    // the same version means the same bytes; an owner that claims otherwise must not move what has landed
     if (again && (m.image_bytes != context_.image_bytes || m.data_start != context_.data_start))
       return failure(errc::bad_frame, received_);
     description_came_ = true;
@@ -520,7 +521,7 @@ class recipient {
   std::uint64_t version_ = 0, nonce_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
-  std::uint32_t part_first_ = 0, part_end_ = 0, most_names_ = ~std::uint32_t{0};  // by their place in our schema
+  std::uint32_t part_first_ = 0, part_end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;

@@ -18,7 +18,7 @@
 namespace tensorpull {
 
 namespace detail {
-// What stands where a transfer has no digest of each chunk, none of a part, and none to go back to. A type for each, so
+// These stand where a transfer has no digest of each chunk, none of a part, and none to go back to. A type for each, so
 // that none takes memory.
 struct no_chunk_hash {};
 struct no_part_hash {};
@@ -28,7 +28,7 @@ struct no_held_part_hash {};
 
 /// One pull. A model of transfer_role (roles.hpp). Borrows the consumer. Do not move it while it is in use. Size with
 /// XXH3-64, whose state is 576 bytes: 0.7 KiB without digests, one state and 344 bytes more for the image's digest, two
-/// states and 344 bytes more for chunk digests too. `Machine`: the recipient's, over a stream if nothing is said.
+/// states and 344 bytes more for chunk digests too. `Machine`: the recipient's, over a stream by default.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits,
           class Machine = recipient<Chunking, Limits>>
 class transfer {
@@ -38,7 +38,7 @@ class transfer {
       "(chunk_and_image_digest or chunk_digest)");
 
  public:
-  /// What takes the bytes.
+  /// The consumer of the bytes.
   using consumer_type = Consumer;
   /// Bytes of payload that one read should ask for: few enough to be still in the cache when they are hashed.
   static constexpr std::size_t read_piece_bytes = Integrity::whole || Integrity::per_chunk ? 256 * 1024
@@ -50,8 +50,8 @@ class transfer {
   transfer(Consumer& to, pull_request request, Chunking chunking, std::uint32_t first_id) noexcept
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
-  /// Continues where an earlier transfer stopped, if the destination holds what the cursor says; call it before the
-  /// first request. Cost: one pass over the bytes that are there, to hash them. False: it starts at 0.
+  /// Continues where an earlier transfer stopped, if the destination holds the cursor's bytes; call it before the first
+  /// request. Cost: one pass over the bytes that are there, to hash them. False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
@@ -159,9 +159,8 @@ class transfer {
     if (chunk_left_ == 0) chunk_complete();
   }
 
-  /// After a time-out, or on another connection: asks again for what has not come, from the first missing byte on. If
-  /// chunks have digests of their own, it starts from the chunk that was not complete; otherwise nothing that has
-  /// landed is fetched twice.
+  /// After a time-out, or on another connection: asks again from the first missing byte on. If chunks have digests of
+  /// their own, it starts from the chunk that was not complete; otherwise nothing that has landed is fetched twice.
   void restart() noexcept {
     if (ended_) return;
     paused_ = false;
@@ -182,7 +181,7 @@ class transfer {
                                              : 0);
   }
 
-  /// Whether a chunk may come.
+  /// Whether a chunk may arrive.
   bool awaiting_chunk() const noexcept { return !ended_ && machine_.awaiting_chunk(); }
   /// Whether the owner has described the reference.
   bool described() const noexcept { return !machine_.describing(); }
@@ -190,9 +189,9 @@ class transfer {
   std::uint64_t landed_bytes() const noexcept { return landed_; }
   /// Bytes wanted in all; 0 before the description.
   std::uint64_t total_bytes() const noexcept { return machine_.description().image_bytes; }
-  /// Whether it is over: confirmed, failed, or given up after everything had come.
+  /// Whether it is over: confirmed, failed, or given up after everything had arrived.
   bool ended() const noexcept { return ended_; }
-  /// What was asked for.
+  /// The request.
   const pull_request& request() const noexcept { return machine_.request(); }
   /// Chunks that have landed whole.
   std::uint64_t chunks() const noexcept { return chunks_; }
@@ -202,7 +201,7 @@ class transfer {
   std::uint32_t next_id() const noexcept { return machine_.next_id(); }
 
   /// How it ended; ended() must be true. The error's `at` is the number of bytes that had landed. Once the consumer has
-  /// finished it is a receipt, which says whether the owner has confirmed.
+  /// finished it is a receipt, which has whether the owner has confirmed.
   result<receipt> outcome() const noexcept {
     if (error_) return failure(*error_);
     return made_receipt();
@@ -272,7 +271,7 @@ class transfer {
     if (landed_ == machine_.part_end()) part_complete();
   }
 
-  /// Whether the owner has said which digest the wanted bytes have: the version, or of named tensors a digest of their
+  /// Whether the owner has stated the digest of the wanted bytes: the version, or of named tensors a digest of their
   /// own.
   bool verifiable() const noexcept { return machine_.description().verifiable || machine_.request().by_name(); }
 
@@ -362,7 +361,7 @@ class transfer {
     else return to_.read_back();
   }
   static constexpr std::uint32_t most_damaged = 3;
-  /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on come again.
+  /// A consumer that can take a chunk a second time has `rewind(offset)`: the bytes from there on are sent again.
   static constexpr bool can_rewind = Integrity::per_chunk && requires(Consumer& c) { c.rewind(std::uint64_t{}); };
 
   // first, because a digest may have to lie at a multiple of 64 bytes

@@ -27,12 +27,12 @@ class answering {
   /// Whether the last request is a locate whose digest is not ready.
   bool locating() const noexcept { return locating_; }
 
-  /// Answers a request that came to `intake`. False: there is no room for the answer yet, or locating(); call it again
-  /// with the same request.
+  /// Answers a request that arrived at `intake`. False: there is no room for the answer yet, or locating(); call it
+  /// again with the same request.
   template <class Intake>
   result<bool> take(const frame& m, Intake& intake) noexcept {
     if constexpr (!Owner::owns) {
-      return true;  // an end that owns nothing says nothing
+      return true;  // an end that owns nothing answers nothing
     } else {
       if (output.replies.size() == Owner::waiting_replies) return false;
       if (m.kind == frame_kind::locate) return locate(m, intake);

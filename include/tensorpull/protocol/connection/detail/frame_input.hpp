@@ -1,5 +1,5 @@
-// What has arrived of frames at one end of a connection: a few hundred bytes in which frames are recognised, and a
-// buffer of the pool for a frame that is longer.
+// The parts of frames that have arrived at one end of a connection: a few hundred bytes in which frames are recognised,
+// and a buffer of the pool for a frame that is longer.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class frame_buffer {
   bool empty() const noexcept { return begin_ == end_; }
   bool full() const noexcept { return end_ - begin_ + 8 > Capacity; }
 
-  /// Memory for the bytes that come next from the stream, `phase` = stream position modulo 8; at most `most` bytes.
+  /// Memory for the next bytes of the stream, `phase` = stream position modulo 8; at most `most` bytes.
   std::span<std::byte> space(std::size_t phase, std::size_t most) noexcept {
     if (empty()) {
       begin_ = end_ = phase;

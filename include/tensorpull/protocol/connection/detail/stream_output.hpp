@@ -1,4 +1,4 @@
-// The sending half of one end of a byte stream. What waits to be sent is turned into spans when the transport can take
+// The sending half of one end of a byte stream. Replies that wait are turned into spans when the transport can take
 // them. A reply is kept as a few words and written anew for each send, so a slow peer holds no memory for payload.
 #pragma once
 
@@ -84,15 +84,15 @@ class stream_output {
 
   /// Collects what is to be sent: no reply is added once there are `most` bytes. `scratch` (64 KiB) holds prefixes,
   /// header text and packed elements until sent(). Goes on with the digest of the first reply that waits for one, so
-  /// that it is ready when its turn comes; a peer that reads nothing causes no other. connection_lost: a part of a
-  /// frame was sent when its image was withdrawn, so the stream cannot continue.
+  /// that it is ready in its turn; a peer that reads nothing causes no other. connection_lost: a part of a frame was
+  /// sent when its image was withdrawn, so the stream cannot continue.
   result<void> plan(plan_type& out, Owner& owner, std::span<std::byte> scratch, std::size_t most) noexcept {
     out.span_count = out.item_count = out.bytes = 0;
     out.descriptors = {};
     digesting_ = digest_state::ready;
     std::uint64_t allowance = digest_bytes;
     const bool begun = reply_sent_ > 0;
-    if (begun) {  // a frame that was begun comes first
+    if (begun) {  // a frame that was begun goes first
       const auto more = add_reply(out, owner, scratch, 0);
       if (!more) return failure(more.error());
       if (!*more) {

@@ -16,7 +16,7 @@ class schema_comparison {
   /// Takes a page of the other schema, which has `total` tensors. True: ask for the next page. Otherwise the error is
   /// the result: schema_mismatch with the first differing tensor's name, or bad_frame for a page that was not asked
   /// for. `subset`: our schema is a part of theirs, so only tensors of the same name are compared. An empty page stands
-  /// for a tensor whose row is longer than a page: it is passed over, and what comes behind it is compared by name. If
+  /// for a tensor whose row is longer than a page: it is passed over, and the rows behind it are compared by name. If
   /// nothing else differs, the error has no name.
   result<bool> take(const frame& page, const image_schema& own, std::uint64_t total, bool subset) noexcept {
     if (page.offset != position_ || page.tensors != total || page.rows.size() > total - position_)
@@ -48,8 +48,8 @@ class schema_comparison {
       if (t.shape[i] != row.shape[i]) return false;
     return true;
   }
-  /// Of two tensors at one place of the order (dtype descending, then name), the one that comes first is what the other
-  /// side lacks.
+  /// Of two tensors at one position of the order (dtype descending, then name), the first one is missing at the other
+  /// side.
   static bool comes_first(const tensor_entry& t, const schema_row& row) noexcept {
     const auto theirs = dtype_from_string(row.dtype);
     return !theirs || (t.name == row.name) || image_order(t.type, t.name, *theirs, row.name);
