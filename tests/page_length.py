@@ -45,16 +45,8 @@ UNREAD = (
     "include/tensorpull/transports/reference.md",
 )
 UNREAD_HEADERS = (
-    "include/tensorpull/chunking", "include/tensorpull/consumers", "include/tensorpull/core",
-    "include/tensorpull/detail", "include/tensorpull/embedded", "include/tensorpull/framing",
-    "include/tensorpull/image", "include/tensorpull/integrity", "include/tensorpull/links",
-    "include/tensorpull/messages", "include/tensorpull/pipeline.hpp", "include/tensorpull/protocol",
-    "include/tensorpull/pull", "include/tensorpull/satellites/differences", "include/tensorpull/satellites/http",
-    "include/tensorpull/satellites/nats", "include/tensorpull/satellites/numpy_files",
-    "include/tensorpull/satellites/parallel", "include/tensorpull/satellites/relay",
-    "include/tensorpull/satellites/replica", "include/tensorpull/satellites/shared_memory",
-    "include/tensorpull/satellites/simulation", "include/tensorpull/std", "include/tensorpull/system",
-    "include/tensorpull/tensors", "include/tensorpull/testing", "include/tensorpull/transports",
+    "include/tensorpull/links", "include/tensorpull/protocol/owner", "include/tensorpull/pull",
+    "include/tensorpull/satellites", "include/tensorpull/transports",
 )
 
 # Where a sentence begins: a line with its bullets, or behind the end of another sentence or of a cell.
@@ -66,7 +58,7 @@ HABITS = [(re.compile(pattern, re.M), advice) for pattern, advice in (
     (BEGIN + r"What\b(?!\s*\|)(?=[^.?!|:]*(?:[.!|:]|\Z))", "a sentence begins with its subject, and not with a bare What"),
     (r"\b(?:says|said)\b", "a field states, a page describes, a call returns: only people say"),
     (r"\b(?:comes?|came|coming)\b(?!\s+(?:with|from)\b)", "bytes arrive, a recipient returns, a figure follows: nothing comes"),
-    (r"(?<![Ii]n\s)(?<!\btakes\s)(?<!\btake\s)(?<!\bout of\s)(?<!\bdecimal\s)\bplaces?\b", "an address or a position, not a place"),
+    (r"(?<![Ii]n[\s-])(?<!\btakes\s)(?<!\btake\s)(?<!\bout of\s)(?<!\bdecimal\s)\bplaces?\b", "an address or a position, not a place"),
     (CONNECTION, "a connection, a link or a path: only a serial line is a line"),
     (BEGIN + r"(?:Who|Whoever)\b(?!\s*\|)(?=[^.?!|:]*(?:[.!|:]|\Z))", "a sentence begins with its subject, and not with a bare Who"),
     (r"\b(?:recipient|owner|peer|server|client|proxy|connection|site|transport|program) who\b", "things are that, not who"),

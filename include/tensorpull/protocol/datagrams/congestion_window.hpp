@@ -1,16 +1,16 @@
 // How many requests may be on their way, and when the next may leave: a model of the path, as BBR (Cardwell et al.,
 // draft-cardwell-iccrg-bbr-congestion-control-00) has it at the sender, held by the end that asks.
 //
-// Two numbers are measured: how fast answers come at best, and how long one takes at least. Their product is what the
+// Two numbers are measured: how fast answers arrive at best, and how long one takes at least. Their product is what the
 // path holds without a queue. As much as twice that is asked for, paced at the rate that was measured, so a queue is
 // bounded by what the path holds. Eight round trips make a cycle: in one of them more is asked for, to see whether more
-// comes, in the next one less, so that a queue which that has made is gone.
+// arrives, in the next one less, so that a queue which that has made is gone.
 //
-// A loss says little by itself: a radio loses a share of all datagrams however few are sent, and a window that is
-// halved for each of them carries nothing. One while answers take longer than they need says that the queue of the path
-// is full, and that others fill it: from then on the window is at most what CUBIC (RFC 9438) would have, until the
+// A loss means little by itself: a radio loses a share of all datagrams however few are sent, and a window that is
+// halved for each of them carries nothing. One while answers take longer than they need means that the queue of the
+// path is full, and that others fill it: from then on the window is at most what CUBIC (RFC 9438) would have, until the
 // queue is gone. So a flow of TCP beside it keeps its share. Where more than an eighth is lost in two rounds, and more
-// than usual, the rate falls to what has come.
+// than usual, the rate falls to that of the answers.
 #pragma once
 
 #include <tensorpull/protocol/datagrams/round_trip.hpp>
@@ -40,7 +40,7 @@ class congestion_window {
   constexpr std::uint32_t size() const noexcept { return window_; }
   /// The least that it falls to.
   constexpr std::uint32_t least() const noexcept { return least_; }
-  /// What was measured of the path: answers in a second at best; 0: nothing yet.
+  /// The measured rate of the path: answers in a second at best; 0: nothing yet.
   constexpr std::uint32_t rate() const noexcept { return std::max(best_[0], best_[1]); }
 
   /// Whether others fill the queue of the path, so that bursts would be lost.
@@ -62,7 +62,7 @@ class congestion_window {
   }
   /// A request or its answer was lost.
   constexpr void lost() noexcept { ++lost_; }
-  /// Nothing at all came in time: what was known of the path may be wrong.
+  /// Nothing at all arrived in time: the measurements of the path may be wrong.
   constexpr void timed_out() noexcept {
     window_ = least_;
     bound_ = most_;
@@ -75,8 +75,8 @@ class congestion_window {
   }
 
   /// Whether a request may leave now; if not, at the time that it gives: requests are spread over the round trip, so
-  /// that their answers do not come in one burst. What two milliseconds bring may leave at once, since no clock of a
-  /// driver is finer.
+  /// that their answers do not arrive in one burst. The requests of two milliseconds may leave at once, since no clock
+  /// of a driver is finer.
   constexpr time release() const noexcept { return release_; }
   /// A request leaves.
   constexpr void left(const round_trip& trip, time now) noexcept {
@@ -89,7 +89,7 @@ class congestion_window {
 
  private:
   enum class mode : std::uint8_t {
-    startup,  ///< twice as much in each round trip, as long as more comes
+    startup,  ///< twice as much in each round trip, as long as more arrives
     drain,  ///< until the queue that this has made is gone
     cruise,  ///< cycles of eight round trips
     look,  ///< almost nothing on its way, to see how long an answer takes without a queue of ours
@@ -118,7 +118,7 @@ class congestion_window {
     const fine measured(256'000'000'000 / (std::int64_t{std::max(rate(), std::uint32_t{1})} * pace()));
     return std::min(measured, fine(shortest_) / least_);
   }
-  /// What the path holds without a queue, in requests.
+  /// The requests that the path holds without a queue.
   constexpr std::uint32_t held() const noexcept {
     return static_cast<std::uint32_t>(std::uint64_t{rate()} *
                                       static_cast<std::uint64_t>(std::max(shortest_, 2 * clock).count()) / 1'000'000);
@@ -175,7 +175,7 @@ class congestion_window {
       if (++stale_rounds_ >= lasting) begin_cruise();  // the queue is another's
     } else if (mode_ == mode::cruise) {
       if (congested) best_ = {came, came};
-      // What was asked for more has come as well: there is room, and nobody knows how much.
+      // The answers to the additional requests have arrived as well: there is room, and nobody knows how much.
       if (phase_ == 1 && came >= before + before / 8 && !shares()) mode_ = mode::startup, stale_rounds_ = 0;
       if (++phase_ == cycle) phase_ = 0;
       // the best of one to two cycles counts

@@ -24,7 +24,7 @@
 namespace tensorpull {
 
 /// `Owner`: what this end serves (owner_role; no_owner if nothing). `Handler`: takes messages, from within received()
-/// (message_handler; ignore_messages if none come). `Transfer`, in the members: what this end pulls (a
+/// (message_handler; ignore_messages if there are none). `Transfer`, in the members: what this end pulls (a
 /// datagram_transfer; no_transfer if nothing). One thread at a time. Not movable. Under 2 KiB with the default limits.
 /// It has no clock: `now` is the time of a monotonic clock with any origin, in microseconds.
 template <framing Framing, class Limits, class Owner, class Handler>
@@ -34,7 +34,7 @@ class datagram_endpoint {
  public:
   /// Where buffers come from for frames that do not fit one datagram, and for messages.
   using pool_type = buffer_pool<typename Owner::lock_type>;
-  /// What plan_datagram() fills in.
+  /// plan_datagram() fills it in.
   using plan_type = datagram_plan;
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
@@ -62,7 +62,7 @@ class datagram_endpoint {
   /// The link carries longer or shorter datagrams from now on.
   void resize(std::size_t datagram_bytes) noexcept { line_.datagram_bytes = datagram_bytes / 8 * 8; }
 
-  /// From now on answers may come; call it before a transfer is driven for the first time. One transfer at a time.
+  /// From now on answers may arrive; call it before a transfer is driven for the first time. One transfer at a time.
   void begin_pull() noexcept { intake_.begin_pull(); }
   /// Ends the use of a transfer.
   template <class Transfer>
@@ -82,7 +82,7 @@ class datagram_endpoint {
     return out_.push(m, line_);
   }
   /// Queues a short frame that is not answered, such as a transfer's farewell(). It is sent three times, since nobody
-  /// says that it has come. False: there is no room now.
+  /// acknowledges it. False: there is no room now.
   bool send_control(const frame& m) noexcept {
     if (request_.waits()) return false;
     frame numbered = m;
@@ -104,15 +104,15 @@ class datagram_endpoint {
   bool works() const noexcept { return answers_.replies.digesting() == digest_state::working || answers_.locating(); }
   /// Whether an answer waits for a digest that can go on only when time has passed at the owner (owner::advance()).
   bool awaits_time() const noexcept { return answers_.replies.digesting() == digest_state::waiting; }
-  /// From now on no buffer is taken for what the peer says before it has asked for something that this end has, this
-  /// end has pulled from it, or trust() is called: pieces are thrown away.
+  /// From now on no buffer is taken for the peer's frames before it has asked for something that this end has, this end
+  /// has pulled from it, or trust() is called: pieces are thrown away.
   void doubt() noexcept { intake_.doubt(); }
-  /// The peer may have buffers for what it says, as at the start.
+  /// The peer may have buffers for its frames, as at the start.
   void trust() noexcept { intake_.trust(); }
-  /// Grows with all that the peer says and that counts: requests that are not refused, messages that are taken, answers
+  /// Grows with everything of the peer's that counts: requests that are not refused, messages that are taken, answers
   /// to what was asked here.
   std::uint32_t heard() const noexcept { return intake_.heard(); }
-  /// The number of the frame that is coming in pieces into a buffer of the pool; 0: none.
+  /// The number of the frame that is arriving in pieces in a buffer of the pool; 0: none.
   std::uint32_t long_frame() const noexcept { return in_.number(); }
 
   /// Frees buffers of the pool that others wait for: those of frames in pieces of which nothing has moved since `idle`,
@@ -125,7 +125,7 @@ class datagram_endpoint {
   }
 
   /// Collects the next datagram: answers, then requests. An empty plan: there is nothing to send now, see next_time().
-  /// Several plans may be made in a row, each with its own part of the scratch memory (plan.scratch says how much of it
+  /// Several plans may be made in a row, each with its own part of the scratch memory (plan.scratch is how much of it
   /// one took), before sent() is called for each in the same order. `scratch`: aligned to 8 bytes, at least
   /// scratch_bytes() of them; it holds what is not in memory as it is sent. It is not used any more after sent().
   template <class Transfer>
@@ -171,9 +171,9 @@ class datagram_endpoint {
   }
 
   /// A datagram has arrived, in memory that is aligned to 8 bytes. Payload is copied from there into the consumer's
-  /// memory. What is doubled, late or not wanted is thrown away and changes nothing. An error says that the datagram
-  /// had something in it that no end of this protocol sends (bad_frame, too_large, unexpected_frame,
-  /// unsupported_layout): the rest of it is thrown away, and the endpoint goes on.
+  /// memory. Anything doubled, late or not wanted is thrown away and changes nothing. An error: the datagram had
+  /// something in it that no end of this protocol sends (bad_frame, too_large, unexpected_frame, unsupported_layout):
+  /// the rest of it is thrown away, and the endpoint goes on.
   template <class Transfer>
   result<void> received(Transfer& t, std::span<const std::byte> datagram, time now) noexcept {
     line_.now = now;
@@ -271,7 +271,7 @@ class datagram_endpoint {
     return ok;
   }
 
-  // What the intake gives. A message that came outside of pieces could come twice.
+  // Takes the intake's result. A message outside of pieces could arrive twice.
   result<void> take_message(const frame& m) noexcept {
     if (!in_pieces_) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     if (!intake_.deliver(m)) in_pieces_ = false;
@@ -287,7 +287,7 @@ class datagram_endpoint {
       intake_.count();
       request_.answered(line_, out_);
     } else if (m.kind != frame_kind::refused) {
-      return;  // it has come before
+      return;  // it has arrived before
     }
     t.on(m);
   }
@@ -299,7 +299,7 @@ class datagram_endpoint {
   detail::long_input<pool_type> in_{};
   detail::repeated_request<Framing, Limits, Owner> request_{};
   std::uint32_t next_id_;
-  bool in_pieces_ = false;  // the frame that is being taken has come in pieces; false when it cannot be taken now
+  bool in_pieces_ = false;  // the frame that is being taken has arrived in pieces; false when it cannot be taken now
 };
 
 }  // namespace tensorpull

@@ -8,7 +8,7 @@
 
 namespace tensorpull {
 
-/// What one datagram consists of. datagram_endpoint::plan_datagram() fills it in, sent() takes it back.
+/// The parts of one datagram. datagram_endpoint::plan_datagram() fills it in, sent() takes it back.
 struct datagram_plan {
   /// Spans of one datagram.
   static constexpr std::size_t max_spans = 64;
@@ -28,7 +28,7 @@ struct datagram_plan {
   std::uint16_t replies = 0;  ///< answers of the owner, the images of which are pinned until sent()
   bool request = false;  ///< the request that is repeated until it is answered
   bool piece = false;  ///< a piece of a long frame
-  bool taken = false;  ///< how much of a long frame has come
+  bool taken = false;  ///< how much of a long frame has arrived
 };
 
 }  // namespace tensorpull

@@ -33,7 +33,7 @@ class datagram_transfer
   void fits(std::size_t datagram_bytes) noexcept {
     this->machine_.fits(datagram_bytes - std::min<std::size_t>(datagram_bytes, 80));
   }
-  /// Memory for chunks that come before it is their turn, for a consumer that takes bytes in order only, and for the
+  /// Memory for chunks that arrive before it is their turn, for a consumer that takes bytes in order only, and for the
   /// image's header; borrowed. It bounds the window of such a consumer; with none, it has one request on its way.
   void hold(std::span<std::byte> memory) noexcept { hold_ = memory; }
   /// Any of several owners of the same content may answer for a chunk; see datagram_plan::for_any_owner.
@@ -143,14 +143,14 @@ class datagram_transfer
   }
 
  private:
-  /// Whether a chunk may land before those that come before it.
+  /// Whether a chunk may land before those that precede it.
   bool lands_anywhere() const noexcept {
     if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk)
       return !Integrity::whole || this->arrived().schema != nullptr;
     else return false;
   }
 
-  /// Passes on what has come early and whose turn it is now.
+  /// Passes on chunks that have arrived early and whose turn it is now.
   void drain() noexcept {
     stalled_ = false;
     while (!this->ended_ && this->chunk_left_ == 0) {

@@ -33,11 +33,11 @@ class round_trip {
     }
     go_on();
   }
-  /// Something came that was awaited: ends a back-off.
+  /// Something arrived that was awaited: ends a back-off.
   constexpr void go_on() noexcept {
     if (known()) timeout_ = std::min(std::max(smoothed_ + 4 * varies_, least), most);
   }
-  /// Nothing came in time: wait twice as long next time.
+  /// Nothing arrived in time: wait twice as long next time.
   constexpr void back_off() noexcept { timeout_ = std::min(timeout_ * 2, most); }
 
   /// Whether an answer was timed.

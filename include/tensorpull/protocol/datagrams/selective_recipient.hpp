@@ -21,14 +21,14 @@ namespace tensorpull {
 enum class landing_place : std::uint8_t {
   next,   ///< behind what has landed
   early,  ///< further on in the consumer's memory
-  held,   ///< into the memory that was given for what comes too early
+  held,   ///< into the memory that was given for early chunks
 };
 
 /// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a
 /// chunk it remembers where it begins, its last request, whether it is there, whether it is held, and whether it has to
 /// be asked for again: 6 bytes and 3 bits, 6.4 KiB with the default limits.
 ///
-/// A request is lost if one that left three later was answered, or if nothing came for the time-out of round_trip.
+/// A request is lost if one that left three later was answered, or if nothing arrived for the time-out of round_trip.
 /// Doubled and late answers, and those of another version or range than was asked for, are nothing.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class selective_recipient : public recipient<Chunking, Limits> {
@@ -68,15 +68,15 @@ class selective_recipient : public recipient<Chunking, Limits> {
   void fits(std::uint64_t payload_bytes) noexcept {
     most_payload_ = std::min<std::uint64_t>(payload_bytes, 0xffffffffu / slots);
   }
-  /// What the consumer can take: any range at any time, or only the next bytes. `hold`: memory for chunks that come too
-  /// early for that; the window is then as many chunks as fit, at least one.
+  /// The ranges that the consumer can take: any range at any time, or only the next bytes. `hold`: memory for chunks
+  /// that arrive too early for that; the window is then as many chunks as fit, at least one.
   void lands(bool any_order, std::span<std::byte> hold) noexcept {
     any_order_ = any_order;
     hold_ = hold;
   }
-  /// Any of several owners of the content may answer for a chunk, so that its nonce says nothing. Their answers
+  /// Any of several owners of the content may answer for a chunk, so that its nonce tells nothing. Their answers
   /// overtake each other and are seldom lost: the window stays as it begins, and a request is lost if one that left
-  /// four windows later was answered, or if nothing came for half a second.
+  /// four windows later was answered, or if nothing arrived for half a second.
   void from_any_owner() noexcept {
     any_owner_ = true;
     const auto window = std::min<std::uint32_t>(window_.least(), slots / 8);
@@ -93,7 +93,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// Whether the next request may be longer than 100 bytes.
   bool next_is_long() const noexcept { return base::next_is_long() && this->description_came_; }
 
-  /// Requests for chunks that may travel in one datagram, as the owner says; at least 1.
+  /// Requests for chunks that may travel in one datagram, as the owner states; at least 1.
   std::uint32_t batch() const noexcept { return batch_; }
   /// Whether pulls should be sent now: a few at a time, as long as half of the window is on its way.
   bool wants_pulls(time now) const noexcept { return worth_asking() && (in_flight_ == 0 || window_.release() <= now); }
@@ -136,7 +136,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
       if (const std::uint16_t slot = resolve(first); slot != nobody) ask_again(slot);
   }
 
-  /// Time has passed: if nothing came for too long, everything is asked for again.
+  /// Time has passed: if nothing arrived for too long, everything is asked for again.
   void at(time now) noexcept {
     now_ = now;
     if (in_flight_ == 0 || now < deadline_) return;
@@ -160,7 +160,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
     batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), most_in_one);
-    if (m.window == 1) window_ = congestion_window(1, 1);  // it drops what comes while it answers
+    if (m.window == 1) window_ = congestion_window(1, 1);  // it drops requests while it answers
     return begun(base::on(fitting));
   }
 
@@ -206,8 +206,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   std::span<std::byte> hold() const noexcept { return memory_of(current_).subspan(static_cast<std::size_t>(done_)); }
   /// These many bytes of it are there.
   void filled(std::size_t bytes) noexcept { done_ += bytes; }
-  /// All of it is there. One in order is passed at once, of the others first_held() and first_early() speak when their
-  /// turn comes.
+  /// All of it is there. One in order is passed at once, the others are told by first_held() and first_early() in their
+  /// turn.
   void arrived() noexcept {
     if (this->phase_ != phase::pulling) return;
     if (place_ == landing_place::next) {
@@ -255,7 +255,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   bool expects(std::uint32_t id) const noexcept {
     return !base::comes_before(id, this->first_id_) && this->phase_ != phase::settled;
   }
-  /// Whether a chunk may come.
+  /// Whether a chunk may arrive.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
   /// The round trip of its requests.
   const round_trip& trip() const noexcept { return trip_; }
@@ -370,8 +370,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
     return last_;
   }
 
-  /// Where a chunk goes. One that has to come in order is held if there is memory for that, unless it is the next one
-  /// of a consumer of any order, which has memory at any time.
+  /// Where a chunk goes. One that has to be passed on in order is held if there is memory for that, unless it is the
+  /// next one of a consumer of any order, which has memory at any time.
   landing_place place_of(std::uint32_t k) const noexcept {
     const bool next = k == first_;
     if (!wants_order(begin_of(k))) return next ? landing_place::next : landing_place::early;

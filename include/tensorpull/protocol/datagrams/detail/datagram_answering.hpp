@@ -31,7 +31,7 @@ class datagram_answering {
   /// Whether a locate waits for its digest.
   bool locating() const noexcept { return locate_ != nullptr; }
 
-  /// Answers a request that came to `intake`. Without room for the answer it counts as lost.
+  /// Answers a request that arrived at `intake`. Without room for the answer it counts as lost.
   template <class Intake>
   void take(const frame& m, std::span<const std::byte> bytes, Intake& intake, line_type& line,
             long_type& pieces) noexcept {

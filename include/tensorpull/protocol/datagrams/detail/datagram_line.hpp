@@ -1,4 +1,5 @@
-// What the rooms of one end of a datagram connection share: the buffers, the time, and what is known of the line.
+// The state that the parts of one end of a datagram connection share: the buffers, the time, and the estimate of the
+// path.
 #pragma once
 
 #include <tensorpull/framing/detail/payload_prefix.hpp>
@@ -16,7 +17,7 @@ struct datagram_line {
   std::size_t datagram_bytes;  ///< the longest datagram, a multiple of 8
   round_trip trip{};           ///< how long an answer takes
   time now{};                  ///< when the driver called last
-  time no_buffer_until{};      ///< neither answers nor what the peer says get a buffer of the pool before
+  time no_buffer_until{};      ///< neither answers nor the peer's frames get a buffer of the pool before
 
   /// Bytes of payload in one datagram.
   std::size_t piece_bytes() const noexcept { return datagram_bytes - payload_prefix::bytes; }

@@ -82,7 +82,7 @@ class datagram_replies {
       return true;
     }
     const bool too_long = !n || *n > line.datagram_bytes;
-    if (too_long && n) (void)pieces.push(m, line);  // if there is no buffer, the request will come again
+    if (too_long && n) (void)pieces.push(m, line);  // if there is no buffer, the request will be repeated
     if (form == reply_form::about_image) owner.unpin(r, 0);
     if (too_long) r.kind = frame_kind::nothing;
     return too_long;

@@ -11,8 +11,8 @@
 
 namespace tensorpull::detail {
 
-/// A plan, the memory that is left for what it says, and the bytes that are left in the datagram. What it is given is
-/// added whole or not at all: ask for `room` and has_spans() before.
+/// A plan, the memory that is left for its frames, and the bytes that are left in the datagram. A frame is added whole
+/// or not at all: ask for `room` and has_spans() before.
 struct datagram_writer {
   datagram_plan& plan;
   std::span<std::byte> scratch;

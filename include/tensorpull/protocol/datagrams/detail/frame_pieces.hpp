@@ -1,5 +1,5 @@
-// Frames that are longer than a datagram, in pieces: whole, in order, once. A cumulative answer says how much has come;
-// what it does not name is sent again.
+// Frames that are longer than a datagram, in pieces: whole, in order, once. A cumulative answer has how much has
+// arrived; the rest is sent again.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -37,7 +37,7 @@ class outgoing_frame {
   const std::byte* bytes() const noexcept { return bytes_; }
   /// How many bytes the other end has.
   std::uint32_t arrived() const noexcept { return taken_; }
-  /// It has come, or is given up.
+  /// It has arrived, or is given up.
   std::byte* end() noexcept {
     ++number_;
     return std::exchange(bytes_, nullptr);
@@ -90,7 +90,7 @@ class outgoing_frame {
     if (p.offset > taken_) {
       repeated_ = 0;
       trip.go_on();
-    } else if (++repeated_ == 3) {  // a piece is missing, since three later ones came
+    } else if (++repeated_ == 3) {  // a piece is missing, since three later ones arrived
       next_ = taken_;
       timed_ = false;
     }
@@ -110,13 +110,13 @@ class outgoing_frame {
   bool timed_ = false;
 };
 
-/// The frame that comes in pieces at one end.
+/// The frame that arrives in pieces at one end.
 class incoming_frame {
  public:
-  /// What a piece is.
+  /// The kinds of pieces.
   enum class standing : std::uint8_t {
-    old,  ///< it has come before, or it is too early: the sender is told what is here
-    next,  ///< it is what comes next
+    old,  ///< it has arrived before, or it is too early: the sender is told what is here
+    next,  ///< it is the next one
     forgotten  ///< of an end that was started again since
   };
   /// Compares a piece with what is here. A frame that its sender has given up is dropped.
@@ -147,7 +147,7 @@ class incoming_frame {
   bool begun() const noexcept { return bytes_ != nullptr; }
   bool whole() const noexcept { return bytes_ != nullptr && have_ == total_; }
   std::span<const std::byte> bytes() const noexcept { return {bytes_, total_}; }
-  /// The last `n` bytes have to come again.
+  /// The last `n` bytes have to be sent again.
   void take_back(std::uint32_t n) noexcept { have_ -= n; }
   /// The frame was taken.
   template <class Pool>
@@ -160,7 +160,7 @@ class incoming_frame {
     have_ = total_ = 0;
     if (bytes_ != nullptr) pool.release(std::exchange(bytes_, nullptr));
   }
-  /// What is said to the sender.
+  /// The answer to the sender.
   piece answer() const noexcept { return {frame_kind::taken, sender_, number_, have_, 0, 0}; }
 
  private:

@@ -1,4 +1,4 @@
-// The frame that comes in pieces at one end of a datagram connection.
+// The frame that arrives in pieces at one end of a datagram connection.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -14,13 +14,14 @@ class long_input {
   using line_type = datagram_line<Pool>;
   using time = typename line_type::time;
 
-  /// The number of the frame that is coming into a buffer; 0: none.
+  /// The number of the frame that is arriving in a buffer; 0: none.
   std::uint32_t number() const noexcept { return pieces_.begun() ? frames_ : 0; }
-  /// Whether the peer has to hear how much has come.
+  /// Whether the peer has to hear how much has arrived.
   bool answer_due() const noexcept { return answer_due_; }
 
-  /// A piece of a frame. Gives the frame if it is whole now: call end() or take_back() then. Otherwise nothing. What is
-  /// doubled or too early changes nothing, and neither does a piece for which no buffer is free: it will come again.
+  /// A piece of a frame. Gives the frame if it is whole now: call end() or take_back() then. Otherwise nothing. A piece
+  /// that is doubled or too early changes nothing, and neither does one for which no buffer is free: it will be sent
+  /// again.
   std::span<const std::byte> take(const piece& p, std::span<const std::byte> payload, line_type& line) noexcept {
     const auto what = pieces_.judge(p, line.pool);
     if (what == incoming_frame::standing::forgotten) return {};
@@ -39,19 +40,19 @@ class long_input {
   }
   /// The frame was taken.
   void end(Pool& pool) noexcept { pieces_.end(pool); }
-  /// It cannot be taken now: its last `n` bytes have to come again.
+  /// It cannot be taken now: its last `n` bytes have to be sent again.
   void take_back(std::uint32_t n) noexcept {
     if (pieces_.begun()) pieces_.take_back(n);
   }
   void drop(Pool& pool) noexcept { pieces_.drop(pool); }
-  /// Frees the buffer of a frame of which nothing has come since `idle`, or that began before `begun`.
+  /// Frees the buffer of a frame of which nothing has arrived since `idle`, or that began before `begun`.
   bool give_up(time idle, time begun, Pool& pool) noexcept {
     if (!pieces_.begun() || pieces_.whole() || (moved_ >= idle && began_ >= begun)) return false;
     pieces_.drop(pool);
     return true;
   }
 
-  /// Adds how much has come, if the peer has to hear it.
+  /// Adds how much has arrived, if the peer has to hear it.
   void plan(datagram_writer& out) noexcept {
     if (!answer_due_ || out.room < piece_prefix::bytes) return;
     out.add(pieces_.answer(), {});

@@ -1,5 +1,5 @@
-// What one end of a datagram connection sends besides short requests and chunks: one message, one long request or one
-// long answer at a time, in pieces if it does not fit a datagram.
+// The frames that one end of a datagram connection sends besides short requests and chunks: one message, one long
+// request or one long answer at a time, in pieces if it does not fit a datagram.
 #pragma once
 
 #include <tensorpull/core/buffer_pool.hpp>
@@ -72,7 +72,7 @@ class long_output {
   void end_request(const std::byte* request) noexcept {
     if (busy() && pieces_.bytes() == request) (void)pieces_.end();
   }
-  /// The frame has come, or is given up.
+  /// The frame has arrived, or is given up.
   void end(pool_type& pool) noexcept {
     std::byte* const memory = busy() ? pieces_.end() : nullptr;
     if (memory != nullptr && !borrowed_) pool.release(memory);
@@ -113,7 +113,7 @@ class long_output {
       once_ = once::waits;
     }
   }
-  /// The peer says how much it has.
+  /// The peer has acknowledged so much.
   void taken(const piece& p, line_type& line) noexcept {
     const std::uint32_t before = pieces_.arrived();
     const bool all = pieces_.taken(p, line.trip, line.now);

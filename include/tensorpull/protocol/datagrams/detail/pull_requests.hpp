@@ -1,5 +1,5 @@
 // The end that pulls over datagrams: what its transfer has besides the role, how its requests for chunks fill a
-// datagram, and how a chunk that came in one lands.
+// datagram, and how a chunk in a datagram lands.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -15,8 +15,8 @@
 
 namespace tensorpull::detail {
 
-/// What a transfer over datagrams has besides transfer_role: the time, and requests for chunks apart from the others
-/// (datagram_transfer).
+/// The members of a transfer over datagrams besides transfer_role: the time, and requests for chunks apart from the
+/// others (datagram_transfer).
 template <class T>
 concept datagram_transfer_role = requires(T& t, const T& c, frame& request, bool& last, std::chrono::microseconds now) {
   t.at(now);

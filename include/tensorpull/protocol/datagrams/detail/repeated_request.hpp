@@ -33,7 +33,7 @@ class repeated_request {
   template <class Transfer>
   void next(Transfer& t, line_type& line, long_type& out) noexcept {
     if (left_ == until_answered && !t.expects(id_)) end(line, out);
-    // a farewell that was said once waits for nobody
+    // a farewell that was sent once waits for nobody
     if (left_ == until_answered || (left_ > 0 && times_ == 0)) return;
     if (t.next_is_long() && (out.busy() || line.pool.available() == 0)) return;
     frame m;
