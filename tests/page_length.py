@@ -45,8 +45,7 @@ UNREAD = (
     "include/tensorpull/transports/reference.md",
 )
 UNREAD_HEADERS = (
-    "include/tensorpull/links", "include/tensorpull/protocol/owner", "include/tensorpull/pull",
-    "include/tensorpull/satellites", "include/tensorpull/transports",
+    "include/tensorpull/protocol/owner", "include/tensorpull/satellites", "include/tensorpull/transports/host",
 )
 
 # Where a sentence begins: a line with its bullets, or behind the end of another sentence or of a cell.

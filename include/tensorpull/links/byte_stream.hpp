@@ -17,7 +17,7 @@ enum class io_status : std::uint8_t {
   ok,  ///< bytes were moved
   would_block,  ///< nothing can be moved now
   closed,  ///< the peer has closed the stream, or the connection is gone
-  /// the connection is gone, and the peer has not said that it closes, as the stream's protocol demands (TLS)
+  /// the connection is gone, and the peer has not announced that it closes, as the stream's protocol demands (TLS)
   truncated,
   /// the peer has ended the connection, since it does not accept this end's identity (TLS: its certificate, or that it
   /// has none)
@@ -28,14 +28,14 @@ enum class io_status : std::uint8_t {
 /// Whether a stream can be used no more.
 constexpr bool is_end(io_status s) noexcept { return s >= io_status::closed; }
 
-/// What one call to a stream did.
+/// The result of one call to a stream.
 struct io_result {
   io_status status = io_status::ok;  ///< how it ended
   std::int32_t system = 0;  ///< errno if `failed`, and if a connection is gone for another reason than an orderly end
   std::size_t bytes = 0;  ///< how many bytes were moved
 };
 
-/// What ended a wait(). Both false: the time ran out, or a signal arrived.
+/// The end of a wait(). Both false: the time ran out, or a signal arrived.
 struct io_ready {
   bool read = false;  ///< read_some() can make progress
   bool write = false;  ///< write_some() can make progress

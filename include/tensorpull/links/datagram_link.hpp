@@ -21,14 +21,14 @@ namespace tensorpull {
 ///     datagram that is longer than the memory is dropped as if it had been lost. `closed`, `failed`: the link can be
 ///     used no more;
 ///  4. `d.send(spans, to)` sends one datagram, the whole or nothing, and never waits. would_block: try again when
-///     wait() says so. `ok` with 0 bytes: it was dropped, as a network would have dropped it (the peer is not there, or
-///     there was no memory for it);
+///     wait() returns so. `ok` with 0 bytes: it was dropped, as a network would have dropped it (the peer is not there,
+///     or there was no memory for it);
 ///  5. `d.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is
 ///     over;
 ///  6. `D::checked` is a constant: whether a datagram whose bytes were changed on the way is dropped, except with a
 ///     probability of 2^-32;
 ///  7. `D::addresses_are_proved` is a constant: whether nobody can send with the address of another. If not, drivers
-///     send an address no more bytes than came from it until it has returned a cookie, which is computed from the
+///     send an address no more bytes than arrived from it until it has returned a cookie, which is computed from the
 ///     address's bytes, so that it has no padding;
 ///  8. movable, closed by its destructor; no call throws, allocates (a link may state otherwise,
 ///     `D::allocations_per_datagram`), or raises a signal.

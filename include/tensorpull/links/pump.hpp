@@ -10,11 +10,11 @@
 
 namespace tensorpull {
 
-/// What one step did, and what to wait for before the next.
+/// The result of one step, and what to wait for before the next.
 struct pumped {
   std::size_t received = 0;    ///< bytes read from the stream
   std::size_t sent = 0;        ///< bytes that the stream took
-  bool wants_read = false;     ///< there is memory for what comes: wait for the stream to be readable
+  bool wants_read = false;     ///< there is memory for more: wait for the stream to be readable
   bool wants_write = false;    ///< something is left to write: wait for it to be writable
   /// a digest is being computed for an answer, or bytes are copied that need no read: take the next step at once, but
   /// let other connections go first
@@ -51,14 +51,14 @@ io_result write_plan_to(Stream& stream, const Plan& plan) noexcept {
   return stream.write_some(spans);
 }
 
-/// Whether there is something to do at once, although nothing has come.
+/// Whether there is something to do at once, although nothing has arrived.
 template <class Endpoint, class Transfer>
 bool works(const Endpoint& end, const Transfer& t) noexcept {
   if constexpr (requires { t.works(); }) return t.works() || end.works();
   else return end.works();
 }
 
-/// Says what this end has to do, whatever comes.
+/// Notes what this end has to do, whatever arrives.
 template <class Endpoint, class Transfer>
 void note_left(const Endpoint& end, const Transfer& t, pumped& did) noexcept {
   did.works = works(end, t);
@@ -82,8 +82,8 @@ void shorten(Plan& plan, std::uint64_t n) noexcept {
   plan.span_count = i;
 }
 
-/// One gather write, which does not wait. It adds answers until they are `most` bytes. What the stream did not take is
-/// written by a later call. `gate.admit(bytes)` says how many of these bytes may be written now, and
+/// One gather write, which does not wait. It adds answers until they are `most` bytes. Bytes that the stream did not
+/// take are written by a later call. `gate.admit(bytes)` is how many of these bytes may be written now, and
 /// `gate.wrote(bytes)` is told how many were.
 template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_gate>
 [[gnu::noinline]] result<void> pump_write(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
@@ -106,14 +106,14 @@ template <class Endpoint, class Transfer, byte_stream Stream, class Gate = open_
     did.write_blocked = io.bytes < plan.bytes;
     if (const auto ok = end.written(t, plan, io.bytes); !ok) return ok;
     if (io.status == io_status::failed) return failure(errc::io, 0, {}, io.system);
-    // answers that arrived before may still be read, and the read says what happened
+    // answers that arrived before may still be read, and the read reports what happened
     did.write_ended = is_end(io.status);
   }
   note_left(end, t, did);
   return {};
 }
 
-/// One scatter read into what the endpoint wants next, without looking at what came.
+/// One scatter read into what the endpoint wants next, without looking at the bytes.
 template <class Endpoint, class Transfer, byte_stream Stream>
 [[gnu::noinline]] io_result read_wanted(Endpoint& end, Transfer& t, Stream& stream, pumped& did,
                                         std::chrono::milliseconds patience) noexcept {
@@ -132,8 +132,8 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 }
 
 /// One scatter read. It does not wait, except for at most `patience` if the stream has read_or_wait(). connection_lost:
-/// the peer closed, or the network says so; truncated: it ended without a notice; not_authenticated: the peer does not
-/// accept this end's identity. io: the destination may not be written, or there is another fault at this end.
+/// the peer closed, or the network reports it; truncated: it ended without a notice; not_authenticated: the peer does
+/// not accept this end's identity. io: the destination may not be written, or there is another fault at this end.
 template <class Endpoint, class Transfer, byte_stream Stream>
 [[gnu::noinline]] result<void> pump_read(Endpoint& end, Transfer& t, Stream& stream, pumped& did,
                                          std::chrono::milliseconds patience = {}) noexcept {
@@ -158,14 +158,14 @@ template <class Endpoint, class Transfer, byte_stream Stream>
 /// elements, the content of a file); 64 KiB for an owner, none for an end that only pulls. It does not wait. With a
 /// `patience`, the read waits about that long at most, if nothing is left to write and the stream has read_or_wait().
 ///
-/// Call it again while it receives or sends something, or works; otherwise wait for what `pumped` says. If it says
-/// neither, memory is missing: a buffer of the pool, or room at the consumer. No descriptor announces that; try again
-/// after a short time. After each step an owner reports what has settled (publisher::deliver). A transfer may end in a
-/// step: see t.ended().
+/// Call it again while it receives or sends something, or works; otherwise wait for the directions of `pumped`. If it
+/// has neither, memory is missing: a buffer of the pool, or room at the consumer. No descriptor announces that; try
+/// again after a short time. After each step an owner reports what has settled (publisher::deliver). A transfer may end
+/// in a step: see t.ended().
 ///
-/// An error ends the connection. connection_lost: the peer closed, or the network says so; truncated: it ended without
-/// a notice; not_authenticated: the peer does not accept this end's identity. io: there is a fault at this end. Any
-/// other: the peer broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
+/// An error ends the connection. connection_lost: the peer closed, or the network reports it; truncated: it ended
+/// without a notice; not_authenticated: the peer does not accept this end's identity. io: there is a fault at this end.
+/// Any other: the peer broke the protocol. Allocates nothing. Calls write_some() and the read at most once each.
 template <class Endpoint, class Transfer, byte_stream Stream>
 result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<std::byte> scratch,
                          std::chrono::milliseconds patience = {}, std::size_t most = write_piece_bytes) noexcept {
@@ -175,7 +175,7 @@ result<pumped> pump_once(Endpoint& end, Transfer& t, Stream& stream, std::span<s
   // a transfer that has ended in the write (it failed, or had the last bytes from memory) waits for nothing
   if (did.wants_write || did.works || t.ended() != over) patience = {};
   if (const auto ok = detail::pump_read(end, t, stream, did, patience); !ok) return failure(ok.error());
-  detail::note_left(end, t, did);  // an answer's digest may have become ready in the read, although nothing came
+  detail::note_left(end, t, did);  // an answer's digest may have become ready in the read, although nothing arrived
   return did;
 }
 

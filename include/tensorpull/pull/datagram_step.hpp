@@ -8,14 +8,14 @@
 
 namespace tensorpull {
 
-/// What one step did.
+/// The result of one step.
 struct datagrams_moved {
-  std::size_t received = 0;  ///< datagrams that came
+  std::size_t received = 0;  ///< datagrams that arrived
   std::size_t sent = 0;      ///< datagrams that the link took
   bool blocked = false;      ///< the link takes nothing now: wait for it to be writable
 };
 
-/// Datagrams that one step takes before it sends again: answers to what has come should not wait for long.
+/// Datagrams that one step takes before it sends again: answers should not wait for long.
 inline constexpr std::size_t most_datagrams_taken = 64;
 
 namespace detail {
@@ -37,10 +37,10 @@ error end_of(const Link& link, const io_result& io) noexcept {
 
 }  // namespace detail
 
-/// One step of a connection over a link whose addresses are proved: takes what has come, then sends what there is to
-/// send. It does not wait. `end`: a datagram_endpoint. `t`: the transfer that it pulls with; no_transfer if it only
-/// owns. `scratch`: as datagram_endpoint::plan_datagram says. Datagrams with something in them that no end sends are
-/// dropped like lost ones. An error ends the connection: connection_lost, io.
+/// One step of a connection over a link whose addresses are proved: takes the datagrams that are there, then sends what
+/// there is to send. It does not wait. `end`: a datagram_endpoint. `t`: the transfer that it pulls with; no_transfer if
+/// it only owns. `scratch`: as for datagram_endpoint::plan_datagram. Datagrams with something in them that no end sends
+/// are dropped like lost ones. An error ends the connection: connection_lost, io.
 template <class Endpoint, class Transfer, datagram_link Link>
   requires(Link::addresses_are_proved)
 result<datagrams_moved> step_datagrams(Endpoint& end, Transfer& t, Link& link, std::span<std::byte> scratch,

@@ -15,7 +15,7 @@ typename Endpoint::time endpoint_time() noexcept {
   return std::chrono::duration_cast<typename Endpoint::time>(P::now());
 }
 
-/// Waits until a datagram comes, the endpoint has something to do, or `most` is over.
+/// Waits until a datagram arrives, the endpoint has something to do, or `most` is over.
 template <platform P, class Endpoint, class Transfer, datagram_link Link>
 void wait_for_datagrams(const Endpoint& end, const Transfer& t, Link& link, bool blocked,
                         std::chrono::milliseconds most) noexcept {
@@ -24,8 +24,8 @@ void wait_for_datagrams(const Endpoint& end, const Transfer& t, Link& link, bool
   (void)link.wait(true, blocked, most);
 }
 
-/// A wire over a link to one peer. Borrows the endpoint, the link and its memory. `scratch`: as
-/// datagram_endpoint::scratch_bytes says.
+/// A wire over a link to one peer. Borrows the endpoint, the link and its memory. `scratch`: of
+/// datagram_endpoint::scratch_bytes.
 template <platform P, class Endpoint, datagram_link Link>
 class datagram_pull_wire {
  public:

@@ -15,17 +15,17 @@
 
 namespace tensorpull {
 
-/// How a device pulls. What it points to must live until the pull has ended.
+/// How a device pulls. Everything that it points to must live until the pull has ended.
 struct device_pull_options {
   /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
   /// that has landed.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(60);
-  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What
-  /// has landed stays.
+  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner.
+  /// Landed bytes stay.
   retry_policy retry{};
   /// Where this transfer stands; updated with each chunk. If it fits what is published and the consumer's memory holds
-  /// what it says, the pull goes on from there. Otherwise it begins at byte 0. Parts with `static constexpr bool
-  /// resumes = false` compile nothing of it, which saves code and 4 KiB of stack.
+  /// its bytes, the pull goes on from there. Otherwise it begins at byte 0. Parts with `static constexpr bool resumes =
+  /// false` compile nothing of it, which saves code and 4 KiB of stack.
   resume_cursor* cursor = nullptr;
 };
 
@@ -80,7 +80,7 @@ class watched_stream {
 /// long, between two tries. `after_step()` is called after every step: a watchdog is fed there, a cursor is saved. None
 /// of the three may throw. All state is on the stack: the transfer, an endpoint, and `limits::page_bytes` for an answer
 /// that names tensors. It allocates nothing and has no owner role. Errors: those of `connect`, of the protocol, and of
-/// the consumer; cancelled: the platform said stop; `at` says how many bytes landed. A contract that the stream or the
+/// the consumer; cancelled: the platform stopped it; `at` is how many bytes landed. A contract that the stream or the
 /// platform breaks is the platform's panic.
 template <class Parts, class Connect, class Pause, consumer Consumer, class AfterStep = detail::nothing_else>
 result<receipt> device_pull_with(Connect connect, Pause pause, pull_request request, Consumer& to,

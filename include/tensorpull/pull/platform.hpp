@@ -1,4 +1,4 @@
-// What a driver takes from the machine that it runs on: a clock, random numbers, and what happens when a contract is
+// The services that a driver takes from its machine: a clock, random numbers, and what happens when a contract is
 // broken. Nothing is global: the platform is a type that the program hands in.
 #pragma once
 
@@ -25,9 +25,9 @@ inline constexpr bool is_time<std::chrono::duration<Rep, Period>> = std::integra
 ///  2. `P::random()` gives 64 random bits. A pull takes its number from them, and the jitter between its tries;
 ///  3. `P::panic(what)` is told which contract is broken, in a text that lives as long as the program. It is for faults
 ///     of the program itself (a stream that claims more bytes than it was offered, a clock that goes back), never for
-///     what the other side says. It should not return: stop, restart, or write the text down and wait for the watchdog.
+///     the other side's bytes. It should not return: stop, restart, or write the text down and wait for the watchdog.
 ///     If it returns, the driver traps;
-///  4. optionally, `P::stopped()` says whether drivers should end. They ask after each step, and every 50 ms while they
+///  4. optionally, `P::stopped()` is whether drivers should end. They ask after each step, and every 50 ms while they
 ///     wait.
 template <class P>
 concept platform = requires(const char* what) {
@@ -54,7 +54,7 @@ template <platform P>
 class stopwatch {
   using moment = decltype(P::now());
   static constexpr moment half{std::numeric_limits<typename moment::rep>::max() / 2};
-  /// A half of that again, so that a step that comes late is no clock that went back.
+  /// A half of that again, so that a late step is no clock that went back.
   static constexpr moment longest{std::numeric_limits<typename moment::rep>::max() / 4};
 
  public:

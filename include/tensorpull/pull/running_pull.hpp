@@ -19,7 +19,7 @@
 
 namespace tensorpull::detail {
 
-/// What a pull moves its bytes over: an endpoint and a link. For a transfer `t` of type T:
+/// A pull moves its bytes over this: an endpoint and a link. For a transfer `t` of type T:
 ///  1. `w.end()` is the endpoint;
 ///  2. `w.step(t) -> result<bool>` writes and reads once, and does not wait longer than wait_step. True: something has
 ///     moved, and the next step may follow at once. An error: the link cannot be used any more;
@@ -41,7 +41,7 @@ constexpr std::uint64_t chunk_length_of(const Chunking& c) noexcept {
   else return Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : default_chunk_bytes;
 }
 
-/// What is done besides after each step, if there is nothing.
+/// The work besides each step, if there is none.
 struct nothing_else {
   constexpr void operator()(const auto&...) const noexcept {}
 };
@@ -76,7 +76,7 @@ struct transfer_of<Parts, Consumer> {
   using type = typename Parts::transport::template shared_transfer<Parts, Consumer>;
 };
 
-// What stands where a pull has no reports, and no pace. They are no members of the class, since each pull would have
+// These stand where a pull has no reports, and no pace. They are no members of the class, since each pull would have
 // its own.
 struct no_report {};
 struct no_pace {};
@@ -147,15 +147,15 @@ class basic_running_pull {
     }
     if (t_.ended()) return {};
     if (t_.pause().count() > 0) return errc::busy;
-    // even if bytes came: a peer that sends single bytes makes no progress
+    // even if bytes arrived: a peer that sends single bytes makes no progress
     return left().count() == 0 ? errc::timed_out : errc{};
   }
   /// The time since the last step was ours: it does not count against the owner.
   void excuse() noexcept { deadline_.restart(); }
   /// The time that is left for progress.
   std::chrono::milliseconds left() const noexcept { return deadline_.left(options_.per_request_timeout); }
-  /// Ends a try, and says goodbye if the transfer has ended and the owner has to know. True: there is something to
-  /// send.
+  /// Ends a try, and has a goodbye to send if the transfer has ended and the owner has to know. True: there is
+  /// something to send.
   template <class Endpoint>
   [[gnu::noinline]] bool finish(Endpoint& end) noexcept {
     end.end_pull(t_);

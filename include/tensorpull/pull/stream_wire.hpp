@@ -30,7 +30,7 @@ class awaited_link {
   Link* link_;
 };
 
-/// A wire over a stream. Borrows the endpoint and the stream. `scratch`: as pump_once says.
+/// A wire over a stream. Borrows the endpoint and the stream. `scratch`: as for pump_once.
 template <class Endpoint, byte_stream Stream>
 class stream_pull_wire {
  public:

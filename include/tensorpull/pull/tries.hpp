@@ -1,5 +1,5 @@
-// The loop of tries: a connect, a pull or an upload is tried again as its policy says, and the wait between two tries
-// can be ended.
+// The loop of tries: a connect, a pull or an upload is tried again by its policy, and the wait between two tries can be
+// ended.
 #pragma once
 
 #include <tensorpull/core/result.hpp>

@@ -84,7 +84,7 @@ concept transport = detail::transport_requirements<T>::met_4;
 
 /// The same in a pipeline, whose resolved policies are `Parts` (pipeline.hpp):
 ///  5. `T::downloader<Parts>` names the owner's side;
-///  6. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none says
+///  6. `T::session<Parts>` names the driver of one connection in both roles; a transport that has none names
 ///     `no_session<T>`;
 ///  7. `T::pull<Parts>(where, ref, consumer, options, chunking)` connects, pulls, closes: see pulls_from;
 ///  8. optionally, `T::host<Parts, Handler, Consumer>` names the driver of many connections in both roles;

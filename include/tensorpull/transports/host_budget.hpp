@@ -12,9 +12,9 @@ namespace tensorpull {
 
 /// Budgets of a host's connections, on the monotonic clock.
 struct connection_budgets {
-  /// Until the other end has shown something: asked for what is published, said a message that was taken, or answered.
-  /// Nothing is asked of a connection that this end has begun (once it is established) or trusts. The time starts with
-  /// the host's first look at the connection, within 0.2 s of its start.
+  /// Until the other end has shown something: asked for a published reference, sent a message that was taken, or
+  /// answered. Nothing is asked of a connection that this end has begun (once it is established) or trusts. The time
+  /// starts with the host's first look at the connection, within 0.2 s of its start.
   std::chrono::milliseconds accept = std::chrono::seconds(10);
   /// While one side owes bytes (an unfinished frame, answers not taken, a transfer under way): the connection ends if
   /// on average fewer than `least_bytes_per_second` move over this time. While the other end waits for memory of ours,
@@ -30,11 +30,11 @@ struct connection_budgets {
 
 namespace detail {
 
-/// What a connection has done so far, for its budgets.
+/// The record of a connection so far, for its budgets.
 struct connection_activity {
   std::uint64_t bytes = 0;  ///< moved in both directions
-  std::uint32_t heard = 0;  ///< what the other end has said that counts (endpoint::heard)
-  std::uint32_t long_frame = 0;  ///< the number of the long frame that is coming in; 0: none
+  std::uint32_t heard = 0;  ///< frames of the other end's that count (endpoint::heard)
+  std::uint32_t long_frame = 0;  ///< the number of the long frame that is arriving; 0: none
   bool trusted = false;  ///< nothing has to be heard first
   bool owing = false;  ///< one side owes bytes
   bool awaits_us = false;  ///< the other end waits for memory of ours
@@ -78,8 +78,8 @@ class budget_watch {
   connection_activity before_{};  // at the last mark
 };
 
-/// Others wait for a place among the connections, or for a descriptor: chooses who is ended to make room for them,
-/// among connections that are shown to it from the oldest on.
+/// Others wait for room among the connections, or for a descriptor: chooses who is ended to make room for them, among
+/// connections that are shown to it from the oldest on.
 class room_maker {
  public:
   /// Whether this connection is ended: it has shown nothing for a second, and not too many went before it.

@@ -167,8 +167,8 @@ class publisher {
   /// published under an ID that is given is replaced only if all of them can be published, and no recipient sees some
   /// of them alone. An ID that is 0 is drawn; IDs, versions and fingerprints are written to `images`. `keep` is
   /// released when the transaction has settled. Cost: as add_tensors for each. Errors: of the digests (`at`: the index
-  /// of the image; cancelled: `stop` has said so meanwhile); those of open_transaction() and owner::publish_all();
-  /// table_full: there is no room for `keep`.
+  /// of the image; cancelled: by `stop`, meanwhile); those of open_transaction() and owner::publish_all(); table_full:
+  /// there is no room for `keep`.
   template <class Images>
   result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
                                     const stop_token& stop = {}) noexcept {
@@ -214,17 +214,17 @@ class publisher {
   /// No more references are added to the transaction, so it may settle.
   void seal(transaction_id id) noexcept { owner_.seal(id); }
 
-  /// Ends a publication. A reference with a version means only that one, here and in the calls below: what has taken
-  /// its place under the same ID goes on. Recipients are told `withdrawn` with `reason`, a number of the application's,
-  /// in the answers to requests in flight and to later ones. Waits for other threads that are reading the model; when
-  /// it returns, nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that
+  /// Ends a publication. A reference with a version means only that one, here and in the calls below: its successor
+  /// under the same ID goes on. Recipients are told `withdrawn` with `reason`, a number of the application's, in the
+  /// answers to requests in flight and to later ones. Waits for other threads that are reading the model; when it
+  /// returns, nothing reads it any more. If its transaction has settled now, it has been told, callbacks of it that
   /// were running on other threads have returned, none will run, and what was kept for it is released. (If other
   /// references of the transaction are published, callbacks go on for those.) From within a callback of any publisher
   /// it does not wait for callbacks, so two of them that withdraw each other's references do not wait for each other;
   /// none begins afterwards; what was kept is released when the last one returns. Do not hold a lock that a callback
   /// waits for. With one thread it does not wait for the reading of another image of the transaction either, since that
-  /// is its caller's: then the end is told afterwards.
-  /// Errors: unknown_reference; busy: called from within the reading of this model.
+  /// is its caller's: then the end is told afterwards. Errors: unknown_reference; busy: called from within the reading
+  /// of this model.
   result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
     return ended(owner_.withdraw(ref, reason));
   }
@@ -232,10 +232,10 @@ class publisher {
   result<void> lose(const reference& ref) noexcept { return ended(owner_.lose(ref)); }
 
   /// Sets the program's callback that decides what each peer may have. It is asked before anything about a reference is
-  /// said, also about references that nobody knows. A peer that may not have it hears the same as of an unknown
+  /// told, also about references that nobody knows. A peer that may not have it hears the same as of an unknown
   /// reference. If the callback throws, the answer is no, and counts as a callback failure. It may be asked on each
   /// thread that runs connections, and may call whatever a callback may. Call this before there are connections.
-  /// owner::authorise says when it is asked again.
+  /// See owner::authorise for when it is asked again.
   void authorise(const authorise_callback& may) noexcept {
     may_ = may;
     owner_.authorise([this](const access_request& r) noexcept {
@@ -265,7 +265,7 @@ class publisher {
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept {
     return owner_.recipients_of(ref, out);
   }
-  /// How many callbacks (of transactions, or of authorise()) have thrown. What they threw is dropped.
+  /// How many callbacks (of transactions, or of authorise()) have thrown. Their exceptions are dropped.
   std::uint64_t callback_failures() const noexcept {
     const lock_guard hold(lock_);
     return callback_failures_;
@@ -356,7 +356,7 @@ class publisher {
 #endif
   }
 
-  /// What a publication with digests of tensors keeps: its table borrows the names of the model.
+  /// The memory that a publication with digests of tensors keeps: its table borrows the names of the model.
   struct with_digests {
     unique_any model;
     image_with_tensor_digests image;

@@ -1,5 +1,5 @@
-// What an end that owns says to its program: publish, withdraw, ask; and run, if it has many recipients. Owners over
-// streams and over datagrams derive from it, and sessions over datagrams.
+// The calls of an end that owns: publish, withdraw, ask; and run, if it has many recipients. Owners over streams and
+// over datagrams derive from it, and sessions over datagrams.
 #pragma once
 
 #include <tensorpull/std/stop_token.hpp>
@@ -61,7 +61,7 @@ class publishing {
   std::size_t recipients_of(const reference& ref, std::span<recipient_record> out) noexcept {
     return published().recipients_of(ref, out);
   }
-  /// How many callbacks of transactions have thrown. What they threw is dropped.
+  /// How many callbacks of transactions have thrown. Their exceptions are dropped.
   std::uint64_t callback_failures() const noexcept { return published().callback_failures(); }
 
  protected:
@@ -79,7 +79,7 @@ class publishing_owner : public publishing<Self> {
  public:
   /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which
   /// is noticed within 0.1 s. True if `until` held. If the transport's `threads` is true, several threads may call it
-  /// at the same time. What `until` throws is passed on.
+  /// at the same time. An exception of `until` is passed on.
   template <class Until>
     requires(!std::is_convertible_v<Until, stop_token>)
   bool run(Until until, const stop_token& stop = {}) {

@@ -13,15 +13,15 @@
 
 namespace tensorpull {
 
-/// How one pull is done. What it points to must live until the pull has ended.
+/// How one pull is done. Everything that it points to must live until the pull has ended.
 struct pull_options {
   /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
-  /// that has landed. An owner that accepts the connection and does not answer costs this much for each try. A line
-  /// that carries nothing any more costs less: over TCP it is lost after 11 s, and `retry` says what follows. To
-  /// connect may take as long, too; an address that is silent is tried anew every few seconds.
+  /// that has landed. An owner that accepts the connection and does not answer costs this much for each try. A
+  /// connection that carries nothing any more costs less: over TCP it is lost after 11 s, and `retry` decides what
+  /// follows. To connect may take as long, too; an address that is silent is tried anew every few seconds.
   std::chrono::milliseconds per_request_timeout = std::chrono::seconds(600);
-  /// The version to pull; 0: that of the reference, or what is published now if it has none, as whoever answers says
-  /// (receipt::believed).
+  /// The version to pull; 0: that of the reference, or what is published now if it has none, by the word of whoever
+  /// answers (receipt::believed).
   std::uint64_t version = 0;
   /// Names of the tensors to pull: all tensors of the destination in any order, which are a part of what is published.
   /// Empty: the whole image. More names than one request carries (about 1 KiB), or than 11 ranges of the image hold,
@@ -36,8 +36,8 @@ struct pull_options {
   /// is there count less.
   bool unverified = false;
   /// Over a link where anybody can answer first (a transport's `anyone_answers`: NATS), takes what is described there
-  /// although nothing that was given says which bytes they have to be: the reference has no version, or some tensors
-  /// are pulled by name. Otherwise such a pull is refused before anything is asked (version_required). The receipt says
+  /// although nothing that was given fixes which bytes they have to be: the reference has no version, or some tensors
+  /// are pulled by name. Otherwise such a pull is refused before anything is asked (version_required). The receipt is
   /// `believed`. Over other links it changes nothing.
   bool believe = false;
   /// Requests in flight; the owner may allow fewer. 0: over streams as many as an owner usually allows (8), and over
@@ -50,8 +50,8 @@ struct pull_options {
   /// A number chosen by the application, which the owner is told if `stop` ends the transfer. It is read at that
   /// moment.
   const std::uint32_t* stop_reason = nullptr;
-  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner. What
-  /// has landed stays. It is also how often the confirmation is tried, before the pull ends without one
+  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner.
+  /// Landed bytes stay. It is also how often the confirmation is tried, before the pull ends without one
   /// (receipt::confirmed).
   retry_policy retry{};
   /// The recipient that asks: the owner counts it once, however often it reconnects. None: a random number for this

@@ -19,10 +19,10 @@ struct send_limits {
   std::uint64_t recipient_bytes_per_second = 0;
 };
 
-/// Shares out what may be sent. A connection that has something to send takes some. If there is none, it waits in a
-/// queue. tick() hands out what has come since, in equal parts to all that wait. A connection that does not need all of
-/// its part leaves. What one cannot use because of its own limit is left to the others. `Lock`: no_lock, or a lock if
-/// several threads send. No heap; 40 bytes for each connection.
+/// Shares out the bytes that may be sent. A connection that has something to send takes some. If there is none, it
+/// waits in a queue. tick() hands out the rate since then, in equal parts to all that wait. A connection that does not
+/// need all of its part leaves. A part that one cannot use because of its own limit is left to the others. `Lock`:
+/// no_lock, or a lock if several threads send. No heap; 40 bytes for each connection.
 template <class Lock = no_lock>
 class send_limiter {
  public:
@@ -88,13 +88,13 @@ class send_limiter {
     if (s.waits_) dequeue(s);
     else drop_grant(s);
   }
-  /// Whether somebody waits and nobody calls tick(): the caller has to, until it says false. At the start somebody
+  /// Whether somebody waits and nobody calls tick(): the caller has to, until it returns false. At the start somebody
   /// calls it.
   bool needs_ticks() noexcept {
     const lock_guard hold(lock_);
     return first_ != nullptr && !std::exchange(ticking_, true);
   }
-  /// Hands out what has come, and calls `wake(share)` for each that got some. False: nobody waits any more.
+  /// Hands out the rate since then, and calls `wake(share)` for each that got some. False: nobody waits any more.
   template <class Wake>
   bool tick(std::chrono::nanoseconds now, Wake wake) noexcept {
     const lock_guard hold(lock_);
@@ -115,7 +115,7 @@ class send_limiter {
   }
 
  private:
-  /// What is worth waking somebody for.
+  /// The least that is worth waking somebody for.
   constexpr std::uint64_t piece() const noexcept {
     return std::min<std::uint64_t>(4096, std::max<std::uint64_t>(most() / 4, 1));
   }

@@ -21,9 +21,9 @@ namespace tensorpull {
 ///     the other end has closed; negative: see 4;
 ///  3. `S::wait(socket, read, write, ms)` waits until a direction that is true can make progress or has failed, at most
 ///     `ms` milliseconds, and leaves true those that can. With both false it only waits;
-///  4. `S::last_error()` says why the last call has failed: `S::would_block` if there was nothing to move,
+///  4. `S::last_error()` is why the last call has failed: `S::would_block` if there was nothing to move,
 ///     `S::in_progress` if a connect is under way, or any other number;
-///  5. `S::pending_error(socket)` says how a connect ended: 0, or a number as above;
+///  5. `S::pending_error(socket)` is how a connect ended: 0, or a number as above;
 ///  6. `S::release(socket)` closes it.
 /// And for connect(): `S::begin_connect(socket, address)` begins to connect to an address, whatever type that is: 0, or
 /// a negative number and last_error(). Names that lwIP defines as macros (connect, recv, read, close and others) are
@@ -101,7 +101,7 @@ class lwip_stream {
       const auto part = s.first(std::min<std::size_t>(s.size(), 1u << 30));
       const int n = call(part);
       if (n > 0) moved += static_cast<std::size_t>(n);
-      else if (moved > 0) break;  // the next call says it again
+      else if (moved > 0) break;  // the next call returns it again
       else if (n == 0) return {std::is_const_v<Byte> ? io_status::would_block : io_status::closed, 0, 0};
       else {
         const int why = S::last_error();

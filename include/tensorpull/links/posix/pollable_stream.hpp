@@ -1,5 +1,6 @@
-// What an event loop requires of a byte stream, of a listener, and of the transport that has both. A transport that
-// meets these requirements gets an owner of many connections from transports/host. testing/conformance checks them.
+// The requirements of an event loop on a byte stream, on a listener, and on the transport that has both. A transport
+// that meets these requirements gets an owner of many connections from transports/host. testing/conformance checks
+// them.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -26,11 +27,11 @@ struct establishment {
 ///     stream can continue;
 ///  3. after a read_some() that read fewer bytes than there was room for, the stream holds no bytes that the descriptor
 ///     would not announce (a stream that decrypts reads on until its own buffer is empty);
-///  4. optionally, `s.establish() -> establishment`: never waits; called until it says `ok`, before the first byte, on
-///     accepted streams too. After an `ok` it says so again;
+///  4. optionally, `s.establish() -> establishment`: never waits; called until it returns `ok`, before the first byte,
+///     on accepted streams too. After an `ok` it returns that again;
 ///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream
-///     can read or write as `wanted` says. A TLS stream may have to write before it can read. Without it they are the
-///     wanted ones.
+///     can read or write as `wanted`. A TLS stream may have to write before it can read. Without it they are the wanted
+///     ones.
 template <class S>
 concept pollable_stream = byte_stream<S> && requires(const S s) {
   { s.native_handle() } noexcept -> std::same_as<int>;
@@ -79,10 +80,10 @@ concept listens = requires(const Address& at) {
 ///     names L, and an address is an object with `listen() -> result<L>`;
 ///  3. `T::threads`: whether several threads may run the connections of one owner;
 ///  4. optionally, `T::resolve(address) -> result<A>`: where the other end may be, for a host's connect(). A is
-///     movable. `a.more()`: whether a place is left; `a.start_connect() -> result<stream>`: begins to connect to the
-///     next place and does not wait for the other end. An address that is an object has the same `resolve()`;
+///     movable. `a.more()`: whether an address is left; `a.start_connect() -> result<stream>`: begins to connect to the
+///     next one and does not wait for the other end. An address that is an object has the same `resolve()`;
 ///  5. optionally, `T::connected(stream&)`: called once, when a connection that start_connect() began is established;
-///  6. optionally, `T::any_address`: what an owner listens on if its options name no address.
+///  6. optionally, `T::any_address`: the address of an owner if its options name no address.
 template <class T>
 concept listening_transport = pollable_stream<typename T::stream> && requires {
   requires stream_listener<typename detail::listener_of<T>::type, typename T::stream>;

@@ -74,7 +74,7 @@ class posix_stream {
  public:
   /// No socket.
   posix_stream() noexcept = default;
-  /// Takes the descriptor over. `connecting`: a connect is under way, and establish() says how it ends.
+  /// Takes the descriptor over. `connecting`: a connect is under way, and establish() is how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : state_{fd, connecting} {}
   posix_stream(posix_stream&& other) noexcept : state_(other.state_) { other.state_.fd = -1; }
   posix_stream& operator=(posix_stream&& other) noexcept {
@@ -105,8 +105,8 @@ class posix_stream {
 
   /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
   /// up to 1 ms. If the other end is near, a read of 128 KiB or more waits for half as many bytes, at most 128 KiB, and
-  /// takes what has come when the time is over. From afar such a wait would hold up the kernel, which makes the window
-  /// larger as bytes are read.
+  /// takes the bytes that are there when the time is over. From afar such a wait would hold up the kernel, which makes
+  /// the window larger as bytes are read.
   io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
     // 0 would mean no time-out, and the kernel knows no time that means "never"
     timeout = std::min<std::chrono::milliseconds>(std::max(timeout, std::chrono::milliseconds(1)),
@@ -168,7 +168,7 @@ class posix_stream {
  private:
   /// Bytes that have to be there before a read of twice as many ends its wait: an end that is woken for each packet
   /// spends its time waking up. Never more than half of what is asked for: a read that has taken less goes on to wait,
-  /// and Linux wakes it only when as many bytes have come besides.
+  /// and Linux wakes it only when as many bytes have arrived besides.
   static constexpr int worth_waking = 128 * 1024;
   /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
   void wake_at(int bytes) noexcept {
@@ -181,7 +181,7 @@ class posix_stream {
   io_result or_end(const io_result& io) noexcept {
     return io.status == io_status::would_block && silent() ? io_result{io_status::closed, ETIMEDOUT, 0} : io;
   }
-  /// Whether the line is gone; the next read says so. Asked if nothing has come.
+  /// Whether the connection is gone; the next read reports it. Asked if nothing has arrived.
   bool silent() noexcept {
     state_.gone = state_.gone ||
                   (state_.bytes_are != due::no && now() - state_.due_since > detail::longest_silence.count() &&

@@ -25,8 +25,8 @@ constexpr bool has_passed(std::chrono::steady_clock::duration spent, std::chrono
   return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= time;
 }
 
-/// What poll() needs to wait for directions of a descriptor. poll() reports a hang-up even if no event is asked for, so
-/// a descriptor that is waited for in neither direction is left out.
+/// poll()'s record to wait for directions of a descriptor. poll() reports a hang-up even if no event is asked for, so a
+/// descriptor that is waited for in neither direction is left out.
 inline pollfd polled(int fd, io_ready directions) noexcept {
   return {directions.read || directions.write ? fd : -1,
           static_cast<short>((directions.read ? POLLIN : 0) | (directions.write ? POLLOUT : 0)), 0};
@@ -55,7 +55,7 @@ bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step)
   return rest<host_platform>(time, [&]() noexcept { return stop.stop_requested(); }, step);
 }
 
-/// What a host does between two tries of something that keeps nothing from one to the next, such as a connect or an
+/// A host's wait between two tries of something that keeps nothing from one to the next, such as a connect or an
 /// upload; for keep_trying. It counts them, and sleeps as long as the policy and a busy peer ask for (`asked`). errc{}:
 /// it is time for another try. Otherwise the code that all ends with: that of `why` if there are no tries left or none
 /// can succeed; cancelled, if `stop` is requested. Borrows the token.

@@ -11,7 +11,7 @@ namespace tensorpull {
 ///     failed;
 ///  2. `d.write(bytes)` never waits; it may take any part, and none with would_block;
 ///  3. `d.wait(read, write, timeout)` waits until a direction that was asked for can make progress, or the timeout is
-///     over. What ends reading, the device being gone, is progress;
+///     over. The end of reading, since the device is gone, is progress;
 ///  4. movable, closed by its destructor; after `failed` or `closed` only destruction is needed;
 ///  5. no call throws, allocates, or raises a signal.
 template <class D>

@@ -1,6 +1,6 @@
 // Frames on a line of bytes: consistent overhead byte stuffing (S. Cheshire, M. Baker, IEEE/ACM Transactions on
 // Networking 7(2), 1999), a CRC32C, and a zero byte at the end. Nothing within a frame is zero, so a reader that has
-// lost its place finds it again at the next zero.
+// lost its position finds it again at the next zero.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -69,7 +69,7 @@ template <std::size_t MaxDatagramBytes, class Crc = crc32c_fast>
 class cobs_reader {
  public:
   /// Reads on until a datagram is whole. Takes what it has read off the front of `bytes`. True: datagram() has it. A
-  /// frame that is damaged, cut or too long is dropped, and with it nothing that comes after the next zero.
+  /// frame that is damaged, cut or too long is dropped, and with it nothing behind the next zero.
   constexpr bool read(std::span<const std::byte>& bytes) noexcept {
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (!take(bytes[i])) continue;

@@ -12,10 +12,10 @@
 
 namespace tensorpull {
 
-/// Datagrams of at most `MaxDatagramBytes` between two ends of a line. It holds one datagram that comes, one frame that
-/// goes, and `read_bytes` of what the device has given: no heap. After any garbage the first frame that begins behind a
-/// zero byte is received again: noise costs the frames that it touches, and at most the one that follows if the noise
-/// has no zero at its end.
+/// Datagrams of at most `MaxDatagramBytes` between two ends of a serial line. It holds one datagram that arrives, one
+/// frame that leaves, and `read_bytes` of what the device has given: no heap. After any garbage the first frame that
+/// begins behind a zero byte is received again: noise costs the frames that it touches, and at most the one that
+/// follows if the noise has no zero at its end.
 ///
 /// A line is slower than a processor, so a frame that was sent waits here until the device has taken it, and one at a
 /// time. Every call hands on what the device takes, and wait() does so while it waits. When the link is destroyed, what
@@ -26,7 +26,7 @@ class serial_link {
   using address = only_peer;
   static constexpr std::size_t max_datagram_bytes = MaxDatagramBytes;
   static constexpr bool checked = true;
-  /// Any program that can write on the line is its other end.
+  /// Any program that can write on the serial line is its other end.
   static constexpr bool addresses_are_proved = true;
   /// Bytes that one read of the device takes at most.
   static constexpr std::size_t read_bytes = 256;
@@ -64,7 +64,7 @@ class serial_link {
     return {io_status::ok, 0, bytes};
   }
 
-  /// May come back early with neither direction: bytes came, and not a whole datagram.
+  /// May return early with neither direction: bytes arrived, and not a whole datagram.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     hand_on();
     io_ready now{read && readable(), write && writable()};
@@ -102,7 +102,7 @@ class serial_link {
       unread_ = std::min(io.bytes, memory_.size());
     }
   }
-  /// What the device has not taken yet of the frame that is being sent.
+  /// The rest, which the device has not taken yet, of the frame that is being sent.
   std::span<const std::byte> rest() const noexcept { return writer_.frame().subspan(taken_); }
   /// Gives the device what it takes of it.
   void hand_on() noexcept {

@@ -1,4 +1,5 @@
-// What drivers do with a link: take the next datagram without a copy, and send several in one call if the link can.
+// The steps of drivers with a link: take the next datagram without a copy, and send several in one call if the link
+// can.
 #pragma once
 
 #include <tensorpull/links/datagram_link.hpp>

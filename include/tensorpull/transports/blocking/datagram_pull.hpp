@@ -21,28 +21,28 @@ using running_datagram_pull = running_pull<
     Parts, Consumer,
     datagram_transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>>;
 
-/// Bytes of memory for chunks that come before it is their turn, for a consumer that takes bytes in order.
+/// Bytes of memory for chunks that arrive before it is their turn, for a consumer that takes bytes in order.
 inline constexpr std::size_t held_chunk_bytes = 32 * 1024;
 
-/// Bytes of scratch memory that an endpoint over this link needs, as datagram_endpoint::scratch_bytes says.
+/// Bytes of scratch memory that an endpoint over this link needs (datagram_endpoint::scratch_bytes).
 template <datagram_link Link, class Limits>
 inline constexpr std::size_t datagram_scratch_bytes = (2 * Link::max_datagram_bytes +
                                                        std::size_t{Limits::control_frame_bytes} + 7) /
                                                       8 * 8;
 
-/// The longest datagram that comes: a link whose two directions differ says so with `arriving_bytes()`.
+/// The longest datagram that arrives: a link whose two directions differ has `arriving_bytes()`.
 template <datagram_link Link>
 std::size_t longest_arriving(const Link& link) noexcept {
   if constexpr (requires { link.arriving_bytes(); }) return link.arriving_bytes();
   else return link.datagram_bytes();
 }
 
-/// Bytes of a buffer for the names of a subset, or for an answer that comes in pieces. A pull has two.
+/// Bytes of a buffer for the names of a subset, or for an answer that arrives in pieces. A pull has two.
 template <class Limits>
 inline constexpr std::size_t piece_buffer_bytes = (std::size_t{Limits::control_frame_bytes} + 63) / 64 * 64;
 
 /// Bytes that a pull over this link has besides the transfer of a stream: what the window remembers, the endpoint, the
-/// link, and memory for what comes and goes.
+/// link, and memory for datagrams in both directions.
 template <class Parts, datagram_link Link>
 inline constexpr std::size_t datagram_pull_bytes =
     sizeof(
@@ -56,7 +56,7 @@ inline constexpr std::size_t datagram_pull_bytes =
 
 /// Pulls into a consumer over links of its own, as pull_with does over streams. `connect() -> result<Link>` makes a
 /// link to one peer each time that one is needed; its addresses are proved (guest_link). Errors: those of `connect`, of
-/// the protocol, and of the consumer; `at` says how many bytes landed. Allocates nothing. Leave out the last argument:
+/// the protocol, and of the consumer; `at` is how many bytes landed. Allocates nothing. Leave out the last argument:
 /// its type makes the compiler say what a consumer lacks.
 template <class Parts, class Connect, class Pause, class Consumer>
 result<receipt> pull_datagrams_with(Connect connect, Pause pause, const reference& ref, Consumer& to,

@@ -16,7 +16,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// One pull of a host. `Transfer`: over a stream if nothing is said.
+/// One pull of a host. `Transfer`: over a stream by default.
 template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
 using running_pull = basic_running_pull<Parts, Consumer, pull_options, Transfer>;
 
@@ -25,7 +25,7 @@ template <class Pull>
 inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <=
                                                 sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
 
-/// What a transport over streams does to have a connection (stream_transport.hpp, 1).
+/// A transport over streams makes connections (stream_transport.hpp, 1).
 template <class Transport, class Stream>
 concept connects = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {
   { Transport::connect(address, timeout, stop) } noexcept -> std::same_as<result<Stream>>;
@@ -42,9 +42,9 @@ concept dials = requires(const Address& to, std::chrono::milliseconds timeout, c
 
 /// Pulls into a consumer over connections of its own. It has no owner role and allocates nothing; all state is on the
 /// stack. `connect() -> result<Stream>` makes a connection each time that one is needed; `pause(time)` waits at most
-/// that long. What has landed stays when a connection is lost. A connection that cannot be made is tried again as
-/// `options.retry` says, the first one too; an error such as bad_address is final. Errors: those of `connect`, of the
-/// protocol, and of the consumer; `at` says how many bytes landed. Leave out the last argument: its type makes the
+/// that long. Landed bytes stay when a connection is lost. A connection that cannot be made is tried again by
+/// `options.retry`, the first one too; an error such as bad_address is final. Errors: those of `connect`, of the
+/// protocol, and of the consumer; `at` is how many bytes landed. Leave out the last argument: its type makes the
 /// compiler say what a consumer lacks.
 template <class Parts, class Connect, class Pause, class Consumer>
 result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Consumer& to,

@@ -41,7 +41,7 @@ result<guest_of_t<Link>> as_guest(result<Link> link) noexcept {
   return guest_of_t<Link>(std::move(*link));
 }
 
-/// What a transport over datagrams does to reach an end (datagram_transport, 1).
+/// A transport over datagrams reaches an end (datagram_transport, 1).
 template <class Transport, class Link>
 concept connects_datagrams = requires(std::string_view address, std::chrono::milliseconds timeout,
                                       const stop_token& stop) {
@@ -68,15 +68,15 @@ struct datagram_transport {
   static constexpr bool cuts_frames = true;  ///< a description that does not fit one datagram travels in pieces
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;
-  static constexpr bool anyone_answers = false;  ///< a link goes to one place; hide it if others can be there, too
+  static constexpr bool anyone_answers = false;  ///< a link leads to one end; hide it if others can answer, too
   /// no link identifies the sender: `authorise` is asked without an identity
   static constexpr identity_kind identifies = identity_kind::none;
-  /// What the cookie and the prefix of a chunk leave of a datagram, in whole words.
+  /// The rest of a datagram behind the cookie and the prefix of a chunk, in whole words.
   static constexpr std::uint64_t max_payload_bytes = (Link::max_datagram_bytes -
                                                       (Link::addresses_are_proved ? 0 : cookie_bytes) -
                                                       detail::payload_prefix::bytes) /
                                                      8 * 8;
-  /// A peer's place in an owner's table, besides its endpoint.
+  /// A peer's entry in an owner's table, besides its endpoint.
   static constexpr std::size_t connection_bytes = 128 + sizeof(typename Link::address);
 
   /// Bytes that a pull has besides the transfer of a stream (pipeline::memory).

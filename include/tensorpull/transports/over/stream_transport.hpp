@@ -46,8 +46,8 @@ class host {
 /// A policy for the transport slot is `struct mine : stream_transport<mine, my_stream>` with
 ///  1. `static result<my_stream> connect(std::string_view address, std::chrono::milliseconds timeout, const stop_token&
 ///     stop) noexcept`: waits until there is a connection (errors: bad_address, connection_failed with errno,
-///     timed_out, cancelled). What a stream with establish() has to do before its first byte may be left to that:
-///     drivers and sessions call it;
+///     timed_out, cancelled). The work of a stream with establish() before its first byte may be left to that: drivers
+///     and sessions call it;
 ///  2. for owners of many connections, what listening_transport requires (links/posix/pollable_stream.hpp):
 ///     `listen(address)`.
 /// `Threads`: whether several threads of the caller may run an owner's connections.

@@ -3,16 +3,16 @@
 //
 // On a link whose addresses are not proved, each datagram begins with a word of 8 bytes, and frames follow it. An end
 // that serves strangers (the door) keeps nothing for them: it computes an address's word from the address and a secret.
-// To a datagram without the right word it answers with the right one, which is shorter than what came, and drops the
-// rest. The other end (the guest) takes the word into all that it sends from then on; what the door sends it begins
+// To a datagram without the right word it answers with the right one, which is shorter than the datagram, and drops the
+// rest. The other end (the guest) takes the word into all that it sends from then on; the door's datagrams to it begin
 // with the same word, so that frames from a third party with the door's address are dropped.
 //
 // A third party could also send words with the door's address. So a guest begins with a random number in place of the
 // word, and the door's answer repeats what stood in front of the datagram that it answers: the number at first, the old
-// word later. Only who receives what the guest sends knows either. Doors of earlier versions answer with the word alone
-// and guests of earlier versions understand nothing else. So a guest that wants the echo says so with a mark in the
-// last byte of its number; the words that it is told keep the mark. It takes words without an echo until it has seen
-// one.
+// word later. Only a receiver of the guest's datagrams knows either. Doors of earlier versions answer with the word
+// alone and guests of earlier versions understand nothing else. So a guest that wants the echo asks for it with a mark
+// in the last byte of its number; the words that it is told keep the mark. It takes words without an echo until it has
+// seen one.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
@@ -56,7 +56,7 @@ inline std::uint64_t marked(std::uint64_t word, bool mark) noexcept {
 
 }  // namespace detail
 
-/// What a door answers to a datagram without the right word.
+/// A door's answer to a datagram without the right word.
 class cookie_answer {
  public:
   /// Nothing.
@@ -65,7 +65,7 @@ class cookie_answer {
   cookie_answer(std::uint64_t right, std::uint64_t front) noexcept
       : words_{right, front}, count_(detail::wants_echo(front) ? 2 : 1) {}
 
-  /// What to send back; empty: nothing.
+  /// The bytes to send back; empty: nothing.
   std::span<const std::byte> bytes() const noexcept { return std::as_bytes(std::span(words_).first(count_)); }
 
  private:
@@ -73,7 +73,7 @@ class cookie_answer {
   std::size_t count_ = 0;
 };
 
-/// What a word is worth.
+/// The worth of a word.
 enum class cookie_verdict : std::uint8_t {
   wrong,  ///< it is of another address, too old, or made up
   right,  ///< the address has received it
@@ -103,19 +103,19 @@ class cookie_door {
     secrets_[0] = {random(), random()};
     since_ = now;
   }
-  /// The word of an address, never 0, for a guest that has put `front` in the word's place.
+  /// The word of an address, never 0, for a guest that has put `front` where the word goes.
   template <class Address>
   std::uint64_t of(const Address& a, std::uint64_t front = 0) const noexcept {
     return word(secrets_[0], a, front);
   }
-  /// What a word from this address is worth.
+  /// The worth of a word from this address.
   template <class Address>
   cookie_verdict check(const Address& a, std::uint64_t with) const noexcept {
     if (with == word(secrets_[0], a, with)) return cookie_verdict::right;
     return with == word(secrets_[1], a, with) ? cookie_verdict::outdated : cookie_verdict::wrong;
   }
   /// Whether a datagram of a stranger is answered with a word: only one that is longer than the answer, and has room
-  /// for a frame. So no answer is longer than what came, and two doors never answer each other.
+  /// for a frame. So no answer is longer than its datagram, and two doors never answer each other.
   static constexpr bool answers(std::size_t datagram_bytes) noexcept { return datagram_bytes >= least_answered_bytes; }
   /// The shortest datagram that is answered.
   static constexpr std::size_t least_answered_bytes = cookie_bytes + 16;
@@ -146,9 +146,9 @@ class cookie_guest {
   /// `random`: 64 bits that nobody can guess.
   explicit cookie_guest(std::uint64_t random) noexcept : number_(detail::marked(random, true)) {}
 
-  /// What goes in front of the next datagram: the door's word, or our own number before the door has said one.
+  /// The word in front of the next datagram: the door's, or our own number before the door has sent one.
   std::uint64_t word() const noexcept { return words_[0] != 0 ? words_[0] : number_; }
-  /// What goes in front of a datagram that asks for the word.
+  /// The number in front of a datagram that asks for the word.
   std::uint64_t number() const noexcept { return number_; }
   /// Whether the word is the door's: it has come with an echo.
   bool proved() const noexcept { return proved_; }

@@ -1,4 +1,5 @@
-// The end of a link that has called a door: puts the cookie in front of what is sent, and takes it off what comes.
+// The end of a link that has called a door: puts the cookie in front of datagrams that leave, and takes it off those
+// that arrive.
 #pragma once
 
 #include <tensorpull/links/datagram_link.hpp>
@@ -113,7 +114,7 @@ class guest_link {
       kept_ += s.size();
     }
   }
-  /// Asks for the word once more, since somebody else may have made up the one that has come. The answer puts that
+  /// Asks for the word once more, since somebody else may have made up the one that has arrived. The answer puts that
   /// right, even if the first answer was lost, and with doors that echo nothing.
   void ask() noexcept {
     const std::uint64_t number = guest_.number();

@@ -26,7 +26,7 @@ namespace tensorpull {
 /// Where an owner over datagrams listens, and how many it serves.
 struct datagram_owner_options {
   std::string_view listen{};     ///< the address. None: the transport's any_address (udp: a free port of 127.0.0.1)
-  std::size_t peers = 1024;      ///< recipients that are remembered at a time. Others are told `busy`, and come back
+  std::size_t peers = 1024;      ///< recipients that are remembered at a time. Others are told `busy`, and return
   peer_budgets budgets{};        ///< when one is forgotten that is silent
   /// For requests and answers that do not fit one datagram; shared by all peers. While none is free, a peer that has
   /// kept one for the budgets' `idle_if_full` without taking or sending a piece, or for `idle` in all, loses it, and
@@ -51,7 +51,7 @@ struct datagram_owner_counts {
 
 namespace detail {
 
-/// What answers the peers of an owner: the owner itself, or what the transport puts in front of it,
+/// The answerer of an owner's peers: the owner itself, or the transport's layer in front of it,
 /// `transport::role<Owner>`, made from an `Owner&`.
 template <class Transport, class Owner>
 struct role_in_front {
@@ -66,8 +66,8 @@ struct role_in_front<Transport, Owner> {
 }  // namespace detail
 
 /// A pipeline's `downloader` over datagrams. Movable. One thread at a time. Its end settles what is open: callbacks are
-/// called once more, with what there was. open() allocates everything; nothing is allocated afterwards, whichever peers
-/// come and go. Peers take turns of at most `turn_datagrams`.
+/// called once more, with the outcome so far. open() allocates everything; nothing is allocated afterwards, whichever
+/// peers appear and leave. Peers take turns of at most `turn_datagrams`.
 template <class Parts>
 class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
   using transport = typename Parts::transport;
@@ -113,12 +113,12 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
     return c;
   }
 
-  // What an owner needs that is made of this one.
+  // The parts of this one that an owner takes over.
 
   /// The publisher behind it.
   auto& published() noexcept { return s_->published; }
   const auto& published() const noexcept { return s_->published; }  ///< the same
-  /// What its peers talk to.
+  /// The answerer of its peers.
   auto& role() noexcept { return s_->role; }
   /// The link below.
   link_type& link() noexcept { return s_->link; }
@@ -220,7 +220,7 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts>> {
       ++counts.aged;
     }
 
-    /// Takes what has come. False: nothing has.
+    /// Takes the datagrams that have arrived. False: none has.
     bool take_some(clock::time_point now) noexcept {
       std::size_t n = 0;
       for (; n < most_taken && !blocked; ++n) {

@@ -1,4 +1,4 @@
-// The peers of an end that serves many over one link. Nobody says goodbye on such a link, so peers age.
+// The peers of an end that serves many over one link. Nobody sends a goodbye on such a link, so peers age.
 #pragma once
 
 #include <tensorpull/links/posix/wait.hpp>
@@ -13,8 +13,8 @@
 
 namespace tensorpull {
 
-/// When a peer loses its place, on the monotonic clock. What it does then counts as that of a newcomer; a recipient
-/// that comes back goes on where it was.
+/// When a peer loses its entry, on the monotonic clock. Afterwards it counts as a newcomer; a recipient that returns
+/// goes on where it was.
 struct peer_budgets {
   /// A newcomer that has not asked for anything that is published.
   std::chrono::milliseconds accept = std::chrono::seconds(10);
@@ -28,10 +28,10 @@ struct peer_budgets {
 };
 
 /// A table of at most `capacity` peers, found by address. All its memory is one allocation, made by make(). `Peer` is
-/// what is kept of each; it need not be movable, and is at the same place as long as it is in the table. Peers that
-/// have made progress and newcomers are two queues, each with the one first that has been silent for longest, so that
-/// each call costs the same however many there are, unless addresses were chosen so that their hashes collide: only
-/// proved addresses are in the table, and the cost is at most one comparison for each.
+/// the record of each; it need not be movable, and stays at its address as long as it is in the table. Peers that have
+/// made progress and newcomers are two queues, each with the one first that has been silent for longest, so that each
+/// call costs the same however many there are, unless addresses were chosen so that their hashes collide: only proved
+/// addresses are in the table, and the cost is at most one comparison for each.
 template <class Address, class Peer>
 class peer_table {
  public:
@@ -42,7 +42,7 @@ class peer_table {
    public:
     /// Where it is.
     const Address& address() const noexcept { return address_; }
-    /// Whether it has made progress since it came.
+    /// Whether it has made progress since it began.
     bool known() const noexcept { return known_; }
     Peer peer;  ///< what is kept of it
 
@@ -109,7 +109,7 @@ class peer_table {
     ++size_;
     return e;
   }
-  /// The peer has said something that counts.
+  /// The peer has sent something that counts.
   void progressed(entry& e, time_point now) noexcept {
     (e.known_ ? known_ : newcomers_).take_out(e);
     e.known_ = true;

@@ -43,10 +43,10 @@ class datagram_wire {
   static constexpr std::size_t scratch_bytes = std::max(detail::slice_bytes<limits>,
                                                         detail::datagram_scratch_bytes<Link, limits>);
   static constexpr std::size_t buffer_bytes = detail::held_chunk_bytes;
-  static constexpr bool messages_block = false;  ///< they come again
+  static constexpr bool messages_block = false;  ///< they are sent again
 
   explicit datagram_wire(Link link) noexcept : link_(std::move(link)) {}
-  /// As basic_session::connect says.
+  /// As basic_session::connect.
   static result<Link> connect(std::string_view address, std::chrono::milliseconds timeout,
                               const stop_token& stop) noexcept {
     return detail::as_guest(transport::connect(address, timeout, stop));

@@ -11,7 +11,7 @@ namespace tensorpull {
 
 /// The message handler of a session: a queue in memory of fixed size. It takes a message as long as there is room for
 /// one of the greatest length, so it holds the message that was read last, and at least `Limits::unread_messages` more.
-/// What it does not take stays with the connection.
+/// A message that it does not take stays with the connection.
 template <class Limits = default_limits>
 class inbox {
   struct head {
@@ -33,7 +33,7 @@ class inbox {
     refused_ = capacity - end_ < longest;
     return !refused_;
   }
-  /// Whether a message waits at the connection because there is no room here. Nothing that comes after it is looked at.
+  /// Whether a message waits at the connection because there is no room here. Nothing behind it is looked at.
   bool refused() const noexcept { return refused_; }
   /// Whether it holds a message that has not been read.
   bool unread() const noexcept { return read_ < end_; }
@@ -55,7 +55,7 @@ class inbox {
     read_ = 0;
     refused_ = false;
   }
-  /// The oldest message; valid until clear(), which has to come before the next read(). Requires unread().
+  /// The oldest message; valid until clear(), which has to precede the next read(). Requires unread().
   message read() noexcept {
     head h;
     std::memcpy(&h, bytes_.data(), sizeof h);

@@ -33,30 +33,30 @@ struct connect_options {
   stop_token stop{};
 };
 
-/// What one step of a session moves.
+/// The directions of one step of a session.
 enum class session_moves : std::uint8_t {
-  everything,        ///< what has come, and what is to be sent
+  everything,        ///< bytes in both directions
   one_answer_first,  ///< the same, and the first answer is not held back for others
-  /// what is to be sent; what has come may stay where it is. A step that sends everything after it has received needs
-  /// no difference.
+  /// bytes to be sent; those that have arrived may stay where they are. A step that sends everything after it has
+  /// received needs no difference.
   what_is_due,
 };
 
-/// A wire W is what a session knows of a kind of link. It owns one link, and moves over it what one end of a connection
-/// says. `scratch` is memory of `W::scratch_bytes`. No call throws or allocates:
+/// A wire W is a session's knowledge of a kind of link. It owns one link, and moves the bytes of one end of a
+/// connection over it. `scratch` is memory of `W::scratch_bytes`. No call throws or allocates:
 ///  1. `W::link_type` is the link. W is made of one, and `w.link()` gives it;
 ///  2. `W::end<Owner, Handler>` is an end in both roles (endpoint, datagram_endpoint), which does not move, and
 ///     `w.make_end<Owner>(owner, pool, handler)` makes one;
 ///  3. `W::scratch_bytes` and `W::buffer_bytes` are constants: bytes of scratch memory, and of the buffers within W;
-///  4. `w.step(end, transfer, scratch, moves)` moves what can be moved now, without waiting, and says how much
-///     (`received`, `sent`). `moves` (session_moves) says what of it. An error ends the connection;
-///  5. `w.goes_on(did)` says whether another step can move something at once; if not, `w.wait(end, did, most)` waits
+///  4. `w.step(end, transfer, scratch, moves)` moves what can be moved now, without waiting, and returns how much
+///     (`received`, `sent`). `moves` (session_moves): in which directions. An error ends the connection;
+///  5. `w.goes_on(did)` is whether another step can move something at once; if not, `w.wait(end, did, most)` waits
 ///     until one can, at most that long;
 ///  6. `w.leave()`: what a step has collected leaves;
 ///  7. `w.resume(end)` takes what the end has kept because there was no room for a message, without the link;
 ///  8. `W::pull<Consumer>` is the state of a pull (running_pull), `w.prepare(pull)` is called once for each, and
 ///     `w.drive(pull, end, scratch, besides)` is one try, as basic_running_pull::drive;
-///  9. `W::messages_block` is a constant: whether a message that is not taken keeps back what comes after it;
+///  9. `W::messages_block` is a constant: whether a message that is not taken keeps back those behind it;
 /// 10. optionally `W::connect(address, timeout, stop)` gives a link for an address in text, and `W::open(address)` the
 ///     link of an end that is called; then `W::of<Link>` is the wire over that.
 template <class W>
@@ -78,10 +78,9 @@ concept session_wire = requires(W w, typename W::template end<no_owner, ignore_m
   requires std::same_as<decltype(W::messages_block), const bool>;
 };
 
-/// One connection in both roles; what it publishes is as any owner publishes (publishing). Movable. All its memory is
-/// one allocation made at start; `state_bytes` and `buffer_bytes` say how much. Only models that are handed over add to
-/// it. Over datagrams nobody says goodbye: that the other end is gone is only noticed by the time that each call is
-/// given.
+/// One connection in both roles; it publishes as any owner does (publishing). Movable. All its memory is one allocation
+/// made at start; `state_bytes` and `buffer_bytes` are how much. Only models that are handed over add to it. Over
+/// datagrams nobody sends a goodbye: that the other end is gone is only noticed by the time that each call is given.
 template <class Parts, class Wire>
 class basic_session : public publishing<basic_session<Parts, Wire>> {
   static_assert(session_wire<Wire>);
@@ -124,7 +123,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
     Wire wire;
     published_type published;
     handler_type box{wire.link()};
-    alignas(64) std::array<std::byte, 2 * frame_bytes> memory;  // one for a frame that comes, one for a frame that goes
+    alignas(64) std::array<std::byte, 2 * frame_bytes> memory;  // one for a frame that arrives, one for a frame that
+                                                                // leaves
     buffer_pool<> pool{memory, frame_bytes};
     alignas(64) std::array<std::byte, Wire::scratch_bytes> scratch;
     typename Wire::template end<owner_type, handler_type> end = wire.template make_end<owner_type>(published.machine(),
@@ -139,21 +139,21 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   using model_type = typename tensors::model_type;  ///< what is published and landed in
   using chunking_type = typename Parts::chunking;  ///< the pipeline's chunking policy
 
-  /// Bytes of the buffers: for messages that come, go and wait, for chunks that come early, and for bytes to be sent
-  /// that are not in memory as they are.
+  /// Bytes of the buffers: for messages that arrive, leave and wait, for chunks that arrive early, and for bytes to be
+  /// sent that are not in memory as they are.
   static constexpr std::size_t buffer_bytes = 2 * frame_bytes + Wire::scratch_bytes + Wire::buffer_bytes +
                                               inbox_type::capacity;
   /// Bytes of all else that it allocates.
   static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
 
-  /// Takes over a link to one peer: a connected stream (one with establish(), after that has said `ok`), a link whose
-  /// address is proved. Error: out_of_memory.
+  /// Takes over a link to one peer: a connected stream (one with establish(), after that has returned `ok`), a link
+  /// whose address is proved. Error: out_of_memory.
   static result<basic_session> over(link_type link) noexcept {
     detail::unique_ptr<state> s(new (std::nothrow) state(std::move(link)));
     if (!s) return failure(errc::out_of_memory);
     return basic_session(std::move(s));
   }
-  /// Connects with the pipeline's transport; over datagrams nothing is said before the first call. Errors: those of the
+  /// Connects with the pipeline's transport; over datagrams nothing is sent before the first call. Errors: those of the
   /// transport's connect() (over streams bad_address, connection_failed, timed_out, cancelled), out_of_memory.
   static result<basic_session> connect(std::string_view address, const connect_options& options = {}) noexcept {
     return connect_by([&] { return Wire::connect(address, options.timeout, options.stop); }, options);
@@ -190,8 +190,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   }
 
   /// Pulls what is published under `ref` into `model`. A model of another schema is refused before data moves. After an
-  /// error the model is unspecified from its first landed byte on; the error's `at` says how many landed. One more
-  /// error over streams: unread_messages: more messages have come meanwhile than the session keeps (limits,
+  /// error the model is unspecified from its first landed byte on; the error's `at` is how many landed. One more error
+  /// over streams: unread_messages: more messages have arrived meanwhile than the session keeps (limits,
   /// `unread_messages`), and what the pull waits for is behind them; receive() first.
   result<receipt> download_tensors(const reference& ref, model_type& model, const pull_options& options = {},
                                    chunking_type chunking = {}) noexcept {
@@ -248,22 +248,23 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
       const auto left = timeout - since(start);
       if (!queued && left.count() <= 0) return failure(errc::timed_out);
       if constexpr (byte_stream<link_type>)
-        if (queued) {  // if it leaves at once, what has come stays in the stream, which the caller may hand to a relay
+        if (queued) {  // if it leaves at once, bytes that have arrived stay in the stream, which the caller may hand to
+                       // a relay
           const auto at_once = run_until([&] { return s_->end.long_frame_sent(); }, {}, stop,
                                          session_moves::what_is_due);
           if (at_once || at_once.error().code != errc::timed_out) return at_once;
         }
       // not until all output has left: a peer that goes on asking would keep this call for as long as it likes
-      bool stepped = queued.has_value();  // if what the peer says has all buffers, only a step makes one free
+      bool stepped = queued.has_value();  // if the peer's frames have all buffers, only a step makes one free
       const auto sent = run_until([&] { return std::exchange(stepped, true) && s_->end.long_frame_sent(); }, left,
                                   stop);
       if (queued || !sent) return sent;
     }
   }
 
-  /// The next application message, which may have come during an earlier call; valid until the next receive(). Serves
-  /// while it waits. Errors: timed_out; cancelled; or why the connection is lost, once there is no message that came
-  /// before.
+  /// The next application message, which may have arrived during an earlier call; valid until the next receive().
+  /// Serves while it waits. Errors: timed_out; cancelled; or why the connection is lost, once there is no earlier
+  /// message.
   result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600),
                           const stop_token& stop = {}) noexcept {
     s_->box.clear();
@@ -285,8 +286,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
     if constexpr (std::predicate<Until&, const basic_session&>) {
       const detail::awaited_link requests(s_->wire.link());
       const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
-      // The last answer may not have left yet, and the caller may close the connection now. What the peer asks from now
-      // on is for the next call: one that goes on asking keeps nobody.
+      // The last answer may not have left yet, and the caller may close the connection now. Requests of the peer from
+      // now on are for the next call: one that goes on asking keeps nobody.
       if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop, session_moves::what_is_due);
       return held;
     } else {
@@ -330,8 +331,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
     return s_->wire.link();
   }
   /// Whether the stream is between two frames in both directions, as far as this end has read and written: no message
-  /// is unread, nothing that has come waits, and nothing is left to send. Then a driver may take the stream over, as
-  /// the recipient of a relay, and the session says nothing any more.
+  /// is unread, nothing that has arrived waits, and nothing is left to send. Then a driver may take the stream over, as
+  /// the recipient of a relay, and the session sends nothing any more.
   bool between_frames() const noexcept
     requires byte_stream<link_type>
   {
@@ -340,7 +341,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
 
  private:
   friend publishing<basic_session>;
-  /// Steps that a call still takes when its time is over, as long as something moves: what has come before is received
+  /// Steps that a call still takes when its time is over, as long as something moves: earlier bytes are received
   /// although there is no time to wait, and a peer that goes on talking keeps nobody.
   static constexpr int most_late_steps = 16;
 
@@ -414,7 +415,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
       if (!did) {
         const unexpected lost = broke(did.error());
         if (!done()) return lost;
-        return {};  // what was waited for came, or left, with the last bytes: what cannot follow is for the next call
+        return {};  // the awaited bytes arrived, or left, as the last ones: anything that cannot follow is for the next
+                    // call
       }
       s_->pass_time();
       if (did->sent > 0) alone = false;

@@ -23,10 +23,10 @@ class stream_wire {
   using pull = detail::running_pull<Parts, Consumer>;
   static constexpr std::size_t scratch_bytes = detail::slice_bytes<typename Parts::limits>;
   static constexpr std::size_t buffer_bytes = 0;
-  static constexpr bool messages_block = true;  ///< bytes come in order
+  static constexpr bool messages_block = true;  ///< bytes arrive in order
 
   explicit stream_wire(Stream stream) noexcept : stream_(std::move(stream)) {}
-  /// As basic_session::connect says.
+  /// As basic_session::connect.
   static result<Stream> connect(std::string_view address, std::chrono::milliseconds timeout,
                                 const stop_token& stop) noexcept {
     static_assert(
@@ -48,7 +48,7 @@ class stream_wire {
     if (what == session_moves::what_is_due) {
       pumped did;
       auto ok = detail::pump_write(e, t, stream_, scratch, did);
-      if (ok && did.write_ended) ok = detail::pump_read(e, t, stream_, did);  // which says why
+      if (ok && did.write_ended) ok = detail::pump_read(e, t, stream_, did);  // which returns why
       return ok ? result<pumped>(did) : result<pumped>(failure(ok.error()));
     }
     return pump_once(e, t, stream_, scratch, {}, what == session_moves::one_answer_first ? 1 : write_piece_bytes);

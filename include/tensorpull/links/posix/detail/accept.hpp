@@ -1,4 +1,4 @@
-// What listeners over plain sockets share: one connection, without waiting or with.
+// The common part of listeners over plain sockets: one connection, without waiting or with.
 #pragma once
 
 #include <tensorpull/links/posix/posix_stream.hpp>

@@ -1,5 +1,5 @@
-// What Linux tells of the line of a TCP socket, and what it is told: whether the line is there, how long it is, and
-// that much is about to come over it. Other sockets have no line.
+// A TCP socket's connection as Linux knows it: whether it carries anything, and how long its path is. Linux is told
+// that much is about to arrive. Other sockets have no such record.
 #pragma once
 
 #include <netinet/in.h>
@@ -11,14 +11,14 @@
 
 namespace tensorpull::detail {
 
-/// A TCP line carries nothing any more if nothing has come over it for so long, although this end has asked for a sign
+/// A TCP connection carries nothing any more if nothing has arrived for so long, although this end has asked for a sign
 /// of life: with what it has sent and sends again, or, if all of that was taken, with the kernel's questions
 /// (ask_silent_end). By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner
-/// there when the line is back.
+/// there when the path is back.
 inline constexpr std::chrono::milliseconds longest_silence{11'000};
 
 /// Makes the kernel ask a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It gives the
-/// connection up on its own only a long time after longest_silence. False: it does so already, as the program has said.
+/// connection up on its own only a long time after longest_silence. False: it does so already, at the program's wish.
 inline bool ask_silent_end(int fd) noexcept {
   int asks = 0;
   socklen_t size = sizeof asks;
@@ -36,9 +36,9 @@ inline void ask_silent_end_no_more(int fd) noexcept {
   (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
 }
 
-/// Whether the line of a TCP socket carries nothing any more: what was sent again is not acknowledged, or two questions
-/// in a row were not answered. What was sent once may have left just now, after a silence that is the other end's own.
-/// An other end that takes no bytes now answers the questions, which then are seldom; so this is not TCP_USER_TIMEOUT,
+/// Whether a TCP connection carries nothing any more: repeated bytes are not acknowledged, or two questions in a row
+/// were not answered. Bytes that were sent once may have left just now, after a silence that is the other end's own. An
+/// other end that takes no bytes now answers the questions, which then are seldom; so this is not TCP_USER_TIMEOUT,
 /// which ends such a connection.
 inline bool line_is_gone(int fd) noexcept {
   tcp_info of{};
@@ -47,7 +47,7 @@ inline bool line_is_gone(int fd) noexcept {
          of.tcpi_last_ack_recv > longest_silence.count() && of.tcpi_last_data_recv > longest_silence.count();
 }
 
-/// What Linux tells of a TCP socket, which is more than <netinet/tcp.h> knows.
+/// Linux's record of a TCP socket, which is more than <netinet/tcp.h> knows.
 struct tcp_facts : tcp_info {
   std::uint64_t rates_and_bytes[4];
   std::uint32_t segments[2], unsent_bytes;
@@ -63,7 +63,7 @@ inline bool is_near(int fd) noexcept {
   return (size == sizeof of ? of.least_round_trip : of.tcpi_rtt) <= 1000;
 }
 
-/// Bytes that a socket may hold from its beginning if much is about to come. The kernel begins with 64 KiB, and makes
+/// Bytes that a socket may hold from its beginning if much is about to arrive. The kernel begins with 64 KiB, and makes
 /// that more when it has seen how much is read in a round trip. Meanwhile the other end learns a rate that is too low.
 /// From here on it follows the path as usual, up to net.ipv4.tcp_rmem. (The kernel takes half of that, if it is less.)
 inline constexpr int far_receive_buffer = 4 << 20;

@@ -92,7 +92,7 @@ struct loopback {
   /// a page at most.
   template <class Parts>
   static constexpr std::size_t buffers = 3 * ((Parts::limits::page_bytes + 7) / 8 * 8);
-  /// What a pull takes besides its consumer and its destination.
+  /// The memory of a pull besides its consumer and its destination.
   template <class Parts>
   static constexpr std::size_t pull_bytes =
       2 * sizeof(endpoint<typename Parts::framing, typename Parts::limits, typename loopback_owner<Parts>::owner_type,

@@ -21,7 +21,7 @@ namespace tensorpull {
 /// raise SIGPIPE.) One thread at a time. Its end ends the child: it hears the end of its input, has `patience` to
 /// finish, then gets SIGTERM, and after as long again SIGKILL. No zombie is left. `closed` has the child's exit status
 /// in io_result::system, as a shell shows it (128 and the signal's number, if a signal ended it) and with a minus sign,
-/// so that it is no errno: -255 is what ssh says when it cannot connect. It is 0 if the child ended well, and if it has
+/// so that it is no errno: -255 is that of ssh when it cannot connect. It is 0 if the child ended well, and if it has
 /// not ended although it has closed its output, or another part of the program has waited for it.
 class child_stream {
  public:

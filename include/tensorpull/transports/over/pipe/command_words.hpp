@@ -15,11 +15,11 @@ namespace tensorpull {
 /// quotes. Nothing else has a meaning: no variable, no pattern, no redirection. `sh -c '...'` is a shell.
 class command_words {
  public:
-  static constexpr std::size_t most_bytes = 4096;  ///< of the line
+  static constexpr std::size_t most_bytes = 4096;  ///< of the command
   static constexpr std::size_t most_words = 255;   ///< of the command
 
-  /// Error: bad_address with the line, and `at` the place: there is no word; a quote is not closed; a backslash is the
-  /// last character; there is a zero byte; it is longer than most_bytes, or has more words than most_words.
+  /// Error: bad_address with the command, and `at` the position: there is no word; a quote is not closed; a backslash
+  /// is the last character; there is a zero byte; it is longer than most_bytes, or has more words than most_words.
   result<std::span<const char* const>> split(std::string_view line) noexcept {
     const auto refuse = [&](std::size_t at) { return failure(errc::bad_address, at, line); };
     if (line.size() > most_bytes) return refuse(line.size());

@@ -39,8 +39,7 @@ struct child_process : stream_transport<child_process, child_stream> {
 };
 
 /// Policy for the transport slot: the one connection that this program was started with. Its address is "-". The
-/// program has a session, in which it owns or pulls; pipe_stream::standard() says what becomes of its standard input
-/// and output.
+/// program has a session, in which it owns or pulls; see pipe_stream::standard() for its standard input and output.
 struct standard_streams : stream_transport<standard_streams, pipe_stream> {
   static constexpr std::string_view scheme = "pipe";  ///< of its addresses, as in system/link_url.hpp
   /// Errors: bad_address: it is not "-", or there are no pipes; io with errno.

@@ -33,7 +33,7 @@ class pipe_stream {
   }
 
   /// Takes over the standard input and output of this program, which another program has started with pipes or sockets
-  /// in their places. What this program prints afterwards goes to its standard error, and it reads nothing. Errors:
+  /// for them. The output of this program goes to its standard error afterwards, and it reads nothing. Errors:
   /// bad_address: they are no pipes (a terminal, a file; taken over before); io with errno.
   static result<pipe_stream> standard() noexcept {
     if (!carries(STDIN_FILENO)) return failure(errc::bad_address, 0, std::string_view("standard input"));

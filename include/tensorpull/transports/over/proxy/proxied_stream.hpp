@@ -12,7 +12,7 @@
 
 namespace tensorpull {
 
-/// A pollable_stream over a socket. What is said to the proxy is an allocation that ends when the connection is
+/// A pollable_stream over a socket. The request to the proxy is an allocation that ends when the connection is
 /// established.
 class proxied_stream {
  public:
@@ -45,7 +45,7 @@ class proxied_stream {
   }
 
   /// Continues the connect, then the conversation with the proxy. A proxy that refuses is proxy_refused, and
-  /// connection_failed if it says that it could not reach the other end (a status from 500 on), so that it is tried
+  /// connection_failed if it reports that it could not reach the other end (a status from 500 on), so that it is tried
   /// again.
   establishment establish() noexcept {
     if (const auto under = socket_.establish(); under.status != io_status::ok || !talk_) return under;
@@ -88,7 +88,7 @@ static_assert(pollable_stream<proxied_stream>);
 
 namespace detail {
 
-/// What an error about a proxy names: its address, after the status with which it refused, if it did.
+/// The name of an error about a proxy: its address, after the status with which it refused, if it did.
 inline error_name refusal_of(unsigned status, std::string_view proxy) noexcept {
   constexpr std::string_view from = "000 from ";
   std::array<char, 64> text{};

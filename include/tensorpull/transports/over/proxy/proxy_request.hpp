@@ -1,4 +1,4 @@
-// What asks an HTTP proxy for a connection (CONNECT, RFC 9110, 9.3.6), with basic authorisation (RFC 7617).
+// The request to an HTTP proxy for a connection (CONNECT, RFC 9110, 9.3.6), with basic authorisation (RFC 7617).
 #pragma once
 
 #include <tensorpull/system/address.hpp>

@@ -7,8 +7,8 @@
 
 namespace tensorpull {
 
-/// The head of an answer in HTTP/1 (RFC 9112): a status line, header lines, an empty line, each ended by CR LF. What
-/// the header lines say is not looked at; that they are text is.
+/// The head of an answer in HTTP/1 (RFC 9112): a status line, header lines, an empty line, each ended by CR LF. The
+/// content of header lines is not looked at; that they are text is.
 class proxy_response {
  public:
   /// Bytes of the longest head that is read.
@@ -61,9 +61,9 @@ class proxy_response {
     return true;
   }
 
-  std::size_t bytes_ = 0, line_ = 0;  // of the whole, and of this line
+  std::size_t bytes_ = 0, line_ = 0;  // of the whole, and of this text line
   unsigned status_ = 0;
-  bool in_status_ = true, ends_ = false;  // ends_: CR has come, and LF has to
+  bool in_status_ = true, ends_ = false;  // ends_: CR has arrived, and LF has to
 };
 
 }  // namespace tensorpull

@@ -43,7 +43,7 @@ constexpr ::speed_t speed_code(std::uint32_t bits_per_second) noexcept {
 struct serial_address {
   std::array<char, 256> path{};     ///< of the tty, zero-terminated
   std::uint32_t speed = 115'200;    ///< bits a second; a byte takes ten
-  bool rts_cts = false;             ///< the device says with a wire of its own (RTS, CTS) when it can take bytes
+  bool rts_cts = false;             ///< the device signals with a wire of its own (RTS, CTS) when it can take bytes
 };
 
 /// Accepts `path`, with `?` and settings behind it, in any order and joined by `&`: `speed=` a standard speed from 1200

@@ -23,7 +23,7 @@ class serial_line {
 
   /// Opens the tty: as parse_serial_address() and serial_port::open(). Sends nothing.
   static result<serial_line> connect(std::string_view text) noexcept { return make(text, false); }
-  /// The same for an owner, whose tty may come and go from then on.
+  /// The same for an owner, whose tty may appear and disappear from then on.
   static result<serial_line> open(std::string_view text) noexcept { return make(text, true); }
 
   /// The longest datagram.

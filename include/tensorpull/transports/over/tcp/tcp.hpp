@@ -12,7 +12,7 @@ namespace tensorpull {
 template <bool Threads>
 struct basic_tcp : stream_transport<basic_tcp<Threads>, posix_stream, Threads> {
   static constexpr std::string_view scheme = "tcp";  ///< of its addresses, as in system/link_url.hpp
-  /// What an owner listens on if its options name no address: a free port of the loopback interface.
+  /// The address of an owner if its options name none: a free port of the loopback interface.
   static constexpr std::string_view any_address = "127.0.0.1:0";
 
   /// As tcp_connect.

@@ -45,15 +45,15 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
 }
 
 /// How long an address may be silent in each round of connect_any. The kernel asks again after 1, 3, 7 and 15 s, so
-/// that a line that comes back would wait as long as it was gone. A new connect asks at once. Each fourth is for a line
-/// whose round trip is longer than the others.
+/// that a path that is restored would wait as long as it was gone. A new connect asks at once. Each fourth is for a
+/// path whose round trip is longer than the others.
 constexpr std::chrono::seconds patience_in_round(unsigned round) noexcept {
   return std::chrono::seconds(round % 4 == 3 ? 12 : 3);
 }
 
 /// Tries the addresses in turn, once. Each may be silent for `patience`, but not for more than an equal share of the
 /// time that is left, so that one that does not answer leaves time for the others. connection_failed: ECONNREFUSED if
-/// one has refused; else ETIMEDOUT if one was silent; else what the last one said.
+/// one has refused; else ETIMEDOUT if one was silent; else the last one's.
 inline result<posix_stream> connect_once(const addrinfo* first, std::string_view address,
                                          std::chrono::steady_clock::time_point deadline, std::chrono::seconds patience,
                                          const stop_token& stop) noexcept {
@@ -92,7 +92,7 @@ inline result<posix_stream> connect_once(const addrinfo* first, std::string_view
       tune_connected(s.native_handle());
       return s;
     }
-    // on a network that has lost the machine, the kernel says so after 3 s of silence
+    // on a network that has lost the machine, the kernel reports it after 3 s of silence
     silent = silent || last == ETIMEDOUT ||
              (last == EHOSTUNREACH && std::chrono::steady_clock::now() - now >= std::chrono::seconds(1));
     refused = refused || last == ECONNREFUSED;
@@ -143,7 +143,7 @@ class tcp_addresses {
   /// Whether an address is left.
   bool more() const noexcept { return next_ != nullptr; }
   /// Begins to connect to the next address, of which there is one, and does not wait for the other end; the stream's
-  /// establish() says how it ends. Error: connection_failed (with errno).
+  /// establish() is how it ends. Error: connection_failed (with errno).
   result<posix_stream> start_connect() noexcept {
     const addrinfo& a = *next_;
     next_ = a.ai_next;

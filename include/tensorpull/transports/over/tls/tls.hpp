@@ -33,9 +33,9 @@ class tls_listener {
   /// tcp_listener::accept.
   result<tls_connection> accept() noexcept { return secure(listener_.accept()); }
   /// The next connection whose handshake is done; waits for it. Several shake hands at the same time, at most
-  /// `most_at_once`, and go on with the next call: one that says nothing keeps nobody else out. It is ended after 10 s,
-  /// or after one if others wait for its place. The first call allocates. Errors: as tcp_listener::accept, and as
-  /// tls_address::connect. One that cannot be established is an error of its own: call it again.
+  /// `most_at_once`, and go on with the next call: a silent one keeps nobody else out. It is ended after 10 s, or after
+  /// one if others wait. The first call allocates. Errors: as tcp_listener::accept, and as tls_address::connect. One
+  /// that cannot be established is an error of its own: call it again.
   result<tls_connection> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
     if (!shaking_) shaking_.reset(new (std::nothrow) handshakes);
     if (!shaking_) return failure(errc::out_of_memory);
@@ -67,7 +67,7 @@ class tls_listener {
     pollfd polled[most_at_once + 1];
     std::size_t count = 0;
 
-    /// Ends those of which `ends` says so. Whether there were any.
+    /// Ends those for which `ends` is true. Whether there were any.
     template <class Ends>
     bool remove(Ends ends) noexcept {
       std::size_t kept = 0;
@@ -81,7 +81,7 @@ class tls_listener {
       return any;
     }
   };
-  /// Accepts those that wait. True: there is no place for more.
+  /// Accepts those that wait. True: there is no room for more.
   result<bool> take_in() noexcept {
     handshakes& all = *shaking_;
     const auto now = std::chrono::steady_clock::now();
@@ -97,7 +97,7 @@ class tls_listener {
       else if (std::exchange(made_room, true) || !make_room(now)) return true;
     }
   }
-  /// Others wait for a place: ends those that are not done after a second.
+  /// Others wait: ends those that are not done after a second.
   bool make_room(std::chrono::steady_clock::time_point now) noexcept {
     detail::room_maker room;
     return shaking_->remove([&](const one& b) noexcept { return room.ends(b.watch, now, {}); });

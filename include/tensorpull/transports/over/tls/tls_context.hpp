@@ -1,5 +1,5 @@
-// What a TLS connection is configured with: authorities, certificate, key. Shared by the connections; replaced as a
-// whole while they go on.
+// The configuration of a TLS connection: authorities, certificate, key. Shared by the connections; replaced as a whole
+// while they go on.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -21,7 +21,7 @@
 
 namespace tensorpull {
 
-/// Text in PEM, from memory or from a file. What is in memory is read when the context is made, and not kept.
+/// Text in PEM, from memory or from a file. Text in memory is read when the context is made, and not kept.
 struct pem_source {
   std::string_view text{};  ///< the text itself
   std::string_view file{};  ///< or the name of a file that has it
@@ -55,8 +55,8 @@ struct tls_options {
   bool clients_have_certificates = false;
   /// The oldest version that is spoken.
   tls_version minimum = tls_version::v1_2;
-  /// Whether clients are sent tickets to come back with sooner. With them a certificate is not looked at again until
-  /// the context is replaced.
+  /// Whether clients are sent tickets to return with sooner. With them a certificate is not looked at again until the
+  /// context is replaced.
   bool session_tickets = false;
 };
 
@@ -78,7 +78,7 @@ using revocations_ptr = openssl_ptr<X509_CRL, X509_CRL_free>;
 using ssl_context_ptr = openssl_ptr<SSL_CTX, SSL_CTX_free>;
 using ssl_ptr = openssl_ptr<SSL, SSL_free>;
 
-/// What an error about it names: the file, or which option it is.
+/// The name in an error about it: the file, or which option it is.
 inline std::string_view name_of(const pem_source& s, std::string_view option) noexcept {
   return s.file.empty() ? option : s.file;
 }
@@ -109,7 +109,7 @@ inline int give_password(char* to, int room, int, void* from) noexcept {
 }
 
 /// Calls `take(object)` with each object that `read(bio)` finds, until there is no more. False: the text is not valid,
-/// none was found, or `take` said so.
+/// none was found, or `take` returned false.
 template <class Read, class Take>
 bool each_in_pem(BIO* from, Read read, Take take) noexcept {
   std::size_t count = 0;
@@ -219,8 +219,8 @@ inline result<ssl_context_ptr> make_ssl_context(const tls_options& options) noex
 
 }  // namespace detail
 
-/// A configuration that connections and listeners share: a copy is the same one. Any thread may use it. What it has
-/// never changes; reload() puts another in its place, which each connection has that begins afterwards.
+/// A configuration that connections and listeners share: a copy is the same one. Any thread may use it. It never
+/// changes; reload() replaces it with another, for each connection that begins afterwards.
 class tls_context {
  public:
   /// None. A client without one trusts the system's authorities and shows no certificate.

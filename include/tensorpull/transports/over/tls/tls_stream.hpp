@@ -174,7 +174,7 @@ class tls_stream {
       if (record.size() >= s.most_in_record) record = record.first(s.most_in_record);
       else record = from.copy(std::span(s.gathered).first(s.most_in_record));
       if (const auto why = send_record(record.data(), record.size()); why) {
-        // The record is on its way, so its bytes are taken. All but the last: the caller comes back with that one, and
+        // The record is on its way, so its bytes are taken. All but the last: the caller returns with that one, and
         // must, until the record has left.
         if (s.stuck > 0) {
           s.untold = true;
@@ -222,8 +222,8 @@ class tls_stream {
       }
     }
     /// Copies as much as there is room for, and stays where it is. It does not end one byte into a span: that byte may
-    /// be the first of a frame, and as long as a caller does not know that it was taken, another frame may come to
-    /// stand there.
+    /// be the first of a frame, and as long as a caller does not know that it was taken, another frame may stand there
+    /// by then.
     std::span<const std::byte> copy(std::span<std::byte> to) const noexcept {
       cursor c = *this;
       std::size_t n = 0;
@@ -257,9 +257,10 @@ class tls_stream {
     }
     Next next;
     detail::ssl_ptr ssl;
-    optional<io_result> end;  // what every call says from now on
-    optional<io_result> write_end;  // what every write says; what came before can still be read, and says what happened
-    io_result last{};  // what Next said last
+    optional<io_result> end;  // the result of every call from now on
+    optional<io_result> write_end;  // the result of every write; earlier bytes can still be read, and the read reports
+                                    // what happened
+    io_result last{};  // Next's last result
     std::chrono::milliseconds patience{};  // for the next read from Next
     std::size_t most_in_record = record_bytes;
     std::size_t stuck = 0;  // bytes of the record that OpenSSL has encrypted and Next has not taken
@@ -331,7 +332,7 @@ class tls_stream {
     (reading || why != SSL_ERROR_SYSCALL ? s_->end : s_->write_end) = end;
     return end;
   }
-  /// What OpenSSL's layer of TLS said; 0: it said nothing. It is the last word: those before say what was wrong with a
+  /// The error of OpenSSL's layer of TLS; 0: none. It is the last one: those before tell what was wrong with a
   /// signature, for example.
   static int last_reason() noexcept {
     const auto e = ERR_peek_last_error();

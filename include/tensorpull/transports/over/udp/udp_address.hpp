@@ -78,11 +78,11 @@ inline socklen_t system_address_of(const udp_address& a, int family, sockaddr_st
   return sizeof v6;
 }
 
-/// Room for what a message says about the address of this machine.
+/// Room for a message's word about the address of this machine.
 inline constexpr std::size_t local_control_bytes = CMSG_SPACE(sizeof(in6_pktinfo));
 static_assert(sizeof(in_pktinfo) <= sizeof(in6_pktinfo));
 
-/// Has a socket that is bound to every local address say which one a datagram has come to.
+/// Has a socket that is bound to every local address report to which one a datagram was sent.
 inline void ask_for_local_address(int fd, int family) noexcept {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
@@ -94,7 +94,7 @@ inline void ask_for_local_address(int fd, int family) noexcept {
   if (family == AF_INET) (void)::setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof on);
   else (void)::setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on);
 }
-/// Takes from a received message which address of this machine it has come to. A multicast group cannot be answered
+/// Takes from a received message to which address of this machine it was sent. A multicast group cannot be answered
 /// from.
 inline void take_local_address(const cmsghdr& c, udp_address& a) noexcept {
   if (c.cmsg_level == IPPROTO_IP && c.cmsg_type == IP_PKTINFO) {
@@ -107,8 +107,8 @@ inline void take_local_address(const cmsghdr& c, udp_address& a) noexcept {
     if (!IN6_IS_ADDR_MULTICAST(&about.ipi6_addr)) std::memcpy(a.local.data(), &about.ipi6_addr, 16);
   }
 }
-/// Has a message that is sent leave from the same address; writes what says so to `c`, which has local_control_bytes of
-/// room. Bytes of it; 0: the system chooses the address.
+/// Has a message that is sent leave from the same address; writes the request for it to `c`, which has
+/// local_control_bytes of room. Bytes of it; 0: the system chooses the address.
 inline std::size_t put_local_address(const udp_address& a, int family, cmsghdr* c) noexcept {
   if (a.local == std::array<std::uint8_t, 16>{}) return 0;
   const auto put = [&](int level, int type, const auto& about) {

@@ -45,7 +45,7 @@ class basic_udp_link {
   static constexpr bool checked = false;  ///< the checksum of UDP has 16 bits
   static constexpr bool addresses_are_proved = false;  ///< anybody can send with the address of another
   static constexpr unsigned most_refusals = 3;  ///< ICMP errors in a row that end a connected socket
-  static constexpr std::chrono::milliseconds refusal_interval{200};  ///< those that come sooner are of the same try
+  static constexpr std::chrono::milliseconds refusal_interval{200};  ///< those that arrive sooner are of the same try
   static constexpr std::size_t buffer_bytes = 2 * 64 * 1024;  ///< of both buffers
 
   /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers.
@@ -204,7 +204,7 @@ class basic_udp_link {
     udp_address to;
     std::uint32_t at, bytes;
   };
-  /// Room for what one message says besides its bytes.
+  /// Room for the control data of one message.
   template <std::size_t Room>
   struct alignas(cmsghdr) control_bytes {
     char bytes[Room];
@@ -218,8 +218,8 @@ class basic_udp_link {
     std::size_t doubted = 0, tried = 0;
   };
 
-  /// The datagram that comes next, which is cut off from those that came in one piece. It is moved back to a multiple
-  /// of 8 bytes, over the end of the one before, which is not used any more.
+  /// The next datagram, which is cut off from those that arrived in one piece. It is moved back to a multiple of 8
+  /// bytes, over the end of the one before, which is not used any more.
   static std::span<const std::byte> next_datagram(buffers& b) noexcept {
     incoming& i = b.in[b.taken];
     const std::size_t bytes = std::min<std::size_t>(i.left, i.step);
@@ -268,7 +268,7 @@ class basic_udp_link {
     }
     return true;
   }
-  /// Connects to the next of the host's addresses that has a route. False: there is none; errno says why.
+  /// Connects to the next of the host's addresses that has a route. False: there is none; errno is why.
   bool connect_next() noexcept {
     while (next_other_ < others_) {
       const udp_address_of_family& o = other_[next_other_++];
@@ -283,7 +283,7 @@ class basic_udp_link {
     }
     return false;
   }
-  /// An ICMP error about the connected peer. Before it has said a word, the host's next address may be the right one.
+  /// An ICMP error about the connected peer. Before it has sent anything, the host's next address may be the right one.
   void refused(int why) noexcept {
     if (!connected_ || (!heard_ && connect_next())) return;
     const auto now = std::chrono::steady_clock::now();

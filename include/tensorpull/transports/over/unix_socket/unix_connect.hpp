@@ -45,7 +45,7 @@ inline bool may_be_there(const unix_stream& s, unix_access access) noexcept {
   return is_same_user(who) || (access == unix_access::same_group && shares_group(s, who));
 }
 
-/// One try; the socket's mode and its time-out say how long it may wait for a place in the listener's queue. 0 or
+/// One try; the socket's mode and its time-out decide how long it may wait for room in the listener's queue. 0 or
 /// errno.
 inline int try_to_connect(const unix_stream& s, const unix_address& to, unix_access access) noexcept {
   if (::connect(s.native_handle(), to.get(), to.size()) != 0) return errno;
@@ -79,7 +79,7 @@ inline result<unix_stream> unix_connect(std::string_view address, std::chrono::m
   }
 }
 
-/// The one place where a Unix address is, for a program that connects without waiting.
+/// The one end of a Unix address, for a program that connects without waiting.
 class unix_destination {
  public:
   /// Error: bad_address.

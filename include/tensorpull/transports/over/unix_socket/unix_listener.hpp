@@ -80,8 +80,7 @@ class socket_file {
   }
 
  private:
-  /// Renames the file. If there is one of that name, they change places first, so that it is known which file is
-  /// removed.
+  /// Renames the file. If there is one of that name, they swap names first, so that it is known which file is removed.
   int appear(int folder, const char* from, const unix_address& at) const noexcept {
     if (::renameat2(folder, from, folder, name_.data(), RENAME_NOREPLACE) == 0) return 0;
     if (errno != EEXIST) return errno;
@@ -119,8 +118,8 @@ class socket_file {
 
 }  // namespace detail
 
-/// A listening Unix socket. Movable; the destructor closes it and removes its file, unless another file has taken its
-/// place.
+/// A listening Unix socket. Movable; the destructor closes it and removes its file, unless another file has replaced
+/// it.
 class unix_listener {
  public:
   /// Listens at a path or under an abstract name. `backlog`: connections that may wait. `takes_descriptors`: either end

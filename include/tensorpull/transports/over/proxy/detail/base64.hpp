@@ -11,8 +11,8 @@ namespace tensorpull::detail {
 
 inline constexpr std::string_view base64_digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Calls `put` with each character of `count` bytes in base64; `at(i)` is byte i. So bytes that lie in several places,
-/// or are secret, need not be copied first.
+/// Calls `put` with each character of `count` bytes in base64; `at(i)` is byte i. So bytes that are scattered, or
+/// secret, need not be copied first.
 template <class At, class Put>
 constexpr void put_base64(std::size_t count, At at, Put put) noexcept(noexcept(put('='))) {
   for (std::size_t i = 0; i < count; i += 3) {

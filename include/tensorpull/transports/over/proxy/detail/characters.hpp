@@ -55,7 +55,7 @@ constexpr void for_each_element(std::string_view list, Each each) noexcept {
 
 /// A number that no 64 bits hold, as all_digits() reads it.
 inline constexpr std::uint64_t beyond_64_bits = ~std::uint64_t{0};
-/// Digits alone, without a sign. What 64 bits do not hold is beyond_64_bits.
+/// Digits alone, without a sign. A number that 64 bits do not hold is beyond_64_bits.
 constexpr optional<std::uint64_t> all_digits(std::string_view text) noexcept {
   if (text.empty()) return {};
   std::uint64_t n = 0;

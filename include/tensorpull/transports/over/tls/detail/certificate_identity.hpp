@@ -16,7 +16,7 @@ namespace tensorpull::detail {
 
 /// A name with characters other than printable ASCII, or with UTF-8 in a DNS name or an address, could be taken for
 /// another: it is left out. So are names for which there is no room; none is ever cut. Several common names are none,
-/// since it is not said which of them counts.
+/// since nothing tells which of them counts.
 class certificate_identity {
  public:
   /// Room for one certificate's names, in bytes, and for so many alternative names.
