@@ -214,7 +214,7 @@ BREAKAGES = [
     ("protocol/owner/detail/transaction_table.hpp", "if (open) return recipient_state::acquired;", "", "protocol/transaction_references", "*"),
     ("protocol/owner/detail/transaction_table.hpp", "|| is_final(r.state)) return;\n    forget(r);", "|| true) return;\n    forget(r);", "consumers/published_schema", "*counts_for_nobody*"),
     ("protocol/owner/owner.hpp", "r->serving && r->at_end &&", "r->serving &&", "protocol/transactions", "*may_pull_again*"),
-    ("protocol/owner/detail/transaction_table.hpp", "is_final(r->state) && !has_completed(r->state)", "is_final(r->state) && r->state != recipient_state::completed", "protocol/transactions", "*has_completed_stays*"),
+    ("protocol/owner/detail/transaction_table.hpp", "is_final(r->state) && !has_completed(r->state)", "is_final(r->state) && r->state != recipient_state::completed", "protocol/transactions", "*completed_recipient_stays*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (recipients * references > most)", "if (recipients > most)", "protocol/transactions", "*More_recipients*"),
     ("protocol/owner/detail/transaction_table.hpp", "out.bytes_total = r.image_bytes;", "out.bytes_total = slots_[r.slot].image.schema->image_bytes;", "protocol/transactions:transports/publish_all", "*ended_is_not_read*:*may_be_freed*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (first) { ++t->outcome.counts.acquired;", "if (true) { ++t->outcome.counts.acquired;", "protocol/transaction_references", "*"),

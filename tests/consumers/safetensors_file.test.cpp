@@ -162,7 +162,7 @@ TEST_F(SafetensorsFile, Keeps_the_old_file_until_the_new_one_is_complete) {
   EXPECT_EQ(content(path), m.image_bytes());
 }
 
-TEST_F(SafetensorsFile, What_takes_a_files_place_has_its_permissions_from_the_start) {
+TEST_F(SafetensorsFile, A_file_that_replaces_another_has_its_permissions_from_the_start) {
   const model m = mixed_model().fill(2);
   const auto mode_of = [](const fs::path& of) {
     struct stat about{};

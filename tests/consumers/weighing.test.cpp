@@ -239,7 +239,7 @@ TEST(Weighing, Without_an_update_that_is_removed_the_round_has_the_bits_that_it_
 }
 
 // In place: what the result was written over is what was compared.
-TEST(Weighing, What_was_compared_is_forgotten_when_a_result_is_written_and_when_a_round_begins) {
+TEST(Weighing, Comparisons_are_forgotten_when_a_result_is_written_and_when_a_round_begins) {
   for (const int how : {0, 1, 2}) {
     round r(3, 13, {how == 2 ? dtype::u32 : dtype::f32});
     auto w = *weighing::make(r.base.destination(), r.base.source(), 3);
@@ -425,7 +425,7 @@ TEST(Weighing, An_update_with_what_is_no_number_is_refused_by_name_before_the_fu
   }
 }
 
-TEST(Weighing, What_is_no_number_in_the_old_model_has_no_difference) {
+TEST(Weighing, An_infinite_or_NaN_element_of_the_old_model_has_no_difference) {
   round r(2, 10, {dtype::f32});
   const auto minus = -std::numeric_limits<float>::infinity();
   set(r.base, 3, minus);

@@ -54,7 +54,7 @@ TEST(ByteRate, No_second_has_more) {
     EXPECT_GT(sum.total, 0u) << rate;
   }
 }
-TEST(ByteRate, Who_always_takes_all_has_almost_the_rate) {
+TEST(ByteRate, A_sender_that_always_takes_all_has_almost_the_rate) {
   for (const std::uint64_t rate : {1600ull, 1'000'000ull, 10'000'000'000ull}) {
     const byte_rate r(rate);
     byte_rate::used u;

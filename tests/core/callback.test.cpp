@@ -87,7 +87,7 @@ TEST(Callback, A_function_is_kept_by_its_address) {
   pointed(2);
   EXPECT_EQ(seen, 3);
 }
-TEST(Callback, What_it_returns_is_dropped) {
+TEST(Callback, Its_result_is_dropped) {
   int calls = 0;
   const callback<> tell = [&] { return ++calls; };
   tell();

@@ -139,7 +139,7 @@ struct kept_landing {
   tp::resume_cursor cursor() noexcept { return at; }
   tp::result<void> save(const tp::resume_cursor&) noexcept { return {}; }
 };
-TEST(EmbeddedEdges, What_is_here_is_not_what_was_asked_for_if_its_version_is_another) {
+TEST(EmbeddedEdges, A_landed_image_of_another_version_is_not_the_one_that_was_asked_for) {
   small_model source{};
   source.weight[3][2] = 5;
   small_owner owner;  // only to have a version

@@ -80,7 +80,7 @@ TYPED_TEST(FlashRecipient, A_pull_goes_on_after_a_power_cut_at_any_operation_and
   EXPECT_GT(went_on, cuts / 2);
 }
 
-TYPED_TEST(FlashRecipient, What_is_finished_is_not_fetched_again) {
+TYPED_TEST(FlashRecipient, A_finished_image_is_not_fetched_again) {
   this->pair.left->publish(this->source, {1, 2}, 2);
   device<TypeParam> d(1);
   ASSERT_TRUE(d.start(this->pair));

@@ -307,7 +307,7 @@ TEST_F(EmbeddedOwner, A_clock_that_wraps_is_no_silence) {
   now = 20'000;
   describe(bob);
 }
-TEST_F(EmbeddedOwner, Who_says_no_number_is_whoever_is_at_the_other_end) {
+TEST_F(EmbeddedOwner, A_recipient_without_a_number_is_the_one_at_the_other_end) {
   publish();
   ASSERT_EQ(reply(pull_of(0, 8)).kind, kind::chunk)
       << "of an earlier description, before this machine was started again";
@@ -344,7 +344,7 @@ TEST_F(EmbeddedOwner, Busy_is_the_answer_to_everything_while_the_model_is_in_the
   EXPECT_EQ(o.state(), state::unfinished);
 }
 
-TEST_F(EmbeddedOwner, What_is_withdrawn_or_published_anew_says_so) {
+TEST_F(EmbeddedOwner, A_model_that_is_withdrawn_or_published_anew_is_answered_as_such) {
   publish();
   const auto nonce = pull_all();
   o.withdraw(42);

@@ -164,7 +164,7 @@ TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_before_the_confirmat
   EXPECT_LE(pair.owner.bytes_served(), 512u);
 }
 
-TEST_F(EmbeddedOwnerPulled, What_is_published_anew_or_withdrawn_in_the_middle_is_an_error_by_name) {
+TEST_F(EmbeddedOwnerPulled, A_model_published_anew_or_withdrawn_in_the_middle_is_an_error_by_name) {
   for (const bool anew : {false, true}) {
     pulled_by_a_host<small_owner<>> other{lossy};
     const device_model next = random_model(2);

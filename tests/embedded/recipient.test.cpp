@@ -144,7 +144,7 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_before_the_confirmation_i
   EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
   EXPECT_EQ(pair.left->references.status_of({1, 2})->bytes_sent, 1u) << "the last byte";
 }
-TEST(EmbeddedRecipient, What_the_owner_refuses_has_a_name) {
+TEST(EmbeddedRecipient, A_refusal_of_the_owner_has_a_name) {
   const model source = fill(list_of<net>(), 1), second = fill(list_of<net>(), 2);
   {
     small_pair pair;

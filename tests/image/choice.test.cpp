@@ -70,7 +70,7 @@ TEST(Choice, A_part_has_the_chosen_tensors_in_the_same_memory) {
     EXPECT_EQ(part->source().address(i), m.source().address(static_cast<std::size_t>(at)));
   }
 }
-TEST(Choice, What_chooses_nothing_is_named) {
+TEST(Choice, A_name_that_chooses_nothing_is_reported) {
   model m = adapters();
   const names good{"*"}, bad{"*", "layers.7.base"};
   const auto why = [&](const tp::tensor_choice& c) { return tp::part_of(m.destination(), c).error(); };

@@ -75,7 +75,7 @@ TEST(PackedLaw, Numbers_in_the_other_byte_order_arrive_in_this_one) {
 }
 
 // As numbers land on a big-endian machine: ranges in any order, which cut numbers anywhere, and some of them twice.
-TEST(PackedLaw, What_is_written_in_reverse_is_read_as_it_came) {
+TEST(PackedLaw, Bytes_written_in_reverse_are_read_as_they_arrived) {
   std::mt19937_64 random(4);
   for (const std::size_t width : {2u, 4u, 8u})
     for (int round = 0; round < 200; ++round) {

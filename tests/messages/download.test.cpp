@@ -107,7 +107,7 @@ TEST_F(Download, No_command_is_run_for_a_locator) {
   EXPECT_TRUE(done.error().name.empty()) << "a program named so would be missing: " << done.error().name.view();
 }
 
-TEST_F(Download, What_a_transport_takes_besides_an_address_is_made_by_the_caller) {
+TEST_F(Download, The_caller_makes_anything_that_a_transport_takes_besides_an_address) {
   std::vector<std::string> asked;
   const auto where = [&](std::string_view a) {
     asked.emplace_back(a);

@@ -20,7 +20,7 @@ tp::locator two_addresses() {
   return l;
 }
 
-TEST(Locator, What_is_printed_is_parsed) {
+TEST(Locator, Printed_text_is_parsed) {
   EXPECT_EQ(tp::to_text(tp::locator(some)).view(), text);
   EXPECT_EQ(tp::to_text(two_addresses()).view(), text + "@10.0.0.7:8002,[fe80::1]:9");
   for (const tp::locator& l : {tp::locator(some), two_addresses()}) {

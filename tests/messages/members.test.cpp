@@ -198,7 +198,7 @@ tp::error refusal(const char* name, Fill fill, std::size_t* most = nullptr) {
 }
 using F = tp::wire::Field::Builder;
 
-TEST(Members, What_no_honest_sender_makes_is_refused_with_its_path) {
+TEST(Members, A_body_that_no_honest_sender_makes_is_refused_with_its_path) {
   EXPECT_REFUSED(refusal<names>("all", [](F f) { f.setText("a"); }), wrong_kind, "all");
   EXPECT_REFUSED(refusal<names>("all", [](F f) { f.initEntries(1); }), wrong_kind, "all");
   EXPECT_REFUSED(refusal<names>("all", [](F f) { f.setNothing(); }), wrong_kind, "all");

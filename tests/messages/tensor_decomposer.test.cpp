@@ -92,7 +92,7 @@ void send_what_one_message_cannot_hold(std::uint64_t inline_limit) {
   EXPECT_EQ(tp::detail::set_access::arrived(got.weights)->limit, inline_limit);
   EXPECT_TRUE(same(*mine, *big));
 }
-TEST(TensorDecomposer, What_one_message_cannot_hold_is_pulled) {
+TEST(TensorDecomposer, A_tensor_that_one_message_cannot_hold_is_pulled) {
   using native = tp::pipeline<tp::raw_tensors<too_big_inline>, tp::whole, tp::tcp>;
   send_what_one_message_cannot_hold<tp::tensor_decomposer<native, tp::inline_up_to<1000>>, native>(1000);
   send_what_one_message_cannot_hold<tp::tensor_decomposer<native>, native>(8192);

@@ -47,7 +47,7 @@ struct Authorise : Transactions {
   }
 };
 
-TEST_F(Authorise, Who_may_not_hears_what_is_said_of_an_unknown_reference) {
+TEST_F(Authorise, A_peer_that_may_not_hears_the_answer_to_an_unknown_reference) {
   publish(counted(2));
   guard();
   for (const kind k : {kind::describe, kind::pull, kind::schema, kind::confirm, kind::cancel}) {
@@ -78,7 +78,7 @@ TEST_F(Authorise, It_is_asked_for_unknown_references_too) {
   ASSERT_EQ(asked.size(), 1u) << "otherwise a refusal would take longer than an unknown reference";
   EXPECT_EQ(asked[0].ref, other);
 }
-TEST_F(Authorise, What_is_withdrawn_is_not_told_either) {
+TEST_F(Authorise, A_withdrawn_reference_is_not_told_either) {
   publish(counted(2));
   guard();
   ASSERT_TRUE(o.withdraw(id, 77));
@@ -107,7 +107,7 @@ TEST_F(Authorise, A_named_recipient_is_claimed_only_by_its_identity) {
   q.nonce = 1;
   EXPECT_EQ(say_as(line, her, q).status, status::unknown_reference) << "nor by a confirmation";
 }
-TEST_F(Authorise, What_was_agreed_is_remembered_for_the_connection) {
+TEST_F(Authorise, A_permission_is_remembered_for_the_connection) {
   publish(counted(2));
   guard();
   EXPECT_EQ(say_as(line, her, ask(kind::describe, ada)).kind, kind::description);

@@ -74,7 +74,7 @@ class owner_alone {
   owner_type owner_;
 };
 
-TEST(CallSequences, What_an_owner_says_is_true_whatever_is_called_on_it) {
+TEST(CallSequences, An_owners_statements_are_true_whatever_is_called_on_it) {
   const auto seeds = tp::testing::seed_range::from_environment(20'000);
   sequences::run<owner_alone>(seeds.first, std::max<std::uint64_t>(1, seeds.count / 20), seeds.trace);
 }

@@ -117,7 +117,7 @@ struct narrow_stream {
   io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
 };
 
-TEST(ConnectionEnd, What_is_missed_has_its_number) {
+TEST(ConnectionEnd, A_missed_requirement_has_its_number) {
   EXPECT_TRUE((misses<no_owner, 1>));
   EXPECT_TRUE((misses<without_a_result, 2>));
   EXPECT_TRUE((misses<without_parse, 3>));

@@ -88,7 +88,7 @@ TEST(DatagramEndpoint, R14_a_message_outside_of_pieces_and_a_chunk_that_nobody_a
   EXPECT_EQ(end.hears(chunk_frame(ask(kind::chunk, 1), some_body)), errc::unexpected_frame);
   EXPECT_EQ(end.hears(ask(kind::end, 1)), errc::unexpected_frame);
 }
-TEST(DatagramEndpoint, What_the_link_did_not_take_is_sent_at_once_again) {
+TEST(DatagramEndpoint, A_datagram_that_the_link_did_not_take_is_sent_again_at_once) {
   spoken_to end;
   const model source = mixed_model().fill(1);
   end.p.publish(source);

@@ -77,7 +77,7 @@ TEST(CongestionWindow, Begins_with_ten_and_doubles_as_long_as_more_comes) {
   EXPECT_LE(p.w.size(), p.holds() * 5 / 2) << "twice what the path holds";
   EXPECT_NEAR(p.w.rate(), p.rate, p.rate / 10);
 }
-TEST(CongestionWindow, What_is_lost_however_few_are_sent_changes_little) {
+TEST(CongestionWindow, Losses_that_happen_however_few_are_sent_change_little) {
   path p{25'000};
   p.rounds(20, 5);
   EXPECT_GE(p.w.size(), p.holds() * 3 / 2);

@@ -167,7 +167,7 @@ TEST(Digests, A_chunk_that_many_ask_for_is_hashed_once_and_again_after_it_was_pu
   EXPECT_EQ(counting_hash::bytes, 2u << 20);
 }
 
-TEST(Digests, Who_asks_and_hangs_up_has_a_budget_and_who_takes_what_it_asks_for_does_not_notice) {
+TEST(Digests, A_peer_that_asks_and_hangs_up_has_a_budget_and_one_that_takes_what_it_asks_for_does_not_notice) {
   const model source = large_model();
   served<tight> s(source);
   s.machine.advance(std::chrono::milliseconds(1000));

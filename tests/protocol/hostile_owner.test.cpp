@@ -297,7 +297,7 @@ TEST(HostileOwner, Bytes_that_were_checked_stay_so_if_the_owner_refuses_to_confi
   }
 }
 
-TEST(HostileOwner, What_the_recipient_requires_no_flag_of_the_owner_waives) {
+TEST(HostileOwner, No_flag_of_the_owner_waives_a_requirement_of_the_recipient) {
   for (const std::uint64_t known : {std::uint64_t{0}, version_of(mixed_model().fill(1))}) {
     const model source = mixed_model().fill(1);
     pair p;

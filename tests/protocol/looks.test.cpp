@@ -41,7 +41,7 @@ struct Looks : Transactions {
 
 constexpr std::uint32_t all = 1u << 30;
 
-TEST_F(Looks, What_an_older_connection_says_late_takes_nothing_from_the_newer_one) {
+TEST_F(Looks, A_late_word_of_an_older_connection_takes_nothing_from_the_newer_one) {
   for (const bool by_name : {true, false})
     for (const int taken : {0, 1, 2}) {
       SCOPED_TRACE(testing::Message() << "by name " << by_name << ", taken " << taken);
@@ -66,7 +66,7 @@ TEST_F(Looks, What_an_older_connection_says_late_takes_nothing_from_the_newer_on
     }
 }
 
-TEST_F(Looks, What_an_older_connection_says_late_takes_nothing_back_when_the_newer_one_has_gone) {
+TEST_F(Looks, A_late_word_of_an_older_connection_takes_nothing_back_when_the_newer_one_has_gone) {
   for (const bool by_name : {true, false}) {
     SCOPED_TRACE(by_name);
     publish_for(by_name);
@@ -195,7 +195,7 @@ TEST_F(Looks, A_connection_that_has_looked_in_vain_asks_anew_beside_the_one_that
   }
 }
 
-TEST_F(Looks, Who_has_not_asked_over_a_connection_takes_nothing_back_over_it) {
+TEST_F(Looks, A_recipient_that_has_not_asked_over_a_connection_takes_nothing_back_over_it) {
   for (const bool by_name : {true, false}) {
     SCOPED_TRACE(by_name);
     publish_for(by_name);

@@ -347,7 +347,7 @@ TEST_F(Owner, Too_many_transfers_of_one_connection_are_busy_and_finished_ones_ma
   EXPECT_EQ(r.kind, kind::description);
 }
 
-TEST_F(Owner, What_was_withdrawn_or_replaced_does_not_keep_a_connection_busy) {
+TEST_F(Owner, A_withdrawn_or_replaced_reference_does_not_keep_a_connection_busy) {
   for (int round = 0; round < 50; ++round) {  // a connection that lives through many rounds, and misses the end of each
     publish();
     EXPECT_EQ(reply(alice, ask(kind::describe)).kind, kind::description) << round;

@@ -57,7 +57,7 @@ TEST(RecipientTable, Strangers_who_took_nothing_are_forgotten_before_who_took_so
   for (std::uint64_t who = 8; who <= 2048; who += 8) EXPECT_NE(r.all.find({1, 2}, {who}), nullptr) << who;
 }
 
-TEST(RecipientTable, Who_is_connected_expected_or_counted_on_stays_and_what_is_gone_goes_first) {
+TEST(RecipientTable, Records_of_connected_expected_and_counted_recipients_stay_and_those_of_the_gone_go_first) {
   records r(100);
   for (std::uint64_t who = 1; who <= 100; ++who) {
     tp::recipient_record& x = *r.add(who);

@@ -59,7 +59,7 @@ TEST_F(Replaced, A_recipient_that_asks_for_the_next_version_too_counts_once_in_t
   ASSERT_NE(both(), nullptr) << "nobody else has asked in time";
   EXPECT_EQ(both()->counts.acquired, 1u);
 }
-TEST_F(Replaced, What_a_named_recipient_has_taken_of_the_version_before_is_not_forgotten) {
+TEST_F(Replaced, A_named_recipients_share_of_the_version_before_is_not_forgotten) {
   at(1);
   publish_both(named(only_ada));
   owner::peer a;
@@ -174,7 +174,7 @@ TEST_F(Full, A_publication_for_which_there_is_no_room_leaves_what_was_published_
   EXPECT_TRUE(full.publish(m.source(), version, true, id, named(std::span(next).first(2)))) << "there is room for two";
   EXPECT_EQ(ask_it(lines[3], kind::describe, {23}, id).status, status::busy);
 }
-TEST_F(Full, What_is_replaced_as_a_whole_makes_room) {
+TEST_F(Full, A_publication_that_is_replaced_as_a_whole_makes_room) {
   const tp::recipient_id next[] = {{21}, {22}, {23}, {24}};
   fill_with(2);
   std::vector<tp::transaction_image> one(1), two(2);

@@ -176,7 +176,7 @@ TEST(Subset, A_tensor_of_another_shape_is_named) {
   EXPECT_TRUE(mine.untouched());
 }
 
-TEST(Subset, What_one_request_cannot_carry_is_an_error_and_the_connection_goes_on) {
+TEST(Subset, Names_that_one_request_cannot_carry_are_an_error_and_the_connection_goes_on) {
   model source = numbered(400).fill(1);
   model long_name;
   long_name.add("t100", dtype::f32, {40}).add(std::string(4090, 'n'), dtype::f32, {1}).ready().fill(1);

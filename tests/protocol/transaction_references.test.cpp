@@ -9,7 +9,7 @@ using std::chrono::milliseconds;
 
 using TransactionReferences = Transactions;
 
-TEST_F(TransactionReferences, Who_is_busy_with_one_is_not_absent_for_another) {
+TEST_F(TransactionReferences, A_recipient_that_is_busy_with_one_is_not_absent_for_another) {
   const std::array who{ada};
   auto t = named(who);
   t.budgets.acquire = milliseconds(1000);
@@ -30,7 +30,7 @@ TEST_F(TransactionReferences, Who_is_busy_with_one_is_not_absent_for_another) {
   EXPECT_EQ(settled[0].verdict, verdict::completed);
 }
 
-TEST_F(TransactionReferences, Who_asks_for_nothing_is_absent_once) {
+TEST_F(TransactionReferences, A_recipient_that_asks_for_nothing_is_absent_once) {
   const std::array who{ada, bob};
   auto t = named(who);
   t.budgets.acquire = milliseconds(1000);
@@ -48,7 +48,7 @@ TEST_F(TransactionReferences, Who_asks_for_nothing_is_absent_once) {
   EXPECT_EQ(settled[0].counts.final(), 2u);
 }
 
-TEST_F(TransactionReferences, Who_was_absent_and_comes_late_is_waited_for_again_in_all_of_them) {
+TEST_F(TransactionReferences, A_recipient_that_was_absent_and_asks_late_is_waited_for_again_in_all_of_them) {
   const std::array who{ada, bob};
   auto t = named(who);
   t.budgets.acquire = milliseconds(1000);
@@ -107,7 +107,7 @@ TEST_F(TransactionReferences, Siblings_of_the_last_one_are_ended_with_it) {
   EXPECT_EQ(pull(elsewhere, 0, 8, other).status, status::withdrawn);
 }
 
-TEST_F(TransactionReferences, Who_cancelled_may_come_back_and_completes_with_both) {
+TEST_F(TransactionReferences, A_recipient_that_cancelled_may_return_and_completes_with_both) {
   publish_both(counted(2));
   owner::peer a, b;
   cancel(a, ada, describe(a, ada).nonce);
@@ -120,7 +120,7 @@ TEST_F(TransactionReferences, Who_cancelled_may_come_back_and_completes_with_bot
   EXPECT_EQ(settled[0].verdict, verdict::completed);
 }
 
-TEST_F(TransactionReferences, Who_vanishes_vanishes_from_all_of_them_and_comes_back_to_all_of_them) {
+TEST_F(TransactionReferences, A_recipient_that_vanishes_does_so_for_all_of_them_and_returns_to_all_of_them) {
   const std::array who{ada, bob};
   for (const bool by_name : {false, true}) {
     auto t = by_name ? named(who) : counted(2);
@@ -155,7 +155,7 @@ TEST_F(TransactionReferences, Who_vanishes_vanishes_from_all_of_them_and_comes_b
   }
 }
 
-TEST_F(TransactionReferences, Who_comes_back_to_one_is_waited_for_in_the_other) {
+TEST_F(TransactionReferences, A_recipient_that_returns_to_one_is_waited_for_in_the_other) {
   auto t = counted(2);
   t.budgets.recipient_idle = milliseconds(1000);
   publish_both(t);
@@ -172,7 +172,7 @@ TEST_F(TransactionReferences, Who_comes_back_to_one_is_waited_for_in_the_other) 
   EXPECT_EQ(settled[0].verdict, verdict::completed);
 }
 
-TEST_F(TransactionReferences, Who_has_one_and_never_asks_for_the_other_vanishes) {
+TEST_F(TransactionReferences, A_recipient_that_has_one_and_never_asks_for_the_other_vanishes) {
   const std::array who{ada, bob};
   for (const bool by_name : {false, true}) {
     const std::uint64_t start = by_name ? 1'000'000 : 0;
@@ -292,7 +292,7 @@ TEST_F(TransactionReferences, Those_who_asked_are_counted_in_each_transaction_an
   }
 }
 
-TEST_F(TransactionReferences, What_is_published_is_not_cancelled) {
+TEST_F(TransactionReferences, A_published_transaction_is_not_cancelled) {
   const auto t = o.open_transaction(counted(1));
   ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
   o.cancel(*t);
@@ -399,7 +399,7 @@ TEST_F(TransactionReferences, When_a_reference_is_withdrawn_after_all_have_the_o
   EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
 }
 
-TEST_F(TransactionReferences, Whoever_confirms_over_two_connections_counts_once) {
+TEST_F(TransactionReferences, A_recipient_that_confirms_over_two_connections_counts_once) {
   publish_both(counted(2));
   owner::peer a, again;
   const auto nonce = take_all(a, ada);

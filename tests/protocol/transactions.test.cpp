@@ -124,7 +124,7 @@ TEST_F(Transactions, T1_a_recipient_that_vanishes_is_dropped_by_its_idle_budget_
   EXPECT_EQ(settled[0].counts.completed, 1u);
 }
 
-TEST_F(Transactions, Who_was_dropped_may_come_back_until_it_has_settled) {
+TEST_F(Transactions, A_dropped_recipient_may_return_until_it_has_settled) {
   auto t = counted(2);
   t.budgets.recipient_idle = std::chrono::milliseconds(1000);
   publish(t);
@@ -213,7 +213,7 @@ TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
   EXPECT_EQ(settled[0].counts.completed, 1u) << "the outcome was a value";
 }
 
-TEST_F(Transactions, Who_has_completed_stays_so_whatever_its_other_connections_still_ask) {
+TEST_F(Transactions, A_completed_recipient_stays_so_whatever_its_other_connections_still_ask) {
   for (const bool verified : {false, true}) {
     publish(counted(2));
     owner::peer late, quick, third;
@@ -240,7 +240,7 @@ TEST_F(Transactions, Who_has_completed_stays_so_whatever_its_other_connections_s
   }
 }
 
-TEST_F(Transactions, Who_completed_without_a_digest_may_pull_again_and_confirm_with_one) {
+TEST_F(Transactions, A_recipient_that_completed_without_a_digest_may_pull_again_and_confirm_with_one) {
   publish(counted(2));
   owner::peer a;
   const auto first = take_all(a, ada);
@@ -317,7 +317,7 @@ TEST_F(Transactions, Publishing_again_ends_the_old_transaction_once_and_its_reci
   EXPECT_EQ(settled[1].verdict, verdict::completed);
 }
 
-TEST_F(Transactions, Who_has_finished_is_remembered_within_bounds) {
+TEST_F(Transactions, A_finished_recipient_is_remembered_within_bounds) {
   owner::peer a;
   publish(counted(0));
   for (std::uint64_t i = 1; i <= 1000; ++i) ASSERT_EQ(complete(a, {100 + i}), status::ok) << i;
@@ -461,7 +461,7 @@ TEST_F(Transactions, A_transaction_of_nothing_and_one_whose_parts_were_withdrawn
   }
 }
 
-TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
+TEST_F(Transactions, A_failed_publication_leaves_the_earlier_one) {
   publish(counted(1));
   owner::peer a;
   const auto nonce = take_all(a, ada);
@@ -475,7 +475,7 @@ TEST_F(Transactions, What_cannot_be_published_leaves_what_was_there) {
   EXPECT_EQ(o.settlement_of(id)->verdict, verdict::completed);
 }
 
-TEST_F(Transactions, Who_was_forgotten_for_lack_of_room_is_not_waited_for) {
+TEST_F(Transactions, A_recipient_forgotten_for_lack_of_room_is_not_waited_for) {
   auto t = counted(1);
   t.budgets.acquire = std::chrono::milliseconds(1000);
   publish(t);
@@ -702,7 +702,7 @@ TEST_F(Transactions, An_image_that_has_ended_is_not_read_for_progress_that_is_to
   }
 }
 
-TEST_F(Transactions, Who_vanished_goes_on_over_its_own_connection) {
+TEST_F(Transactions, A_recipient_that_vanished_goes_on_over_its_own_connection) {
   for (const bool only_confirms : {false, true}) {
     auto t = counted(2);
     t.budgets.recipient_idle = std::chrono::milliseconds(1000);
@@ -727,7 +727,7 @@ TEST_F(Transactions, Who_vanished_goes_on_over_its_own_connection) {
   }
 }
 
-TEST_F(Transactions, Who_vanished_keeps_none_of_its_connections_transfers_from_others) {
+TEST_F(Transactions, A_recipient_that_vanished_keeps_none_of_its_connections_transfers_from_others) {
   auto t = counted(0);
   t.budgets.recipient_idle = std::chrono::milliseconds(1000);
   t.budgets.transaction_idle = {};
@@ -743,7 +743,7 @@ TEST_F(Transactions, Who_vanished_keeps_none_of_its_connections_transfers_from_o
   EXPECT_EQ(describe(a, ada).kind, kind::description);
 }
 
-TEST_F(Transactions, Who_ended_and_was_pushed_out_counts_once_when_it_comes_back) {
+TEST_F(Transactions, A_recipient_that_ended_and_was_pushed_out_counts_once_when_it_returns) {
   publish(counted(2));
   owner::peer a, b, s, again;
   const auto under_way = take_all(b, bob);
@@ -924,7 +924,7 @@ TEST_F(Transactions, A_reference_is_settled_only_when_nobody_reads_its_memory_an
 }
 
 /// A table in which others have taken the room of those that are expected.
-TEST(TransactionsInASmallTable, Who_has_completed_is_not_forgotten_and_counted_twice) {
+TEST(TransactionsInASmallTable, A_completed_recipient_is_not_forgotten_and_counted_twice) {
   model m = mixed_model().fill(1);
   tp::owner_storage<2, 4> storage;
   tp::owner_memory memory = storage.view();

@@ -241,7 +241,7 @@ TEST_F(SafetensorsSource, S8_AFileThatShrinksIsAnErrorOfTheRead) {
   }
 }
 
-TEST_F(SafetensorsSource, What_the_specification_forbids_and_the_library_reads) {
+TEST_F(SafetensorsSource, Headers_that_the_specification_forbids_and_the_library_reads) {
   const std::string a = entry("a", "U8", "1", 0, 1);
   refused(errc::bad_file, " {" + a + "}", "x");  // it MUST begin with {
   refused(errc::bad_file, "{" + a + "}\n", "x");  // padding is 0x20
@@ -250,7 +250,7 @@ TEST_F(SafetensorsSource, What_the_specification_forbids_and_the_library_reads) 
   refused(errc::bad_file, "{\"__metadata__\":null," + a + "}", "x");
 }
 
-TEST_F(SafetensorsSource, What_the_library_reads_is_read) {
+TEST_F(SafetensorsSource, Headers_that_the_library_reads_are_read) {
   const auto with = [&](std::string_view value) {
     accepted("{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
   };
@@ -265,7 +265,7 @@ TEST_F(SafetensorsSource, What_the_library_reads_is_read) {
   accepted("{" + entry("\\ud83d\\ude00\\/\\\"\\\\\\b\\f\\n\\r\\t\x7f\xf4\x8f\xbf\xbf", "U8", "1", 0, 1) + "}", "x");
 }
 
-TEST_F(SafetensorsSource, What_is_no_header_is_refused) {
+TEST_F(SafetensorsSource, Text_that_is_no_header_is_refused) {
   const auto with = [&](std::string_view value) {
     refused(errc::bad_file, "{" + entry("a", "U8", "1", 0, 1, std::string(",\"x\":").append(value)) + "}", "x");
   };

@@ -86,7 +86,7 @@ TEST(FrameFaults, Several_faults_of_one_stream) {
   EXPECT_FALSE(faults.arm({kind::drop, 4, 0}));
   EXPECT_EQ(through(faults, joined(all), 5), joined({all[1], all[0], all[2], all[4], all[5], all[5]}));
 }
-TEST(FrameFaults, What_is_no_frame_passes_as_it_is) {
+TEST(FrameFaults, Bytes_that_are_no_frame_pass_as_they_are) {
   test::generator random(1);
   for (int i = 0; i < 300; ++i) {
     const bytes noise = random.bytes(200);

@@ -99,7 +99,7 @@ TEST(SerialTransfer, T8_a_stop_is_heard_on_a_slow_line) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, tp::errc::cancelled);
 }
-TEST(SerialTransfer, Addresses_that_are_none) {
+TEST(SerialTransfer, Malformed_addresses_are_refused) {
   const auto mine = blank<tiny>();
   using net = serial_net<tiny>;
   EXPECT_EQ(net::download_tensors("/dev/null", tp::ref_id{1, 1}, *mine, {.retry = {.retries = 0}}).error().code,

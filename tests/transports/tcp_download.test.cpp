@@ -110,7 +110,7 @@ TEST(TcpDownload, A_kept_model_is_released_when_it_is_settled) {
   ASSERT_TRUE(small_net::download_tensors(local(owner->port()), *ref, mine));
   EXPECT_TRUE(eventually("the model is released", [&] { return watched.expired(); }));
 }
-TEST(TcpDownload, Addresses_that_are_none) {
+TEST(TcpDownload, Malformed_addresses_are_refused) {
   for (const char* text : {"", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "[::1", "no such host:1"}) {
     const auto mine = blank<mlp>();
     const auto done = net::download_tensors(text, tp::ref_id{1, 2}, *mine);

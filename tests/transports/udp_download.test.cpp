@@ -92,7 +92,7 @@ TEST(UdpDownload, An_owner_sends_no_faster_than_it_is_told) {
   }
 }
 
-TEST(UdpDownload, Addresses_that_are_none) {
+TEST(UdpDownload, Malformed_addresses_are_refused) {
   const auto mine = blank<mlp>();
   EXPECT_EQ(udp_net::download_tensors("nowhere", tp::ref_id{1, 1}, *mine).error().code, tp::errc::bad_address);
   EXPECT_EQ(udp_net::downloader::open({.listen = "nowhere"}).error().code, tp::errc::bad_address);
