@@ -129,7 +129,7 @@ def habits(name, text, whole, refused=HABITS):
 
 
 def files(root, *patterns):
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", *patterns], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", *patterns], capture_output=True, text=True, timeout=60)
     return [name for name in sorted(set(listed.stdout.split())) if (root / name).is_file()]
 
 

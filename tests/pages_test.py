@@ -18,7 +18,7 @@ class Tree(unittest.TestCase):
         """What the check prints of a tree with these files; __ is a slash, and a dot is _dot_."""
         with tempfile.TemporaryDirectory() as name:
             root = pathlib.Path(name)
-            subprocess.run(["git", "init", "-q", name], check=True)
+            subprocess.run(["git", "init", "-q", name], check=True, timeout=60)
             for page, text in pages.items():
                 path = root / page.replace("__", "/").replace("_dot_", ".")
                 path.parent.mkdir(parents=True, exist_ok=True)
