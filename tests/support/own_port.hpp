@@ -52,8 +52,8 @@ class held_port {
 
 }  // namespace detail
 
-/// A TCP port of 127.0.0.1, and of ::1 where there is one. Who listens at its number with SO_REUSEADDR, as servers do,
-/// gets it, and the system gives it to nobody else. While nobody listens a connection is refused.
+/// A TCP port of 127.0.0.1, and of ::1 where there is one. A program that listens at its number with SO_REUSEADDR, as
+/// servers do, gets it, and the system gives it to nobody else. While nobody listens a connection is refused.
 class own_port {
  public:
   operator std::uint16_t() const { return both_.first.number(); }  // NOLINT: it stands for its number
