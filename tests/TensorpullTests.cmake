@@ -97,7 +97,7 @@ function(tensorpull_add_tests folder)
   target_compile_definitions(${target} PRIVATE
     "TENSORPULL_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/framing/protocol.capnp\""
     "TENSORPULL_MESSAGE_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/messages/decomposed.capnp\""
-    "TENSORPULL_TRANSPORTS_PAGE=\"${PROJECT_SOURCE_DIR}/include/tensorpull/transports/README.md\"")
+    "TENSORPULL_HEADERS=\"${PROJECT_SOURCE_DIR}/include/tensorpull\"")
   target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_test_schema tensorpull_dev GTest::gtest GTest::gtest_main
     nlohmann_json::nlohmann_json tensorpull_time_limit ${arg_LIBS})
   if(folder IN_LIST TENSORPULL_OPTIMISED_GROUPS)

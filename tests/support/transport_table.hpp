@@ -1,4 +1,4 @@
-// Compares a row of the table in include/tensorpull/transports/README.md with the constants of a policy.
+// Compares a row of a page's first table with the constants of a transport policy.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,9 +28,9 @@ inline std::vector<std::string> cells(const std::string& line) {
   return found;
 }
 
-/// The rows of the page's first table, by the first word of their first cell.
-inline std::map<std::string, table_row> table() {
-  std::ifstream page(TENSORPULL_TRANSPORTS_PAGE);
+/// The rows of the first table of a folder's README.md, by the first word of their first cell.
+inline std::map<std::string, table_row> table_of(const std::string& folder) {
+  std::ifstream page(TENSORPULL_HEADERS "/" + folder + "/README.md");
   std::map<std::string, table_row> rows;
   std::vector<std::string> head;
   for (std::string line; std::getline(page, line) && (head.empty() || line.starts_with("|"));) {
@@ -48,10 +48,10 @@ inline std::map<std::string, table_row> table() {
   return rows;
 }
 
-/// The row of this name says what T's constants say.
+/// The row of this name has T's constants. `folder`: of the page, below include/tensorpull.
 template <class T>
-void table_says(const std::string& name) {
-  static const auto rows = table();
+void table_says(const std::string& name, const std::string& folder = "transports") {
+  const auto rows = table_of(folder);
   ASSERT_TRUE(rows.contains(name)) << name;
   const table_row& r = rows.at(name);
   std::string longest = r.at("Longest chunk");
@@ -59,7 +59,7 @@ void table_says(const std::string& name) {
   EXPECT_EQ(longest, std::to_string(T::max_payload_bytes)) << name;
   EXPECT_EQ(r.at("Encrypts"), T::encrypted ? "yes" : "no") << name;
   EXPECT_EQ(r.at("Loses"), T::reliable && T::ordered ? "no" : "yes") << name;
-  EXPECT_EQ(r.at("Anyone answers"), T::anyone_answers ? "yes" : "no") << name;
+  EXPECT_EQ(r.at("Others can answer"), T::anyone_answers ? "yes" : "no") << name;
   constexpr const char* kinds[] = {"none", "user", "certificate", "account"};
   EXPECT_EQ(r.at("Identifies"), kinds[static_cast<int>(T::identifies)]) << name;
 }

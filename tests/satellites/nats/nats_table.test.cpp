@@ -2,4 +2,4 @@
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, Says_what_nats_says) { test::table_says<tensorpull::nats>("nats"); }
+TEST(TransportTable, Says_what_nats_says) { test::table_says<tensorpull::nats>("nats", "satellites/nats"); }

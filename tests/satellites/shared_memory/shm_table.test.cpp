@@ -2,4 +2,6 @@
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, Says_what_shared_memory_says) { test::table_says<tensorpull::shared_memory>("shared_memory"); }
+TEST(TransportTable, Says_what_shared_memory_says) {
+  test::table_says<tensorpull::shared_memory>("shared_memory", "satellites/shared_memory");
+}
