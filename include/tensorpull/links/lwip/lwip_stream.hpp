@@ -15,7 +15,7 @@
 namespace tensorpull {
 
 /// The socket functions S of a small network stack, as static functions that do not throw. With lwIP each is one call
-/// (README.md has all of them). A socket is a number; below 0 there is none.
+/// (README.md links to them). A socket is a number; below 0 there is none.
 ///  1. `S::open()` makes a socket for TCP that does not wait: its number, or a negative one;
 ///  2. `S::receive(socket, to, n)` and `S::transmit(socket, from, n)` move at most n bytes: how many; 0 from receive():
 ///     the other end has closed; negative: see 4;
