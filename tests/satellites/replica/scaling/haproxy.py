@@ -19,7 +19,7 @@ REF = "5d1f0c0000000000000000000000000b"
 RECIPIENTS = 20
 BYTES = 48 << 20
 
-CONFIG = Path(__file__).with_name("owners.cfg")  # as the page "Scaling out" has it
+CONFIG = Path(__file__).with_name("owners.cfg")  # which the page "Scaling out" links to
 
 
 class Run:
