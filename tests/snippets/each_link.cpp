@@ -24,8 +24,7 @@ int main(int count, char** arguments) {
   if (count > 1) return started();
   const std::string folder = "/tmp/tensorpull-links-" + std::to_string(::getpid());
   must(::mkdir(folder.c_str(), 0700) == 0);
-  const std::string path = folder + "/mlp",
-                    command = "'" + std::string(arguments[0]) + "' --stdio";
+  const std::string path = folder + "/mlp", command = "'" + std::string(arguments[0]) + "' --stdio";
   test::noisy_line wire;
   const std::string near = wire.right(), far = wire.left();
 

@@ -1,4 +1,4 @@
-// Runs a relay between two connections on the caller's thread: one to the owner, one to a recipient.
+// A relay on the caller's thread, between a connection to the owner and a connection to a recipient.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -13,18 +13,16 @@ namespace tensorpull {
 
 /// Limits of one relay.
 struct relay_options {
-  /// The longest time in which no byte moves in either direction.
+  /// The longest time without a byte in either direction.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
-  /// Ends the relay; noticed within 0.1 s.
+  /// Ends the relay within 0.1 s.
   stop_token stop{};
-  /// The most that the recipient is sent in any second, in bytes; 0: no limit. A relay that waits for this limit is not
-  /// idle.
+  /// Bytes that the recipient is sent in any second, at most; 0: no limit. Waiting for this limit is not idle time.
   std::uint64_t bytes_per_second = 0;
 };
 
-/// A connection to the owner, for a relay that has connected to it. It has no owner role and no application messages,
-/// allocates nothing, and is about 5 KiB. If the owner has connected to the relay instead (it is behind NAT), use the
-/// session with it. Neither copied nor moved.
+/// A connection that the relay has made to the owner: without an owner role, messages or allocations, about 5 KiB. If
+/// the owner has dialled the relay instead (it is behind NAT), use the session with it. Neither copied nor moved.
 template <class Parts, byte_stream Stream>
 class relay_link {
  public:
@@ -63,16 +61,14 @@ class relay_link {
 
 namespace detail {
 
-/// What a stream waits for, so that it can continue in these directions: a stream that encrypts may have to write
-/// before it can read.
+/// The directions that a stream has to wait for. One that encrypts may have to write before it can read.
 template <byte_stream Stream>
 io_ready interest_of(const Stream& stream, io_ready wanted) noexcept {
   if constexpr (requires { stream.interest(wanted); }) return stream.interest(wanted);
   else return wanted;
 }
 
-/// Waits until one of two streams can continue. Streams that have descriptors are polled together, others in turn for 1
-/// ms each.
+/// Waits until either stream can continue. Streams with descriptors are polled together, others in turn for 1 ms each.
 template <byte_stream A, byte_stream B>
 void wait_for_either(A& a, io_ready of_a, B& b, io_ready of_b, std::chrono::milliseconds timeout) noexcept {
   if constexpr (requires { a.native_handle(), b.native_handle(); }) {
@@ -85,7 +81,7 @@ void wait_for_either(A& a, io_ready of_a, B& b, io_ready of_b, std::chrono::mill
   }
 }
 
-/// How fast the recipient of one relay is sent.
+/// The rate at which one recipient is sent.
 class relay_pace {
   using limiter_type = send_limiter<>;
 
@@ -94,7 +90,7 @@ class relay_pace {
   relay_pace(const relay_pace&) = delete;
   relay_pace& operator=(const relay_pace&) = delete;
 
-  /// Shortens these spans to what may be sent now; how many are left. None: the limit is reached (held_back()).
+  /// Shortens the spans to what may be sent now, and gives how many are left; 0: the limit is reached (held_back()).
   std::size_t shorten(std::span<std::span<const std::byte>> out) noexcept {
     if (!limiter_.limited()) return out.size();
     std::uint64_t wanted = 0;
@@ -109,11 +105,11 @@ class relay_pace {
     }
     return n;
   }
-  /// Of what shorten() left so many bytes were sent.
+  /// So many bytes of these spans were sent.
   void sent(std::uint64_t bytes) noexcept {
     if (limiter_.limited()) limiter_.put_back(share_, taken_ - bytes);
   }
-  /// Whether it is the limit that keeps bytes back.
+  /// Whether the limit keeps bytes back.
   bool held_back() const noexcept { return limiter_.limited() && limiter_.waits(share_); }
   static constexpr std::chrono::milliseconds look_again = limiter_type::tick_interval;
 
@@ -125,17 +121,16 @@ class relay_pace {
 
 }  // namespace detail
 
-/// Passes `ref` on until the recipient hangs up. `upstream`: a session whose other end is the owner, or a relay_link.
-/// `recipient`: a stream whose other end pulls as from any owner, any number of times one after the other. `chunk`: the
-/// only buffer; its size is the longest chunk that the recipient is served. Nothing is allocated.
+/// Passes `ref` on until the recipient hangs up. `upstream`: a session with the owner, or a relay_link. `recipient`: a
+/// stream whose other end pulls as from any owner, any number of times in sequence. `chunk`: the only buffer, and the
+/// longest chunk that the recipient is served. Nothing is allocated.
 ///
-/// Each upstream connection serves one recipient at a time, because the owner counts a connection as one recipient. If
-/// `upstream` is a session, an application message that comes meanwhile waits for receive(); more of them than the
-/// session keeps end the relay with unread_messages. An owner that hangs up once a confirmation was accepted and
-/// nothing is under way ends the relay well. Errors: invalid_argument: `chunk` is empty; connection_lost: on either
-/// side, before the recipient had ended (the owner is told `cancelled` if it can still be reached), and if the line to
-/// the owner carries nothing any more (byte_stream, 8); timed_out; cancelled; violations of the protocol on either
-/// side. `at`: payload bytes passed on. Close `recipient` after an error.
+/// An upstream connection serves one recipient at a time, because the owner counts it as one recipient. Messages of a
+/// session's other end wait for receive(); more than the session keeps end the relay with unread_messages. An owner may
+/// hang up once a confirmation was accepted and nothing is in flight.
+/// Errors: invalid_argument: `chunk` is empty; connection_lost: a side was lost before the recipient had ended (the
+/// owner hears `cancelled` if it can), or the connection to the owner is dead (byte_stream, 8); timed_out; cancelled;
+/// violations of the protocol. `at`: payload bytes passed on. Close `recipient` after an error.
 template <class Parts, class Upstream, byte_stream Stream>
 result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& ref, std::span<std::byte> chunk,
                       const relay_options& options = {}) noexcept {

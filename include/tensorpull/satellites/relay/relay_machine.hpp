@@ -1,10 +1,10 @@
-// The state machine of a relay: it passes a reference that it does not hold from the reference's owner (the origin) to
-// one recipient, through the buffer of one chunk.
+// The state machine of a relay: it passes a reference from its owner (the origin) to one recipient, through the buffer
+// of one chunk.
 //
-// To the recipient it is an owner of that reference. Every answer is the origin's own, with the same version,
-// fingerprint, digests and nonces; only the cap on chunks is lowered to the size of the buffer. To the origin it is a
-// recipient. It passes on the recipient's own confirmation, so the origin counts `completed` only when the recipient at
-// the far end has compared the digest.
+// To the recipient it is an owner. Every answer is the origin's own, with the same version, fingerprint, digests and
+// nonces; only the cap on chunks is lowered to the buffer's size. To the origin it is a recipient. It passes on the
+// recipient's own confirmation, so the origin counts `completed` only if the recipient at the far end has compared the
+// digest.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -22,20 +22,20 @@ namespace tensorpull {
 
 namespace detail {
 
-/// The requests that a relay's recipient has sent and that have not been passed on. They stay encoded until they can
-/// be, in a buffer of one control frame's size, so a recipient that asks too much only fills its own connection.
+/// The requests of a relay's recipient that were not passed on yet, still encoded, in a buffer of one control frame. A
+/// recipient that asks too much only fills its own connection.
 template <framing Framing, class Limits>
 class relay_requests {
  public:
-  /// Memory for what the recipient sends next; empty: do not read now.
+  /// Memory for the next bytes of the recipient; empty: do not read now.
   std::span<std::byte> room() noexcept {
     drop_taken();
     return std::span(bytes_).subspan(have_);
   }
   void received(std::size_t n) noexcept { have_ += n; }
 
-  /// The first request; its texts are valid until the next call of any member. False: it is not whole yet. Errors: the
-  /// bytes are not a frame, it is longer than a control frame, or it is not a request.
+  /// The first request; its texts are valid until the next call of any member. False: it is not complete. Errors: the
+  /// bytes are not a frame, are longer than a control frame, or are not a request.
   result<bool> head(frame& m) noexcept {
     drop_taken();
     const auto have = std::span<const std::byte>(bytes_).first(have_);
@@ -47,7 +47,7 @@ class relay_requests {
     if (!is_request(m.kind)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     return true;
   }
-  /// Drops the request that head() gave; what it points to stays until the next call.
+  /// Drops the request that head() gave; its texts stay until the next call.
   void take() noexcept { taken_ = head_; }
 
  private:
@@ -65,35 +65,35 @@ class relay_requests {
 
 }  // namespace detail
 
-/// What passed through a relay.
+/// The counts of a relay.
 struct relayed {
   std::uint64_t bytes = 0;  ///< payload handed to the recipient's transport
-  std::uint64_t chunks = 0;  ///< chunks of which all was handed to it
+  std::uint64_t chunks = 0;  ///< whole chunks handed to it
   std::uint32_t completed = 0;  ///< confirmations with a digest that the origin has accepted
   std::uint32_t completed_unverified = 0;  ///< confirmations without a digest that it has accepted
 };
 
-/// Relays one reference over one connection on each side. Towards the origin an endpoint drives it like a transfer (a
-/// model of transfer_role, roles.hpp); towards the recipient it takes and gives bytes. It has no I/O, no clock and no
-/// heap. Memory: the buffer that it borrows and about 21 KiB of its own, whatever the model's size.
+/// Relays one reference over one connection on each side. Towards the origin it is a transfer_role (roles.hpp) for an
+/// endpoint; towards the recipient it takes and gives bytes. It has no I/O, clock or heap. Memory: the borrowed buffer,
+/// and about 21 KiB whatever the model's size.
 template <framing Framing, class Limits = default_limits>
 class relay_machine {
  public:
-  /// Bytes of payload that one read should ask for.
+  /// Payload bytes that one read asks for.
   static constexpr std::size_t read_piece_bytes = 256 * 1024;
 
-  /// `chunk`: not empty, borrowed; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a
+  /// `chunk`: borrowed, not empty; it bounds the chunks. `id`: the only reference that is passed on. `first_id`: as a
   /// transfer's.
   relay_machine(std::span<std::byte> chunk, ref_id id, std::uint32_t first_id) noexcept
       : chunk_(chunk), ref_(id), first_id_(first_id), next_id_(first_id) {}
 
   // Towards the recipient.
 
-  /// Memory for what the recipient sends next; empty: do not read now.
+  /// Memory for the next bytes of the recipient; empty: do not read now.
   std::span<std::byte> room() noexcept { return requests_.room(); }
   /// n bytes arrived in room().
   void received(std::size_t n) noexcept { requests_.received(n); }
-  /// Spans to write to the recipient, at most three: what has come of the chunk, or else the answers that wait.
+  /// At most three spans for the recipient: the chunk as far as it has arrived, or waiting answers.
   std::size_t to_write(std::span<std::span<const std::byte>, 3> out) const noexcept {
     if (chunk_sent()) {
       out[0] = std::span(answers_).first(answer_bytes_).subspan(answers_sent_);
@@ -110,7 +110,7 @@ class relay_machine {
     if (landed_ == length_) add(std::span(zeros).first(static_cast<std::size_t>(prefix::padded(length_) - length_)));
     return n;
   }
-  /// The transport took the first n bytes of to_write().
+  /// The transport took n bytes of to_write().
   void written(std::size_t n) noexcept {
     if (!chunk_sent()) {
       const std::size_t before = std::clamp<std::size_t>(sent_, prefix::bytes, prefix::bytes + length_);
@@ -122,16 +122,16 @@ class relay_machine {
       if (origin_left_) ended_ = true;
     }
   }
-  /// The recipient has closed its connection. The relay ends well if the origin knows how each transfer ended, and
-  /// otherwise with connection_lost.
+  /// The recipient has closed its connection. That is no error if the origin knows how each transfer ended, and
+  /// connection_lost otherwise.
   void hung_up() noexcept {
     if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
     ended_ = true;
   }
 
   /// The origin has closed its connection, or it is lost. That is no error if a confirmation was accepted and nothing
-  /// is under way: an origin may go once all that it waited for has settled. The relay ends when what the origin said
-  /// last has left.
+  /// is in flight: an origin may leave when all that it waited for has settled. The relay ends when its last answer has
+  /// left.
   void origin_left(const error& why) noexcept {
     if (nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0) return fail(why);
     origin_left_ = true;
@@ -175,8 +175,7 @@ class relay_machine {
     return !ended_ && head(m) && m.kind == frame_kind::locate;
   }
 
-  /// An answer of the origin, other than a chunk. An answer that was not asked for ends the relay, and so does one that
-  /// does not fit its place.
+  /// An answer of the origin other than a chunk. One that was not asked for, or does not fit its place, ends the relay.
   void on(const frame& m) noexcept {
     if (ended_) return;
     asking* const a = find(m);
@@ -200,8 +199,8 @@ class relay_machine {
     release(*a);
     answer(back);
   }
-  /// A chunk's prefix. Its payload is read only when the chunk before it has left the buffer. False: it was not asked
-  /// for; throw the payload away.
+  /// The prefix of a chunk. Its payload is read only when the chunk before it has left the buffer. False: it was not
+  /// asked for; drop the payload.
   bool on_chunk(const frame& m) noexcept {
     if (ended_) return false;
     asking* const a = find(m);
@@ -217,7 +216,7 @@ class relay_machine {
     release(*a);
     return true;
   }
-  /// Memory for what is missing of the chunk, at most `most` bytes. No bytes: the buffer is still in use.
+  /// Memory for the rest of the chunk, at most `most` bytes. Empty: the buffer is still in use.
   prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     if (waits_) {
       if (!chunk_sent() || answer_bytes_ != 0) return {};
@@ -231,9 +230,9 @@ class relay_machine {
     out[0] = chunk_.subspan(landed_, n);
     return {1, n};
   }
-  /// The transport has written these bytes, which are the first of what prepare() gave.
+  /// The transport has written these bytes: the first of prepare()'s.
   void landed(std::span<const std::byte> bytes) noexcept { landed_ += bytes.size(); }
-  /// Whether a chunk may come.
+  /// Whether a chunk may arrive.
   bool awaiting_chunk() const noexcept { return !ended_ && pulls_ > 0; }
   /// Whether the origin has described the reference.
   bool described() const noexcept { return described_; }
@@ -242,15 +241,14 @@ class relay_machine {
   /// The first request id that was not used towards the origin.
   std::uint32_t next_id() const noexcept { return next_id_; }
 
-  /// Ends the relay with this error. Close the recipient's connection: a part of a frame may have been sent.
+  /// Ends the relay with this error. Close the recipient's connection: part of a frame may have been sent.
   void fail(error why) noexcept {
     if (ended_) return;
     why.at = report_.bytes;
     error_ = why;
     ended_ = true;
   }
-  /// The frame that tells the origin that a recipient which vanished has given up. Nothing if no transfer was under
-  /// way.
+  /// The frame that tells the origin that its recipient has vanished; nothing if no transfer was in flight.
   std::optional<frame> farewell() const noexcept {
     if (nonce_ == 0) return std::nullopt;
     frame m;
@@ -260,8 +258,7 @@ class relay_machine {
     m.nonce = nonce_;
     return m;
   }
-  /// What passed through, or why the relay failed; ended() must be true. The error's `at` is the bytes of payload that
-  /// were passed on.
+  /// The counts, or the error; ended() must be true. The error's `at` is the payload bytes that were passed on.
   result<relayed> outcome() const noexcept {
     if (error_) return failure(*error_);
     return report_;
@@ -269,7 +266,7 @@ class relay_machine {
 
  private:
   using prefix = detail::payload_prefix;
-  /// Bytes of the longest answer, except for a schema page and the ranges of named tensors.
+  /// Bytes of the longest answer but for a schema page and the ranges of named tensors.
   static constexpr std::size_t short_answer = 192;
   static constexpr std::size_t most_asked = Limits::pipelined_requests + 2;
   static constexpr std::array<std::byte, 8> zeros{};
@@ -281,7 +278,7 @@ class relay_machine {
     bool flag;
   };
 
-  /// Whether the origin has ended the serve that it refuses to go on with, so that there is nothing to tell it.
+  /// Whether the origin has ended the serve that it refuses, so that it need not be told.
   static constexpr bool ends_a_serve(status s) noexcept {
     return s == status::withdrawn || s == status::unreadable || s == status::stale || s == status::already_final;
   }
@@ -301,8 +298,8 @@ class relay_machine {
     if (!n) return fail(n.error());
     answer_bytes_ += *n;
   }
-  /// The request that `m` answers. nullptr: there is none, which is an error unless `m` answers an earlier transfer of
-  /// the same connection.
+  /// The request that `m` answers. nullptr: none, which is an error unless `m` answers an earlier transfer of this
+  /// connection.
   asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
