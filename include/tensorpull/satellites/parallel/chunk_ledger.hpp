@@ -1,4 +1,4 @@
-// Which chunks of one pull several lines have been asked for, and which bytes are still missing.
+// The chunks that the lines of one pull have asked for, and the bytes that are missing.
 #pragma once
 
 #include <tensorpull/std/algorithm.hpp>
@@ -9,13 +9,13 @@
 
 namespace tensorpull::detail {
 
-/// Parts that an image has at most, of which most come from one source each.
+/// The most parts of an image, most of them from one source each.
 inline constexpr std::size_t most_parts = 64;
 
-/// An image is cut into parts of equal length, a power of two, at most most_parts of them. A line takes a part for
-/// itself and cuts chunks from it, so that most parts come from one source. What is not in the list of chunks, in the
-/// rest of a line's part, or in the parts that nobody has taken, has landed. `Lines`: numbered from 0. `Most`: chunks
-/// that are remembered at a time. Positions count as a transfer's do.
+/// An image is cut into at most most_parts parts of equal length, a power of two. A line claims a part and cuts chunks
+/// from it, so that most parts are from one source. All bytes have landed but those in the list of chunks, in the rest
+/// of a claimed part, or in unclaimed parts. `Lines`: numbered from 0. `Most`: chunks that are remembered at a time.
+/// Positions count as a transfer's do.
 template <std::size_t Lines, std::size_t Most>
 class chunk_ledger {
   static_assert(Most < 256);
@@ -28,13 +28,13 @@ class chunk_ledger {
   struct chunk {
     std::uint64_t begin = 0, end = 0;
     std::uint64_t landed = 0;  ///< bytes from `begin` on, which its writer has landed
-    std::uint32_t generation = 0;  ///< of the entry: a number that was given for an earlier chunk is not of this one
+    std::uint32_t generation = 0;  ///< of the entry: numbers of earlier chunks do not match
     std::uint8_t asked = 0;  ///< lines whose answer is awaited
     std::uint8_t writer = nobody;  ///< the line that lands it
     bool missing = false;  ///< false: the entry is free
     std::uint64_t length() const noexcept { return end - begin; }
   };
-  /// Which chunk a request is about, for as long as that is missing.
+  /// The chunk of a request, as long as it is missing.
   struct number {
     std::uint8_t index = 0;
     std::uint32_t generation = 0;
@@ -67,7 +67,7 @@ class chunk_ledger {
     return {static_cast<std::uint8_t>(&c - chunks_.data()), c.generation};
   }
 
-  /// The first chunk that is asked of `asked` lines, and that `skips(chunk)` does not say no to; nullptr: there is
+  /// The first chunk that `asked` lines were asked for and that `skips(chunk)` does not pass over; nullptr: there is
   /// none.
   template <class Skips>
   chunk* first_asked(std::uint8_t asked, Skips skips) noexcept {
@@ -76,8 +76,8 @@ class chunk_ledger {
       if (c.missing && c.asked == asked && !skips(c) && (found == nullptr || c.begin < found->begin)) found = &c;
     return found;
   }
-  /// Whether a line has a part to cut from; takes one for it if it has none: one that a line has left, a new one, or
-  /// the second half of another line's rest; all of it if that is less than two chunks of `least` bytes.
+  /// Whether a line has a part to cut from. If not, it claims one: a part that another line has left, a new one, or the
+  /// second half of another line's rest (all of it, if that is less than two chunks of `least` bytes).
   bool has_part(std::uint8_t line, std::uint64_t least) noexcept {
     rest& own = rests_[line];
     own.left = false;
@@ -96,13 +96,13 @@ class chunk_ledger {
       own = {next_, std::min(((next_ >> shift_) + 1) << shift_, end_), false};
       next_ = own.end;
     } else if (longest != nullptr) {
-      // whoever has it may be silent, so not even a short one is left to it
+      // its line may be silent, so not even a short rest is left to it
       own = {longest->begin + (longest->bytes() < 2 * least ? 0 : longest->bytes() / 2), longest->end, false};
       longest->end = own.begin;
     }
     return own.bytes() > 0;
   }
-  /// Where its next chunk begins, and how long it may be.
+  /// Where its next chunk begins.
   std::uint64_t next_of(std::uint8_t line) const noexcept { return rests_[line].begin; }
   std::uint64_t rest_of(std::uint8_t line) const noexcept { return rests_[line].bytes(); }
   /// Cuts a chunk from its part. nullptr: there is no room.
@@ -115,8 +115,8 @@ class chunk_ledger {
   /// Others may cut from the rest of its part.
   void leave(std::uint8_t line) noexcept { rests_[line].left = true; }
 
-  /// A line will not answer for it any more. What has landed of it stays if `keeps`, and if no other answer for all of
-  /// it may come.
+  /// A line will not answer for the chunk. What has landed of it stays if `keeps`, and if no other answer for all of it
+  /// may arrive.
   void give_back(chunk& c, std::uint8_t line, bool keeps) noexcept {
     if (c.asked > 0) --c.asked;
     if (c.writer != line) return;
@@ -127,7 +127,7 @@ class chunk_ledger {
     c.begin += landed;
     ++c.generation;
   }
-  /// What has landed of it stays, and the rest is asked for anew.
+  /// What has landed of it stays, and the rest is asked for again.
   void go_on(chunk& c) noexcept {
     c.begin += c.landed;
     c.landed = 0;
@@ -157,7 +157,7 @@ class chunk_ledger {
   }
 
  private:
-  /// What a line has not cut of its part.
+  /// The rest of a line's part.
   struct rest {
     std::uint64_t begin = 0, end = 0;
     bool left = false;
@@ -184,7 +184,7 @@ class chunk_ledger {
 
   std::array<chunk, Most> chunks_{};
   std::array<rest, Lines> rests_{};
-  std::uint64_t next_ = 0, end_ = 0;  // of the parts that nobody has taken
+  std::uint64_t next_ = 0, end_ = 0;  // of the unclaimed parts
   std::uint8_t shift_ = 0;
 };
 

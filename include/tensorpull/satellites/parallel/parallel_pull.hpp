@@ -1,5 +1,5 @@
-// One pull over several connections at a time that waits on the caller's thread: to one owner, if loss on the way holds
-// each connection down, or to several that publish the same version.
+// A pull over several connections at a time, on the caller's thread: to one owner, if loss slows each connection down,
+// or to several owners of the same version.
 #pragma once
 
 #include <tensorpull/links/posix/detail/tcp_line.hpp>
@@ -20,13 +20,13 @@ namespace tensorpull {
 
 namespace detail {
 
-/// What a program may connect to without waiting (listening_transport, 4).
+/// Where a program may connect without waiting (listening_transport, 4).
 template <class Transport, class Address>
 auto places_of(const Address& a) noexcept {
   if constexpr (requires { a.resolve(); }) return a.resolve();
   else if constexpr (requires { Transport::resolve(a); }) return Transport::resolve(a);
 }
-/// One place, for a transport that connects without waiting for anything, or only with waiting.
+/// One destination, for a transport that connects at once, or only by waiting.
 template <class Stream>
 class only_place {
  public:
@@ -74,7 +74,7 @@ class parallel_wire {
     why_ = {errc::connection_failed, 0, 0, {}};
   }
 
-  // What drive() needs of the endpoint of a wire.
+  // The endpoint of a wire, for drive().
   parallel_wire& end() noexcept { return *this; }
   void begin_pull() noexcept {}
   void end_pull(Transfer& t) noexcept {
@@ -86,7 +86,7 @@ class parallel_wire {
     return i < count_ && lines_[i].end && lines_[i].end->send_control(bye);
   }
 
-  /// A step of each line. An error: none of them can go on.
+  /// One step of each line. Error: none of them can go on.
   result<bool> step(Transfer& t) noexcept {
     bool moved = false;
     std::size_t over = 0;
@@ -173,7 +173,7 @@ class parallel_wire {
     }
     next_place(i, {errc::connection_failed, 0, 0, {}});
   }
-  /// Connects to another place of the address. None is left: the line has failed.
+  /// Connects to the next destination of the address. If none is left, the line has failed.
   void next_place(std::size_t i, error why) noexcept {
     line& l = lines_[i];
     l.stream.reset();
@@ -245,7 +245,7 @@ class parallel_wire {
     if (i == t_.first_line()) hurry(now);
     return did->received > 0 || did->sent > 0 || did->works;
   }
-  /// A line that is silent: perhaps it is gone, and the first one may have to make room for another.
+  /// A silent line: it may be gone, and the first one may have to make way for another.
   void look_after(std::size_t i, clock::time_point now) noexcept {
     line& l = lines_[i];
     if (now - l.at < std::chrono::seconds(1)) return;
@@ -255,7 +255,7 @@ class parallel_wire {
     patience_ = std::min<std::chrono::milliseconds>(2 * patience_, std::chrono::seconds(60));
     lines_[t_.first_line()].at = now;
   }
-  /// Others wait for the first line as long as it brings the beginning. If it is slow, another may be faster.
+  /// The others wait while the first line brings the beginning. If it is slow, another may be faster.
   void hurry(clock::time_point now) noexcept {
     constexpr std::uint64_t enough = 64 * 1024;
     const std::uint64_t landed = t_.landed_bytes();
@@ -272,7 +272,7 @@ class parallel_wire {
     line& l = lines_[i];
     if (tell_ && !l.end) tell_({l.address, l.before, why.code, why.system});
     close(i);
-    if (is_passing(why_.code)) why_ = why;  // what an owner says counts for more than that one cannot be reached
+    if (is_passing(why_.code)) why_ = why;  // an owner's answer counts for more than an address out of reach
     if (count_ < addresses_.size()) l.address = (l.address + count_) % addresses_.size();
     const auto rest = l.tries.after(why.code, 0, {}, Parts::platform::random());
     l.now = rest ? state::waits : state::is_over;
@@ -305,24 +305,22 @@ class parallel_wire {
 }  // namespace detail
 
 /// An address of `Transport`, over streams, that stands for several connections at a time: give it to a pull. With one
-/// address they share its owner; with several, each of which publishes the same version under the same reference, all
-/// owners give a part, each as fast as it is. The pull goes on as long as one of them does. It is one transfer: the
-/// owner of the first connection counts this recipient once and is told how it ended, and the others are told to forget
-/// it, if they still hear it.
+/// address they share its owner. With several, each of which publishes the same version under the same reference, each
+/// owner gives as much as it can. The pull goes on as long as one connection works. It is one transfer: the owner of
+/// the first connection counts this recipient and hears how it ended, and the others are told to forget it.
 ///
-/// The consumer's memory has to take bytes in any order (the model itself, a new model, a file). Any other is served as
-/// by several_addresses: by one connection at a time. If the bytes of several owners do not have the digest, the pull
-/// is begun anew with one of them alone, and wrong() says which have given others' bytes. What the first owner
-/// says of the image, and its header, are believed until then: if the consumer refuses them, so does the pull, as it
-/// does with that owner alone. Borrows the addresses.
+/// The consumer's memory has to take bytes in any order (a model, a new model, a file); any other consumer is served by
+/// several_addresses. If the digest of several owners' bytes is wrong, the pull begins anew with one of them alone, and
+/// wrong() names those whose bytes differed. Until then the first owner's description and header are believed: if the
+/// consumer refuses them, so does the pull. Borrows the addresses.
 /// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 3 KiB for each of eight
-/// lines, and what their streams need.
+/// connections, and their streams.
 template <class Transport, class Address = std::string_view>
 class parallel_addresses {
  public:
   static constexpr std::size_t most = 8;  ///< connections, and addresses that are used
 
-  /// `connections`: in all, at most `most`; 0: one to each address. `each`: how long one address may take to connect.
+  /// `connections`: in all, at most `most`; 0: one to each address. `each`: the time for one address to connect.
   /// `tell`: called with each attempt, on the thread that pulls.
   explicit parallel_addresses(std::span<const Address> addresses, std::size_t connections = 0,
                               std::chrono::milliseconds each = std::chrono::seconds(10),
@@ -330,10 +328,10 @@ class parallel_addresses {
       : addresses_(addresses.first(std::min(addresses.size(), most))),
         connections_(std::min(connections != 0 ? connections : addresses_.size(), most)), each_(each), tell_(tell) {}
 
-  /// Which addresses have given wrong bytes in the last pull: one bit each, the first one is the lowest.
+  /// The addresses whose bytes were wrong in the last pull, a bit each from the lowest.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
-  /// What a transport does with an address that pulls itself. bad_address: there is none.
+  /// For a transport: an address that pulls by itself. bad_address: there are none.
   template <class Parts, consumer Consumer>
   result<receipt> pull(const reference& ref, Consumer& to, const pull_options& options,
                        typename Parts::chunking chunking) const noexcept {

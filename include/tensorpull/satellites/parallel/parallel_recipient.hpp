@@ -1,5 +1,5 @@
-// One line of a pull over several connections at a time: a recipient that asks for the chunks that it is given, in
-// whatever order they lie in the image.
+// One line of a parallel pull: a recipient that asks for the chunks that it is given, in whatever order they lie in the
+// image.
 #pragma once
 
 #include <tensorpull/protocol/recipient/recipient.hpp>
@@ -10,25 +10,25 @@
 
 namespace tensorpull {
 
-/// Where a line's chunks come from.
+/// The source of a line's chunks.
 enum class chunk_order : std::uint8_t {
-  one_by_one,  ///< the next one that the recipient cuts, when the one before has come
-  given,  ///< those that it is given by ask(), which its owner answers in turn
+  one_by_one,  ///< the recipient cuts the next one when the one before has arrived
+  given,  ///< ask() gives them, and the owner answers in turn
   all,  ///< as a recipient that has the image for itself
 };
 
-/// The frames of one line. Descriptions, names and the confirmation are recipient's.
+/// The frames of one line. Descriptions, names and the confirmation are those of recipient.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class parallel_recipient : public recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
   using phase = typename base::phase;
 
  public:
-  /// Chunks that one line is asked for ahead.
+  /// Chunks that a line asks for ahead.
   static constexpr std::uint32_t most_asked = 8;
   /// Lines that one pull may have.
   static constexpr std::size_t most_lines = 8;
-  /// What is missing, for all lines of a pull.
+  /// The missing chunks, for all lines of a pull.
   using ledger = detail::chunk_ledger<most_lines, most_lines * most_asked + 1>;
   /// A chunk that was asked for.
   struct asked_chunk {
@@ -39,18 +39,18 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   };
   using base::base;
 
-  /// Tells a strategy that adapts how the transfer gets on. What was asked for is remembered, so lengths may change.
+  /// Tells an adaptive strategy of the transfer's rate. Lengths may change, since requests are remembered.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
     this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time});
   }
 
-  /// Where its chunks come from, from now on: one_by_one at first.
+  /// Chooses the source of its chunks; one_by_one at first.
   void take(chunk_order from) noexcept { order_ = from; }
-  /// As take() has said.
+  /// As chosen by take().
   chunk_order order() const noexcept { return order_; }
-  /// The next request that is for no chunk that was given. False: there is none now.
+  /// The next request, other than for a given chunk. False: there is none now.
   bool next(frame& out) noexcept {
     // nothing is asked ahead of the description: how long a chunk is depends on it
     if (this->phase_ == phase::describing && !this->request_.by_name()) return false;
@@ -62,11 +62,11 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   bool takes_chunks() const noexcept {
     return order_ == chunk_order::given && this->phase_ == phase::pulling && !this->confirms_;
   }
-  /// Whether another one may be asked for now.
+  /// Whether another chunk may be asked for now.
   bool may_ask() const noexcept {
     return takes_chunks() && this->in_flight_ < std::min<std::uint32_t>(this->window_, most_asked);
   }
-  /// Chunks that were asked for and have not been answered.
+  /// Chunks whose answers are awaited.
   std::uint32_t in_flight() const noexcept { return this->in_flight_; }
   /// The request for a chunk.
   void ask(frame& out, const asked_chunk& c) noexcept {
@@ -78,7 +78,7 @@ class parallel_recipient : public recipient<Chunking, Limits> {
     if (this->in_flight_++ == 0) this->expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
   }
-  /// The chunk that this prefix begins. Nothing: one that nobody awaits any more. An error ends the line.
+  /// The chunk that this prefix begins; nothing: nobody awaits it any more. An error ends the line.
   result<optional<asked_chunk>> answered(const frame& m) noexcept {
     if (m.ref != this->request_.ref || this->in_flight_ == 0 || base::comes_before(m.id, this->expected_id_))
       return optional<asked_chunk>();
@@ -98,18 +98,18 @@ class parallel_recipient : public recipient<Chunking, Limits> {
     --count_;
     return optional<asked_chunk>(c);
   }
-  /// Calls `f(asked_chunk)` with each that will not be answered: the line was begun anew, or its connection is gone.
+  /// Calls `f(asked_chunk)` for each that will not be answered: the line began anew, or its connection is gone.
   template <class F>
   void unanswered(bool gone, F f) noexcept {
     if (gone) this->in_flight_ = 0;
     for (; count_ > this->in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
   }
-  /// After restart() on a line that has not asked for the named tensors: an owner takes a confirmation of those from a
-  /// line that it has served their end.
+  /// After restart() on a line that has not asked for the named tensors: an owner accepts their confirmation only from
+  /// a line that it has served their end.
   void name_again() noexcept {
     if (this->phase_ == phase::confirming && this->request_.by_name()) this->start_over(this->before_last_byte());
   }
-  /// The requests to come are numbered from `id` on, if that is later than the next one.
+  /// Later requests are numbered from `id`, if that is after the next one.
   void number_from(std::uint32_t id) noexcept {
     if (base::comes_before(this->next_id_, id)) this->next_id_ = id;
   }
@@ -118,11 +118,11 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   std::uint64_t length_from(std::uint64_t position, std::uint64_t most) const noexcept {
     return std::min(this->length_at(this->wanted_.at(position)), most);
   }
-  /// Where a position lies in the image.
+  /// The offset of a position in the image.
   std::uint64_t offset_of(std::uint64_t position) const noexcept { return this->wanted_.at(position).offset; }
   /// The longest chunk that its owner serves.
   std::uint64_t longest_chunk() const noexcept { return this->owners_cap_; }
-  /// No chunk is longer than this from now on. Call it while none is on its way.
+  /// No later chunk is longer. Call it while none is in flight.
   void cut_at(std::uint64_t most) noexcept {
     this->chunk_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(this->owners_cap_, most));
   }

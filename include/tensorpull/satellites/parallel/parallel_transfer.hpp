@@ -1,6 +1,6 @@
-// One pull over several connections at a time, to one owner or to several that publish the same version: one cursor,
-// one digest, one outcome. Each line takes the next chunk that nobody has been asked for, so a fast one takes more, and
-// what a line that stalls or is lost was asked for is asked of another.
+// One pull over several connections at a time, to one owner or to several of the same version: one cursor, one digest,
+// one outcome. Each line asks for the next chunk that nobody was asked for, so a fast one brings more. The chunks of a
+// line that stalls or is lost are asked of another.
 #pragma once
 
 #include <tensorpull/protocol/recipient/transfer.hpp>
@@ -15,8 +15,7 @@
 namespace tensorpull {
 
 namespace detail {
-/// Which sources have given which parts of an image, so that one that has given wrong bytes can be named. A source is a
-/// bit.
+/// Which sources have given which parts of an image, so that one with wrong bytes can be named. A source is a bit.
 class given_parts {
  public:
   void begin(std::uint8_t shift) noexcept {
@@ -47,16 +46,15 @@ class given_parts {
 };
 }  // namespace detail
 
-/// One pull over several lines. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The image's
-/// header comes over the first line, and then chunks over all of them. The line that has described the image to this
-/// transfer is the first one; it also fetches the last chunk, and confirms. If it is lost, another one takes its place.
-/// A driver tells it which lines there are: up(), lost(), and ended(line) after each step. line_of() is what an
-/// endpoint drives.
+/// One pull over several lines. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The header
+/// arrives over the first line, which has described the image; chunks follow over all of them. The first line also
+/// fetches the last chunk and confirms. If it is lost, another takes its place. A driver reports up(), lost(), and
+/// ended(line) after each step; line_of() is for an endpoint.
 ///
-/// If the digest of the whole is wrong and several sources took part, the image is pulled once more from one of them
-/// alone, and if need be from each in turn: wrong() says which have given wrong bytes. A pull of named tensors fails
-/// instead, since the digest of those is what the first line's owner says.
-/// Size: that of a transfer, 8 KiB for eight lines, and a state of the digest of chunks for each line if there is one.
+/// If the digest of the whole is wrong and several sources took part, the image is pulled again from one of them alone,
+/// if need be from each in turn: wrong() names those whose bytes were wrong. A pull of named tensors fails instead,
+/// since only the first line's owner tells their digest.
+/// Size: that of a transfer, 8 KiB for eight lines, and a digest's state for each line if chunks have digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
 class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
   using machine_type = parallel_recipient<Chunking, Limits>;
@@ -68,11 +66,11 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
       "such as the model itself or a file");
 
  public:
-  /// Lines that there may be.
+  /// The most lines.
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
   using base::base;
 
-  /// A line as an endpoint drives it: a model of transfer_role, whose members are those of that concept.
+  /// A line, for an endpoint: a transfer_role.
   class line {
    public:
     /// As that of transfer.
@@ -87,17 +85,17 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     void on(const frame& m) noexcept { all_->on(number_, m); }
     /// A chunk's prefix.
     bool on_chunk(const frame& m) noexcept { return all_->on_chunk(number_, m); }
-    /// Memory for what is missing of it.
+    /// Memory for the rest of it.
     prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
       return all_->prepare(number_, out, most);
     }
-    /// What was written there.
+    /// These bytes of it were written.
     void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
-    /// Whether a chunk may come over this line.
+    /// Whether a chunk may arrive over this line.
     bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
     /// Whether its owner has described the reference.
     bool described() const noexcept { return !all_->machine(number_).describing(); }
-    /// Also if another line has landed the chunk that is coming: the rest of it is thrown away.
+    /// Also if another line has landed the chunk that is arriving: the rest of it is dropped.
     bool ended() const noexcept { return all_->drops(number_); }
     /// Ends the whole transfer.
     void fail(const error& why) noexcept { all_->fail(why); }
@@ -111,7 +109,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// Valid as long as this object is.
   line line_of(std::uint8_t number) noexcept { return {*this, number}; }
 
-  /// A line has a connection. `source`: which of the owners is at its other end, below 8. `next_id`: the endpoint's.
+  /// A line has a connection. `source`: the owner at its other end, below 8. `next_id`: the endpoint's.
   void up(std::uint8_t number, std::uint8_t source, std::uint32_t next_id) noexcept {
     const bool has_first = first_ != nobody && first_ != number && lines_[first_].works();
     state& l = lines_[number];
@@ -121,10 +119,10 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (!has_first && (alone_ == nobody || alone_ == source)) begin_with(number, next_id);
     else begin_other(number, next_id);
   }
-  /// Whether a line that has no connection may have one soon: until it is known, no other line's error ends the
+  /// Whether a line without a connection may have one soon. Until that is known, no other line's error ends the
   /// transfer.
   void coming(std::uint8_t number, bool may) noexcept { lines_[number].coming = may; }
-  /// A line has no connection any more. If it was the first one, another takes its place.
+  /// A line has lost its connection. If it was the first one, another takes its place.
   void lost(std::uint8_t number) noexcept {
     state& l = lines_[number];
     if (!l.up) return;
@@ -134,9 +132,9 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (alone_ == l.source && !is_up(alone_)) (void)begin_alone();
     else if (number == first_) (void)replace_first();
   }
-  /// Why a line can be used no more, although its connection is there; nothing: it can.
+  /// Why a line can no longer be used although it is connected; nothing: it can.
   optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
-  /// How long the owner at its other end asks this line to wait; 0: it is not busy.
+  /// How long a busy owner asks this line to wait; 0: it is not busy.
   std::chrono::milliseconds line_pause(std::uint8_t number) const noexcept {
     return number == first_ ? base::pause() : lines_[number].pause;
   }
@@ -146,7 +144,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     lines_[number].pause = {};
     lines_[number].machine.restart(0);
   }
-  /// Another line takes the first one's place, since that is silent. False: there is none.
+  /// Replaces the first line, which is silent. False: there is no other.
   bool replace_first() noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i) {
       const std::uint8_t n = static_cast<std::uint8_t>((first_ + 1 + i) % most_lines);
@@ -158,7 +156,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     }
     return false;
   }
-  /// Whether all others wait for the first line, which brings the beginning.
+  /// Whether the others wait for the first line, which brings the beginning.
   bool waits_for_first() const noexcept { return !sharing_ && !this->finished_ && !this->ended_; }
   /// The line that confirms; most_lines or more: there is none.
   std::uint8_t first_line() const noexcept { return first_; }
@@ -167,17 +165,16 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const machine_type& m = machine(number);
     return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
   }
-  /// The only source that is asked, since several have given wrong bytes; another number: all are.
+  /// The only source that is asked, after several gave wrong bytes; another number: all are.
   std::uint8_t alone() const noexcept { return alone_; }
-  /// Sources whose bytes were not those of the version, one bit each; of another one's bytes in the same 64th of the
-  /// image it cannot be told.
+  /// Sources of wrong bytes, one bit each. Two sources of the same 64th of the image cannot be told apart.
   std::uint8_t wrong() const noexcept { return wrong_; }
 
-  /// Answers that bring the transfer on. That an owner describes again what is known is none: it may never send a byte.
+  /// Answers that are progress. A repeated description is not: its owner may never send a byte.
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
-  /// Bytes that have landed and count, those behind the first missing one among them.
+  /// Bytes that have landed and count, also those after the first missing one.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
-  /// The first line's, if no other one can take its place now.
+  /// The first line's, if no other can take its place now.
   std::chrono::milliseconds pause() const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
@@ -195,8 +192,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     base::restart();
   }
 
-  /// What the owner at the other end of a line is told when the transfer has ended. It forgets this recipient if the
-  /// bytes were confirmed to another one.
+  /// The farewell to the owner of a line after the transfer. The owner forgets this recipient if another got the
+  /// confirmation.
   optional<frame> farewell_of(std::uint8_t number) const noexcept {
     if (!this->ended_ || number >= most_lines) return {};
     const state& l = lines_[number];
@@ -214,7 +211,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     return bye;
   }
 
-  /// The same of the first line.
+  /// That of the first line.
   optional<frame> farewell() const noexcept { return farewell_of(first_); }
 
  private:
@@ -261,14 +258,14 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     return false;
   }
 
-  /// The transfer's own machine goes on over another line, and the line that it leaves becomes one of the others.
+  /// The transfer's own machine continues over another line, and the line that it leaves joins the others.
   void move_first(std::uint8_t to) noexcept {
     const std::uint8_t from = first_;
     const std::uint32_t used = lines_[to].machine.next_id(), was = this->machine_.next_id();
     begin_with(to, used);
     if (from < most_lines && lines_[from].works()) begin_other(from, was);
   }
-  /// The transfer's own machine goes on over this line.
+  /// The transfer's own machine continues over this line.
   void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
     if (!sharing_) kept_ = this->landed_;
     first_ = number;
@@ -287,7 +284,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     lines_[number].machine = machine_type(r, Chunking{}, next_id);
     lines_[number].machine.take(chunk_order::given);
   }
-  /// The first line's chunk that was landing one after the other will not be complete.
+  /// The chunk that the first line was landing in sequence will not be complete.
   void drop_sequential() noexcept {
     if constexpr (!Integrity::per_chunk) this->chunk_left_ = 0;
   }
@@ -313,8 +310,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     m.ask(out, {c->begin, this->machine_.offset_of(c->begin), length, missing_.number_of(*c)});
     return true;
   }
-  /// The chunk that a line is asked for next; nullptr: none. The last byte is for the line that will confirm, since an
-  /// owner takes that from a connection that it has served the end.
+  /// The next chunk for a line; nullptr: none. The last byte is for the line that will confirm, since an owner accepts
+  /// a confirmation only from a connection that it has served the end.
   typename ledger_type::chunk* choose(std::uint8_t n) noexcept {
     const auto not_for_it = [&](const typename ledger_type::chunk& c) {
       return c.writer == n || (c.end == missing_.end() && n != first_);
@@ -342,8 +339,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (is_known) repeated_ += base::answers() - before;
     settle_first();
   }
-  /// What comes over the first line has to make sense. If it does not, and others can go on, it ends this line alone.
-  /// If its owner is busy, a line that can go on now takes its place.
+  /// An answer over the first line has to make sense. If it does not, and others can go on, it ends this line alone. If
+  /// its owner is busy, a line that can go on takes its place.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
     if (!others()) return true;
     machine_type looks = this->machine_;
@@ -391,7 +388,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     lines_[n].why = why;
     if (n == first_) (void)replace_first();
   }
-  /// What a line was asked for and will not answer is asked of others.
+  /// The chunks that a line will not answer for are asked of others.
   void give_back(std::uint8_t n, bool gone) noexcept {
     if (n >= most_lines) return;
     const auto back = [&](const typename ledger_type::number& of) {
@@ -426,7 +423,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (!*asked) return false;
     auto* const c = missing_.find((*asked)->of);
     if (c == nullptr) return false;
-    c->writer = n;  // whoever delivers now is faster than the one that has begun
+    c->writer = n;  // the line that delivers now is faster than the one that began
     c->landed = 0;
     l.chunk = (*asked)->of;
     l.at = (*asked)->position;
@@ -435,7 +432,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if constexpr (Integrity::per_chunk) l.hash = {};
     return true;
   }
-  /// Not if there is one source alone: what others gave before is still to be told.
+  /// Not with one source alone: the sources of earlier bytes are still to be named.
   void note_given(std::uint8_t n, std::uint64_t begin, std::uint64_t end) noexcept {
     if (alone_ == nobody) given_.note(begin, end, detail::given_parts::bit(lines_[n].source));
   }
@@ -489,7 +486,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   void count_damage(std::uint8_t n) noexcept {
     if (++lines_[n].damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
   }
-  /// Takes into account what is there up to the first missing byte.
+  /// Accounts for the bytes up to the first missing one.
   void drain() noexcept {
     if (this->ended_ || !sharing_) return;
     const std::uint64_t n = missing_.first_missing() - this->landed_;  // not hashed yet
@@ -508,7 +505,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     give_back_quietly(first_);
     settle_first();
   }
-  /// The first line may still be sent what others have brought, and an answer would have to wait for that.
+  /// The first line may still be receiving what others have brought, and an answer would have to wait for it.
   void confirm_over_idle_line() noexcept {
     if (this->machine_.request().by_name()) return;  // another line's owner would have to be told the names first
     std::uint8_t best = first_;
@@ -517,15 +514,14 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
         best = i;
     if (best != first_) move_first(best);
   }
-  /// Whether the whole is there, and is not what was published.
+  /// Whether the whole is here and wrong.
   bool is_wrong() const noexcept {
     if constexpr (Integrity::whole)
       return !this->machine_.request().by_name() && this->verifiable() &&
              this->whole_hash_.digest() != this->machine_.expected_digest();
     else return false;
   }
-  /// The bytes that several sources have given are wrong: begins again with one of them alone. False: none is left that
-  /// could be right.
+  /// The bytes of several sources are wrong: begins again with one of them. False: none is left that could be right.
   bool again_alone() noexcept {
     if constexpr (Integrity::whole) {
       if (alone_ == nobody) {
@@ -561,7 +557,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     lines_[n].left = 0;
     machine(n).unanswered(true, [](const auto&) {});
   }
-  /// The whole is right, from one source alone: what was different before came from others.
+  /// The whole is right, from one source: earlier bytes that differed were of others.
   void compare() noexcept {
     if constexpr (Integrity::whole)
       for (std::size_t i = 0; i < detail::most_parts; ++i) {
@@ -584,7 +580,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   ledger_type missing_{};
   detail::given_parts given_{};
   std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
-  std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from whomever
+  std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from any source
   std::uint32_t repeated_ = 0;
   std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
   bool sharing_ = false;

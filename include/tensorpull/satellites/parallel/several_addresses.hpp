@@ -1,5 +1,4 @@
-// Several addresses where the same is published: a pull goes on at the next one when a connection cannot be made or is
-// lost.
+// Several addresses of one publication: when a connection cannot be made or is lost, the pull goes on at the next.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -18,7 +17,7 @@
 namespace tensorpull {
 
 namespace detail {
-/// Connects to an address that is text, or an object that makes the connection itself.
+/// Connects to an address that is text, or an object that connects.
 template <class Transport, class Address>
 auto connect_to(const Address& a, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
   if constexpr (requires { a.connect(timeout, stop); }) return a.connect(timeout, stop);
@@ -26,31 +25,30 @@ auto connect_to(const Address& a, std::chrono::milliseconds timeout, const stop_
 }
 }  // namespace detail
 
-/// One attempt to have a connection.
+/// One attempt to connect.
 struct address_attempt {
   std::size_t index = 0;    ///< which of the addresses
   std::uint32_t before = 0; ///< connections that were made before, of the same pull
-  errc failed{};            ///< why there is no connection; errc{}: there is one
-  std::int32_t system = 0;  ///< errno, if the operating system said so
+  errc failed{};            ///< errc{}: it is connected
+  std::int32_t system = 0;  ///< errno, if there is one
 };
 
 /// An address of `Transport`, over streams, that stands for several: give it to a pull. The first connection is made to
-/// the first address that takes one, and each later connection of the same pull to the one after that which was used
-/// before. What has landed stays: the next owner has to publish the same version under the same reference, or the pull
-/// ends as stale_version. An owner that does not know the reference ends the pull, too: current() says which. Borrows
-/// the addresses. `Address`: text, or an object that connects, such as a tls_address.
+/// the first address that accepts, and each later one of the same pull to the next. What has landed stays. The next
+/// owner has to publish the same version under the same reference, or the pull ends as stale_version. An owner that
+/// does not know the reference also ends the pull; current() is its index. Borrows the addresses. `Address`: text, or
+/// an object that connects, such as a tls_address.
 template <class Transport, class Address = std::string_view>
 class several_addresses {
  public:
-  /// `each`: how long one address may take if there are others. `tell`: called with each attempt, on the thread that
-  /// pulls.
+  /// `each`: the time for one address, if there are others. `tell`: called with each attempt, on the thread that pulls.
   explicit several_addresses(std::span<const Address> addresses,
                              std::chrono::milliseconds each = std::chrono::seconds(10),
                              callback<const address_attempt&> tell = {}) noexcept
       : addresses_(addresses), each_(each), tell_(tell) {}
 
-  /// Makes a connection, as the transport does. Tries each address once. Error: that of the last one after which
-  /// another try may succeed, or else of the last one; cancelled at once; bad_address if there are no addresses.
+  /// Makes a connection as the transport does, trying each address once. Error: that of the last address that may
+  /// succeed later, otherwise of the last one; cancelled at once; bad_address if there are no addresses.
   auto connect(std::chrono::milliseconds timeout, const stop_token& stop) const noexcept {
     using connection = decltype(detail::connect_to<Transport>(addresses_[0], timeout, stop));
     const auto time = addresses_.size() > 1 ? std::min(timeout, each_) : timeout;
