@@ -1,5 +1,5 @@
-// NATS: owners and recipients that reach each other through a server. Needs Debian's libnats. Includes all of it:
-// pulls, sessions and owners.
+// NATS: owners and recipients that reach each other through a server. Includes pulls, sessions and owners. Needs
+// libnats.
 #pragma once
 
 #include <tensorpull/satellites/nats/nats_guest.hpp>
@@ -14,19 +14,18 @@
 
 namespace tensorpull {
 
-/// A server, and how long a pull waits for an owner that is gone.
+/// A server, and the patience of a pull with an owner that is gone.
 struct nats_address {
   nats_server server{};  ///< where, and as whom
-  nats_patience patience{};  ///< with the owner that coordinates the transaction
+  nats_patience patience{};  ///< with the coordinator
 };
 
-/// Policy for the transport slot. `MostBytes`: of the longest message, at least what a server allows that chunks shall
-/// fill. What is longer than the server allows is shortened: chunks are cut to its limit, as it says when a pull
-/// connects.
+/// Policy for the transport slot. `MostBytes`: the longest message; chunks are cut to the server's own limit when a
+/// pull connects.
 ///
 /// The server does not tell a receiver which user or account sent a message, so `identifies` is none. Anyone who may
-/// subscribe to a reference's subjects can answer first, so a pull needs the version that it is to get
-/// (version_required otherwise; pull_options::believe).
+/// subscribe to a reference's subjects can answer first, so a pull needs the version (version_required;
+/// pull_options::believe).
 template <std::size_t MostBytes = 1024 * 1024>
 struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<MostBytes>> {
   static constexpr std::string_view scheme = "nats";  ///< of its addresses, as in system/link_url.hpp
@@ -36,11 +35,11 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
   using downloader = nats_owner<Parts>;
   template <class Parts>
   using session = basic_session<Parts, datagram_wire<Parts, nats_peer<link>>>;
-  /// What an owner's peers talk to.
+  /// The role that an owner's peers talk to.
   template <class Owner>
   using role = replica_role<Owner>;
 
-  /// For sessions, as basic_nats_meeting::connect: to a `nats://server:4222#name`.
+  /// For sessions, as basic_nats_meeting::connect: `nats://server:4222#name`.
   static result<nats_peer<link>> connect(std::string_view url, std::chrono::milliseconds timeout,
                                          const stop_token& stop) noexcept {
     const auto where = basic_nats_meeting<link>::of(url);
@@ -52,9 +51,9 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
     return where ? where->open() : result<nats_peer<link>>(failure(where.error()));
   }
 
-  /// Connects to the server, pulls from the owners of the reference, and closes. More errors than of any pull:
-  /// not_permitted: the server does not let this user in; owner_lost: the owner that coordinates the transaction is
-  /// gone (what has landed is in the cursor).
+  /// Connects to the server, pulls from the owners of the reference, and closes. Errors besides those of any pull:
+  /// not_permitted: the server does not let this user in; owner_lost: the coordinator is gone (the cursor has what has
+  /// landed).
   template <class Parts, consumer Consumer>
   static result<receipt> pull(const nats_address& where, const reference& ref, Consumer& to,
                               const pull_options& options, typename Parts::chunking chunking) noexcept {
@@ -74,7 +73,7 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
   }
 };
 
-/// Over servers that allow 1 MiB for a message, as they do unless they are told otherwise.
+/// Over servers with the usual limit of 1 MiB a message.
 using nats = basic_nats<>;
 
 static_assert(transport<nats>);

@@ -1,5 +1,4 @@
-// The end of a link that pulls: it reaches all owners of one reference, and notices when the one that coordinates is
-// gone.
+// The pulling end of a link: it reaches all owners of one reference, and notices when the coordinator is gone.
 #pragma once
 
 #include <tensorpull/satellites/nats/nats_link.hpp>
@@ -9,12 +8,12 @@
 
 namespace tensorpull {
 
-/// A link to the owners of one reference. What goes to the default address goes to the owner that coordinates the
-/// transaction, what goes to `any_owner` to any of those that have the content.
+/// A link to the owners of one reference. The default address is the coordinator's; `any_owner` is any of the owners of
+/// the content.
 template <class Link>
 class nats_guest {
  public:
-  /// Which owners.
+  /// The coordinator, or any owner.
   struct address {
     bool any = false;  ///< one of all, which the server chooses
 
@@ -22,10 +21,10 @@ class nats_guest {
     /// Tells the two apart.
     constexpr std::uint64_t hash() const noexcept { return any; }
   };
-  static constexpr address any_owner{true};  ///< any of those that have the content
+  static constexpr address any_owner{true};  ///< any owner of the content
   static constexpr std::size_t max_datagram_bytes = 4096;  ///< of requests; answers may be as long as the link's
-  static constexpr bool checked = Link::checked;           ///< as the link
-  /// answers come to an inbox that only owners of the reference and the server's operators know
+  static constexpr bool checked = Link::checked;  ///< as the link
+  /// answers arrive at an inbox that only owners of the reference and the server's operators know
   static constexpr bool addresses_are_proved = true;
 
   /// Takes over a link that may serve one subject.
@@ -37,17 +36,17 @@ class nats_guest {
 
   /// The longest datagram that it sends.
   std::size_t datagram_bytes() const noexcept { return std::min(link_.datagram_bytes(), max_datagram_bytes); }
-  /// The longest that comes, as the server said when the link was made.
+  /// The longest that arrives, by the server's limit when the link was made.
   std::size_t arriving_bytes() const noexcept { return arriving_; }
-  /// Why it is closed. owner_lost: nobody coordinates the transaction any more; connection_failed: nobody did since the
-  /// link was made; connection_lost: the server takes shorter messages than before.
+  /// Why it is closed. owner_lost: the coordinator is gone; connection_failed: there has been none since the link was
+  /// made; connection_lost: the server now allows only shorter messages.
   error why() const noexcept {
     return {why_, 0, 0,
             why_ == errc::connection_failed ? std::string_view("the server knows no owner of the reference")
                                             : std::string_view()};
   }
 
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     return detail::receive_copy(*this, memory, from);
   }
@@ -58,17 +57,17 @@ class nats_guest {
     if (io.status == io_status::would_block && over()) return {io_status::closed, 0, 0};
     return io;
   }
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
     return link_.send(spans, to.any ? any_ : coordinator_);
   }
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     return link_.wait(read, write, timeout);
   }
 
  private:
-  /// Looks whether there is still somebody at the other end.
+  /// Whether nobody is at the other end any more.
   bool over() noexcept {
     const auto now = std::chrono::steady_clock::now();
     watch_.step(link_, now);

@@ -22,14 +22,14 @@
 
 namespace tensorpull {
 
-/// What was answered to the question whether anybody serves a subject.
+/// The answers to the question whether anybody serves a subject.
 struct nats_presence {
-  std::uint32_t here = 0;    ///< times that a program that serves it has answered
-  std::uint32_t nobody = 0;  ///< times that the server has said that nobody serves it
+  std::uint32_t here = 0;    ///< answers of programs that serve it
+  std::uint32_t nobody = 0;  ///< reports of the server that nobody serves it
 };
 
 namespace detail {
-/// What receive() is for a link that gives datagrams in its own memory. What is longer than `memory` is lost.
+/// receive() of a link whose datagrams are in its own memory. One that is longer than `memory` is lost.
 template <class Link>
 io_result receive_copy(Link& link, std::span<std::byte> memory, typename Link::address& from) noexcept {
   std::span<const std::byte> one;
@@ -42,40 +42,39 @@ io_result receive_copy(Link& link, std::span<std::byte> memory, typename Link::a
 }  // namespace detail
 
 /// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random
-/// bits. It receives what is sent to its inbox and to the subjects that it serves. `MostBytes`: no datagram is longer;
-/// a server allows 1 MiB unless it is told otherwise.
+/// bits. It receives at its inbox and at the subjects that it serves. `MostBytes`: the longest datagram; a server
+/// usually allows 1 MiB.
 ///
-/// libnats reads and writes on the caller's thread here, within receive(), send() and wait(). The library has three
-/// threads in a process (`library_threads`), however many links there are. It makes the process ignore SIGPIPE. While a
-/// link has no server, wait() looks for one, what is sent is dropped as a network would drop it, and what it serves is
-/// served again later.
+/// libnats reads and writes on the caller's thread, within receive(), send() and wait(). It has three threads in a
+/// process (`library_threads`), however many links there are, and makes the process ignore SIGPIPE. While a link has no
+/// server, wait() looks for one, datagrams are dropped, and subjects are served again later.
 ///
-/// The bytes go through the server in the clear unless its url says `tls://`. Then a server is told nothing before it
-/// has begun TLS with a certificate for the url's host. The server's operator can read them in any case. So can every
-/// user of the same account that may subscribe to the subjects; users of other accounts see nothing.
-/// A subject names a reference. Anyone that can list subscriptions (the operator, or any program that reaches the
-/// monitoring port) or may subscribe to `tensorpull.>` has the reference. Permissions at the server decide that.
+/// Bytes go through the server in the clear unless its url is `tls://`. Then the server is told nothing before TLS has
+/// begun, with a certificate for the url's host. The server's operator can read everything; so can users of the same
+/// account that may subscribe to the subjects, but not users of other accounts.
+/// A subject names a reference, so whoever can list subscriptions (the operator, any program that reaches the
+/// monitoring port) or subscribe to `tensorpull.>` has the reference. The server's permissions decide that.
 template <std::size_t MostBytes>
 class basic_nats_link {
  public:
   using address = nats_subject;  ///< where a datagram goes, and the inbox that one came from
   static constexpr std::size_t max_datagram_bytes = MostBytes;  ///< no datagram is longer
-  /// TCP carries each message to the server and from it.
+  /// TCP carries each message to and from the server.
   static constexpr bool checked = true;
-  /// A message names its own inbox, and the server does not check that. But its sender was let in by the server;
-  /// answers go to inboxes alone; and none is longer than the request except to a peer that knows a reference.
+  /// A message names its own inbox, which the server does not check. But its sender was let in, answers go to inboxes
+  /// alone, and no answer is longer than the request except to a peer that knows a reference.
   static constexpr bool addresses_are_proved = true;
-  /// Threads that libnats has in a process with links: for timers, for callbacks, for freeing.
+  /// Threads of libnats in a process with links: for timers, callbacks and freeing.
   static constexpr unsigned library_threads = 3;
-  /// The most allocations that libnats makes for one datagram that is received: the message, and if it comes in pieces
-  /// a buffer for its head and one for its bytes, of two allocations each. For one that is sent it makes none once its
-  /// buffer is as long as the longest.
+  /// The most allocations of libnats for a datagram that is received: the message, and if it arrives in pieces a buffer
+  /// for its head and one for its bytes, of two allocations each. For a datagram that is sent, none once its buffer is
+  /// long enough.
   static constexpr unsigned allocations_per_datagram = 5;
 
   /// Connects, and waits until the server delivers to our inbox. `subjects`: how many it can serve at a time. libnats
-  /// itself takes part once a server has answered; it does not hear `stop`, and takes at most the server's `timeout`.
-  /// Errors: bad_address; connection_failed; not_permitted: the server does not let this user in, or not subscribe to
-  /// an inbox; timed_out; cancelled; does_not_fit: the server allows no messages of 128 bytes (`at`: how many);
+  /// takes over once a server has answered; it does not hear `stop`, and takes at most the server's `timeout`. Errors:
+  /// bad_address; connection_failed; not_permitted: the server does not let this user in, or not subscribe to an inbox;
+  /// timed_out; cancelled; does_not_fit: the server does not allow messages of 128 bytes (`at`: its limit);
   /// out_of_memory.
   static result<basic_nats_link> connect(const nats_server& where, const stop_token& stop = {},
                                          std::size_t subjects = 0) noexcept {
@@ -105,14 +104,14 @@ class basic_nats_link {
     const std::string_view own = inbox().view();
     return *nats_subject::inbox(own.substr(0, own.size() - 33), token);
   }
-  /// The longest datagram that the server takes. It may be another when the server was started again.
+  /// The server's longest datagram. A restarted server may have another limit.
   std::size_t datagram_bytes() const noexcept { return s_->most_now; }
   /// Whether there is no server now.
   bool away() const noexcept { return !s_->connection; }
 
-  /// Receives what is sent to a subject, too; with a `group` (text that lives as long as the link), what falls to this
-  /// link among those that serve the subject in that group. table_full: as many are served as connect() was told.
-  /// settle() says whether the server allows it.
+  /// Also receives what is sent to a subject; with a `group` (text that lives as long as the link), this link's share
+  /// among those that serve it in that group. table_full: more than connect() was told. settle() tells whether the
+  /// server allows it.
   result<void> serve(const nats_subject& subject, const char* group = nullptr) noexcept {
     for (std::size_t i = 1; i < s_->subjects; ++i)
       if (!s_->served[i].subject) {
@@ -123,14 +122,14 @@ class basic_nats_link {
       }
     return failure(errc::table_full, s_->subjects - 1);
   }
-  /// Receives what is sent to a subject no more. Nothing happens if it is not served.
+  /// Stops serving a subject, if it is served.
   void stop_serving(const nats_subject& subject) noexcept {
     for (std::size_t i = 1; i < s_->subjects; ++i)
       if (s_->served[i].subject == subject) s_->served[i] = {};
   }
-  /// Waits until the server has taken note that `subject` is served. Errors: not_permitted, timed_out, cancelled.
+  /// Waits until the server has acknowledged `subject`. Errors: not_permitted, timed_out, cancelled.
   result<void> settle(const nats_subject& subject, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
-    // a message to ourselves comes back after what the server had to say before
+    // a message to ourselves returns after all earlier messages of the server
     const system_entropy random;
     subscription echo;
     echo.subject = another_inbox({random(), random()});
@@ -153,23 +152,22 @@ class basic_nats_link {
     }
   }
 
-  /// Asks whether anybody serves a subject. The answer comes to `here`, which has to be an inbox that this link serves,
-  /// and is counted there.
+  /// Asks whether anybody serves a subject. Answers are counted at `here`, an inbox that this link serves.
   void ask(const nats_subject& whom, const nats_subject& here) noexcept {
     if (!away() && writable()) {
       (void)natsConnection_PublishRequest(s_->connection.get(), whom.c_str(), here.c_str(), nullptr, 0);
       flush();
     }
   }
-  /// What has been answered to an inbox that this link serves.
+  /// The answers at an inbox that this link serves.
   nats_presence answers_at(const nats_subject& here) const noexcept {
     for (std::size_t i = 1; i < s_->subjects; ++i)
       if (s_->served[i].subject == here) return s_->served[i].presence;
     return {};
   }
 
-  /// Takes one datagram into `memory` and says from whose inbox it came; it never waits. One that names no inbox, or is
-  /// longer than the memory, is lost.
+  /// Takes one datagram into `memory`, with its sender's inbox; never waits. One without an inbox, or longer than the
+  /// memory, is lost.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     return detail::receive_copy(*this, memory, from);
   }
@@ -192,8 +190,8 @@ class basic_nats_link {
     }
   }
 
-  /// Sends one datagram, the whole or nothing; it never waits. It is dropped while there is no server, and if it is
-  /// longer than datagram_bytes().
+  /// Sends one datagram, whole or not at all; never waits. It is dropped without a server, or if it is longer than
+  /// datagram_bytes().
   io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
     std::size_t bytes = 0;
     for (const auto& s : spans) bytes += s.size();
@@ -215,7 +213,7 @@ class basic_nats_link {
     return {io_status::ok, 0, bytes};
   }
 
-  /// Waits until a datagram is there, or one can be sent, or the time is over.
+  /// Waits until a datagram is there, one can be sent, or the time is over.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
@@ -239,8 +237,8 @@ class basic_nats_link {
           subjects(more + 1), gather(new(std::nothrow) std::byte[MostBytes]),
           aligned(new(std::nothrow) std::byte[MostBytes]), served(new(std::nothrow) subscription[subjects]) {}
     ~state() { lose(); }
-    /// Lets go of the connection. What is left to say is written first, since libnats would wait half a second for the
-    /// server to take it.
+    /// Drops the connection. Pending bytes are written first, since libnats would wait half a second for the server to
+    /// take them.
     void lose() noexcept {
       current.reset();
       for (std::size_t i = 0; served && i < subjects; ++i) served[i].handle.reset();
@@ -260,7 +258,7 @@ class basic_nats_link {
     std::unique_ptr<subscription[]> served;  // the first is the inbox
     std::size_t next = 0;  // where to look first: each subject has its turn
     std::size_t most_now = 0;
-    std::chrono::steady_clock::time_point heard{};  // when the server said something, or was asked to
+    std::chrono::steady_clock::time_point heard{};  // when the server last sent something, or was asked to
     bool asked = false;
     // Set by libnats, from within calls to it.
     int descriptor = -1;
@@ -286,7 +284,7 @@ class basic_nats_link {
   }
   static natsStatus detach(void* mine) { return reads(mine, false); }
 
-  /// Connects to a server that has answered, and serves there what is to be served.
+  /// Connects to a server that has answered, and serves its subjects there.
   result<void> open(const char* url) noexcept {
     natsOptions* made = nullptr;
     natsStatus how = natsOptions_Create(&made);
@@ -330,7 +328,7 @@ class basic_nats_link {
                : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
     s.handle = detail::nats_subscription(made);
   }
-  /// Whether the last complaint of the server is that we may not subscribe to this.
+  /// Whether the server's last complaint is that we may not subscribe to this.
   bool refuses(const nats_subject& subject) const noexcept {
     const char* text = nullptr;
     if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr)
@@ -344,7 +342,7 @@ class basic_nats_link {
       if (detail::has_mail(s_->served[i].handle.get())) return true;
     return false;
   }
-  /// Makes the next message that names an inbox the current one. False: none has arrived.
+  /// Takes the next message that names an inbox. False: none has arrived.
   bool take(address& from) noexcept {
     s_->current.reset();
     for (std::size_t i = 0; i < s_->subjects; ++i) {
@@ -368,8 +366,8 @@ class basic_nats_link {
     }
     return false;
   }
-  /// The bytes of the current message. Those for an inbox `_INBOX.<32 digits>` lie at a multiple of 8 as libnats keeps
-  /// them.
+  /// The bytes of the current message. Those for an inbox `_INBOX.<32 digits>` lie at a multiple of 8 in libnats'
+  /// memory.
   std::span<const std::byte> aligned_bytes() const noexcept {
     const auto* data = reinterpret_cast<const std::byte*>(natsMsg_GetData(s_->current.get()));
     const auto bytes = std::min(static_cast<std::size_t>(natsMsg_GetDataLength(s_->current.get())), MostBytes);
@@ -387,7 +385,7 @@ class basic_nats_link {
     natsConnection_ProcessReadEvent(s_->connection.get());
     note_loss();
   }
-  /// Writes what waits for the socket, as much as it takes.
+  /// Writes to the socket as much as it takes.
   void flush() noexcept {
     if (!s_->writes) return;
     natsConnection_ProcessWriteEvent(s_->connection.get());
@@ -401,7 +399,7 @@ class basic_nats_link {
     flush();
     return !s_->writes;
   }
-  /// Waits once, at most about that long, and lets libnats read and write; or looks for a server. False: a signal
+  /// Waits once, for at most about that long, and lets libnats read and write; or looks for a server. False: a signal
   /// arrived.
   bool turn(bool read, std::chrono::milliseconds most) noexcept {
     if (away()) {
@@ -419,7 +417,7 @@ class basic_nats_link {
       read_some();
     }
     if (away() || std::chrono::steady_clock::now() - s_->heard < silence) return true;
-    // A server that has gone without a word is noticed: what we send to ourselves has to come back.
+    // A server that has vanished is noticed: what we send to ourselves has to return.
     if (s_->asked) {
       s_->lose();
       return true;
@@ -431,16 +429,16 @@ class basic_nats_link {
     return true;
   }
 
-  /// Of libnats's buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in
-  /// the socket and at the server, which ends the connection of one that is too slow.
+  /// Of libnats' buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in
+  /// the socket and at the server, which ends a connection that is too slow.
   static constexpr int read_bytes = 256 * 1024;
-  /// After this time without a word the server is asked for one, and after another it is given up.
+  /// After this time without a sign the server is asked for one; after as long again it is given up.
   static constexpr std::chrono::milliseconds silence{30'000};
 
   std::unique_ptr<state> s_;
 };
 
-/// A link over a server that allows 1 MiB for a message, as servers do unless they are told otherwise.
+/// Over a server with the usual limit of 1 MiB a message.
 using nats_link = basic_nats_link<1024 * 1024>;
 
 static_assert(datagram_link<nats_link>);

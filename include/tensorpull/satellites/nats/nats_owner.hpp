@@ -1,5 +1,5 @@
-// The owner's side over NATS: publishes under subjects of each reference, alone, or as one of several owners of the
-// same content.
+// The owner's side over NATS: publishes under subjects of each reference, alone or as one of several owners of one
+// content.
 #pragma once
 
 #include <tensorpull/satellites/nats/nats_link.hpp>
@@ -13,30 +13,29 @@
 
 namespace tensorpull {
 
-/// What an owner does for its transactions.
+/// The part of an owner in its transactions.
 enum class nats_part : std::uint8_t {
-  coordinator,  ///< everything: it describes, gives chunks, takes confirmations, and settles. One for each reference
-  replica,      ///< it gives chunks of what another owner coordinates: the same content under the same reference ID
+  coordinator,  ///< describes, gives chunks, takes confirmations, and settles. One for each reference
+  replica,      ///< gives chunks of what another owner coordinates: the same content under the same reference ID
 };
 
-/// Which server an owner uses, and how many it serves.
+/// The server of an owner, and its recipients.
 struct nats_owner_options {
   nats_server server{};                       ///< where, and as whom
-  nats_part part = nats_part::coordinator;    ///< what it does
-  /// of a replica: how long the owner that coordinates may be gone before its transactions end as owner_lost
+  nats_part part = nats_part::coordinator;    ///< its part
+  /// of a replica: how long the coordinator may be gone before its transactions end as owner_lost
   nats_patience patience{};
   datagram_owner_options serving{};  ///< how many it serves, how fast, and whom; `listen` is not used
   stop_token stop{};  ///< ends open()
 };
 
 /// A pipeline's `downloader` over NATS. Movable. One thread at a time. Its end settles what is open: callbacks are
-/// called once more, with what there was. A reference is served under `tensorpull.<its 32 digits>.coordinator` and, by
-/// all owners of its content, `tensorpull.<its 32 digits>.any`: the server gives each request for a chunk to one of
-/// them.
+/// called once more. A reference is served under `tensorpull.<its 32 digits>.coordinator` and, by all owners of its
+/// content, `tensorpull.<its 32 digits>.any`: the server gives each request for a chunk to one of them.
 ///
-/// A replica publishes under the ID of the reference that another owner gave (`publish_options::id`), and its content
-/// must be the same: the version is the digest, and requests for another version are not answered. Its own transaction
-/// expects nobody, and ends by withdraw(), or as verdict::owner_lost.
+/// A replica publishes under the ID of the coordinator's reference (`publish_options::id`). The content must be the
+/// same, since the version is the digest; requests for another version are not answered. Its own transaction expects
+/// nobody, and ends by withdraw(), or as verdict::owner_lost.
 template <class Parts>
 class nats_owner : public publishing_owner<nats_owner<Parts>> {
   using base = publishing_owner<nats_owner>;
@@ -57,8 +56,8 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
     return nats_owner(std::move(*owner), options);
   }
 
-  /// As publishing_owner::add_tensors, and returns when the server has taken note. More errors: not_permitted: the
-  /// server does not let this user subscribe; timed_out: the server has not answered within its `timeout`.
+  /// As publishing_owner::add_tensors; returns when the server has acknowledged. More errors: not_permitted: the server
+  /// does not let this user subscribe; timed_out: it has not answered within its `timeout`.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
     return served(base::add_tensors(std::forward<Model>(model), published_as(options)));
@@ -68,8 +67,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
                               unique_any keep = {}) noexcept {
     return served(base::add_image(image, published_as(options), std::move(keep)));
   }
-  /// There is none: the server takes note of one subject after the other, and may refuse the second when the first is
-  /// served.
+  /// Deleted: the server acknowledges one subject after the other, and may refuse the second while the first is served.
   template <class Images>
   result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
                                     const stop_token& stop = {}) = delete;
@@ -86,7 +84,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
 
   /// How many peers it remembers now.
   std::size_t peers() const noexcept { return owner_.peers(); }
-  /// How it has fared.
+  /// Its counts.
   datagram_owner_counts counts() const noexcept { return owner_.counts(); }
   /// Whether there is no server now.
   bool away() noexcept { return owner_.link().away(); }
@@ -121,7 +119,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
       if (p.ref.id == id) return &p;
     return nullptr;
   }
-  /// A place for one more. If all are taken, one makes room whose transaction is over.
+  /// A free place. If all are taken, one whose transaction is over makes room.
   place* vacant() noexcept {
     if (place* const free = find({})) return free;
     for (place& p : places_)

@@ -1,4 +1,4 @@
-// A link to one peer over NATS, for sessions: one end opens a door under a name, the other one calls it.
+// A link to one peer over NATS, for sessions: one end opens a door under a name, and the other calls it.
 #pragma once
 
 #include <tensorpull/satellites/nats/nats_link.hpp>
@@ -9,9 +9,9 @@
 
 namespace tensorpull {
 
-/// A link whose one address is an inbox: that of the first end that called, or of the first that answered. Before that,
-/// what is sent goes to the door, if this end calls, and is dropped if it is called. Whatever comes from another inbox
-/// is dropped; none is longer than 64 KiB and a prefix, so that a session has 200 KiB of buffers.
+/// A link with one peer: the inbox of the first end that called, or of the first that answered. Until then a caller
+/// sends to the door, and the end that is called drops what it sends. Datagrams from other inboxes are dropped. None is
+/// longer than 64 KiB and a prefix, so a session has 200 KiB of buffers.
 template <class Link>
 class nats_peer {
  public:
@@ -22,19 +22,20 @@ class nats_peer {
 
   static constexpr unsigned allocations_per_datagram = Link::allocations_per_datagram;  ///< as the link
 
-  /// Takes over a link. `door`: where the peer takes what is sent; empty: this end serves a door, and is called.
+  /// Takes over a link. `door`: where the peer receives; empty: this end serves a door, and is called.
   nats_peer(Link link, const nats_subject& door) noexcept
       : link_(std::move(link)), to_(door), bytes_(std::min(link_.datagram_bytes(), max_datagram_bytes)) {}
 
-  /// The longest datagram, as the server said when the link was made. If it allows less later, the link is closed.
+  /// The longest datagram, by the server's limit when the link was made. If the server allows less later, the link
+  /// closes.
   std::size_t datagram_bytes() const noexcept { return bytes_; }
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
     return detail::receive_copy(*this, memory, from);
   }
   /// The same without a copy.
   io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept {
-    for (int tries = 0; tries < most_dropped; ++tries) {  // others that send without end must not keep the caller here
+    for (int tries = 0; tries < most_dropped; ++tries) {  // others must not keep the caller here by sending without end
       nats_subject from;
       const io_result io = link_.receive_in_place(datagram, from);
       if (io.status == io_status::would_block && link_.datagram_bytes() < bytes_) return {io_status::closed, 0, 0};
@@ -45,11 +46,11 @@ class nats_peer {
     }
     return {io_status::would_block, 0, 0};
   }
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
     return to_ ? link_.send(spans, to_) : io_result{};
   }
-  /// As datagram_link asks.
+  /// As in datagram_link.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     return link_.wait(read, write, timeout);
   }
@@ -65,23 +66,23 @@ class nats_peer {
 
 static_assert(datagram_link<nats_peer<nats_link>>);
 
-/// Where two ends of a session meet: `net::session::open(door)` at one end, `net::session::connect(door)` at the other.
+/// The meeting point of a session: `net::session::open(door)` at one end, `net::session::connect(door)` at the other.
 /// `Link`: a basic_nats_link. The texts are borrowed.
 template <class Link>
 struct basic_nats_meeting {
   nats_server server{};  ///< where, and as whom
-  /// what both ends call it: tokens of a subject, at most 76 bytes. Any peer that knows it, and is let in by the
-  /// server, may call first
+  /// its name at both ends: tokens of a subject, at most 76 bytes. Any peer that knows it, and that the server lets in,
+  /// may call first
   std::string_view name{};
 
-  /// Reads `nats://server:4222#name`. bad_address: there is no name.
+  /// Reads `nats://server:4222#name`. bad_address: the name is missing.
   static result<basic_nats_meeting> of(std::string_view url) noexcept {
     const auto at = url.rfind('#');
     if (at == url.npos) return failure(errc::bad_address, url.size(), without_secrets(url));
     return basic_nats_meeting{{.url = url.substr(0, at)}, url.substr(at + 1)};
   }
-  /// Connects to the server. It does not wait for the other end. Errors: those of basic_nats_link::connect;
-  /// bad_address: the name makes no subject.
+  /// Connects to the server, without waiting for the other end. Errors: those of basic_nats_link::connect; bad_address:
+  /// the name is not a subject.
   result<nats_peer<Link>> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
     const auto door = nats_subject::meeting(name);
     if (!door) return failure(door.error());
@@ -91,7 +92,7 @@ struct basic_nats_meeting {
     if (!link) return failure(link.error());
     return nats_peer<Link>(std::move(*link), *door);
   }
-  /// Connects to the server, and returns when the first end may call. Errors: as connect(), and those of
+  /// Connects to the server, and returns when the peer may call. Errors: as connect(), and those of
   /// basic_nats_link::settle.
   result<nats_peer<Link>> open(const stop_token& stop = {}) const noexcept {
     const auto door = nats_subject::meeting(name);

@@ -1,5 +1,4 @@
-// Subjects: the addresses of NATS. Those of an owner follow from a reference, that of a recipient is an inbox that
-// nobody can guess.
+// Subjects: the addresses of NATS. An owner's follow from a reference; a recipient's is an inbox that nobody can guess.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
@@ -15,19 +14,19 @@
 
 namespace tensorpull {
 
-/// A subject that messages can be sent to: at most 95 bytes of tokens with points between them, without wildcards.
-/// Empty: no subject. Regular, and trivially copyable: the address type of a nats_link.
+/// A subject: at most 95 bytes of tokens with points between them, without wildcards. Empty: no subject. Regular, and
+/// trivially copyable: the address type of a nats_link.
 class nats_subject {
  public:
   /// The longest, in bytes.
   static constexpr std::size_t most_bytes = 95;
-  /// What the name of every inbox begins with.
+  /// The beginning of every inbox's name.
   static constexpr std::string_view inbox_begin = "_INBOX";
 
   constexpr nats_subject() noexcept = default;
 
-  /// The subject that the text spells. bad_address: it is empty or too long, a token is empty or a wildcard, or a
-  /// character is not printable.
+  /// The subject of this text. bad_address: it is empty or too long, a token is empty or a wildcard, or a character is
+  /// not printable.
   static constexpr result<nats_subject> of(std::string_view text) noexcept {
     if (text.empty() || text.size() > most_bytes) return failure(errc::bad_address, text.size(), text);
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -39,12 +38,12 @@ class nats_subject {
     s.append(text);
     return s;
   }
-  /// Where the coordinator of a reference's transaction takes every request: `tensorpull.<32 digits>.coordinator`.
+  /// Where the coordinator of a reference receives every request: `tensorpull.<32 digits>.coordinator`.
   static constexpr nats_subject coordinator(const ref_id& id) noexcept { return of_reference(id, ".coordinator"); }
-  /// Where every owner of the content takes requests for chunks, as one queue group: `tensorpull.<32 digits>.any`.
+  /// Where all owners of the content receive requests for chunks, as one queue group: `tensorpull.<32 digits>.any`.
   static constexpr nats_subject any(const ref_id& id) noexcept { return of_reference(id, ".any"); }
-  /// Where the end that opens a session takes what the first end that calls sends: `tensorpull.meeting.<name>`.
-  /// bad_address: the name is empty, too long, or no tokens of a subject.
+  /// Where the end that opens a session is called: `tensorpull.meeting.<name>`. bad_address: the name is empty, too
+  /// long, or not made of tokens.
   static constexpr result<nats_subject> meeting(std::string_view name) noexcept {
     auto s = of(name);
     if (!s) return s;
@@ -56,7 +55,7 @@ class nats_subject {
     return out;
   }
   /// An inbox: `<prefix>.<32 digits>`. `token` has to be random, so that a client that may not read the inbox cannot
-  /// guess where to send. bad_address: the prefix does not begin with `_INBOX`, or it is above 62 bytes.
+  /// guess it. bad_address: the prefix does not begin with `_INBOX`, or is longer than 62 bytes.
   static constexpr result<nats_subject> inbox(std::string_view prefix, const ref_id& token) noexcept {
     auto s = of(prefix);
     if (!s || prefix.size() + 33 > most_bytes || !prefix.starts_with(inbox_begin))
@@ -66,8 +65,8 @@ class nats_subject {
     s->append({digits.data(), digits.size()});
     return s;
   }
-  /// The inbox that a message names as the place for answers. Nothing for any other subject: an owner that answered
-  /// there would send, with its own rights, to whatever a stranger named.
+  /// The inbox that a message names for answers; nothing for any other subject. An owner that answered there would use
+  /// its own rights to send wherever a stranger wants.
   static constexpr optional<nats_subject> inbox_named(std::string_view reply) noexcept {
     const auto point = reply.rfind('.');
     if (!reply.starts_with(inbox_begin) || point == std::string_view::npos || !parse_ref_id(reply.substr(point + 1)))
@@ -76,11 +75,11 @@ class nats_subject {
     return s ? optional<nats_subject>(*s) : optional<nats_subject>();
   }
 
-  /// The text; valid as long as the object is.
+  /// The text; valid as long as the object.
   constexpr std::string_view view() const noexcept { return {text_.data(), size_}; }
   /// The same with a terminating zero.
   constexpr const char* c_str() const noexcept { return text_.data(); }
-  /// Whether there is a subject.
+  /// Whether it is a subject.
   constexpr explicit operator bool() const noexcept { return size_ != 0; }
   /// XXH3-64 of the text.
   constexpr std::uint64_t hash() const noexcept {

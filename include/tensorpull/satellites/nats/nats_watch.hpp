@@ -1,4 +1,4 @@
-// Whether the owner that coordinates a transaction is still there.
+// Whether the coordinator of a transaction is still there.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -11,21 +11,20 @@ namespace tensorpull {
 
 /// How long an owner may be gone.
 struct nats_patience {
-  /// The server says that nobody serves the subject: the owner's program has ended, or its connection was lost. It may
-  /// come back within this time.
+  /// The server reports that nobody serves the subject: the owner's program has ended, or its connection was lost. It
+  /// may return within this time.
   std::chrono::milliseconds gone = std::chrono::seconds(5);
-  /// Nobody answers, although somebody is there as far as the server knows: the owner's program is stopped, or does
-  /// something else.
+  /// Nobody answers, although the server knows of a subscriber: the owner's program is stopped or busy.
   std::chrono::milliseconds silent = std::chrono::seconds(600);
 };
 
-/// Asks twice a second, with messages of no bytes, whether a subject is served. While the link has no server nothing is
-/// known, and no time passes.
+/// Asks twice a second, with messages of no bytes, whether a subject is served. While the link has no server, nothing
+/// is known and no time passes.
 class nats_watch {
  public:
   using time_point = std::chrono::steady_clock::time_point;  ///< points in time
 
-  /// Begins to watch; the answers take one of the subjects that the link may serve. Error: table_full.
+  /// Begins to watch; the answers need one of the subjects that the link may serve. Error: table_full.
   template <class Link>
   result<void> begin(Link& link, const nats_subject& whom, time_point now) noexcept {
     const system_entropy random;
@@ -34,7 +33,7 @@ class nats_watch {
     heard_ = now;
     return link.serve(here_);
   }
-  /// Watches no more.
+  /// Stops watching.
   template <class Link>
   void end(Link& link) noexcept {
     link.stop_serving(here_);
@@ -42,8 +41,8 @@ class nats_watch {
   }
   explicit operator bool() const noexcept { return static_cast<bool>(whom_); }
 
-  /// Looks at what was answered, and asks again when it is time. Call it several times a second, and receive from the
-  /// link besides.
+  /// Evaluates the answers, and asks again when it is time. Call it several times a second, and receive from the link
+  /// in between.
   template <class Link>
   void step(Link& link, time_point now) noexcept {
     const nats_presence seen = link.answers_at(here_);
@@ -62,9 +61,9 @@ class nats_watch {
   }
   /// Whether it has answered at least once.
   bool known() const noexcept { return known_; }
-  /// Whether nobody serves the subject, as the server said last.
+  /// Whether the server last reported that nobody serves the subject.
   bool nobody() const noexcept { return gone_; }
-  /// Whether it has been gone for longer than that.
+  /// Whether it has been gone for longer than the patience.
   bool lost(const nats_patience& patience, time_point now) const noexcept {
     return (gone_ && detail::has_passed(now - gone_since_, patience.gone)) ||
            detail::has_passed(now - heard_, patience.silent);

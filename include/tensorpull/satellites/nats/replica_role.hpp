@@ -1,4 +1,4 @@
-// One of several owners of the same content: it gives away chunks and decides nothing.
+// One of several owners of one content: it gives chunks and decides nothing.
 #pragma once
 
 #include <tensorpull/protocol/roles.hpp>
@@ -9,9 +9,9 @@
 
 namespace tensorpull {
 
-/// A model of owner_role in front of an owner. As a replica it answers requests for chunks with chunks, and anything
-/// else not at all: a recipient whose request was not answered asks again, and is answered by another owner of the
-/// content, or told by the one that coordinates why there is nothing.
+/// An owner_role in front of an owner. As a replica it answers requests for chunks with chunks, and nothing else: a
+/// recipient whose request is not answered repeats it, and is answered by another owner of the content, or told the
+/// reason by the coordinator.
 template <owner_role Owner>
 class replica_role {
  public:
@@ -20,19 +20,19 @@ class replica_role {
   static constexpr bool owns = Owner::owns;                                  ///< as the owner
   static constexpr std::size_t waiting_replies = Owner::waiting_replies;     ///< as the owner
 
-  /// Stands in front of an owner, which is borrowed, and passes everything on until it is made a replica.
+  /// Stands in front of an owner, which is borrowed, and passes everything on until only_chunks().
   explicit replica_role(Owner& of) noexcept : owner_(of) {}
-  /// From now on it is a replica.
+  /// Makes it a replica.
   void only_chunks() noexcept { replica_ = true; }
-  /// Whether it is.
+  /// Whether it is a replica.
   bool is_replica() const noexcept { return replica_; }
 
-  /// As owner_role asks, and so are those below.
+  /// As in owner_role, and so are those below.
   bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
     if (!replica_) return owner_.handle(from, m, out, who);
     return m.kind == frame_kind::pull && owner_.handle(from, m, out, who) && out.kind == frame_kind::chunk;
   }
-  /// Never asked of a replica by programs that know it; refused.
+  /// Refused; programs that know a replica never ask it.
   digest_state locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer,
                       const identity_source& who = {}) noexcept {
     return replica_ ? no_owner::locate(m, answer) : owner_.locate(from, m, ranges, answer, who);
@@ -44,7 +44,7 @@ class replica_role {
   }  ///< passed on
   void unreadable(const pending_reply& r) noexcept { owner_.unreadable(r); }  ///< passed on
   frame expand(const pending_reply& r) const noexcept { return owner_.expand(r); }  ///< passed on
-  /// A replica whose content has gone says `busy`, so that the recipient asks the one that coordinates.
+  /// A replica whose content has gone answers `busy`, so that the recipient asks the coordinator.
   void refuse_gone(pending_reply& r) const noexcept {
     owner_.refuse_gone(r);
     if (replica_) r.status = status::busy;

@@ -1,5 +1,5 @@
-// One recipient of a replica: its connection, and the line to the coordinator that belongs to it. Frames pass between
-// the two as they are, except that requests for chunks are answered from the replica's own copy.
+// One recipient of a replica: its connection, and the connection to the coordinator that belongs to it. Frames pass
+// between the two as they are, but requests for chunks are answered from the replica's own copy.
 #pragma once
 
 #include <tensorpull/framing/concept.hpp>
@@ -20,20 +20,20 @@
 
 namespace tensorpull {
 
-/// `Stream`: of both connections. `Owner`: the state machine that has the replica's own copies. About 21 KiB; nothing
-/// is allocated after it was made.
+/// `Stream`: of both connections. `Owner`: the state machine with the replica's own copies. About 21 KiB; nothing is
+/// allocated after it was made.
 ///
-/// The coordinator's description says which version it serves, under which nonce, and how long its chunks are. From
-/// then on a request for a chunk of that version is answered with the same nonce from the own copy, unless it reaches
-/// the last byte of what the recipient wants: that request passes on, so the coordinator knows that the recipient was
-/// served to the end before it confirms. Answers keep the order of the requests: an own answer begins when nothing that
-/// was passed on is unanswered.
+/// The coordinator's description has its version, its nonce and the length of its chunks. From then on a request for a
+/// chunk of that version is answered from the own copy, with the same nonce. The exception is the last byte that the
+/// recipient wants: that request passes on, so the coordinator knows that the recipient was served to the end before it
+/// confirms. Answers keep the order of the requests: an own answer begins when everything that was passed on is
+/// answered.
 template <framing Framing, class Limits, class Owner, pollable_stream Stream>
 class replica_line {
  public:
   using time_point = std::chrono::steady_clock::time_point;  ///< points in time
 
-  /// What a line asks of its driver.
+  /// What a line needs from its driver.
   enum class need : std::uint8_t {
     nothing,  ///< wait for its descriptors
     again,  ///< take the next step at once, but let others go first
@@ -42,8 +42,8 @@ class replica_line {
     end,  ///< destroy it
   };
 
-  /// Takes over an accepted connection, and the descriptor that is kept for its line to the coordinator. Owner and
-  /// counts are borrowed.
+  /// Takes over an accepted connection, and the descriptor that is kept for the connection to the coordinator. Owner
+  /// and counts are borrowed.
   replica_line(Stream recipient, Owner& owner, replica_counts& counts, time_point now,
                detail::kept_descriptor kept = {}) noexcept
       : owner_(owner), counts_(counts), down_(std::move(recipient)), kept_(std::move(kept)), watch_(now), signed_(now) {
@@ -52,15 +52,15 @@ class replica_line {
   replica_line& operator=(const replica_line&) = delete;
   ~replica_line() { owner_.forget(peer_); }
 
-  /// The descriptor that was kept for the line is free: a connection to the coordinator is to be begun now, and call()
-  /// or hang_up() says what came of it. False: none was kept.
+  /// The kept descriptor is free: begin a connection to the coordinator now, and report by call() or hang_up(). False:
+  /// none was kept.
   bool may_call() noexcept { return kept_.let_go(); }
   /// Takes over a connection to the coordinator that was begun.
   void call(Stream coordinator, time_point now) noexcept {
     up_.emplace(std::move(coordinator));
     called_ = now;
   }
-  /// The connection to the coordinator that is being made will not come: another may be tried.
+  /// The connection to the coordinator failed before it was there; another may be tried.
   void hang_up() noexcept {
     up_.reset();
     (void)kept_.keep();
@@ -68,9 +68,9 @@ class replica_line {
   /// Whether a connection to the coordinator is being made, and since when.
   bool calling() const noexcept { return up_ && !reached_; }
   time_point called() const noexcept { return called_; }  ///< since when
-  /// The connection to the coordinator, which has to be there.
+  /// The connection to the coordinator. Requires that there is one.
   Stream& coordinator() noexcept { return *up_; }
-  /// What the last step asked for.
+  /// The need after the last step.
   need wants = need::again;
   /// Whether the coordinator was reached.
   bool reached() const noexcept { return reached_; }
@@ -96,8 +96,9 @@ class replica_line {
     }
     return need::again;
   }
-  /// Whether a budget is spent. Call it several times a second. `away`: the coordinator cannot be reached. A recipient
-  /// that waits for it ends with the patience for the coordinator, and its time begins when the coordinator is there.
+  /// Whether a budget is spent. Call it several times a second. `away`: the coordinator cannot be reached. The time of
+  /// a recipient that waits for it begins when the coordinator is there; until then the patience with the coordinator
+  /// counts.
   bool expired(const connection_budgets& budgets, time_point now, bool away) noexcept {
     if (waits_for_coordinator() && (away || calling())) {
       watch_ = detail::budget_watch(now);
@@ -110,17 +111,17 @@ class replica_line {
     return room.ends(watch_, now, activity());
   }
 
-  /// What to wait for, and where: the recipient's descriptor.
+  /// The recipient's descriptor, to wait for.
   int recipient_handle() const noexcept { return down_.native_handle(); }
   /// The coordinator's descriptor; -1: there is none.
   int coordinator_handle() const noexcept { return up_ ? up_->native_handle() : -1; }
-  /// Directions in which the recipient's connection can go on.
+  /// Directions to wait for on the recipient's connection.
   io_ready recipient_interest() const noexcept {
     if (!down_established_) return down_waits_;
     return interest(down_,
                     {!down_ended_ && have_ < requests_.size(), !down_broken_ && (own_ ? !digesting_ : passing_ > 0)});
   }
-  /// Directions in which the coordinator's connection can go on.
+  /// Directions to wait for on the coordinator's connection.
   io_ready coordinator_interest() const noexcept {
     if (!up_) return {};
     if (!reached_) return up_waits_;
@@ -136,7 +137,7 @@ class replica_line {
   static constexpr std::uint32_t sign_id = 0xffffffff;
   static constexpr std::uint64_t sign_payload = 4096;
 
-  /// What the coordinator has said about a reference.
+  /// What the coordinator has described of a reference.
   struct described {
     ref_id ref{};
     std::uint64_t version = 0, nonce = 0;
@@ -186,7 +187,7 @@ class replica_line {
     ++counts_.broken;
     dead_ = true;
   }
-  /// The recipient has hung up, and the coordinator has heard all that it said, and answered.
+  /// The recipient has hung up, and the coordinator has heard and answered all that it sent.
   bool over() const noexcept { return down_ended_ && !own_ && up_left_ == 0 && unanswered_ == 0 && passing_ == 0; }
 
   void hear_recipient() noexcept {
@@ -222,11 +223,11 @@ class replica_line {
       }
     }
   }
-  /// What becomes of a request.
+  /// The fate of a request.
   enum class fate : std::uint8_t {
-    waits,  ///< the answers before it have to come first
+    waits,  ///< earlier answers come first
     passed_on,  ///< the coordinator answers
-    done,  ///< it is answered, or nobody is there to take an answer
+    done,  ///< answered, or nobody takes an answer
   };
   fate without_coordinator(const frame& m) noexcept { return refuse(m) ? fate::done : fate::waits; }
   fate fate_of(const frame& m, time_point now) noexcept {
@@ -279,7 +280,7 @@ class replica_line {
     if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0) return fate::waits;
     return begin_own(*d, m, length, now) ? fate::done : fate::passed_on;
   }
-  /// Whether the own copy has the chunk, and a chunk comes after it: the last one is the coordinator's.
+  /// Whether the own copy has the chunk and it is not the last one, which is the coordinator's.
   static bool gives(const described& d, const frame& m, std::uint64_t length) noexcept {
     if (!d.own || (m.version != 0 && m.version != d.version)) return false;
     if (m.offset >= d.last || m.length == all_in_one_chunk) return false;
@@ -359,14 +360,14 @@ class replica_line {
       down_ended_ = down_broken_ = true;
     }
   }
-  /// The own copy is gone or cannot be read: the recipient dials again if it has seen the beginning of the chunk. If
-  /// not, the coordinator answers; a line ends all the same, since the request is gone.
+  /// The own copy is gone or unreadable. A recipient that has seen the beginning of the chunk dials again; otherwise
+  /// the coordinator answers. The line ends in either case, since the request is gone.
   void broke_off() noexcept {
     own_.reset();
     dead_ = true;
   }
 
-  /// Bytes of answers that have come and were not handed on.
+  /// Bytes of answers that have arrived and were not passed on.
   std::size_t here() const noexcept { return answers_end_ - answers_begin_; }
   /// Reads answers of the coordinator and hands them on.
   void pass_answers() noexcept {
@@ -401,7 +402,7 @@ class replica_line {
     answers_begin_ -= words;
     answers_end_ -= words;
   }
-  /// Finds out how many bytes of what has come are whole answers, or begin a chunk, and learns what they say.
+  /// Finds how many of the bytes that arrived are whole answers or begin a chunk, and reads them.
   void look_at_answers() noexcept {
     while (!dead_ && passing_ < here()) {
       if (swallow_left_ > 0) {
@@ -472,7 +473,7 @@ class replica_line {
     return nullptr;
   }
 
-  /// Shows the coordinator that the recipient takes chunks: takes a few bytes from it and throws them away.
+  /// Shows the coordinator that the recipient takes chunks, by taking a few bytes from it and dropping them.
   void sign(time_point now, const replica_options& options) noexcept {
     if (!served_own_ || !reached_ || up_ended_ || signing_ || unanswered_ > 0 || up_left_ > 0 ||
         !detail::has_passed(now - signed_, options.sign_of_life))

@@ -1,5 +1,5 @@
-// One of several owners of the same content behind a balancer: it gives chunks from its own copy, and leaves everything
-// else to the owner that coordinates.
+// One of several owners of one content behind a balancer: it gives chunks from its own copy, and leaves everything else
+// to the coordinator.
 #pragma once
 
 #include <tensorpull/links/posix/wait.hpp>
@@ -22,14 +22,14 @@
 
 namespace tensorpull {
 
-/// A replica, which `replica_of<net>` names for a pipeline `net` over streams (tcp, tls, unix_socket). Movable. One
-/// thread at a time. Its end settles what is open: callbacks are called once more.
+/// A replica, `replica_of<net>` for a pipeline `net` over streams (tcp, tls, unix_socket). Movable. One thread at a
+/// time. Its end settles what is open: callbacks are called once more.
 ///
-/// It publishes under the ID of the reference that the coordinator gave (`publish_options::id`), and its content has to
-/// be the same: the version is the digest, and of another version it gives nothing. Its own transaction expects nobody,
-/// and ends by withdraw(), or as verdict::owner_lost. Recipients connect to it as to any owner; for each it has a line
-/// to the coordinator, which sees the replica's address and, over TLS, its certificate. One allocation for each
-/// connection, none for a chunk.
+/// It publishes under the ID of the coordinator's reference (`publish_options::id`). The content has to be the same,
+/// since the version is the digest; of another version it gives nothing. Its own transaction expects nobody, and ends
+/// by withdraw(), or as verdict::owner_lost. Recipients connect to it as to any owner. For each it connects to the
+/// coordinator, which sees the replica's address and, over TLS, its certificate. One allocation for each connection,
+/// none for a chunk.
 template <class Parts>
   requires listening_transport<typename Parts::transport>
 class replica_owner : public publishing_owner<replica_owner<Parts>> {
@@ -42,9 +42,9 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
  public:
   using model_type = typename Parts::tensors::model_type;  ///< what is published
 
-  /// Starts to listen. `coordinator`: where the owner is that coordinates; it need not be there yet. Each address is
-  /// text, or an object such as a tls_address, which is copied; the text in it is borrowed. Errors: bad_address,
-  /// connection_failed with errno, out_of_memory.
+  /// Starts to listen. `coordinator`: its address; it need not be there yet. Each address is text, or an object such as
+  /// a tls_address, which is copied; the text in it is borrowed. Errors: bad_address, connection_failed with errno,
+  /// out_of_memory.
   template <class Listen, class Coordinator>
   static result<replica_owner> open(const Listen& listen, const Coordinator& coordinator,
                                     const replica_options& options = {}) noexcept {
@@ -106,7 +106,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   }
   /// How many recipients are connected.
   std::size_t connections() const noexcept { return s_->lines.size(); }
-  /// How it has fared.
+  /// Its counts.
   replica_counts counts() const noexcept { return s_->counts; }
   /// Whether the coordinator has been unreachable for as long as the options allow.
   bool coordinator_lost() const noexcept { return s_->is_lost(clock::now()); }
@@ -165,7 +165,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if constexpr (std::is_convertible_v<const Listen&, std::string_view>) return transport::listen(at);
     else return at.listen();
   }
-  /// Begins a connection to the first of some places that lets one begin.
+  /// Begins a connection to the first of several destinations that allows it.
   template <class Places>
   static result<stream_type> begin(Places places) noexcept {
     if (!places) return failure(places.error());
@@ -213,7 +213,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     if (s.is_lost(now)) lose(s);
     s.published.tick();
   }
-  /// What to wait for. True: a line wants to go on at once.
+  /// Collects the descriptors to wait for. True: a line can go on at once.
   static bool collect(state& s) noexcept {
     s.polled.clear();
     s.polled.push_back(detail::polled(s.listener.native_handle(), {s.accepts, false}));

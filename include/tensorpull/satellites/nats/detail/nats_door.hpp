@@ -1,4 +1,4 @@
-// Looks for a NATS server that answers, without waiting in libnats, which hears no stop request while it connects.
+// Finds a NATS server that answers, without waiting in libnats, which does not hear a stop request while it connects.
 #pragma once
 
 #include <tensorpull/links/posix/wait.hpp>
@@ -38,7 +38,7 @@ class nats_host {
   std::size_t size_ = 0;
 };
 
-/// Whether a server's URL asks for TLS, in capitals, too.
+/// Whether a server's URL asks for TLS, in either case.
 inline bool asks_for_tls(const char* url) noexcept {
   while (*url == ' ') ++url;
   for (const char c : std::string_view("tls://")) {
@@ -48,8 +48,8 @@ inline bool asks_for_tls(const char* url) noexcept {
   return true;
 }
 
-/// Tries the servers of a URL in turn, and again. A server greets each client that connects, so one that has sent
-/// something is there and speaks.
+/// Tries the servers of a URL in turn, repeatedly. A server greets each client, so one that has sent something is
+/// there.
 class nats_door {
  public:
   /// The most servers that one URL may name.
@@ -65,9 +65,9 @@ class nats_door {
   nats_door(const nats_door&) = delete;
   nats_door& operator=(const nats_door&) = delete;
 
-  /// Whether the URL can be used.
+  /// Whether the URL is valid.
   explicit operator bool() const noexcept { return count_ > 0; }
-  /// Goes on to look, for at most `most`. The URL of a server that has answered; nullptr: none has yet.
+  /// Searches for at most `most`. The URL of a server that has answered; nullptr: none yet.
   const char* look(std::chrono::milliseconds most) noexcept {
     const auto now = std::chrono::steady_clock::now();
     if (probe_.native_handle() < 0) {
@@ -94,7 +94,7 @@ class nats_door {
     addresses_.reset();
     return servers_[at_];
   }
-  /// The next server is tried, after a pause if it is the first.
+  /// Moves to the next server, after a pause if it is the first.
   void next() noexcept {
     probe_ = {};
     addresses_.reset();
@@ -105,7 +105,7 @@ class nats_door {
   }
   /// How often all have been tried.
   std::uint32_t rounds() const noexcept { return rounds_; }
-  /// Why the last one that was tried did not answer.
+  /// Why the last server did not answer.
   const error& why() const noexcept { return why_; }
 
  private:
@@ -123,7 +123,7 @@ class nats_door {
     probe_ = std::move(*stream);
     began_ = now;
   }
-  /// Goes on with the server's next address, or with the next server.
+  /// Moves to the server's next address, or to the next server.
   void give_up(errc code, std::int32_t system) noexcept {
     why_ = {code, system, 0, {}};
     probe_ = {};

@@ -1,4 +1,4 @@
-// What libnats hands out, each freed by its owner, and what its statuses mean here.
+// Objects of libnats, each freed by its owner, and the meaning of its statuses.
 #pragma once
 
 #include <tensorpull/core/error.hpp>
@@ -12,7 +12,7 @@
 
 namespace tensorpull::detail {
 
-/// Owns an object of libnats, or none.
+/// Owns an object of libnats, or nothing.
 template <class T, void (*Free)(T*)>
 class nats_handle {
  public:
@@ -42,7 +42,7 @@ using nats_subscription = nats_handle<natsSubscription, natsSubscription_Destroy
 using nats_options = nats_handle<natsOptions, natsOptions_Destroy>;
 using nats_message = nats_handle<natsMsg, natsMsg_Destroy>;
 
-/// Whether messages wait at a subscription; none: false.
+/// Whether messages wait at a subscription; false without one.
 inline bool has_mail(natsSubscription* s) noexcept {
   int messages = 0, bytes = 0;
   return s != nullptr && natsSubscription_GetPending(s, &messages, &bytes) == NATS_OK && messages > 0;
@@ -77,7 +77,7 @@ class nats_text {
   bool fits_;
 };
 
-/// What a status of libnats that is not NATS_OK means here.
+/// The error for a status of libnats other than NATS_OK.
 inline error nats_error(natsStatus how) noexcept {
   const auto code = [&] {
     switch (how) {
