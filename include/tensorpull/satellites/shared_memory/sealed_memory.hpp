@@ -1,6 +1,6 @@
-// Anonymous memory that has a descriptor, and seals that the kernel holds everybody to: what one process can give
-// another to read (Linux: memfd_create(2), fcntl(2) under "File Sealing"). It has no name, so nothing is left behind
-// when the last process that holds it is gone.
+// Anonymous memory with a descriptor, and seals that the kernel enforces: memory that one process can give another to
+// read (Linux: memfd_create(2), fcntl(2) under "File Sealing"). It has no name, so nothing is left behind when the last
+// process is gone.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -26,17 +26,17 @@
 
 namespace tensorpull {
 
-/// What the seals of a piece of memory promise.
+/// The promise of the seals of a piece of memory.
 enum class sealing : std::uint8_t {
-  none,    ///< it may shrink, or be written by any program that holds it
-  others,  ///< its size stays, and only a program that had mapped it for writing before can write it
-  all,     ///< nobody changes it any more
+  none,  ///< it may shrink, or any program that holds it may write it
+  others,  ///< its size stays, and only programs that mapped it for writing before can write it
+  all,  ///< nobody changes it any more
 };
 
 namespace detail {
 
-/// Memory of `bytes` bytes, all zero, which takes no room before it is written. out_of_memory with errno: the system
-/// has no memory, no descriptors, or a limit for files (RLIMIT_FSIZE) below `bytes`.
+/// Memory of `bytes` zero bytes, which takes no room before it is written. out_of_memory with errno: no memory, no
+/// descriptors, or RLIMIT_FSIZE is below `bytes`.
 inline result<file_descriptor> make_memory_file(std::uint64_t bytes) noexcept {
   constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   file_descriptor fd(::memfd_create("tensorpull", flags | MFD_NOEXEC_SEAL));
@@ -48,8 +48,8 @@ inline result<file_descriptor> make_memory_file(std::uint64_t bytes) noexcept {
   return fd;
 }
 
-/// Adds seals that cannot be taken off. io with errno: the kernel has no such seal (5.1 and newer do), or, for `all`,
-/// somebody has it mapped for writing.
+/// Adds seals that cannot be removed. io with errno: the kernel has no such seal (5.1 and newer do), or, for `all`,
+/// somebody has the memory mapped for writing.
 inline result<void> seal_memory(int fd, sealing against) noexcept {
   const int write = against == sealing::all ? F_SEAL_WRITE : F_SEAL_FUTURE_WRITE;
   if (::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | write | F_SEAL_SEAL) != 0)
@@ -57,7 +57,7 @@ inline result<void> seal_memory(int fd, sealing against) noexcept {
   return {};
 }
 
-/// What the seals of a descriptor from anywhere promise; `none` for one that is no such memory.
+/// The promise of any descriptor's seals; `none` if it is not such memory.
 inline sealing sealing_of(int fd) noexcept {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || (seals & F_SEAL_GROW) == 0) return sealing::none;

@@ -1,5 +1,5 @@
-// Where an image lies in memory that two programs share. The owner writes this index once and seals it; a recipient
-// reads each word of it once, into memory of its own, and believes none of it.
+// Where an image lies in shared memory. The owner writes this index once and seals it; a recipient reads each word
+// once, into memory of its own, and believes none of it.
 //
 // Layout, in little-endian words of 64 bits, at the beginning of the first segment:
 //   0  magic, which has the version of this layout
@@ -9,9 +9,8 @@
 //   4  number of extents
 //   5  XXH3-64 of words 0 to 4 and of all extents
 //   6  for each extent, two words: where it lies, and its bytes
-// The extents make up the image in order. With one segment all lie in it. With two, the first extent is the header of
-// the image and lies in the first segment; all others lie in the last one, which is the memory of a model that was
-// allocated there.
+// The extents make up the image in order. With one segment all lie in it. With two, the first extent is the image's
+// header and lies in the first segment; all others lie in the last one: the memory of a model that was allocated there.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -29,17 +28,17 @@
 
 namespace tensorpull {
 
-/// A piece of an image, and where it lies in its segment.
+/// A piece of an image in its segment.
 struct memory_extent {
-  std::uint64_t at = 0;     ///< the first byte in the segment
+  std::uint64_t at = 0;  ///< the first byte in the segment
   std::uint64_t bytes = 0;  ///< its length
 };
 
-/// The index of an image in shared memory, checked. Its extents are in memory of its own: one allocation.
+/// The checked index of an image in shared memory. Its extents are copied: one allocation.
 class segment_index {
  public:
   static constexpr std::uint64_t magic = 0x3158'4449'4d48'5354;  ///< "TSHMIDX1"
-  static constexpr std::size_t head_words = 6;                   ///< words before the extents
+  static constexpr std::size_t head_words = 6;  ///< words before the extents
 
   /// Bytes of an index with so many extents.
   static constexpr std::size_t bytes(std::size_t extents) noexcept { return 8 * (head_words + 2 * extents); }
@@ -62,10 +61,9 @@ class segment_index {
     put(5, digest_of(out.first(bytes(extents.size()))));
   }
 
-  /// Reads an index. `read(at, span) -> bool` reads bytes of the first segment, and is asked for none twice.
-  /// `first_bytes`, `last_bytes`: of the segments, as the system says; equal if there is `one` segment. `most`: extents
-  /// that are accepted. Errors: bad_shared_memory, with the word (`at`) that is wrong; out_of_memory; does_not_fit:
-  /// more extents.
+  /// Reads an index. `read(at, span) -> bool` reads bytes of the first segment, each of them once. `first_bytes`,
+  /// `last_bytes`: of the segments, by the system; equal if there is `one` segment. `most`: the most extents. Errors:
+  /// bad_shared_memory, with the wrong word (`at`); out_of_memory; does_not_fit: more extents.
   template <class Read>
   static result<segment_index> read(Read read, std::uint64_t first_bytes, std::uint64_t last_bytes, bool one,
                                     std::uint64_t version, std::uint64_t image_bytes, std::uint64_t most) noexcept {
@@ -110,13 +108,13 @@ class segment_index {
   /// No extents.
   segment_index() noexcept = default;
 
-  /// A range of the image that lies in one piece.
+  /// A contiguous range of the image.
   struct found {
     std::uint64_t at = 0;  ///< where, in the segment
-    std::uint64_t bytes = 0;  ///< how many bytes lie there from `at` on
-    bool first = false;  ///< whether it is the first segment, the one with the index; the last one otherwise
+    std::uint64_t bytes = 0;  ///< its length
+    bool first = false;  ///< in the first segment, which has the index; otherwise in the last
   };
-  /// Where the image's byte `offset` lies, which is within the image, and what follows it. O(log extents).
+  /// Where the image's byte `offset` lies, and what follows it. Requires an offset within the image. O(log extents).
   found find(std::uint64_t offset) const noexcept {
     std::size_t low = 0, high = count_;
     while (high - low > 1) {

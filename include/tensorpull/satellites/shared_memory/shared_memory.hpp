@@ -1,6 +1,6 @@
-// Shared memory, for programs of one machine: control goes over a Unix socket, the tensors stay where they are or are
-// copied once. Linux. For an owner, or for many connections, include transports/host/owner.hpp or host.hpp, too.
-// README.md says what a view is.
+// Shared memory, for programs on one Linux machine: control goes over a Unix socket, the tensors stay in place or are
+// copied once. An owner, or a program with many connections, also includes transports/host/owner.hpp or host.hpp.
+// README.md explains views.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -19,7 +19,7 @@
 
 namespace tensorpull {
 
-/// Accepts connections over which memory is passed. Movable; its end closes it and removes its file.
+/// Accepts connections over which memory is passed. Movable; its destructor closes it and removes its file.
 class shared_listener {
  public:
   /// As unix_listener::open.
@@ -46,7 +46,7 @@ class shared_listener {
   unix_listener listener_;
 };
 
-/// The one place where an owner is, for a program that connects without waiting.
+/// The single destination of an address, for a program that connects without waiting.
 class shared_destination {
  public:
   /// As unix_destination::of.
@@ -70,9 +70,9 @@ class shared_destination {
 };
 
 /// Policy for the transport slot. Addresses and `Access` are those of a Unix socket (unix_socket/unix_socket.hpp).
-/// `MostCopied`: bytes that an owner copies at most into memory that it can share, of all that it publishes; what does
-/// not fit is sent over the socket. `Threads`: whether several threads of the caller may run an owner's connections. An
-/// owner's options have to name an address.
+/// `MostCopied`: the most bytes that an owner copies into memory that it can share, in all; the rest is sent over the
+/// socket. `Threads`: whether several threads of the caller may run an owner's connections. An owner's options have to
+/// name an address.
 template <unix_access Access, std::uint64_t MostCopied, bool Threads>
 struct basic_shared_memory
     : stream_transport<basic_shared_memory<Access, MostCopied, Threads>, shared_stream, Threads> {
@@ -83,7 +83,7 @@ struct basic_shared_memory
   static constexpr bool encrypted = false;
   static constexpr identity_kind identifies = identity_kind::user;
 
-  /// The owner's state machine, with the memory of what it publishes.
+  /// The owner's state machine, with the memory of its publications.
   template <class Owner>
   using sharing_owner = detail::sharing_owner<Owner, MostCopied>;
   /// The transfer of each pull.
@@ -91,7 +91,7 @@ struct basic_shared_memory
   using shared_transfer = detail::shared_transfer<
       transfer<Consumer, typename Parts::chunking, typename Parts::integrity, typename Parts::limits>,
       std::uint64_t{Parts::limits::tensors} + 1, Parts::integrity::whole || Parts::integrity::per_chunk>;
-  /// Besides the transfer: what a pull knows of the memory. Its index takes 16 bytes a tensor of the heap.
+  /// Of a pull besides the transfer. Its index takes 16 bytes a tensor of the heap.
   template <class Parts>
   static constexpr std::size_t pull_bytes =
       sizeof(endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) +
@@ -113,9 +113,9 @@ struct basic_shared_memory
     return shared_listener::open(address, Access, 4096);
   }
 
-  /// Connects, has the memory passed, and closes. With `options.unverified` no digest is computed, so that the time
-  /// does not depend on the model's size. Errors: those of a pull; memory_not_shared: the owner passes no memory;
-  /// memory_not_sealed, bad_shared_memory: it passes something else; not_verifiable: no digest can be compared, and
+  /// Connects, receives the memory, and closes. With `options.unverified` no digest is computed, and the time does not
+  /// depend on the model's size. Errors: those of a pull; memory_not_shared: the owner passes no memory;
+  /// memory_not_sealed, bad_shared_memory: it passes something else; not_verifiable: there is no digest to compare, and
   /// `options.unverified` is false.
   template <class Parts>
   static result<receipt> view(std::string_view address, const reference& ref, viewed_tensors& to,
@@ -142,8 +142,7 @@ struct basic_shared_memory
   }
 
  private:
-  /// The same pipeline with chunks as long as they can be, since they do not travel, and the digest of the whole or
-  /// none.
+  /// The same pipeline with the longest chunks, since they do not travel, and the digest of the whole or none.
   template <class Parts, class Integrity>
   struct viewing_parts : Parts {
     using chunking = fixed_bytes<max_payload_bytes / 8 * 8>;

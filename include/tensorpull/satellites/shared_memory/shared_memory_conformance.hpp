@@ -1,5 +1,5 @@
-// Checks a transport that shares memory: first that its stream passes descriptors (byte_stream, 7), then what owners
-// pass with it, and what views are.
+// Checks a transport that shares memory: that its stream passes descriptors (byte_stream, 7), what its owners pass, and
+// its views.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -124,8 +124,8 @@ class shared_memory_requirements : link_requirements<stream_probe<Connect>> {
     ::close(after);
   }
 
-  /// Opens a view over a connection, with both ends on this thread, and looks at the result while the owner is there.
-  /// Then both are gone.
+  /// Opens a view over a connection, with both ends on this thread, and inspects it while the owner is there. Then both
+  /// are gone.
   void pull(pair c, const looks& look) {
     const std::uint64_t shape = numbers;
     const tensor_view all[]{{"weights", dtype::f32, {&shape, 1}, reinterpret_cast<const std::byte*>(weights_.data())}};
@@ -167,8 +167,7 @@ class shared_memory_requirements : link_requirements<stream_probe<Connect>> {
 }  // namespace detail
 
 /// Runs all checks of a transport that shares memory on the caller's thread; its stream has to pass check_byte_stream,
-/// too. `connect` is called for each check. Throws only what the stream, `connect` or the heap throws. Print the
-/// report, or look up one number.
+/// too. `connect` is called for each check. Throws only what the stream, `connect` or the heap throws.
 template <class Transport, stream_factory Connect>
 conformance_report check_shared_memory(Connect connect, const conformance_options& options = {}) {
   static_assert(Transport::shares_memory, "tensorpull: check_shared_memory checks a transport that shares memory");

@@ -1,4 +1,4 @@
-// A model that lies in memory which other programs can be given: publishing it copies nothing.
+// A model in memory that can be given to other programs: publishing it copies nothing.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -12,15 +12,15 @@
 
 namespace tensorpull {
 
-/// Memory that is mapped for writing here, and that other programs can be given for reading. It goes back to the system
-/// when the last of all programs lets go of it.
+/// Memory that is mapped for writing here, and that other programs can be given for reading. It is freed when the last
+/// program lets go of it.
 class shared_region {
  public:
   /// Zeroed memory. out_of_memory with errno.
   static result<std::shared_ptr<shared_region>> make(std::size_t bytes) noexcept {
     auto fd = detail::make_memory_file(bytes);
     if (!fd) return failure(fd.error());
-    // reserved now, so that a machine without memory says so here; later it could only send a signal
+    // reserved now, so that a lack of memory is an error here; later it could only be a signal
     if (::fallocate(fd->get(), 0, 0, static_cast<off_t>(bytes)) != 0)
       return failure(errc::out_of_memory, bytes, {}, errno);
     auto pages = detail::mapped_memory::of(fd->get(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED);
@@ -39,7 +39,7 @@ class shared_region {
   int descriptor() const noexcept { return fd_.get(); }
   /// The first byte.
   std::byte* data() const noexcept { return pages_.data(); }
-  /// How many there are.
+  /// How many bytes there are.
   std::size_t size() const noexcept { return pages_.size(); }
 
  private:
@@ -47,9 +47,8 @@ class shared_region {
   detail::mapped_memory pages_;
 };
 
-/// A model made by make_shared_model(). Copies share it. Publish it itself (`add_tensors(model)`), not what it points
-/// to: its owner then keeps a copy of this pointer until the reference has settled, and recipients are given the
-/// memory.
+/// A model made by make_shared_model(). Copies share it. Publish this object (`add_tensors(model)`), not the model that
+/// it points to: the owner then keeps a copy of the pointer until settlement, and gives recipients the memory.
 template <class Model>
 class shared_model {
  public:
@@ -62,15 +61,14 @@ class shared_model {
   Model* operator->() const noexcept { return get(); }
   /// The model; nullptr: there is none.
   Model* get() const noexcept { return region_ ? std::launder(reinterpret_cast<Model*>(region_->data())) : nullptr; }
-  /// The memory in which it lies.
+  /// Its memory.
   const std::shared_ptr<shared_region>& region() const noexcept { return region_; }
 
  private:
   std::shared_ptr<shared_region> region_;
 };
 
-/// A new model, all zero, in memory that other programs can be given. out_of_memory with errno (RLIMIT_FSIZE bounds it,
-/// too).
+/// A new model, all zero, in memory that can be given to other programs. out_of_memory with errno (also RLIMIT_FSIZE).
 template <class Model>
 [[nodiscard]] result<shared_model<Model>> make_shared_model() noexcept {
   static_assert(std::is_trivially_copyable_v<Model> && std::is_trivially_destructible_v<Model>,

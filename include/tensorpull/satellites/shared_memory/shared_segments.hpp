@@ -1,5 +1,5 @@
-// The recipient's side of an image in shared memory: descriptors that came from the other side, checked, and the image
-// behind them.
+// The recipient's side of an image in shared memory: the checked descriptors of the other side, and the image behind
+// them.
 #pragma once
 
 #include <tensorpull/satellites/shared_memory/sealed_memory.hpp>
@@ -13,14 +13,14 @@
 
 namespace tensorpull {
 
-/// An image in memory that an owner shares. It stays readable when the owner is gone.
+/// An image in an owner's shared memory. It stays readable when the owner is gone.
 class shared_segments {
  public:
   /// No image.
   shared_segments() noexcept = default;
 
-  /// Checks what came. `version`, `image_bytes`: as the owner has described the image. `most_extents`: that are
-  /// accepted. Errors: memory_not_shared: no descriptors; memory_not_sealed; bad_shared_memory; does_not_fit;
+  /// Checks descriptors that arrived. `version`, `image_bytes`: of the owner's description. `most_extents`: the most
+  /// that are accepted. Errors: memory_not_shared: no descriptors; memory_not_sealed; bad_shared_memory; does_not_fit;
   /// out_of_memory.
   static result<shared_segments> open(passed_descriptors&& of, std::uint64_t version, std::uint64_t image_bytes,
                                       std::uint64_t most_extents) noexcept {
@@ -55,9 +55,9 @@ class shared_segments {
 
   /// Whether there is an image.
   explicit operator bool() const noexcept { return static_cast<bool>(first_); }
-  /// Whether the owner itself can still change the tensors: it has allocated them there, and has them mapped.
+  /// Whether the owner itself can still change the tensors, since it has allocated and mapped them there.
   bool owner_can_write() const noexcept { return detail::sealing_of(data_descriptor()) != sealing::all; }
-  /// Maps the segment with the tensors, privately: what a program writes there, if `writable`, nobody else sees. Error:
+  /// Maps the segment with the tensors, privately: nobody else sees what a program writes there, if `writable`. Error:
   /// out_of_memory.
   result<void> map(bool writable) noexcept {
     // private even for reading: before Linux 6.7 memory that nobody may write could not be mapped otherwise
@@ -67,19 +67,19 @@ class shared_segments {
     pages_ = std::move(*pages);
     return {};
   }
-  /// Gives up what was mapped, and the rest with it.
+  /// Gives up the mapping, and the rest with it.
   detail::mapped_memory release() && noexcept { return std::move(pages_); }
   /// The mapped memory; nullptr before map().
   std::byte* data() const noexcept { return pages_.data(); }
 
-  /// Where the image's byte `offset`, which is within it, lies in the mapped memory, and how many bytes lie there.
-  /// None: it lies with the index, in memory of its own that is not mapped.
+  /// The bytes in the mapped memory from the image's byte `offset`, which is within it. Empty: they lie with the index,
+  /// which is not mapped.
   std::span<std::byte> mapped(std::uint64_t offset) const noexcept {
     const auto there = index_.find(offset);
     return there.first && last_ ? std::span<std::byte>()
                                 : std::span(pages_.data() + there.at, static_cast<std::size_t>(there.bytes));
   }
-  /// Copies bytes of the image, which are within it and mapped. 0 or errno.
+  /// Copies mapped bytes of the image. 0 or errno.
   int read(std::uint64_t offset, std::span<std::byte> to) const noexcept {
     while (!to.empty()) {
       const auto there = index_.find(offset);
@@ -95,7 +95,7 @@ class shared_segments {
     }
     return 0;
   }
-  /// Where the parts of the image are.
+  /// The index of the image.
   const segment_index& index() const noexcept { return index_; }
 
  private:

@@ -14,16 +14,16 @@
 
 namespace tensorpull {
 
-/// Descriptors that came with bytes. What nobody takes is closed.
+/// Descriptors that arrived with bytes. Those that nobody takes are closed.
 struct passed_descriptors {
   static constexpr std::size_t most = 2;  ///< that one write passes
 
   std::array<detail::file_descriptor, most> fd{};  ///< the first `count` are used
-  std::size_t count = 0;                           ///< how many came
+  std::size_t count = 0;                           ///< how many arrived
 };
 
-/// Owns a connected Unix socket. One thread at a time. Of descriptors that come it keeps the last ones until they are
-/// taken, so a peer that sends many takes no more than two places in this program's table.
+/// Owns a connected Unix socket. One thread at a time. It keeps the last descriptors until they are taken, so a peer
+/// that sends many takes no more than two places in this program's table.
 class shared_stream : public unix_stream {
  public:
   /// No socket.
@@ -51,9 +51,9 @@ class shared_stream : public unix_stream {
   }
 
   using unix_stream::write_some;
-  /// The same, and passes descriptors with the first byte that it takes; at most passed_descriptors::most. The bytes go
-  /// without them if the system passes no more now, and if the other end leaves unread what was passed before: what is
-  /// under way counts for all programs of a user together, and one that reads nothing would take it from the others.
+  /// The same, with descriptors passed with the first byte; at most passed_descriptors::most. The bytes go without them
+  /// if the system passes no more now, or if the other end leaves earlier ones unread: the system's limit is for all
+  /// programs of a user together, and a peer that reads nothing would use it up.
   io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
     note_read();
     if (passed_ == most_unread) return write_some(spans);
@@ -63,12 +63,12 @@ class shared_stream : public unix_stream {
     return io;
   }
 
-  /// The descriptors that came last, if nobody has taken them.
+  /// The last descriptors that arrived, if nobody has taken them.
   passed_descriptors take_descriptors() noexcept { return std::exchange(came_, {}); }
 
  private:
-  /// Writes with descriptors that may be unread. One is enough for a pull at a time; the rest is for frames of the
-  /// program's that lie unread behind it.
+  /// Writes whose descriptors may be unread. One is enough for one pull at a time; the rest is for frames that lie
+  /// unread behind it.
   static constexpr unsigned most_unread = 8;
 
   io_result pass(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) const noexcept {
@@ -87,7 +87,7 @@ class shared_stream : public unix_stream {
                                                   }),
                               false);
   }
-  /// If the other end has read all that was written, no descriptor is under way.
+  /// If the other end has read everything, no descriptor is in flight.
   void note_read() noexcept {
     int unread = 0;
     if (passed_ > 0 && ::ioctl(native_handle(), SIOCOUTQ, &unread) == 0 && unread == 0) passed_ = 0;

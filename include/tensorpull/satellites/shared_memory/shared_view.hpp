@@ -1,5 +1,5 @@
-// A read-only view of a published model: its tensors are where the owner has them, or where its copy is, and nothing is
-// copied here.
+// A read-only view of a published model: nothing is copied here, and its tensors are in the owner's memory or in the
+// owner's copy.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -18,32 +18,31 @@
 
 namespace tensorpull {
 
-/// What an owner may make a view allocate: it keeps the header's text, and a table of the tensors (64 bytes each, 8 for
-/// each dimension).
+/// Limits on what an owner may make a view allocate: the header's text, and a table of the tensors (64 bytes each, 8
+/// for each dimension).
 struct view_limits {
   std::uint64_t max_header_bytes = 16u << 20;  ///< of the header
   std::uint64_t max_tensors = 1'000'000;  ///< tensors in it
 };
 
-/// The tensors of a published image in mapped memory. A consumer that reads the memory itself; what it has of one
-/// transfer is gone when the next one begins. Movable only when it is complete. It stays readable when the owner has
-/// withdrawn the reference, has ended or was killed.
+/// The tensors of a published image in mapped memory. A consumer that reads the memory itself; each transfer replaces
+/// the one before. Movable only when it is complete. It stays readable when the owner has withdrawn the reference, has
+/// ended or was killed.
 class viewed_tensors {
  public:
   static constexpr bool irrevocable = false;
 
-  /// `expected`: the only schema that it takes, or nullptr for any. `writable`: the pages may be written, which changes
-  /// this view and nothing else.
+  /// `expected`: the only schema that it accepts, or nullptr for any. `writable`: the pages may be written, which
+  /// changes this view alone.
   explicit viewed_tensors(const image_schema* expected, bool writable = false, const view_limits& limits = {}) noexcept
       : expected_(expected), limits_(limits), writable_(writable) {}
   viewed_tensors(viewed_tensors&&) noexcept = default;
   viewed_tensors& operator=(viewed_tensors&&) noexcept = default;
 
-  /// The tensors, in image order. Valid while this object has them, and where it is moved to. Their numbers are in the
-  /// image's byte order, little-endian: on a big-endian machine gather() gives them as an image has them, and each
-  /// entry says in `swap_bytes` that memory has them in the other order.
+  /// The tensors, in image order. Valid while this object has them, also after a move. Their numbers are little-endian,
+  /// as in an image: on a big-endian machine each entry is marked in `swap_bytes`, and gather() takes care of it.
   source_view tensors() const noexcept { return {&made_->schema, nullptr, made_->where.data(), nullptr}; }
-  /// Whether the owner can still change them: it has allocated the model in this memory. If not, nobody can.
+  /// Whether the owner can still change them, because it allocated the model in this memory. If not, nobody can.
   bool owner_can_write() const noexcept { return owner_can_write_; }
   /// The mapped memory.
   std::span<const std::byte> memory() const noexcept { return {pages_.data(), pages_.size()}; }
@@ -59,8 +58,8 @@ class viewed_tensors {
     pages_ = {};
     return {};
   }
-  /// The memory that came. Errors: bad_frame, schema_mismatch: its header is none, or not the one described;
-  /// unsupported_layout: a tensor does not lie in one piece; too_large: above the limits; out_of_memory.
+  /// The memory that arrived. Errors: bad_frame, schema_mismatch: its header is malformed, or not the one described;
+  /// unsupported_layout: a tensor is not contiguous; too_large: above the limits; out_of_memory.
   result<void> take(shared_segments&& memory) noexcept {
     if (made_ || described_.data_start == 0)
       return {};  // after a lost connection it is the same version; without begin() the schema was refused
@@ -160,8 +159,7 @@ class viewed_tensors {
 
 static_assert(consumer<viewed_tensors>);
 
-/// What pipeline<...>::view() opens: the tensors where they are, and how the transfer ended. `Parts`: the pipeline's
-/// resolved policies.
+/// A view by pipeline<...>::view(): the tensors in place, and the outcome. `Parts`: the pipeline's resolved policies.
 template <class Parts>
 class shared_view {
   using tensors_policy = typename Parts::tensors;
@@ -172,18 +170,17 @@ class shared_view {
   /// For a transport's view().
   shared_view(viewed_tensors&& seen, const receipt& how) noexcept : seen_(std::move(seen)), how_(how) {}
 
-  /// How the transfer ended: `completed` if the digest was computed over this memory and compared,
-  /// `completed_unverified` if that was not wanted.
+  /// The outcome: `completed` if the digest of this memory was compared, `completed_unverified` if that was not wanted.
   const receipt& how() const noexcept { return how_; }
   /// As viewed_tensors::owner_can_write.
   bool owner_can_write() const noexcept { return seen_.owner_can_write(); }
-  /// The tensors, in image order. Valid while this view lives, and where it is moved to.
+  /// The tensors, in image order. Valid while this view lives, also after a move.
   source_view tensors() const noexcept { return seen_.tensors(); }
 
-  /// The model itself, if its tensors lie in the memory as a `model_type` has them: the owner has allocated it with
-  /// make_shared_model. Errors: unsupported_layout: they lie in another way (use tensors(), or download_tensors), or
-  /// the model has members that are tied, or this machine is big-endian and they have numbers of more than one byte;
-  /// unsupported_dtype: it has members of type `bool`, which may only be read when they were checked.
+  /// The model itself, if the owner has allocated it with make_shared_model. Errors: unsupported_layout: the tensors
+  /// lie otherwise (use tensors(), or download_tensors), or have ties, or this machine is big-endian and they have
+  /// numbers of more than one byte; unsupported_dtype: members of type `bool`, which must be checked before they are
+  /// read.
   result<const model_type*> model() const noexcept
     requires(tensors_policy::is_static)
   {

@@ -1,6 +1,5 @@
-// A pull whose bytes are already there: the owner describes the image and passes its memory along; chunks are copied
-// from there, and do not travel. Everything else is that of every pull: the checks, the digests, where the bytes land,
-// the confirmation and what the owner records.
+// A pull whose bytes are already there: the owner describes the image and passes its memory; chunks are copied from it
+// and do not travel. Checks, digests, landing, confirmation and records are those of every pull.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -16,22 +15,22 @@
 
 namespace tensorpull::detail {
 
-/// A consumer that reads the memory itself, so that nothing is copied: `take(segments)` is given it before the first
-/// prepare(), which gives spans of it.
+/// A consumer that reads the memory itself: `take(segments)` gets it before the first prepare(), which gives spans of
+/// it.
 template <class Consumer>
 concept reads_memory = requires(Consumer& c, shared_segments s) {
   { c.take(std::move(s)) } -> std::same_as<result<void>>;
 };
 
-/// `Transfer`: the protocol's transfer into this consumer. If the owner passes no memory, or each chunk shall have a
-/// digest of the owner's, bytes travel as over any stream; a consumer that reads the memory itself then fails with
-/// memory_not_shared. `Hashes`: whether it computes a digest.
+/// `Transfer`: the protocol's transfer into this consumer. If the owner passes no memory, or chunks need the owner's
+/// digests, bytes travel as over any stream; a consumer that reads the memory itself then fails with memory_not_shared.
+/// `Hashes`: whether it computes a digest.
 template <class Transfer, std::uint64_t MostExtents, bool Hashes>
 class shared_transfer : public Transfer {
   using consumer_type = typename Transfer::consumer_type;
   static constexpr bool views = reads_memory<consumer_type>;
-  /// What one step copies, about: what a core does in 0.2 ms. A piece that is not hashed is the whole chunk, since
-  /// memcpy is fastest with the longest.
+  /// About what one step copies: 0.2 ms of a core. Without hashing a piece is the whole chunk, since memcpy is fastest
+  /// with the longest.
   static constexpr std::uint64_t step_bytes = 1024 * 1024;
 
  public:
@@ -61,10 +60,10 @@ class shared_transfer : public Transfer {
   }
   /// A request for named tensors may follow the description, which is not asked for ahead.
   bool next_is_long() const noexcept { return !waits_ && Transfer::next_is_long(); }
-  /// Whether next() goes on when it is called again.
+  /// Whether next() has more to do.
   bool works() const noexcept { return works_ && !this->ended(); }
 
-  /// What came with the last bytes.
+  /// Descriptors that arrived with the last bytes.
   void take(passed_descriptors&& came) noexcept {
     if (came.count > 0) came_ = std::move(came);
   }
@@ -130,7 +129,7 @@ class shared_transfer : public Transfer {
     works_ = true;
   }
 
-  /// Copies what is missing of the chunk, at most about `left` bytes. False: not all of it could be copied now.
+  /// Copies the rest of the chunk, at most about `left` bytes. False: not all of it could be copied now.
   bool copy(std::uint64_t& left) noexcept {
     std::array<std::span<std::byte>, 32> room;
     while (chunk_.length > 0) {

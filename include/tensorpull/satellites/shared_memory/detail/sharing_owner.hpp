@@ -1,4 +1,4 @@
-// An owner that passes the memory of what it has published to recipients that ask for it.
+// An owner that passes the memory of its publications to recipients that ask for it.
 #pragma once
 
 #include <tensorpull/image/gather_scatter.hpp>
@@ -39,9 +39,9 @@ struct shared_image {
 template <class Owner, std::uint64_t MostCopied>
 class sharing_owner;
 
-/// A model of owner_role. What lies in a shared_region is passed as it is. Anything else is copied once into sealed
-/// memory, when the first recipient asks, a slice at a time; all copies together have at most `MostCopied` bytes. What
-/// cannot be shared is sent.
+/// An owner_role. The memory of a shared_region is passed as it is. Anything else is copied once into sealed memory,
+/// when the first recipient asks, a slice at a time; all copies together have at most `MostCopied` bytes. The rest is
+/// sent.
 template <hash Hash, class Limits, class Lock, tensorpull::hash ChunkHash, std::uint64_t MostCopied>
 class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public owner<Hash, Limits, Lock, ChunkHash> {
   using base = owner<Hash, Limits, Lock, ChunkHash>;
@@ -56,7 +56,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
   }
 
   /// `image` was published as `ref`, and its tensors lie in `region`. If they cannot be passed as they are, they are
-  /// treated as any other image.
+  /// copied.
   void share(const reference& ref, const source_view& image, const std::shared_ptr<shared_region>& region) noexcept {
     if (!region) return;
     auto index = index_of(ref.version, image, *region);
@@ -76,7 +76,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     return answers;
   }
 
-  /// Goes on with the copy that a description waits for, or with a chunk's digest.
+  /// Continues with the copy that a description waits for, or with a chunk's digest.
   digest_state digest(pending_reply& r, std::uint64_t& allowance, std::span<std::byte> memory) noexcept {
     if (r.kind != frame_kind::description) return base::digest(r, allowance, memory);
     const lock_guard hold(lock_);
@@ -96,7 +96,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     return digest_state::ready;
   }
 
-  /// What goes along with a description, until unpin().
+  /// The descriptors for a description, until unpin().
   std::span<const int> descriptors(const pending_reply& r) noexcept {
     const lock_guard hold(lock_);
     shared_image* const s = find(r);
@@ -129,7 +129,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
       if (s.generation == 0) return &s;
     return nullptr;
   }
-  /// Lets go of the memory of what is not published any more. Recipients that have it keep it.
+  /// Releases the memory of ended publications. Recipients that have it keep it.
   void sweep() noexcept {
     for (shared_image& s : shared_)
       if (s.generation != 0 && s.sends == 0 && !this->is_published(s.slot, s.generation)) s.clear();
@@ -140,7 +140,7 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     gone.clear();
   }
 
-  /// A recipient would rather have the memory of what it is told about.
+  /// A description is asked for by a recipient that would rather have the memory.
   void offer(pending_reply& out) noexcept {
     const lock_guard hold(lock_);
     shared_image* s = find(out);
