@@ -1,5 +1,4 @@
-// The arrays of an npy or npz file as tensors, without Python. Decides what is read when: headers at once, bytes when
-// they are sent.
+// The arrays of an npy or npz file as tensors, without Python. Headers are read at once, and bytes as they are sent.
 #pragma once
 
 #include <tensorpull/core/limits.hpp>
@@ -31,11 +30,11 @@ namespace tensorpull {
 
 /// How a numpy_file is opened.
 struct numpy_file_options {
-  /// The tensor of an npy file; empty: the file's name without ".npy". The arrays of an npz file have names of their
+  /// The name of an npy file's tensor; empty: the file's name without ".npy". Arrays of an npz file have names of their
   /// own.
   std::string_view name = {};
-  /// Compare an npz file's arrays with its checksums when it is opened, as NumPy does when it reads them: reads the
-  /// whole file once.
+  /// Compare an npz file's arrays with its checksums when it is opened, which reads the whole file once. NumPy does so
+  /// when it reads them.
   bool check_crc32 = true;
   /// An archive with more members is refused: too_many_tensors.
   std::size_t most_arrays = default_limits::tensors;
@@ -43,13 +42,13 @@ struct numpy_file_options {
 
 namespace detail {
 
-/// A file, and behind its end what was unpacked of it, as if it stood there.
+/// A file, followed by its unpacked members as if they were part of it.
 class unpacked_file {
  public:
   explicit unpacked_file(positioned_file file) noexcept : file_(std::move(file)), size_(file_.size()) {}
 
   const positioned_file& file() const noexcept { return file_; }
-  /// Adds bytes, and says where they stand. Throws std::bad_alloc.
+  /// Adds bytes, and gives their offset. Throws std::bad_alloc.
   std::uint64_t add(std::vector<std::byte> bytes) {
     const std::uint64_t at = size_;
     size_ += bytes.size();
@@ -57,7 +56,7 @@ class unpacked_file {
     return at;
   }
   std::uint64_t size() const noexcept { return size_; }
-  /// A range that lies in the file, or in what was added at one time. Errors: those of positioned_file.
+  /// A range within the file, or within one addition. Errors: those of positioned_file.
   result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
     if (unpacked_.empty() || offset < unpacked_.front().at) return file_.read_at(offset, out);
     const auto behind = std::partition_point(unpacked_.begin(), unpacked_.end(),
@@ -81,17 +80,17 @@ class unpacked_file {
 }  // namespace detail
 
 /// An open file whose arrays are the tensors of an image. Holds a descriptor and a table: at most 128 bytes an array
-/// (of up to four dimensions in C's order) and its name; and at most 4 MiB more if arrays are in Fortran's order.
-/// Arrays that are packed (numpy.savez_compressed) are unpacked when it is opened, and held in memory. The
-/// file must not change while it is published. If it becomes shorter, reads fail (io); if its bytes change, recipients
-/// that verify the image get another digest.
+/// (of up to four dimensions in C order) and its name, and at most 4 MiB more if arrays are in Fortran order. Members
+/// of numpy.savez_compressed are unpacked into memory when it is opened. The file must not change while it is
+/// published. If it becomes shorter, reads fail (io); if its bytes change, recipients that verify the image get another
+/// digest.
 class numpy_file {
  public:
-  /// By its first bytes the file is a zip archive or an npy file, whatever its name. Takes everything that NumPy
-  /// writes, except what has no dtype here; nothing that NumPy refuses. These are errors here,
-  /// although NumPy reports none: two arrays of one name (duplicate_name), a member called `.npy` that is none, a wrong
-  /// checksum (bad_file). Errors, with the array's or the file's name: bad_file; unsupported_dtype; unsupported_layout
-  /// (encrypted, or packed otherwise than NumPy does); those of positioned_file and of dynamic_image::make.
+  /// The first bytes decide whether it is a zip archive or an npy file. Accepts everything that NumPy writes and that
+  /// has a dtype here, and nothing that NumPy refuses. Errors here that NumPy does not report: two arrays of one name
+  /// (duplicate_name), a member called `.npy` that is not an npy file, a wrong checksum (bad_file). Errors, with the
+  /// array's or the file's name: bad_file; unsupported_dtype; unsupported_layout (encrypted, or packed otherwise than
+  /// NumPy does); those of positioned_file and of dynamic_image::make.
   [[nodiscard]] static result<numpy_file> open(std::string_view path, const numpy_file_options& options = {}) noexcept {
     auto file = positioned_file::open(path);
     if (!file) return failure(file.error());
@@ -233,7 +232,8 @@ class numpy_file {
   std::unique_ptr<state> state_;
 };
 
-/// The tensor policy for npy and npz files, to publish from: a file that was opened for reading has no destination.
+/// The tensor policy for npy and npz files. They can only be published: a file that was opened for reading cannot be
+/// landed in.
 struct numpy_files {
   using is_tensor_policy = void;
   using model_type = numpy_file;

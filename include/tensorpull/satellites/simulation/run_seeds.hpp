@@ -6,8 +6,8 @@
 
 namespace tensorpull::testing {
 
-/// Runs each seed and adds the reports up. Stops after `most_failures` runs that failed. `out`: the file to which
-/// failures are printed; nullptr: none. `Net`, `Consumer`, `Model`: those of simulated_network.
+/// Runs each seed and adds the reports up. Stops after `most_failures` failed runs. `out`: the file for failures;
+/// nullptr: none. `Net`, `Consumer`, `Model`: those of simulated_network.
 template <class Net, consumer Consumer = land, simulated_model Model = guarded_tensors>
 simulation_report run_seeds(const seed_range& seeds, simulation_options options = {}, std::FILE* out = stderr,
                             std::uint64_t most_failures = 3) {

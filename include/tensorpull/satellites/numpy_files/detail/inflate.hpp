@@ -1,4 +1,4 @@
-// Unpacks DEFLATE (RFC 1951), which is how numpy.savez_compressed packs arrays, with zlib.
+// Unpacks DEFLATE (RFC 1951), the format of numpy.savez_compressed, with zlib.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -23,9 +23,8 @@ class inflater {
   inflater(inflater&&) = delete;
   ~inflater() { (void)inflateEnd(&zlib_); }
 
-  /// All that the stream holds. Memory grows with what has been unpacked, never above twice `size`. Errors: bad_file:
-  /// it is no such stream, or does not hold `size` bytes, or ends before its last byte; those of `file`. Throws
-  /// std::bad_alloc.
+  /// The whole stream. Memory grows with the unpacked bytes, never above twice `size`. Errors: bad_file: it is not such
+  /// a stream, does not have `size` bytes, or ends before its last byte; those of `file`. Throws std::bad_alloc.
   result<std::vector<std::byte>> unpack(std::uint64_t size) {
     if (inflateInit2(&zlib_, -MAX_WBITS) != Z_OK) throw std::bad_alloc();  // below 0: no header of zlib's
     std::vector<std::byte> out;

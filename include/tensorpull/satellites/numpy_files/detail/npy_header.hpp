@@ -1,9 +1,7 @@
-// The head of an npy file: what lies behind it, how, and where it ends. Decides what is an npy file: what NumPy's own
-// reader takes.
+// The header of an npy file. An npy file is whatever NumPy's own reader accepts.
 //
-// The measure is numpy.lib.format.read_array(allow_pickle=False): versions 1, 2 and 3; at most 10,000 characters of
-// header; bytes behind the array are not looked at. The text is a Python literal, so more than one spelling of it is
-// valid.
+// The reference is numpy.lib.format.read_array(allow_pickle=False): versions 1, 2 and 3; at most 10,000 characters of
+// header; bytes behind the array are ignored. The text is a Python literal, so it can be spelt in several ways.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -37,9 +35,9 @@ struct npy_header {
 
 /// NumPy's limit, against headers that take long to evaluate.
 inline constexpr std::size_t npy_header_characters = 10'000;
-/// No more of a file is needed for its header: magic string, version, length, and the characters, in UTF-8.
+/// The most bytes of a header: magic string, version, length, and the characters in UTF-8.
 inline constexpr std::size_t npy_header_most_bytes = 12 + 4 * npy_header_characters;
-/// A shorter file is none.
+/// A shorter file is not an npy file.
 inline constexpr std::size_t npy_header_least_bytes = 12;
 
 namespace detail {
@@ -146,8 +144,8 @@ class npy_dict {
   unsigned seen_ = 0;
 };
 
-/// Bytes of the array, as NumPy counts them: a dimension of 0 does not make up for others that are too large. Nothing
-/// above 2^63 - 1.
+/// Bytes of the array, as NumPy counts them: a dimension of 0 does not excuse others that are too large. Nothing above
+/// 2^63 - 1.
 constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) noexcept {
   std::uint64_t bytes = bits(header.format.type) / 8;
   bool empty = false;
@@ -162,16 +160,15 @@ constexpr std::optional<std::uint64_t> npy_data_bytes(const npy_header& header) 
 
 }  // namespace detail
 
-/// How many of a file's bytes its header takes, at most npy_header_most_bytes, by the first npy_header_least_bytes of
-/// them.
+/// The bytes of a file's header, at most npy_header_most_bytes, by its first npy_header_least_bytes.
 [[nodiscard]] inline std::size_t npy_header_bytes(std::span<const std::byte, npy_header_least_bytes> start) noexcept {
   const std::uint64_t bytes = start[6] == std::byte{1} ? 10 + load_le16(&start[8]) : 12 + load_le32(&start[8]);
   return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, npy_header_most_bytes));
 }
 
 /// `start`: the first bytes of an npy file of `size` bytes, at least its header if it has one. Allocates nothing.
-/// Errors: bad_file (NumPy would not read it either; `at` is the place of the first byte that is missing, if bytes are
-/// missing); unsupported_dtype (NumPy may know the type; here there is no dtype for it).
+/// Errors: bad_file (NumPy would not read it either; `at`: the first missing byte, if bytes are missing);
+/// unsupported_dtype (NumPy may know the type; there is no dtype for it).
 [[nodiscard]] inline result<npy_header> parse_npy_header(std::span<const std::byte> start,
                                                          std::uint64_t size) noexcept {
   const std::string_view file(reinterpret_cast<const char*>(start.data()), start.size());

@@ -1,5 +1,4 @@
-// Any byte range of an array in an npy file, as an image has it. Decides how the file is read: never more of it than
-// the range needs.
+// Any byte range of an array in an npy file, in an image's order. Reads no more of the file than the range needs.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -14,7 +13,7 @@
 
 namespace tensorpull::detail {
 
-/// Where and how an array lies in a file.
+/// The place and layout of an array in a file.
 struct npy_place {
   /// of its first byte
   std::uint64_t offset = 0;
@@ -33,9 +32,8 @@ class npy_reader {
  public:
   npy_reader(const File& file, const npy_place& place) noexcept : file_(file), place_(place) {}
 
-  /// Writes the array's bytes [offset, offset + out.size()), which must exist. Errors: those of the file.
-  /// In C's order it is one read. In Fortran's order, it is one for each column that the range meets: a run of its rows
-  /// at a time.
+  /// Writes the array's bytes [offset, offset + out.size()), which must exist. Errors: those of the file. In C order it
+  /// is one read; in Fortran order one for each column that the range meets, of a run of its rows.
   result<void> read(std::uint64_t offset, std::span<std::byte> out) noexcept {
     if (place_.rank == 0 && place_.swap_bytes == 0) return file_.read_at(place_.offset + offset, out);
     const std::size_t width = place_.element_bytes;

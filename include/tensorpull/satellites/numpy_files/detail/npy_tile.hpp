@@ -1,5 +1,5 @@
-// Rows of a Fortran-order array, turned once for many slices. Decides how many: if a row is long, a slice alone meets
-// few of each column.
+// Rows of a Fortran-order array, turned once for many slices: if a row is long, a slice meets few elements of each
+// column.
 #pragma once
 
 #include <tensorpull/satellites/numpy_files/detail/npy_reader.hpp>
@@ -14,8 +14,8 @@
 
 namespace tensorpull::detail {
 
-/// Some rows of one array, in C's order. One for an open file. Any number of threads may read; one of them fills it,
-/// the others go without.
+/// Some rows of one array, in C order. One for an open file. Any number of threads may read; one of them fills it, and
+/// the others do without.
 class npy_tile {
  public:
   static constexpr std::size_t most_bytes = std::size_t{4} << 20;

@@ -1,7 +1,6 @@
-// The part of Python's literals that the header of an npy file consists of, and how the source of them is read: white
-// space, ends of lines, comments, words and strings. Decides what is a string, an integer, a truth value or a tuple of
-// integers; anything else is `other` or an error. Sees no byte twice, allocates nothing, nests no deeper than Python's
-// own parser.
+// The part of Python's literals that the header of an npy file uses, and its source text: white space, ends of lines,
+// comments, words and strings. A value is a string, an integer, a truth value or a tuple of integers; anything else is
+// `other` or an error. Reads no byte twice, allocates nothing, and nests no deeper than Python's own parser.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -14,12 +13,11 @@
 
 namespace tensorpull::detail {
 
-/// A string of a literal, up to a length beyond which it is neither a key nor a type; longer ones are cut, and equal
-/// nothing.
+/// A string, up to a length beyond which it is neither a key nor a type; longer ones are cut, and equal nothing.
 class short_text {
  public:
   constexpr void clear() noexcept { size_ = 0; }
-  /// A character outside ASCII is put as '\x80': whatever it is, no key and no type has one.
+  /// A character outside ASCII becomes '\x80', since no key and no type has one.
   constexpr void put(std::uint32_t character) noexcept {
     if (size_ < text_.size()) text_[size_++] = character < 0x80 ? static_cast<char>(character) : '\x80';
   }
@@ -56,7 +54,7 @@ class python_text {
   constexpr void skip_comment() noexcept {
     while (!at_end() && peek() != '\n' && peek() != '\r') ++at_;
   }
-  /// What may stand between tokens within brackets. False: a backslash that ends no line.
+  /// Skips what may stand between tokens within brackets. False: a backslash that does not end a line.
   constexpr bool skip_space() noexcept {
     for (;;) {
       if (take(' ') || take('\t') || take('\f') || take_line_end()) continue;
@@ -78,7 +76,7 @@ class python_text {
     return true;
   }
 
-  /// One or more strings in a row, which are one.
+  /// One or more adjacent strings, which are one.
   constexpr bool take_strings() noexcept {
     string_.clear();
     for (bool first = true;; first = false) {
@@ -224,8 +222,7 @@ class literal_parser : public python_text {
   /// Whether each of them was in 0...2^64 - 1.
   constexpr bool integers_fit() const noexcept { return integers_fit_; }
 
-  /// One value and the white space behind it. Nothing: Python rejects the text, or the value is one that no header
-  /// needs.
+  /// One value and the white space after it. Nothing: Python rejects the text, or no header needs the value.
   constexpr std::optional<literal> value(int brackets) noexcept {
     if (!skip_space()) return std::nullopt;
     std::optional<literal> v;

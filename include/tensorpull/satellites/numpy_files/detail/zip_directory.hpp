@@ -1,11 +1,9 @@
-// The list of files in a zip archive. Decides what is in it, as Python's zipfile decides, since that is what opens npz
-// files for NumPy.
+// The files of a zip archive, as Python's zipfile sees them, since that opens npz files for NumPy.
 //
-// Written here, not taken from a library: minizip is the one packaged library that tells where a stored file lies, and
-// its reading differs from zipfile's (names, archives behind other bytes, ZIP64 fields), so that an archive could mean
-// one thing there and another here.
+// Written here because minizip, the one packaged library that tells where a stored file lies, differs from zipfile
+// (names, archives behind other bytes, ZIP64 fields). An archive could mean one thing there and another here.
 //
-// A name's bytes are UTF-8 if a flag says so, otherwise code page 437.
+// A name's bytes are UTF-8 if its flag is set, otherwise code page 437.
 #pragma once
 
 #include <tensorpull/core/checked.hpp>
@@ -25,7 +23,7 @@
 
 namespace tensorpull::detail {
 
-/// The characters of the octets 0x80 to 0xff in code page 437, which is what zip archives were first made with.
+/// The characters of the octets 0x80 to 0xff in code page 437, the first encoding of zip archives.
 inline constexpr char16_t code_page_437[128] = {
     0x00c7, 0x00fc, 0x00e9, 0x00e2, 0x00e4, 0x00e0, 0x00e5, 0x00e7, 0x00ea, 0x00eb, 0x00e8, 0x00ef, 0x00ee,
     0x00ec, 0x00c4, 0x00c5, 0x00c9, 0x00e6, 0x00c6, 0x00f4, 0x00f6, 0x00f2, 0x00fb, 0x00f9, 0x00ff, 0x00d6,
@@ -39,7 +37,7 @@ inline constexpr char16_t code_page_437[128] = {
     0x2321, 0x00f7, 0x2248, 0x00b0, 0x2219, 0x00b7, 0x221a, 0x207f, 0x00b2, 0x25a0, 0x00a0,
 };
 
-/// Nothing: the name is not the UTF-8 that its flag says it is. Throws std::bad_alloc.
+/// Nothing: the name is not UTF-8 although its flag is set. Throws std::bad_alloc.
 inline std::optional<std::string> zip_name(std::string_view raw, bool flag_utf8) {
   if (flag_utf8) return is_utf8(raw) ? std::optional<std::string>(raw) : std::nullopt;
   std::string name;
@@ -68,9 +66,9 @@ class zip_directory {
  public:
   explicit zip_directory(const File& file) noexcept : file_(file) {}
 
-  /// All files, in the directory's order. What is kept grows with the entries that were read, never with a number that
-  /// claims some. Errors: bad_file; unsupported_layout, with its name, for a file that is encrypted or packed
-  /// otherwise; too_many_tensors; those of `file`. Throws std::bad_alloc.
+  /// All files, in the directory's order. Memory grows with the entries that were read, never with a claimed number.
+  /// Errors: bad_file; unsupported_layout, with its name, for a file that is encrypted or packed otherwise;
+  /// too_many_tensors; those of `file`. Throws std::bad_alloc.
   result<std::vector<zip_member>> read(std::size_t most_members) {
     if (const auto done = find(); !done) return failure(done.error());
     std::vector<zip_member> members;
@@ -143,7 +141,7 @@ class zip_directory {
     return {};
   }
 
-  /// The ZIP64 record and its locator stand before the end record, if they are there.
+  /// The ZIP64 record and its locator, if any, are before the end record.
   result<void> find_64(std::uint64_t end, std::uint64_t& length) noexcept {
     if (end < locator64_bytes) return {};
     std::array<std::byte, end64_bytes> room;
@@ -221,7 +219,7 @@ class zip_directory {
     return true;
   }
 
-  /// A file's data stands behind a header of its own, which must have the same name.
+  /// A file's data follows a header of its own, which must have the same name.
   result<void> find_data(found_entry& e) {
     std::array<std::byte, header_bytes> fixed;
     if (!range_within(e.header, header_bytes, file_.size())) return refuse(errc::bad_file, e.header, e.member);
@@ -241,7 +239,7 @@ class zip_directory {
 
   const File& file_;
   std::uint64_t start_ = 0, end_ = 0;  // of the directory
-  std::uint64_t claimed_start_ = 0;  // where it says that it starts
+  std::uint64_t claimed_start_ = 0;  // where it claims to start
 };
 
 }  // namespace tensorpull::detail

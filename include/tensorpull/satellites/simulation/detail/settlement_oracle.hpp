@@ -52,7 +52,7 @@ class settlement_oracle {
       }
   }
 
-  /// What is wrong with a settlement; nullptr if nothing is.
+  /// The fault of a settlement; nullptr: it has none.
   const char* told(std::uint32_t process, const settlement& s) {
     entry* const e = find(process, s.id);
     if (e == nullptr) return "a settlement of what was never published";
@@ -100,7 +100,7 @@ class settlement_oracle {
       if (e.process == process && e.id == id) return &e;
     return nullptr;
   }
-  /// What follows from how a transaction was opened, whichever recipients came to it.
+  /// Checks that follow from how a transaction was opened, whichever recipients took part.
   static const char* rules(const entry& e, const settlement& s) noexcept {
     const publication_status& c = s.counts;
     const std::uint32_t confirmed = c.completed + c.completed_unverified;
