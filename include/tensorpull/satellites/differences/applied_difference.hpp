@@ -1,4 +1,4 @@
-// Applies a difference to a model while it arrives.
+// Applies a difference to a model as it arrives.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -13,39 +13,37 @@
 
 namespace tensorpull {
 
-/// How far a difference has been applied: `untouched`: the model is the old version; `partly`: it is neither, and only
-/// a pull of the whole makes it one; `applied`: it is the new version, whose digest was compared.
+/// How far a difference has been applied. `untouched`: the model is the old version; `partly`: it is neither version,
+/// and only a pull of the whole helps; `applied`: it is the new version, by its digest.
 enum class difference_state : std::uint8_t {
   untouched,
   partly,
   applied
 };
 
-/// Makes a model in memory the version that a difference leads to, in place, a block at a time, in order. For one
-/// transfer. Before a byte changes, the model is compared with the version that the difference begins from: one pass
-/// over it. All the blocks are checked for their form, and at the end the digest of the tensors, so it is the new
-/// version or an error: `to_digest()` says which. If
-/// the owner may lie, compare that with what the new version has to be, as download_changes does with the whole.
+/// Applies a difference to a model in memory, in place, a block at a time, in order. For one transfer. Before a byte
+/// changes, the model's digest is compared with the version that the difference begins from: one pass over it. The form
+/// of every block is checked, and at the end the digest of the tensors, so the result is the new version, to_digest(),
+/// or an error. If the owner may lie, compare that digest with the expected one, as download_changes does.
 ///
-/// Nothing of a chunk is applied before the whole chunk is there and, if the integrity policy says so, its digest was
-/// right, so a chunk that was damaged or cut off comes again and no harm is done. A chunk that is longer than the
-/// `chunk_bytes` of make() is applied while it arrives: if it was damaged, the digest at the end says so.
+/// A chunk is applied only when it is complete and, if the integrity policy asks for it, its digest was right. So a
+/// chunk that was damaged or cut off arrives again without harm. A chunk that is longer than make()'s `chunk_bytes` is
+/// applied as it arrives; damage is then found by the digest at the end.
 ///
-/// Memory: `chunk_bytes` and about three blocks (200 KiB), taken once, and what the coder takes; nothing is allocated
-/// for a block. After a connection was lost it goes on in the same transfer; another transfer begins with a model that
-/// is partly changed, and is refused by the digest of what it is to begin from (digest_mismatch): then the whole is
-/// pulled.
+/// Memory: `chunk_bytes` and about three blocks (200 KiB), taken once, and the coder's. After a lost connection the
+/// same transfer continues. Another transfer begins with a model that is partly changed and is refused by its digest
+/// (digest_mismatch): then the whole is pulled.
 ///
-/// Errors besides the coder's: bad_frame: it is no difference, longer than one can be, or has blocks that are none;
-/// schema_mismatch: it is of another model; unsupported_layout: another coder made it, or blocks of another size;
-/// digest_mismatch with `untouched`: the model is not the version that it begins from, or with `partly`: what came is
-/// not what it leads to; value_out_of_range: a member of type `bool` would be something else.
+/// Errors besides the coder's: bad_frame: it is not a difference, or longer than one can be, or has malformed blocks;
+/// schema_mismatch: it is of another model; unsupported_layout: another coder, or another block size; digest_mismatch
+/// with `untouched`: the model is not the version that it begins from, with `partly`: it leads to something else;
+/// value_out_of_range: a member of type `bool` would be neither 0 nor 1.
 template <difference_coder Coder, hash Hash = xxh3_64>
 class applied_difference {
  public:
-  static constexpr bool irrevocable = false;  ///< the digests at the end say whether it was right
+  static constexpr bool irrevocable = false;  ///< the digests at the end decide
 
-  /// Borrows what the view points to, and the coder. Errors: out_of_memory; invalid_argument: the model cannot be read.
+  /// Borrows the view's memory and the coder. Errors: out_of_memory; invalid_argument: the model cannot be read.
   static result<applied_difference> make(const destination_view& model, Coder& coder,
                                          std::uint64_t chunk_bytes = default_chunk_bytes) noexcept {
     if (!model.readable()) return failure(errc::invalid_argument);
@@ -61,7 +59,7 @@ class applied_difference {
 
   /// How far it has come.
   difference_state state() const noexcept { return state_; }
-  /// XXH3-64 of the tensors' bytes of the version that it leads to, once the first bytes have come; 0 before.
+  /// XXH3-64 of the new version's tensors, once the first bytes have arrived; 0 before.
   std::uint64_t to_digest() const noexcept { return prologue_.to; }
 
   static std::uint64_t fingerprint() noexcept { return 0; }  // of the difference; that of the model is in it
@@ -95,7 +93,7 @@ class applied_difference {
     return have_ < held_ ? result<void>{} : work();
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return work(); }
-  /// What was not applied is forgotten, and what was passes when it comes again.
+  /// Forgets what was not applied. Bytes that were applied are skipped when they arrive again.
   void rewind(std::uint64_t offset) noexcept {
     const std::uint64_t back = std::max(offset, begin_);
     if (back >= taken_ || taken_ - back > have_ - worked_) return;
@@ -125,7 +123,7 @@ class applied_difference {
                      std::unique_ptr<std::byte[]> coded, std::size_t held) noexcept
       : to_(model), land_(model), coder_(&coder), room_(std::move(room)), coded_(std::move(coded)), held_(held) {}
 
-  /// Bytes of the longest difference that there can be to such a model: a sender that has more is not waited for.
+  /// Bytes of the longest difference to such a model: a sender that has more is not waited for.
   static std::uint64_t longest(const image_schema& s) noexcept {
     std::uint64_t all = difference_prologue::bytes;
     for (const tensor_entry& t : s.entries()) {
@@ -135,14 +133,14 @@ class applied_difference {
     }
     return all;
   }
-  /// What has come and is no whole block yet moves to the beginning of the buffer: not before more is wanted, since
-  /// whoever has brought it may hash it where it lies after commit().
+  /// Moves the incomplete block to the beginning of the buffer: not before more is wanted, since the transport may hash
+  /// the bytes in place after commit().
   void keep_the_rest() noexcept {
     have_ -= worked_;
     std::memmove(coded_.get(), coded_.get() + worked_, have_);
     worked_ = 0;
   }
-  /// Applies as many blocks as are whole.
+  /// Applies all complete blocks.
   result<void> work() noexcept {
     const auto ok = apply_blocks();
     if (!ok) failed_ = true;

@@ -18,9 +18,9 @@
 
 namespace tensorpull {
 
-/// What makes a plane of bytes shorter. `id` says on the wire which it is: 0 is none, 1 is DEFLATE, from 128 on they
-/// are yours. `pack` writes `in` to `out` and returns how long it is, 0: it does not fit. `unpack` fills all of `out`
-/// from all of `in`, which anybody may have written; false: these bytes are no such plane.
+/// Makes a plane of bytes shorter. `id` is its number on the wire: 0 is none, 1 is DEFLATE, from 128 on they are yours.
+/// `pack` writes `in` to `out` and returns the length, 0: it does not fit. `unpack` fills all of `out` from all of
+/// `in`, which anybody may have written; false: it is not such a plane.
 template <class C>
 concept difference_coder = requires(C& c, std::span<const std::byte> in, std::span<std::byte> out) {
   requires std::same_as<decltype(C::id), const std::uint32_t>;
@@ -39,13 +39,13 @@ static_assert(difference_coder<no_coder>);
 /// Bytes of elements that are coded together. Each block is of one tensor, so its last one may be shorter.
 inline constexpr std::size_t difference_block_bytes = 64 * 1024;
 
-/// The longest that a coded block of `bytes` bytes can be.
+/// The longest coded block of `bytes` bytes.
 constexpr std::size_t coded_block_bound(std::size_t bytes) noexcept { return bytes + 8; }
 
 namespace detail {
 
-/// How an element's bytes are subtracted: as unsigned numbers of `width` bytes. `floating`: those whose highest bit is
-/// a sign are put in the order of their values before, so that numbers that are close differ by little.
+/// How an element's bytes are subtracted: as unsigned numbers of `width` bytes. `floating`: numbers with a sign bit are
+/// ordered by value before, so that close numbers differ by little.
 struct difference_element {
   std::size_t width;
   bool floating;
@@ -108,7 +108,7 @@ constexpr U from_zigzag(U z) noexcept {
   return static_cast<U>((z >> 1) ^ static_cast<U>(U{0} - (z & U{1})));
 }
 
-/// Elements of which `word` are the bits.
+/// The elements with the bits `word`.
 template <std::unsigned_integral U, bool Floating>
 struct bits_of {
   using word = U;
@@ -122,7 +122,7 @@ using element_u64 = bits_of<std::uint64_t, false>;
 using element_f64 = bits_of<std::uint64_t, true>;
 using element_u8 = bits_of<std::uint8_t, false>;
 
-/// Elements that are worked on at a time: in steps that compilers vectorise one by one.
+/// Elements that are processed at a time, in steps that compilers vectorise one by one.
 inline constexpr std::size_t difference_step = 64;
 
 template <class E>
@@ -160,7 +160,7 @@ void join_planes(std::byte* at, std::size_t n, const std::byte* planes) noexcept
   }
 }
 
-/// Calls f with the one of these that a dtype's elements are.
+/// Calls f with the element type of a dtype.
 template <class F>
 void with_difference_element(dtype type, F&& f) noexcept {
   const difference_element e = difference_element_of(type);
@@ -177,8 +177,8 @@ inline bool all_zero(std::span<const std::byte> plane) noexcept {
   for (const std::byte b : plane) all |= b;
   return all == std::byte{};
 }
-/// Whether a plane is noise as far as some of its bytes show: no value is much more frequent than the others. Two bytes
-/// that are drawn are equal once in 256 times if all values are as frequent.
+/// Whether a plane is noise, by a sample of its bytes: no value is much more frequent than the others. Two drawn bytes
+/// are equal once in 256 times if all values are equally frequent.
 inline bool is_noise(std::span<const std::byte> plane) noexcept {
   constexpr std::size_t samples = 1024;
   if (plane.size() < 2 * samples) return false;
@@ -192,9 +192,8 @@ inline bool is_noise(std::span<const std::byte> plane) noexcept {
 
 }  // namespace detail
 
-/// Writes what becomes of `from` in `to` to `out`, and returns how many bytes that is: at most coded_block_bound().
-/// Both are elements of one tensor of this dtype, as an image has them, and of the same length: whole elements.
-/// `scratch` is as long as they are. Requires all that.
+/// Writes the difference from `from` to `to` to `out`, and returns its bytes: at most coded_block_bound(). Requires
+/// whole elements of one tensor of this dtype in an image's order, of equal length, and a `scratch` as long.
 template <difference_coder Coder>
 std::size_t encode_block(Coder& coder, dtype type, std::span<const std::byte> from, std::span<const std::byte> to,
                          std::span<std::byte> out, std::span<std::byte> scratch) noexcept {
@@ -230,8 +229,8 @@ std::size_t encode_block(Coder& coder, dtype type, std::span<const std::byte> fr
   return at;
 }
 
-/// Makes `inout`, which holds the old elements, the new ones. `coded` is what encode_block has written, or anybody;
-/// `scratch` is as long as `inout`. bad_frame: it is no coded block of this length, and `inout` is as it was.
+/// Turns the old elements in `inout` into the new ones. `coded` is a block of encode_block, or anything; `scratch` is
+/// as long as `inout`. bad_frame: it is not a coded block of this length, and `inout` is as it was.
 template <difference_coder Coder>
 result<void> apply_block(Coder& coder, dtype type, std::span<std::byte> inout, std::span<const std::byte> coded,
                          std::span<std::byte> scratch) noexcept {

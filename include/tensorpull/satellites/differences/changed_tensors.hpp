@@ -1,4 +1,4 @@
-// Which tensors of a model have other bytes than what is published, and where those land.
+// The tensors of a model whose bytes differ from what is published, and where they land.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
@@ -16,24 +16,24 @@
 
 namespace tensorpull {
 
-/// Those tensors of a model in memory that have other digests than an owner says (integrity/tensor_digests.hpp), as a
-/// model of their own: a recipient pulls them by name (`pull_options::part`), and they land where they belong. The
-/// owner's word decides only what is asked for. Whether all of the model is what is published then is what
-/// version_under() says. Memory: 64 bytes a tensor, taken once.
+/// The tensors of a model in memory whose digests differ from an owner's (integrity/tensor_digests.hpp), as a model of
+/// their own: a recipient pulls them by name (`pull_options::part`), into place. The owner's digests decide only what
+/// is asked for; version_under() tells whether the whole model is then the published one. Memory: 64 bytes a tensor,
+/// taken once.
 class changed_tensors {
  public:
-  /// `published`: what the owner says, such as published_schema::schema_of_image(); used during the call alone. Borrows
-  /// what `model` points to. If no tensor has changed, the smallest that has bytes counts as changed: so the owner
-  /// hears that there was a recipient. Cost: one pass over the model. Errors: not_verifiable: the owner says no digests
-  /// of tensors; schema_mismatch: its tensors are others, or there are none; invalid_argument: the model cannot be
-  /// read; out_of_memory; cancelled: `stop` has said so; io and others: of the model's reader.
+  /// `published`: the owner's schema, such as published_schema::schema_of_image(); used during the call alone. Borrows
+  /// the memory of `model`. If no tensor has changed, the smallest that has bytes counts as changed, so that the owner
+  /// hears of the recipient. Cost: one pass over the model. Errors: not_verifiable: the owner has no digests of
+  /// tensors; schema_mismatch: its tensors are others, or there are none; invalid_argument: the model cannot be read;
+  /// out_of_memory; cancelled: by `stop`; io and others: of the model's reader.
   template <hash Hash>
   static result<changed_tensors> find(const destination_view& model, const image_schema& published,
                                       const stop_token& stop = {}) noexcept {
     const image_schema& mine = *model.schema;
     const std::size_t count = mine.tensor_count;
     if (!model.readable()) return failure(errc::invalid_argument);
-    // fingerprints that agree by an owner's design say nothing of the number
+    // an owner can make fingerprints agree although the number differs
     if (published.fingerprint != mine.fingerprint || published.tensor_count != count || count == 0)
       return failure(errc::schema_mismatch);
     const std::string_view digests = tensor_digests_of(published);
@@ -56,13 +56,13 @@ class changed_tensors {
     return made;
   }
 
-  /// Whether they are all tensors of the model.
+  /// Whether all tensors have changed.
   bool are_all() const noexcept { return count_ == all_.schema->tensor_count; }
   /// Bytes of the other tensors.
   std::uint64_t kept_bytes() const noexcept { return all_.schema->data_bytes() - schema_.data_bytes(); }
   /// Where they land. Valid while this object lives and stays where it is.
   destination_view destination() const noexcept { return {&schema_, all_.base, where_.get(), all_.writer, nullptr}; }
-  /// All of the model.
+  /// The whole model.
   const destination_view& model() const noexcept { return all_; }
 
  private:
@@ -80,9 +80,9 @@ class changed_tensors {
   image_schema schema_{};
 };
 
-/// The version that an image would have with this header, which describes the same tensors in the same order (its
-/// metadata may be others). `stop` is asked before every 16 MiB. Cost: one pass over the bytes. Errors: cancelled; io
-/// if a source_reader failed.
+/// The version of an image with this header, which describes the same tensors in the same order, perhaps with other
+/// metadata. `stop` is asked before every 16 MiB. Cost: one pass over the bytes. Errors: cancelled; io if a
+/// source_reader failed.
 template <hash Hash>
 result<std::uint64_t> version_under(const image_schema& header, const source_view& image,
                                     const stop_token& stop = {}) noexcept {
@@ -104,18 +104,18 @@ result<std::uint64_t> version_under(const image_schema& header, const source_vie
   return d == 0 ? 1 : d;
 }
 
-/// The consumer that lands changed tensors. Before the owner hears that they are there, all of the model is compared
-/// with what is published: digest_mismatch if it is something else. The owner is told to forget that it was asked then,
-/// and also if nothing has landed, so that another pull by the same program is not counted as a second recipient.
+/// Lands changed tensors. Before the owner hears of it, the whole model is compared with what is published:
+/// digest_mismatch if it differs. The owner is then told to forget the request, also if nothing has landed, so that
+/// another pull by the same program does not count as a second recipient.
 template <hash Hash>
 class changed_landing : public land {
  public:
-  /// Borrows all of it. `published`: as the owner says; `version`: the digest of all of it.
+  /// Borrows its arguments. `published`: the owner's schema; `version`: the digest of the whole.
   changed_landing(const changed_tensors& to, const image_schema& published, std::uint64_t version,
                   const stop_token& stop) noexcept
       : land(to.destination()), all_(to.model()), published_(published), version_(version), stop_(stop) {}
 
-  /// Whether all had landed, and was not what is published; or the name of one that was left fits in no request.
+  /// Whether everything had landed and was wrong, or a tensor's name does not fit a request.
   bool in_vain() const noexcept { return in_vain_; }
   /// Whether the owner has found the tensors.
   bool begun() const noexcept { return begun_; }
@@ -137,7 +137,7 @@ class changed_landing : public land {
     in_vain_ = in_vain_ || why.code == errc::does_not_fit;
     land::abandon(why);
   }
-  /// Whether the owner is told to forget that it was asked.
+  /// Whether the owner is told to forget the request.
   bool looked() const noexcept { return in_vain_ || !begun_; }
 
  private:

@@ -20,11 +20,11 @@
 
 namespace tensorpull {
 
-/// What a difference begins with: 64 bytes, little-endian, before the coded blocks. Those are of each tensor in the
-/// order of the image, each with its length in 4 bytes before it.
+/// The beginning of a difference: 64 bytes, little-endian, before the coded blocks. Those are of each tensor in the
+/// order of the image, each after its length in 4 bytes.
 struct difference_prologue {
   static constexpr std::size_t bytes = 64;  ///< its length
-  static constexpr std::uint64_t magic = 0x0001666669647074;  ///< "tpdiff", and the version of this form
+  static constexpr std::uint64_t magic = 0x0001666669647074;  ///< "tpdiff", and the version of this format
 
   std::uint64_t fingerprint = 0;  ///< of names, dtypes and shapes, which both versions have
   std::uint64_t data_bytes = 0;  ///< of the tensors
@@ -33,12 +33,12 @@ struct difference_prologue {
   std::uint64_t block_bytes = 0;  ///< difference_block_bytes of the program that made it
   std::uint64_t coder = 0;  ///< difference_coder's `id`
 
-  /// Writes all 64.
+  /// Writes all 64 bytes.
   void write(std::span<std::byte, bytes> out) const noexcept {
     const std::uint64_t words[] = {magic, fingerprint, data_bytes, from, to, block_bytes, coder, 0};
     for (std::size_t i = 0; i < 8; ++i) store_le64(&out[8 * i], words[i]);
   }
-  /// bad_frame: these bytes begin no difference that this version reads.
+  /// bad_frame: not a difference that this version reads.
   static result<difference_prologue> read(std::span<const std::byte, bytes> in) noexcept {
     const auto word = [&](std::size_t i) { return load_le64(&in[8 * i]); };
     if (word(0) != magic || word(7) != 0) return failure(errc::bad_frame);
@@ -48,7 +48,7 @@ struct difference_prologue {
 
 namespace detail {
 
-/// The digest of all tensors, without the header, which has the metadata.
+/// The digest of all tensors, without the header and its metadata.
 template <hash Hash>
 result<std::uint64_t> data_digest(const source_view& image, const stop_token& stop = {}) noexcept {
   constexpr std::uint64_t between = std::uint64_t{16} << 20;
@@ -62,7 +62,7 @@ result<std::uint64_t> data_digest(const source_view& image, const stop_token& st
   return h.digest();
 }
 
-/// Calls `f(entry, offset, bytes)` for each block of an image, in its order, as long as it gives no error.
+/// Calls `f(entry, offset, bytes)` for each block of an image in order, until an error.
 template <class F>
 result<void> for_each_block(const image_schema& schema, F f) noexcept {
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
@@ -77,10 +77,9 @@ result<void> for_each_block(const image_schema& schema, F f) noexcept {
 
 }  // namespace detail
 
-/// The ID under which the difference from another version to `whole` can be published, so that whoever knows `whole`
-/// and has that version finds it, and no reference of it has to travel. It is as secret as that of `whole`: the first
-/// half of a SHA-256 of it. `from_version`: of the image that a recipient has; both versions are those of verifiable
-/// images.
+/// The ID under which the difference from another version to `whole` can be published. A recipient that knows `whole`
+/// and has that version finds it without a second reference. It is as secret as the ID of `whole`: the first half of a
+/// SHA-256 of it. `from_version`: of the recipient's image; both versions are those of verifiable images.
 constexpr ref_id difference_id(const reference& whole, std::uint64_t from_version) noexcept {
   std::array<std::byte, 48> text{};
   constexpr std::string_view what = "tpdifference";  // and zeros, so that no other hash of an ID is the same
@@ -98,14 +97,14 @@ constexpr ref_id difference_id(const reference& whole, std::uint64_t from_versio
   return made ? made : ref_id{1, 1};
 }
 
-/// A difference, coded once for all recipients: it can be published as it is, or its bytes kept in a file.
+/// A difference, coded once for all recipients. Publish it, or keep its bytes in a file.
 class model_difference {
  public:
-  /// Codes what becomes of `from` in `to`: the same tensors, in memory or not, of which neither changes meanwhile.
-  /// Reads each of them twice. Cost: with deflate_coder 6 to 7 s for each GiB of F32 elements that a step of training
-  /// has changed; what has not changed goes by at the speed of memory. Memory: the coded bytes, and three blocks while
-  /// it is made. Errors: schema_mismatch: the tensors have other names, dtypes or shapes; too_large: it would be longer
-  /// than `most_bytes`, so the whole is as good; io: a source_reader failed; out_of_memory; cancelled.
+  /// Codes the difference from `from` to `to`: the same tensors, in memory or not, neither of which changes meanwhile.
+  /// Reads each twice. Cost: with deflate_coder 6 to 7 s for each GiB of F32 elements that a step of training has
+  /// changed; unchanged bytes pass at memory speed. Memory: the coded bytes, and three blocks during the call. Errors:
+  /// schema_mismatch: the tensors have other names, dtypes or shapes; too_large: longer than `most_bytes`, so the whole
+  /// is as good; io: a source_reader failed; out_of_memory; cancelled.
   template <difference_coder Coder, hash Hash = xxh3_64>
   static result<model_difference> make(const source_view& from, const source_view& to, Coder& coder,
                                        std::uint64_t most_bytes = ~std::uint64_t{0},

@@ -1,4 +1,4 @@
-// Brings a model up to date by a difference, by the tensors that have changed, or by a pull of the whole.
+// Updates a model by a difference, by the tensors that have changed, or by a pull of the whole.
 #pragma once
 
 #include <tensorpull/chunking/policies.hpp>
@@ -17,7 +17,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Whether a pull goes over a connection that is there.
+/// Whether a pull uses an existing connection.
 template <class Net, class Where>
 inline constexpr bool is_session_of = std::is_same_v<std::remove_cvref_t<Where>, typename Net::session>;
 
@@ -27,14 +27,13 @@ result<receipt> pull_changes(Where& where, const reference& ref, Consumer& to, c
   else return Net::pull(where, ref, to, options);
 }
 
-/// Whether a pull that was to spare another ends that one, too.
+/// Whether an error of the first pull ends the whole call.
 constexpr bool ends_all(errc code) noexcept {
   return code == errc::cancelled || code == errc::timed_out || code == errc::connection_failed ||
          code == errc::connection_lost;
 }
 
-/// Whether a consumer of differences said that there can be none to such a model: it is elsewhere than in memory, or
-/// two tensors would have one name.
+/// Whether no difference to such a model is possible: it is not in memory, or two tensors would have one name.
 constexpr bool is_for_no_difference(errc code) noexcept {
   return code == errc::unsupported_layout || code == errc::duplicate_name;
 }
@@ -47,7 +46,7 @@ result<receipt> pull_whole(Where& where, const reference& whole, typename Net::m
   else return Net::download_tensors(where, whole, model, options);
 }
 
-/// The same pipeline with chunks as long as the header that a look expects, but not longer than those of the pipeline.
+/// The same pipeline with chunks as long as the expected header, but no longer than the pipeline's.
 template <class Parts>
 struct looking_parts : Parts {
   using usual = typename Parts::chunking;
@@ -75,24 +74,22 @@ result<receipt> pull_description(Where& where, const reference& whole, published
 
 }  // namespace detail
 
-/// Makes `model` what is published under `whole`, whatever it is before, by a pull of the tensors that have other
-/// bytes: of an owner that publishes with publish_options::tensor_digests, or of one in Python with
-/// `tensor_digests=True`. All of it is pulled if the owner says no digests of tensors, has other tensors, cannot give
-/// some by name (an owner over HTTP, a microcontroller, a name that no request carries), or if every tensor has
-/// changed. What was there and what came is compared with the digest of the whole before the owner counts the
-/// recipient, which it does once; digests of tensors that lie cost a pull of all. The receipt is of `whole`;
-/// `kept_bytes`, if it is not null, is how many bytes of tensors did not come.
+/// Makes `model` what is published under `whole`, whatever it was, by pulling the tensors whose digests differ. The
+/// owner publishes with publish_options::tensor_digests. The whole is pulled if the owner has no digests of tensors or
+/// other tensors, if it cannot give some by name (an owner over HTTP, a microcontroller, a name that does not fit a
+/// request), or if every tensor has changed. The digest of the whole is compared before the owner counts the recipient,
+/// which it does once; if tensors' digests were wrong, the whole is pulled. The receipt is of `whole`; `kept_bytes`, if
+/// it is not null, is the bytes of tensors that were not pulled.
 ///
-/// `where` is what Net::download_tensors takes, or a Net::session. There are two pulls: one of the header, for which
-/// the owner counts nobody, and then one of the tensors. The first takes up to twice the length of the header; over a
-/// session and over datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest
-/// tensor comes nevertheless. `options` hold for each pull; its cursor and its names are not used. If it ends with an
-/// error, some tensors are new and the others are old, except what was landing: the next call finds that, and pulls
-/// what is missing.
+/// `where` is as in Net::download_tensors, or a Net::session. There are two pulls: of the header, for which the owner
+/// counts nobody, and of the tensors. The first takes up to twice the length of the header; over a session and over
+/// datagrams two chunks of the pipeline, if these are longer. If nothing has changed, the smallest tensor is pulled
+/// nevertheless. `options` hold for each pull; its cursor and its names are not used. After an error some tensors are
+/// new and the others old, except those that were landing: the next call pulls what is missing.
 ///
 /// Errors: those of Net::download_tensors; value_out_of_range as land. Cost besides the bytes: two passes over the
-/// model. Memory besides the pull's: the header as it is published with its table (new_model_limits), which has 16
-/// bytes a tensor for the digests, and 64 bytes a tensor; nothing for a chunk.
+/// model. Memory besides the pull's: the published header with its table (new_model_limits), including 16 bytes a
+/// tensor for the digests, and 64 bytes a tensor.
 template <class Net, hash Hash = xxh3_64, class Where>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
                                  const pull_options& options = {}, std::uint64_t* kept_bytes = nullptr) noexcept {
@@ -102,14 +99,14 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
   how.tensors = {};
   how.part = false;
   const destination_view to = Net::parts::tensors::destination(model);
-  // as long as ours with the digests, and room for the metadata of an owner that says an order or a tree, too
+  // as long as ours with the digests, and room for metadata such as an order or a tree
   const std::uint64_t own = to.schema->header_bytes, tensors = to.schema->tensor_count;
   published_schema seen({.max_header_bytes = 2 * own + 16 * tensors + 64 * 1024, .max_tensors = tensors});
   const auto looked = detail::pull_description<Net>(where, whole, seen, own + 16 * tensors + 64, how);
   if (!seen.complete() && !looked && detail::ends_all(looked.error().code)) return looked;
   if (!seen.complete() || !seen.described().verifiable) return detail::pull_whole<Net>(where, whole, model, how);
 
-  // one for both pulls that may follow: a request of the first that is heard late counts nobody else
+  // one for both pulls that may follow: a late request of the first counts nobody else
   if constexpr (!detail::is_session_of<Net, Where>)
     if (!how.recipient) how.recipient = detail::random_recipient<typename Net::parts::platform>();
   const description& d = seen.described();
@@ -123,7 +120,7 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
   pull_options of_these = how;
   of_these.part = true;
   of_these.version = d.version;
-  of_these.believe = options.believe || given;  // whoever answers: the whole is compared with the version
+  of_these.believe = options.believe || given;  // any answer will do: the whole is compared with the version
   auto got = detail::pull_changes<Net>(where, whole, landing, of_these);
   if (got) {
     got->outcome = outcome::completed;
@@ -143,7 +140,7 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
 
 namespace detail {
 
-/// What both kinds of differences have in common. `made()` gives the consumer that applies one to `model`.
+/// The part that both kinds of differences share. `made()` gives the consumer that applies one to `model`.
 template <class Net, hash Hash, class Where, class Made>
 result<receipt> download_changes_by(Where& where, const reference& whole, const reference& difference,
                                     typename Net::model_type& model, const Made& made, const pull_options& options,
@@ -168,12 +165,12 @@ result<receipt> download_changes_by(Where& where, const reference& whole, const 
       else return download_changes<Net, Hash>(where, whole, model, how);  // the header may be all that is missing
     } else if (ends_all(got.error().code)) {
       return got;
-    }  // otherwise it is gone, or is none to this model
+    }  // otherwise it is gone, or does not fit this model
   }
   how.cursor = &here;
   return pull_whole<Net>(where, whole, model, how);
 }
-/// Calls `f` with the reference of the difference from what `model` is, which says no version.
+/// Calls `f` with the reference of the difference from the model's version; that reference has no version.
 template <class Net, hash Hash, class F>
 result<receipt> with_difference_of(const reference& whole, typename Net::model_type& model, const pull_options& options,
                                    const F& f) noexcept {
@@ -186,20 +183,19 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
 
 }  // namespace detail
 
-/// Makes `model` what is published under `whole`, whatever it is before. If it is the version that `difference` begins
-/// from, the difference is pulled and applied in place; otherwise, and also if what has become of it has another digest
-/// than `whole`, all of it is pulled. So the bytes are those that `whole` says, and the owner counts a recipient of
-/// `whole` once it has them, however they came. The receipt is of `whole`; `difference_bytes`, if it is not null, is
-/// how many came of the difference.
+/// Makes `model` what is published under `whole`, whatever it was. If it is the version that `difference` begins from,
+/// the difference is pulled and applied in place. Otherwise, or if the result has another digest than `whole`, all of
+/// it is pulled. The owner counts a recipient of `whole` once it has the bytes. The receipt is of `whole`;
+/// `difference_bytes`, if it is not null, is the bytes that were pulled of the difference.
 ///
-/// `where` is what Net::download_tensors takes, and each of the two pulls has a connection of its own; or it is a
-/// Net::session, whose connection brings both. The second pull costs round trips although nothing may come: three over
-/// a session. So a small model is sooner there as a whole if the line is long.
+/// `where` is as in Net::download_tensors, and each of the two pulls makes a connection; or it is a Net::session, whose
+/// connection serves both. The second pull costs round trips (three over a session), so a small model far away is
+/// faster as a whole.
 ///
-/// `whole` has a version: without one nothing says what the difference has to lead to, and all is pulled. `options`
-/// hold for each of the two pulls; its cursor is not used. Errors: those of Net::download_tensors; an error that would
-/// end that as well (cancelled, timed_out, connection_failed, connection_lost) ends the difference, and the model is
-/// partly changed then, as after any pull that fails. Cost besides the bytes: four passes over the model.
+/// `whole` needs a version: without one the result cannot be checked, and all is pulled. `options` hold for each of the
+/// two pulls; its cursor is not used. Errors: those of Net::download_tensors. An error that would end that as well
+/// (cancelled, timed_out, connection_failed, connection_lost) ends the call, with a model that is partly changed. Cost
+/// besides the bytes: four passes over the model.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, Coder& coder, const pull_options& options = {},
@@ -210,9 +206,9 @@ result<receipt> download_changes(Where&& where, const reference& whole, const re
   return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
 }
 
-/// The same if the owner has published the difference under difference_id(), of `whole` and the version that the model
-/// has: no second reference is needed. Cost besides the bytes: one more pass over the model. One more error:
-/// unsupported_layout: the model cannot be read.
+/// The same if the owner has published the difference under difference_id(), of `whole` and the model's version: no
+/// second reference is needed. Costs one more pass over the model. One more error: unsupported_layout: the model cannot
+/// be read.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model, Coder& coder,
                                  const pull_options& options = {}, std::uint64_t* difference_bytes = nullptr) noexcept {

@@ -1,7 +1,7 @@
-// What a small machine has made of a model, as a difference to it in 8 bits: a quarter of the bytes of the whole. It is
-// computed as it is read, so neither a second model nor the difference is in memory; the base stays where it has
-// landed, in flash or in memory. The bytes are those of narrowed_difference
-// (satellites/differences/narrowed_difference.hpp), and whoever pulls them applies them with `widened` or `move_by`.
+// The difference of a small machine's model to its base, in 8 bits: a quarter of the bytes of the whole. It is computed
+// as it is read, so neither a second model nor the difference is in memory; the base stays where it has landed, in
+// flash or in memory. The bytes are those of narrowed_difference (satellites/differences/narrowed_difference.hpp);
+// recipients apply them with `widened` or `move_by`.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -26,7 +26,7 @@ namespace detail::embedded {
 
 inline constexpr std::string_view behind_scales = ".scales";
 
-/// The tensors of a difference, in the order of the model's members: each one that is narrowed is two.
+/// The tensors of a difference, in the order of the model's members: two for each one that is narrowed.
 template <const auto& Names, std::size_t BlockElements>
 struct narrowed_names {
   static constexpr bool is_pair(std::size_t i) noexcept { return is_narrowed(Names.leaves[i].type); }
@@ -76,7 +76,7 @@ struct narrowed_names {
   }();
 };
 
-/// What a tensor of a difference is of a tensor of the model.
+/// The role of a difference's tensor for a tensor of the model.
 enum class narrowed_kind : std::uint8_t {
   whole,
   codes,
@@ -110,7 +110,7 @@ struct decimal {
     return digits;
   }();
 };
-/// The digests are written over as the header is read.
+/// The digests are filled in as the header is read.
 inline constexpr std::string_view no_digest = "0000000000000000";
 template <std::size_t BlockElements>
 inline constexpr metadata_list<3> narrowed_metadata{
@@ -139,7 +139,7 @@ struct narrowed_image {
   static constexpr std::uint32_t image_bytes = static_cast<std::uint32_t>(image::schema.image_bytes);
   static constexpr std::uint32_t data_bytes = image_bytes - header_bytes;
   static constexpr std::uint64_t fingerprint = image::schema.fingerprint;
-  /// With zeros in the place of both digests.
+  /// With zeros for both digests.
   static constexpr auto header = [] {
     std::array<std::byte, header_bytes> bytes{};
     write_header(image::schema, 0, bytes);
@@ -147,7 +147,7 @@ struct narrowed_image {
   }();
 
  protected:
-  /// Behind a key of the metadata.
+  /// After a key of the metadata.
   static constexpr std::uint32_t place_of(std::string_view key) noexcept {
     for (std::size_t i = 0; i + key.size() <= header.size(); ++i) {
       std::size_t n = 0;
@@ -211,7 +211,7 @@ struct narrowed_image {
       if (tensors[i].bytes + tensors[i].name_length < lean_xxh3_64::least_bytes) return true;
     return false;
   }();
-  /// with_movable() that has code only for types of this model.
+  /// with_movable() with code only for the types of this model.
   template <class F>
   static errc with_element(dtype type, F&& f) noexcept {
     if constexpr (has(dtype::f32))
@@ -259,19 +259,19 @@ class hash_of_known {
 
 }  // namespace detail::embedded
 
-/// Where the base of a difference lies, such as a model_landing or a flash_landing: `b.read(at, out)` gives a range of
-/// its data section.
+/// The place of a difference's base, such as a model_landing or a flash_landing: `b.read(at, out)` gives a range of its
+/// data section.
 template <class B>
 concept difference_base = requires(B& b, std::uint32_t at, std::span<std::byte> out) {
   { b.read(at, out) } noexcept -> std::same_as<result<void>>;
 };
 
-/// A model less a base in 8 bits, which an embedded_owner<embedded_difference<...>, N> publishes. `BlockElements` share
-/// a scale. Memory: 32 bytes, and up to 1 KiB of the stack while prepare() runs. Code and constants: about 3 KiB, and
-/// the arithmetic of doubles, which a Cortex-M3 does without a unit for it.
+/// A model less a base in 8 bits, for an embedded_owner<embedded_difference<...>, N>. `BlockElements` share a scale.
+/// Memory: 32 bytes, and up to 1 KiB of the stack in prepare(). Code and constants: about 3 KiB, and software
+/// arithmetic of doubles on a Cortex-M3.
 ///
-/// The model and the base stay as they are from prepare() until the publication ends. If one of them does change,
-/// recipients get bytes of both, and none of them ends as completed.
+/// Model and base must not change from prepare() until the publication ends. If one does, recipients get a mix, and
+/// none of them ends as completed.
 template <class Model, difference_base Base, std::size_t BlockElements = 256>
 class embedded_difference : private detail::embedded::narrowed_image<Model, BlockElements> {
   using constants = detail::embedded::narrowed_image<Model, BlockElements>;
@@ -284,10 +284,10 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
   /// Borrows both.
   embedded_difference(const Model& model, Base& base) noexcept : model_(model), base_(base) {}
 
-  /// Looks at the model and the base, whose digests are in the header. To be called before each publication: without it
-  /// recipients refuse the difference (stale_version). Cost: 2 passes over the base, 3 over the model. Errors, with the
-  /// index of the tensor in the order of the model's image: invalid_argument (a NaN, an infinity, a difference that is
-  /// too large); those of the base.
+  /// Reads model and base, whose digests are in the header. Call it before each publication: without it recipients
+  /// refuse the difference (stale_version). Cost: 2 passes over the base, 3 over the model. Errors, with the index of
+  /// the tensor in the order of the model's image: invalid_argument (a NaN, an infinity, a difference that is too
+  /// large); those of the base.
   [[nodiscard]] result<void> prepare() noexcept {
     scale_at_ = no_scale;
     from_ = to_ = 0;
@@ -302,8 +302,8 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
     return {};
   }
 
-  /// Reads a range of the data section. False: the base could not be read, or prepare() would fail. A scale is computed
-  /// for each block that a range touches, unless it is that of the range before.
+  /// Reads a range of the data section. False: the base could not be read, or prepare() would fail. Computes a scale
+  /// for each block that the range touches, unless it is the last one computed.
   [[gnu::noinline]] bool read(std::uint32_t at, std::span<std::byte> out) const noexcept {
     std::uint32_t begin = 0;
     for (std::size_t i = 0; !out.empty() && i < constants::tensor_count; begin = constants::parts[i++].end) {
@@ -325,7 +325,7 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
 
  private:
   static constexpr std::uint32_t no_scale = 0xffffffff;
-  /// Elements that are computed with at a time.
+  /// Elements that are computed at a time.
   static constexpr std::uint32_t piece = BlockElements < 16 ? static_cast<std::uint32_t>(BlockElements) : 16;
   static constexpr std::uint32_t block_elements = static_cast<std::uint32_t>(BlockElements);
 
@@ -334,7 +334,7 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
   static std::uint32_t place(std::uint32_t begin, std::uint32_t element) noexcept {
     return begin + element * static_cast<std::uint32_t>(sizeof(T));
   }
-  /// `at`: where the digest begins in `out`, modulo 2^32: it may begin ahead of it.
+  /// `at`: where the digest begins in `out`, modulo 2^32; it may begin before `out`.
   static void put_digest(std::uint32_t at, std::uint64_t value, std::span<std::byte> out) noexcept {
     for (std::uint32_t i = 0; i < 16; ++i)
       if (at + i < out.size()) out[at + i] = static_cast<std::byte>("0123456789abcdef"[value >> (60 - 4 * i) & 15]);
@@ -368,8 +368,7 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
     return why;
   }
 
-  /// Makes a scale that of more elements, too. A function of its own: what it has on the stack is gone when the base is
-  /// read.
+  /// Extends a scale by more elements. A function of its own, so that its stack is free when the base is read.
   template <class T>
   [[gnu::noinline]] static errc grow(std::span<const T> model, std::span<const T> base, std::uint32_t& most) noexcept {
     const auto scale = scheme::template scale<T>(model, base);
@@ -491,11 +490,11 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
   mutable float scale_ = 0;
 };
 
-/// The image of a difference, of which all but the digests in its header is constant.
+/// The image of a difference, constant but for the digests in its header.
 template <class Model, class Base, std::size_t BlockElements>
 struct embedded_image<embedded_difference<Model, Base, BlockElements>>
     : detail::embedded::narrowed_image<Model, BlockElements> {
-  /// What is read.
+  /// The difference.
   using model_type = embedded_difference<Model, Base, BlockElements>;
   /// Reads a range of the data section. False: it cannot be read.
   static bool read(const model_type& from, std::uint32_t at, std::span<std::byte> out) noexcept {

@@ -1,8 +1,9 @@
-// What steps left out is added to the next one, so that nothing is lost in the long run however few bits a step has.
-// (The sum is an element of the model, too. So F16 and BF16 round it, where an element crosses a power of two.)
+// Error feedback: the rounding error of a step is added to the next one, so that nothing is lost in the long run,
+// however few bits a step has. (The sum is stored as elements of the model, so F16 and BF16 round it where an element
+// crosses a power of two.)
 //
-// An owner whose base becomes what it sent needs none of this: what a step left out is in its next difference. A client
-// does: its next round begins from the owner's model, and what its last update left out is nowhere else.
+// An owner whose base becomes what it sent does not need this: the error is in its next difference. A client does: its
+// next round begins from the owner's model, which does not have its error.
 #pragma once
 
 #include <tensorpull/core/tensor_view.hpp>
@@ -16,25 +17,23 @@
 
 namespace tensorpull {
 
-/// What one sender's steps left out, for all its rounds. For one thread at a time. Memory: that of the model's floating
-/// tensors, in their own types. Movable.
+/// The rounding errors of one sender, for all its rounds. For one thread at a time. Memory: that of the model's
+/// floating tensors, in their own types. Movable.
 template <narrowing_scheme Scheme = blocks_of_4_bits<>>
 class error_feedback {
  public:
   error_feedback() = default;
-  error_feedback(error_feedback&&) = default;  // no copy: what is left out would be sent twice
+  error_feedback(error_feedback&&) = default;  // no copy: errors would be sent twice
   error_feedback& operator=(error_feedback&&) = default;
 
-  /// A step from `base` to `model` and what earlier steps left out, which counts as sent then. Both lists have the same
+  /// A step from `base` to `model` plus the errors of earlier steps, which count as sent then. Both lists have the same
   /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
   /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
-  /// is sent. Cost: that of narrowed_step, with two passes more over the model, one over the base and two over what is
-  /// left out.
+  /// is sent. Cost: that of narrowed_step, two more passes over the model, one over the base and two over the errors.
   /// Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if they have equally
-  /// many; without a name also if the model is not that of the last step), unsupported_layout (shared memory, too), and
-  /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, and
-  /// what was left out is in `model` and nowhere else; any model may come next. If it throws std::bad_alloc, one or the
-  /// other is so.
+  /// many; without a name also if the model is not that of the last step), unsupported_layout (also shared memory), and
+  /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, the
+  /// errors are in `model` alone, and any model may be next. If it throws std::bad_alloc, one or the other holds.
   [[nodiscard]] result<narrowed_step<Scheme>> step(std::span<const mutable_tensor_view> model,
                                                    std::span<const mutable_tensor_view> base) {
     const std::vector<tensor_view> to(model.begin(), model.end()), from(base.begin(), base.end());
@@ -56,7 +55,7 @@ class error_feedback {
     const std::uint64_t these = hash.digest();
     if (model_ && *model_ != these) return failure(errc::schema_mismatch);
     left_.resize(bytes);
-    model_.reset();  // until a step has succeeded nothing is left out
+    model_.reset();  // no errors until a step has succeeded
     each(model, model, [](auto& w, auto& left, const auto&) {
       w = moved(w, detail::widened(left));
       left = {};
@@ -73,7 +72,7 @@ class error_feedback {
  private:
   static std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
 
-  /// Calls `f` with each element of the floating tensors, what is left out of it, and the same of `other`.
+  /// Calls `f` with each element of the floating tensors, its error, and the same element of `other`.
   template <class F>
   void each(std::span<const mutable_tensor_view> model, std::span<const mutable_tensor_view> other, F f) noexcept {
     std::byte* left = left_.data();
@@ -90,7 +89,7 @@ class error_feedback {
   }
 
   std::vector<std::byte> left_;  // each tensor's begins at a multiple of 8
-  std::optional<std::uint64_t> model_;  // whose is left out: a digest of its names, types and sizes
+  std::optional<std::uint64_t> model_;  // of the errors: a digest of its names, types and sizes
 };
 
 }  // namespace tensorpull

@@ -1,4 +1,4 @@
-// A step of a model in 8 or 4 bits: what an owner publishes for those who have its base, and how they take it.
+// A quantised step of a model, in 8 or 4 bits: published by an owner for recipients of its base, and taken by them.
 // Afterwards both ends have the same bits, which the owner publishes as the whole, for all others.
 #pragma once
 
@@ -17,14 +17,14 @@
 
 namespace tensorpull {
 
-/// The same for models of a tensor policy: a step from what the other side has. Differences are narrowed, and weights
-/// are not: weights in 8 bits, or in BF16, lose what a late round learns. So a step is made of two models, and it is no
-/// policy: a pipeline that is given one does not compile, and says so. (A policy could not be one: it says where the
-/// tensors of a model are, and a step has to be compared with a base before a byte of that may change.)
+/// The same for models of a tensor policy: a step from what the other side has. Differences are narrowed and weights
+/// are not: weights in 8 bits, or in BF16, lose what a late round learns. So a step is made of two models, and is not a
+/// policy: a pipeline that is given one does not compile, and explains why. (A policy describes where a model's tensors
+/// are, and a step has to be compared with a base before a byte of that may change.)
 template <tensor_policy Tensors, narrowing_scheme Scheme = blocks_of_8_bits<>>
 class narrowed {
  public:
-  /// What a pipeline is that is given a step in the place of a tensor policy.
+  /// Makes a pipeline that is given a step as its tensor policy explain why not.
   template <class Instead>
   struct refused_as_policy : Instead {
     static_assert(
@@ -34,9 +34,9 @@ class narrowed {
   };
   using model_type = typename Tensors::model_type;  ///< of both
 
-  /// Moves `base`, which the other side has, towards `now`. What becomes of it is what all have then: publish that as
-  /// the whole, and this beside it, under difference_id(whole, from_version()). Errors and cost: those of
-  /// narrowed_step, with one pass more over the base. unsupported_layout: a model that is not in plain memory.
+  /// Moves `base`, which the other side has, towards `now`. Publish the moved base as the whole, and this beside it,
+  /// under difference_id(whole, from_version()). Errors and cost: those of narrowed_step, with one more pass over the
+  /// base. unsupported_layout: a model that is not in plain memory.
   template <hash Hash = xxh3_64>
   [[nodiscard]] static result<narrowed> make(const model_type& now, model_type& base) {
     return made<Hash>(base, [&](const auto& to) -> result<narrowed_step<Scheme>> {
@@ -56,8 +56,8 @@ class narrowed {
       return narrowed_step<Scheme>::make(these, to);
     });
   }
-  /// The same for a sender whose base is not kept, such as a client: adds to `now` what earlier steps left out, and
-  /// keeps in `left` what this one does. Errors besides: those of error_feedback, which says what `now` is then.
+  /// The same for a sender whose base is not kept, such as a client: adds the errors of earlier steps to `now`, and
+  /// keeps this step's in `left`. More errors: those of error_feedback, which also describes `now`.
   template <hash Hash = xxh3_64>
   [[nodiscard]] static result<narrowed> make(model_type& now, model_type& base, error_feedback<Scheme>& left) {
     return made<Hash>(base, [&](const auto& to) {
@@ -67,7 +67,7 @@ class narrowed {
       return step;
     });
   }
-  /// Refused: a model that cannot be changed, and what steps of another scheme left out.
+  /// Refused: a constant model, and errors of another scheme.
   template <class Now, class Other>
     requires std::same_as<std::remove_const_t<Now>, model_type> &&
              (std::is_const_v<Now> || !std::same_as<Other, Scheme>)
@@ -90,7 +90,7 @@ class narrowed {
 
   /// To publish it. Valid while this object lives, also after a move.
   source_view image() const noexcept { return step_.image(); }
-  /// The version of `base` before it moved: recipients that have it can take this step.
+  /// The version of `base` before it moved: recipients that have it can apply this step.
   std::uint64_t from_version() const noexcept { return from_; }
 
  private:
@@ -120,11 +120,11 @@ class narrowed {
   std::uint64_t from_;
 };
 
-/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, and the scheme in
-/// the place of a coder. `whole` is what the owner's base has become. A step that is to another base, has NaN or
-/// infinite scales, or does not lead to `whole`, brings nothing, and all is pulled; so it is if `model` is one that no
-/// step is made for (tensors without an address, one that is called like another's scales). Memory: as of `widened`,
-/// with chunks of `default_chunk_bytes`, or of a model if that is smaller.
+/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, with the scheme in
+/// the place of a coder. `whole` is the moved base. All of it is pulled if the step is to another base, has NaN or
+/// infinite scales, or does not lead to `whole`; also if no step can be made for `model` (tensors without an address, a
+/// tensor named like another's scales). Memory: as of `widened`, with chunks of `default_chunk_bytes`, or of a model if
+/// that is smaller.
 template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, const Scheme&, const pull_options& options = {},
@@ -142,7 +142,7 @@ result<receipt> download_changes(Where&& where, const reference& whole, const re
   };
   return detail::download_changes_by<Net, Hash>(where, whole, difference, model, made, options, difference_bytes);
 }
-/// The same if the step was published under difference_id(), of `whole` and the version that the model has.
+/// The same if the step was published under difference_id(), of `whole` and the model's version.
 template <class Net, class Where, narrowing_scheme Scheme, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, typename Net::model_type& model,
                                  const Scheme& scheme, const pull_options& options = {},

@@ -1,9 +1,9 @@
-// The difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file that is never built.
-// It is published like any other, and its bytes are computed when they are read.
+// The quantised difference of a model to a base, in 8 or 4 bits, as a model of its own: a safetensors file whose bytes
+// are computed as they are read. It is published like any other.
 //
-// Each floating tensor `w` (F16, BF16, F32, F64) is an I8 tensor `w` of its shape, or in 4 bits a U8 tensor of one
-// dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block; all others travel
-// whole. In a file F32 comes before both, so scales come before what they scale.
+// Each floating tensor `w` (F16, BF16, F32, F64) becomes an I8 tensor `w` of its shape, or in 4 bits a U8 tensor of one
+// dimension with two codes in a byte, and an F32 tensor `w.scales` with a value for each block. All others travel
+// whole. In a file F32 is before both, so scales arrive before their codes.
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
@@ -24,7 +24,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// Whole elements as an image has them become the machine's.
+/// Turns whole elements of an image into the machine's.
 inline void from_little_endian([[maybe_unused]] dtype type, [[maybe_unused]] std::span<std::byte> bytes) noexcept {
   if constexpr (!little_endian_machine) {
     const std::size_t width = number_bytes(type);
@@ -33,7 +33,7 @@ inline void from_little_endian([[maybe_unused]] dtype type, [[maybe_unused]] std
   }
 }
 
-/// Hashes whole elements as an image has them, so that machines of either byte order say the same of a model.
+/// Hashes whole elements in an image's order, so that machines of either byte order agree.
 inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<const std::byte> bytes) noexcept {
   if constexpr (!little_endian_machine) {
     const std::size_t width = number_bytes(type);
@@ -47,7 +47,7 @@ inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<
   }
   hash.update(bytes);
 }
-/// Of a tensor with its name. Those of a model are added, so that the order of a list does not matter.
+/// Of a tensor with its name. Digests are added, so that the order of a list does not matter.
 inline std::uint64_t tensor_digest(std::string_view name, dtype type, std::span<const std::byte> bytes) noexcept {
   xxh3_64 hash;
   hash.update(name);
@@ -61,7 +61,8 @@ inline std::array<char, 16> hexadecimal(std::uint64_t value) noexcept {
   return text;
 }
 
-/// What can be read in place: contiguous, in the machine's byte order, aligned. Its bytes, or an error with its name.
+/// The bytes of a tensor that can be read in place: contiguous, in the machine's byte order, aligned. Error, with its
+/// name.
 inline result<std::uint64_t> plain_tensor(const tensor_view& tensor, std::size_t at) noexcept {
   const auto size = size_bytes(tensor.type, tensor.shape);
   if (!size) return failure(size.error().code, at, tensor.name);
@@ -103,9 +104,9 @@ std::span<const std::uint64_t> shape_of_codes(std::span<const std::uint64_t> sha
 
 }  // namespace detail
 
-/// A model less a base. Borrows the tensors of both, whose bytes stay as they are while it is published. Movable.
-/// Memory: a table (about 240 bytes and the name, twice, for each tensor), none for elements or chunks. A read computes
-/// the scale of each block that it touches, so chunks that are small beside a block cost a block each.
+/// A model less a base. Borrows the tensors of both, which must not change while it is published. Movable. Memory: a
+/// table (about 240 bytes and the name, twice, for each tensor). A read computes the scale of each block that it
+/// touches, so chunks that are small beside a block cost a block each.
 template <class Scheme = blocks_of_8_bits<>>
 class narrowed_difference {
  public:
@@ -154,7 +155,7 @@ class narrowed_difference {
     return narrowed_difference(std::move(pairs), std::move(*image));
   }
 
-  /// The model that is published. Valid while this lives.
+  /// The difference, to publish it. Valid while this lives.
   const dynamic_image& model() const noexcept { return image_; }
 
  private:
@@ -230,13 +231,12 @@ class narrowed_difference {
   dynamic_image image_;
 };
 
-/// Moves `base` in place by a narrowed difference that has landed, and was checked, in memory of its own (0.254 of an
-/// F32 model in 8 bits). All is looked at before the first byte changes: names, types, shapes, the digest of the base,
-/// each scale. Cost: three passes over the model, and for each tensor a search by name through all. Allocates nothing.
-/// Read the metadata from the schema that landed. Errors that leave `base` as it was: missing_field (no metadata of the
-/// scheme, or of another N), schema_mismatch, value_out_of_range (a scale that is NaN, infinite, negative or
-/// subnormal), both with the name; stale_version (`base` is another one). digest_mismatch: all has moved, and it is not
-/// what the owner has; `base` is of no use then.
+/// Moves `base` in place by a narrowed difference that has landed in memory and was checked. Everything is verified
+/// before the first byte changes: names, types, shapes, the digest of the base, each scale. Cost: three passes over the
+/// model, and for each tensor a search by name. Allocates nothing. Read the metadata from the schema that landed.
+/// Errors that leave `base` as it was: missing_field (no metadata of the scheme, or of another N), schema_mismatch,
+/// value_out_of_range (a scale that is NaN, infinite, negative or subnormal), both with the name; stale_version
+/// (another base). digest_mismatch: all has moved, and it is not what the owner has; `base` is then useless.
 template <class Scheme = blocks_of_8_bits<>>
 [[nodiscard]] result<void> move_by(std::span<const mutable_tensor_view> base, std::span<const tensor_view> narrowed,
                                    std::span<const metadata_entry> metadata) {

@@ -1,4 +1,4 @@
-// A step of a model in few bits that its owner has taken: what it publishes for those who have its base.
+// A quantised step that its owner has taken too, for recipients that have its base.
 #pragma once
 
 #include <tensorpull/image/detail/read_range.hpp>
@@ -23,8 +23,7 @@ concept narrowing_scheme = requires(std::uint64_t n) {
 
 namespace detail {
 
-/// A tensor that begins in memory before another one has ended; null if there is none. Requires sizes that size_bytes()
-/// accepted.
+/// A tensor that begins in memory before another has ended; null: none. Requires sizes that size_bytes() accepted.
 inline const mutable_tensor_view* sharing_memory(std::vector<const mutable_tensor_view*> tensors) {
   const auto begin = [](const mutable_tensor_view* t) { return reinterpret_cast<std::uintptr_t>(t->data); };
   std::ranges::sort(tensors, {}, begin);
@@ -41,15 +40,14 @@ inline const mutable_tensor_view* sharing_memory(std::vector<const mutable_tenso
 }  // namespace detail
 
 /// A narrowed difference that was taken: its codes are kept (0.254 of an F32 model in 8 bits, 0.129 in 4), and the base
-/// has moved by them, as everybody else's does. So it outlives the model and the base that it was made of. Movable.
+/// has moved by them, as every recipient's does. It outlives the model and the base. Movable.
 template <narrowing_scheme Scheme = blocks_of_8_bits<>>
 class narrowed_step {
  public:
-  /// Moves `base` towards `model` by what the step says. Both lists have the same names, types and shapes in the same
-  /// order, in plain memory. Errors, with the tensor's name: those of narrowed_difference; unsupported_layout if a
-  /// tensor of `base` shares memory with another, which would move twice; out_of_memory. `base` is as it was then.
-  /// Throws std::bad_alloc as narrowed_difference. Cost: six passes over the base and four over the model, on this
-  /// thread.
+  /// Moves `base` towards `model` by a step. Both lists have the same names, types and shapes in the same order, in
+  /// plain memory. Errors, with the tensor's name: those of narrowed_difference; unsupported_layout: a tensor of `base`
+  /// shares memory with another and would move twice; out_of_memory. `base` is then as it was. Throws std::bad_alloc as
+  /// narrowed_difference. Cost: six passes over the base and four over the model, on this thread.
   [[nodiscard]] static result<narrowed_step> make(std::span<const tensor_view> model,
                                                   std::span<const mutable_tensor_view> base) {
     const std::vector<tensor_view> before(base.begin(), base.end());
@@ -78,8 +76,8 @@ class narrowed_step {
     return narrowed_step(std::move(codes), std::move(*image));
   }
 
-  /// To publish it: a safetensors file that is never built, as of narrowed_difference. Valid while this object lives,
-  /// also after a move.
+  /// The step, to publish it: a safetensors file, as of narrowed_difference. Valid while this object lives, also after
+  /// a move.
   source_view image() const noexcept { return image_.source(); }
 
  private:

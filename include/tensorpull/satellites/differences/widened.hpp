@@ -1,5 +1,5 @@
-// A narrowed difference is applied while it arrives: what an element becomes goes to another consumer, as if the whole
-// model had come. So it is averaged without ever being a model, or moves a model in place.
+// Applies a narrowed difference as it arrives: the moved elements go to another consumer, as if the whole model had
+// arrived. So it is averaged without ever being a model, or moves a model in place.
 #pragma once
 
 #include <tensorpull/consumers/concept.hpp>
@@ -22,37 +22,34 @@
 
 namespace tensorpull {
 
-/// The consumer of narrowed differences to `base` that gives `Inner` the moved model, element by element, with the bits
-/// that the sender has. For one transfer at a time. `Inner` sees the data section alone, as of a subset
-/// (description::data_start is 0), in pieces of at most 4 KiB that are chunks to it; it may be
-///  - `weighted_average<...>::update`: the update is averaged while it arrives. Its chunk buffers have 4 KiB at least;
-///  - `land` into the model that `base` views: it is moved in place. If the transfer fails after a byte of it has
-///  moved,
-///    the model is neither version, and the next difference to it is refused (stale_version).
+/// The consumer of narrowed differences to `base` that gives `Inner` the moved model, element by element, with the
+/// sender's bits. For one transfer at a time. `Inner` sees the data section alone, as of a subset
+/// (description::data_start is 0), in pieces of at most 4 KiB that are chunks to it. It may be
+///  - `weighted_average<...>::update`: the update is averaged as it arrives. Its chunk buffers have at least 4 KiB;
+///  - `land` into the model that `base` views: it is moved in place. If the transfer fails after a byte has moved, the
+///    model is neither version, and the next difference to it is refused (stale_version).
 ///
-/// The base is compared before `Inner` gets a byte, by the digest in the difference's metadata, and all that came is
-/// compared at the end, whatever the digests of chunks said. A chunk is held until it is whole and its digest was
-/// right. One that is longer than make() was told is moved while it comes if `Inner` is not irrevocable, and the digest
-/// at the end says whether it was right: without digests of chunks, a chunk that goes on after a lost connection is
-/// one. Memory, taken by make(): the scales (4 bytes for each block), a chunk, and two tables of the tensors; with the
-/// header of what comes, its text is added: of metadata 64 KiB at most. A block is moved on the stack.
+/// The base is compared before `Inner` gets a byte, by the digest in the difference's metadata. All that arrived is
+/// compared at the end, whatever the digests of chunks were. A chunk is held until it is complete and its digest was
+/// right. One that is longer than make() was told is applied as it arrives if `Inner` is not irrevocable, and the
+/// digest at the end decides; without digests of chunks, a chunk that continues after a lost connection is one. Memory,
+/// taken by make(): the scales (4 bytes for each block), a chunk, two tables of the tensors, and later the text of the
+/// header (at most 64 KiB of metadata). A block is moved on the stack.
 ///
 /// Errors besides those of `Inner`, with the tensor's name if there is one: missing_field (no metadata of the scheme,
-/// or of another N); stale_version (the difference is to another base); value_out_of_range (a scale that is NaN,
-/// infinite, negative or subnormal); does_not_fit (`Inner` is irrevocable, and a chunk is longer than make() was
-/// told); too_large (more metadata); digest_mismatch (at the end: what came does not lead to what the sender has);
-/// bad_frame; out_of_memory.
+/// or of another N); stale_version (another base); value_out_of_range (a scale that is NaN, infinite, negative or
+/// subnormal); does_not_fit (`Inner` is irrevocable, and a chunk is longer than make() was told); too_large (more
+/// metadata); digest_mismatch (at the end: the result is not the sender's); bad_frame; out_of_memory.
 template <consumer Inner, class Scheme = blocks_of_8_bits<>>
 class widened {
  public:
-  static constexpr bool irrevocable = Inner::irrevocable;  ///< as of what gets the model
+  static constexpr bool irrevocable = Inner::irrevocable;  ///< as Inner
 
-  /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not; or `Inner`
-  /// takes bytes in order, and elements of this tensor come before others that it has to get first: models whose
-  /// floating tensors have several types, or that have other tensors behind a floating one whose codes come after them,
-  /// such as I32 or I8 beside F32, and in 4 bits U8); duplicate_name (a
-  /// tensor is called like another's scales); those of dynamic_image; out_of_memory (no chunk can be so long). Throws
-  /// std::bad_alloc if there is no memory for what it takes.
+  /// Borrows both; `base` is in plain memory. Errors, with the tensor's name: unsupported_layout (it is not in plain
+  /// memory; or `Inner` takes bytes in order, and this tensor's elements arrive before others that it has to get first:
+  /// models whose floating tensors have several types, or with other tensors between, such as I32 or I8 beside F32, and
+  /// in 4 bits U8); duplicate_name (a tensor is named like another's scales); those of dynamic_image; out_of_memory (a
+  /// chunk cannot be so long). Throws std::bad_alloc if there is no memory.
   [[nodiscard]] static result<widened> make(Inner& inner, const source_view& base,
                                             std::uint64_t chunk_bytes = default_chunk_bytes) {
     const image_schema& model = *base.schema;
@@ -128,13 +125,13 @@ class widened {
         base_.schema->data_bytes() != 0 && !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
       return {};
     const std::uint64_t all = state_->chunk.size();
-    if (offset < taken_) {  // was taken, and comes again
+    if (offset < taken_) {  // was taken, and arrives again
       const auto n = static_cast<std::size_t>(std::min({length, taken_ - offset, all}));
       out[0] = {state_->chunk.data(), n};
       return {1, n};
     }
     const std::uint64_t filled = offset - taken_;
-    if (filled >= all) {  // commit() says so, which this call cannot
+    if (filled >= all) {  // commit() reports it, which this call cannot
       out[0] = {state_->chunk.data(), 1};
       return {1, 1};
     }
@@ -157,7 +154,7 @@ class widened {
     if (offset > taken_ || end > taken_ + state_->chunk.size()) return failure(errc::invalid_argument, offset);
     return end > taken_ ? take_held(static_cast<std::size_t>(end - taken_)) : result<void>{};
   }
-  void rewind(std::uint64_t) noexcept {}  // what was taken passes when it comes again
+  void rewind(std::uint64_t) noexcept {}  // taken bytes are skipped when they arrive again
   result<void> finish(const receipt& r) noexcept {
     if (taken_ != data_start_ + ours().data_bytes()) return failure(errc::invalid_argument, taken_);
     end_tensors();
@@ -179,7 +176,7 @@ class widened {
     if constexpr (requires { Inner::any_order; }) return Inner::any_order;
     else return false;
   }();
-  /// What a tensor that comes is of a tensor of the model; the token is 4 times that one's index more.
+  /// The role of an arriving tensor for a tensor of the model; the token is 4 times that one's index more.
   enum kind : std::uintptr_t {
     whole,
     codes,
@@ -200,7 +197,7 @@ class widened {
   static std::uint64_t elements_of(const tensor_entry& t) noexcept { return t.size_bytes() / (bits(t.type) / 8); }
   bool done() const noexcept { return taken_ >= data_start_ + ours().data_bytes(); }
 
-  /// Where the inner consumer gets its next byte.
+  /// The offset of the inner consumer's next byte.
   std::uint64_t given_to() const noexcept {
     const source_view there = state_->image->source();
     for (std::size_t k = tensor_; k < there.schema->tensor_count; ++k) {
@@ -214,7 +211,7 @@ class widened {
     return 0;
   }
 
-  /// The bytes that are held, from taken_ on.
+  /// The held bytes, from taken_ on.
   result<void> take_held(std::size_t n) noexcept {
     std::span<const std::byte> bytes(state_->chunk.data(), n);
     if (taken_ < data_start_) {
@@ -270,7 +267,7 @@ class widened {
     return {};
   }
 
-  /// Takes bytes of one tensor. Returns how many.
+  /// Takes bytes of one tensor, and returns how many.
   result<std::size_t> take(std::span<const std::byte> bytes) noexcept {
     end_tensors();
     const source_view there = state_->image->source();
@@ -308,7 +305,7 @@ class widened {
     }
     return n;
   }
-  /// The elements from `first` on, which these bytes of codes move.
+  /// The elements from `first` on that these codes move.
   template <class T>
   result<void> move(std::size_t i, std::uint64_t first, std::span<const std::byte> moves) noexcept {
     std::array<T, piece_bytes / sizeof(T)> piece;
@@ -355,7 +352,7 @@ class widened {
     }
     return {};
   }
-  /// Goes on behind the tensors that are whole, and adds their digests.
+  /// Moves past complete tensors, and adds their digests.
   void end_tensors() noexcept {
     const source_view there = state_->image->source();
     for (; tensor_ < there.schema->tensor_count; ++tensor_) {

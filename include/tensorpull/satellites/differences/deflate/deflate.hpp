@@ -9,10 +9,10 @@
 
 namespace tensorpull {
 
-/// Packs by Huffman codes and runs of one byte, which is what planes of differences have; matches at a distance would
-/// take several times as long and save next to nothing. Memory: about 270 KiB for packing and 40 KiB for unpacking,
-/// each taken by the first plane and kept, so nothing is allocated for a block. A plane that memory is missing for is
-/// kept as it is when packing, and refused when unpacking.
+/// Packs by Huffman codes and runs of one byte, which suit planes of differences; matches at a distance would take
+/// several times as long and save next to nothing. Memory: about 270 KiB for packing and 40 KiB for unpacking, each
+/// taken by the first plane and kept. Without memory, a plane is kept as it is when packing, and refused when
+/// unpacking.
 class deflate_coder {
  public:
   static constexpr std::uint32_t id = 1;
@@ -48,7 +48,7 @@ class deflate_coder {
     return in.size() <= most && out.size() <= most;
   }
   static void lead(z_stream& s, std::span<const std::byte> in, std::span<std::byte> out) noexcept {
-    s.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data()));  // zlib of old does not say const
+    s.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(in.data()));  // old zlib is not const-correct
     s.avail_in = static_cast<uInt>(in.size());
     s.next_out = reinterpret_cast<Bytef*>(out.data());
     s.avail_out = static_cast<uInt>(out.size());

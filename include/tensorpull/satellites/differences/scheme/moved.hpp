@@ -1,9 +1,8 @@
-// An element moved by a step, with the same bits on every machine and with whatever flags a program was compiled.
+// An element moved by a step, with the same bits on every machine and with any compiler flags.
 //
-// moved = round(base + scale * code), where the product and the sum are doubles; beyond the largest value it is that
-// value. A float times an integer of 16 bits
-// or less is exact in a double, so a compiler that contracts the multiplication and the addition into one instruction
-// changes nothing. All else is done on bits: nothing compares floats, and there are no subnormal doubles. So neither
+// moved = round(base + scale * code), with product and sum as doubles, saturated at the largest value. A float times an
+// integer of 16 bits or less is exact in a double, so a compiler that contracts multiplication and addition changes
+// nothing. All else is done on bits: nothing compares floats, and there are no subnormal doubles. So neither
 // -ffast-math nor a processor that treats subnormals as zero changes a bit of F32, F16 and BF16. A subnormal F64 is
 // zero on such a processor.
 #pragma once
@@ -29,7 +28,7 @@ namespace detail {
 static_assert(std::numeric_limits<double>::is_iec559 && FLT_EVAL_METHOD == 0,
               "tensorpull: differences need doubles of 64 bits that are rounded after each operation");
 
-/// The double that a float's bits mean.
+/// The double with a float's value.
 constexpr double widened_float(std::uint32_t bits) noexcept {
   const std::uint32_t magnitude = bits & 0x7fffffff;
   const std::uint64_t sign = std::uint64_t{bits >> 31} << 63;
@@ -44,8 +43,7 @@ constexpr std::uint64_t cut_double(std::uint64_t mantissa, unsigned by) noexcept
   return (mantissa + (std::uint64_t{1} << (by - 1)) - 1 + (mantissa >> by & 1)) >> by;
 }
 
-/// The code of a smaller format that is nearest to a double, and even if two are; infinity above the largest. A NaN
-/// stays one.
+/// The code of a smaller format nearest to a double, even on a tie; infinity above the largest. A NaN stays one.
 template <unsigned ExponentBits, unsigned MantissaBits>
 constexpr std::uint32_t rounded_double(double value) noexcept {
   constexpr std::uint64_t rebias = 1023 - ((1u << (ExponentBits - 1)) - 1);
@@ -94,7 +92,7 @@ constexpr T narrowed_to(double value) noexcept {
   }
 }
 
-/// Calls `f` with an element of the tensor's type, if a difference of that type is narrowed; otherwise gives `other`.
+/// Calls `f` with an element of the tensor's type if differences of that type are narrowed; otherwise gives `other`.
 template <class R, class F>
 constexpr R with_movable(dtype type, R other, F&& f) {
   switch (type) {
@@ -122,8 +120,8 @@ constexpr bool is_infinite(T value) noexcept {
 
 }  // namespace detail
 
-/// `base` moved by `step`, a finite double. A step of zero leaves the bits as they are, those of -0.0 and of a NaN too.
-/// What is finite stays so: a rounded step may lead beyond the largest value although no model was there.
+/// `base` moved by `step`, a finite double. A step of zero keeps all bits, also of -0.0 and of a NaN. A finite value
+/// stays finite, although a rounded step may lead beyond the largest.
 template <movable_element T>
 constexpr T moved(T base, double step) noexcept {
   using bits = detail::element_bits<T>;

@@ -1,9 +1,9 @@
-// Differences in 8 or 4 bits: a scale for each block of N elements, and an integer for each element, of -127 to 127 or
-// of -7 to 7.
+// Quantised differences in 8 or 4 bits: a scale for each block of N elements, and an integer of -127 to 127, or -7 to
+// 7, for each element.
 //
 // For differences only. Weights in 8 bits lose most of what a late round learned; their difference to what the other
-// side has keeps it. So there is no function here that narrows without a base. In 4 bits a sender also sends later
-// what a step left out (error_feedback.hpp), if its base does not become what it sent.
+// side has keeps it. So no function here narrows without a base. In 4 bits, a sender whose base does not become what it
+// sent also needs error_feedback.hpp.
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
@@ -20,16 +20,15 @@
 
 namespace tensorpull {
 
-/// Whether a scale that came from outside may be used: zero, or positive, finite and not subnormal. -0.0 may not.
+/// Whether a scale from outside may be used: zero, or positive, finite and not subnormal. -0.0 may not.
 constexpr bool is_scale(float scale) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(scale);
   return bits == 0 || (bits >= 0x800000 && bits < 0x7f800000);
 }
 
-/// The scheme. N elements share a scale; with 256, an F32 model travels in 0.254 of its bytes in 8 bits, and in 0.129
-/// in
-/// 4. Everything works on one block of 1 to N elements and allocates nothing. In 4 bits a byte has two codes, each as
-/// two's complement, the first in the lower half; a block begins with a byte, so N is even.
+/// The scheme. N elements share a scale; with 256, an F32 model takes 0.254 of its bytes in 8 bits, and 0.129 in 4.
+/// Everything works on one block of 1 to N elements and allocates nothing. In 4 bits a byte has two codes in two's
+/// complement, the first in the lower half; a block begins with a byte, so N is even.
 template <std::size_t N, unsigned Bits>
 struct scaled_blocks {
   static_assert(N > 0, "tensorpull: a block has at least one element");
@@ -41,22 +40,22 @@ struct scaled_blocks {
   /// A byte of codes.
   using code_type = std::conditional_t<Bits == 8, std::int8_t, std::uint8_t>;
   static constexpr dtype code_dtype = Bits == 8 ? dtype::i8 : dtype::u8;  ///< of the tensor that has them
-  /// The metadata that has N.
+  /// The metadata key for N.
   static constexpr std::string_view key = Bits == 8 ? "tensorpull.blocks_of_8_bits" : "tensorpull.blocks_of_4_bits";
 
-  /// How many bytes the codes of so many elements take.
+  /// Bytes of the codes of so many elements.
   static constexpr std::uint64_t code_bytes(std::uint64_t elements) noexcept {
     return elements / byte_elements + (elements % byte_elements != 0 ? 1 : 0);
   }
-  /// How many scales a tensor has.
+  /// Scales of so many elements.
   static constexpr std::uint64_t blocks(std::uint64_t elements) noexcept {
     return elements / N + (elements % N != 0 ? 1 : 0);
   }
 
-  /// The scale of a block: the largest difference by `most`, rounded to a float. 0 if that were subnormal: the block
-  /// stays as it is. Requires spans of equal length. invalid_argument: an element of either is NaN or infinite, or
-  /// (F64) a difference is too large for a scale; the error's offset is the element's index in the block, or the
-  /// block's length if no single one is to blame.
+  /// The scale of a block: the largest difference by `most`, rounded to a float; 0 if that were subnormal, and the
+  /// block stays as it is. Requires spans of equal length. invalid_argument: an element of either is NaN or infinite,
+  /// or (F64) a difference is too large for a scale; the error's offset is the element's index in the block, or the
+  /// block's length if no single element is to blame.
   template <movable_element T>
   [[nodiscard]] static result<float> scale(std::span<const T> model, std::span<const T> base) noexcept {
     constexpr std::uint64_t infinity = 0x7ff0000000000000;
@@ -79,8 +78,8 @@ struct scaled_blocks {
     return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);
   }
 
-  /// The codes of a block, with the scale that scale() gave. Requires spans of equal length, and code_bytes() of it. In
-  /// 4 bits they begin at an even element of the block; what is left of the last byte is zero.
+  /// The codes of a block, with scale()'s scale. Requires spans of equal length, and code_bytes() of it. In 4 bits they
+  /// begin at an even element of the block, and the rest of the last byte is zero.
   template <movable_element T>
   static void narrow(std::span<const T> model, std::span<const T> base, float scale,
                      std::span<code_type> codes) noexcept {
@@ -100,16 +99,16 @@ struct scaled_blocks {
     }
   }
 
-  /// Moves a block in place. Requires is_scale(scale), and spans as of narrow(). Every code has a meaning, -128 or -8
-  /// too. The same bits at both ends (moved.hpp).
+  /// Moves a block in place. Requires is_scale(scale), and spans as of narrow(). Every code is valid, also -128 or -8.
+  /// The same bits at both ends (moved.hpp).
   template <movable_element T>
   static void move(std::span<T> base, float scale, std::span<const code_type> codes) noexcept {
     const double by = detail::widened(scale);
     for (std::size_t i = 0; i < base.size(); ++i) base[i] = moved(base[i], by * static_cast<double>(code_at(codes, i)));
   }
 
-  /// What the sender does with its own base after it sent: narrows the block and moves `base` by that, so that it has
-  /// the bits of those who received it. The scale, or the error of scale(); then nothing has moved.
+  /// The sender's own move: narrows the block and moves `base` by it, so that it has the recipients' bits. The scale,
+  /// or the error of scale(); then nothing has moved.
   template <movable_element T>
   [[nodiscard]] static result<float> advance(std::span<const T> model, std::span<T> base) noexcept {
     const auto by = scale<T>(model, base);
@@ -133,7 +132,7 @@ struct scaled_blocks {
     if constexpr (Bits == 8) return codes[i];
     else return ((codes[i / 2] >> (i % 2 * 4) & 15) ^ 8) - 8;
   }
-  /// Rounded to nearest even on bits, so that no flag makes two readings of one element differ.
+  /// Rounded to nearest even on bits, so that flags cannot make two readings of one element differ.
   static constexpr std::int8_t nearest(double value, int at_most) noexcept {
     const std::uint64_t bits = std::bit_cast<std::uint64_t>(value), exponent = bits >> 52 & 0x7ff;
     if (exponent < 1022) return 0;
