@@ -57,7 +57,7 @@ class applied_difference {
     return applied_difference(model, coder, std::move(room), std::move(coded), held);
   }
 
-  /// How far it has come.
+  /// How far it is applied.
   difference_state state() const noexcept { return state_; }
   /// XXH3-64 of the new version's tensors, once the first bytes have arrived; 0 before.
   std::uint64_t to_digest() const noexcept { return prologue_.to; }
@@ -74,7 +74,7 @@ class applied_difference {
   }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
-    // what is before was taken: the header, or what comes again after a connection was lost
+    // earlier bytes were taken: the header, or those that arrive again after a lost connection
     if (offset < taken_) {
       const auto n = static_cast<std::size_t>(
           std::min<std::uint64_t>(std::min(length, taken_ - offset), sizeof room_->passing));
@@ -204,7 +204,7 @@ class applied_difference {
   land land_;
   Coder* coder_;
   std::unique_ptr<buffers> room_;
-  std::unique_ptr<std::byte[]> coded_;  ///< what has come and is not applied: have_ of held_ bytes, up to taken_
+  std::unique_ptr<std::byte[]> coded_;  ///< arrived and not applied: have_ of held_ bytes, up to taken_
   std::size_t held_;
   difference_prologue prologue_{};
   Hash hash_{};

@@ -17,7 +17,7 @@
 namespace tensorpull {
 
 /// The tensors of a model in memory whose digests differ from an owner's (integrity/tensor_digests.hpp), as a model of
-/// their own: a recipient pulls them by name (`pull_options::part`), into place. The owner's digests decide only what
+/// their own: a recipient pulls them by name (`pull_options::part`), in place. The owner's digests decide only what
 /// is asked for; version_under() tells whether the whole model is then the published one. Memory: 64 bytes a tensor,
 /// taken once.
 class changed_tensors {

@@ -259,7 +259,7 @@ class hash_of_known {
 
 }  // namespace detail::embedded
 
-/// The place of a difference's base, such as a model_landing or a flash_landing: `b.read(at, out)` gives a range of its
+/// Holds a difference's base, such as a model_landing or a flash_landing: `b.read(at, out)` gives a range of its
 /// data section.
 template <class B>
 concept difference_base = requires(B& b, std::uint32_t at, std::span<std::byte> out) {

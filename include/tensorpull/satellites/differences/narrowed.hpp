@@ -120,8 +120,8 @@ class narrowed {
   std::uint64_t from_;
 };
 
-/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, with the scheme in
-/// the place of a coder. `whole` is the moved base. All of it is pulled if the step is to another base, has NaN or
+/// download_changes() where the difference is a narrowed step: the same fallback, errors and cost, with the scheme
+/// instead of a coder. `whole` is the moved base. All of it is pulled if the step is to another base, has NaN or
 /// infinite scales, or does not lead to `whole`; also if no step can be made for `model` (tensors without an address, a
 /// tensor named like another's scales). Memory: as of `widened`, with chunks of `default_chunk_bytes`, or of a model if
 /// that is smaller.

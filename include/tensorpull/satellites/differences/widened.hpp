@@ -203,7 +203,7 @@ class widened {
     for (std::size_t k = tensor_; k < there.schema->tensor_count; ++k) {
       const tensor_entry& comes = there.schema->tensors[k];
       const std::uint64_t at = taken_ > data_start_ + comes.begin ? taken_ - data_start_ - comes.begin : 0;
-      // one that is whole may be the model's last, behind which there is no memory, and others come
+      // one that is whole may be the model's last, behind which there is no memory, and others follow
       if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;
       const tensor_entry& t = base_.schema->tensors[there.where[k] / 4];
       return t.begin + (there.where[k] % 4 == codes ? at * Scheme::byte_elements * (bits(t.type) / 8) : at);

@@ -253,7 +253,7 @@ class basic_nats_link {
     std::chrono::milliseconds timeout;
     natsStatus (*configure)(natsOptions*);
     std::size_t subjects;
-    // a datagram that is sent in pieces; one that has come to an odd address
+    // a datagram that is sent in pieces; one that arrived at an odd address
     std::unique_ptr<std::byte[]> gather, aligned;
     std::unique_ptr<subscription[]> served;  // the first is the inbox
     std::size_t next = 0;  // where to look first: each subject has its turn

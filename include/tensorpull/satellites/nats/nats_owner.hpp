@@ -119,7 +119,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
       if (p.ref.id == id) return &p;
     return nullptr;
   }
-  /// A free place. If all are taken, one whose transaction is over makes room.
+  /// A free entry. If all are taken, one whose transaction is over makes room.
   place* vacant() noexcept {
     if (place* const free = find({})) return free;
     for (place& p : places_)

@@ -77,7 +77,7 @@ class chunk_ledger {
     return found;
   }
   /// Whether a line has a part to cut from. If not, it claims one: a part that another line has left, a new one, or the
-  /// second half of another line's rest (all of it, if that is less than two chunks of `least` bytes).
+  /// second half of another connection's rest (all of it, if that is less than two chunks of `least` bytes).
   bool has_part(std::uint8_t line, std::uint64_t least) noexcept {
     rest& own = rests_[line];
     own.left = false;
@@ -115,7 +115,7 @@ class chunk_ledger {
   /// Others may cut from the rest of its part.
   void leave(std::uint8_t line) noexcept { rests_[line].left = true; }
 
-  /// A line will not answer for the chunk. What has landed of it stays if `keeps`, and if no other answer for all of it
+  /// A line will not answer for the chunk. Its landed bytes stay if `keeps`, and if no other answer for all of it
   /// may arrive.
   void give_back(chunk& c, std::uint8_t line, bool keeps) noexcept {
     if (c.asked > 0) --c.asked;
@@ -127,7 +127,7 @@ class chunk_ledger {
     c.begin += landed;
     ++c.generation;
   }
-  /// What has landed of it stays, and the rest is asked for again.
+  /// Its landed bytes stay, and the rest is asked for again.
   void go_on(chunk& c) noexcept {
     c.begin += c.landed;
     c.landed = 0;
@@ -157,7 +157,7 @@ class chunk_ledger {
   }
 
  private:
-  /// The rest of a line's part.
+  /// The rest of a connection's part.
   struct rest {
     std::uint64_t begin = 0, end = 0;
     bool left = false;

@@ -86,7 +86,7 @@ class parallel_wire {
     return i < count_ && lines_[i].end && lines_[i].end->send_control(bye);
   }
 
-  /// One step of each line. Error: none of them can go on.
+  /// One step of each connection. Error: none of them can go on.
   result<bool> step(Transfer& t) noexcept {
     bool moved = false;
     std::size_t over = 0;
@@ -245,12 +245,12 @@ class parallel_wire {
     if (i == t_.first_line()) hurry(now);
     return did->received > 0 || did->sent > 0 || did->works;
   }
-  /// A silent line: it may be gone, and the first one may have to make way for another.
+  /// A silent connection: it may be gone, and the first one may have to make way for another.
   void look_after(std::size_t i, clock::time_point now) noexcept {
     line& l = lines_[i];
     if (now - l.at < std::chrono::seconds(1)) return;
     if constexpr (requires { l.stream->wait(true, false, std::chrono::milliseconds(0)); })
-      (void)l.stream->wait(true, false, std::chrono::milliseconds(0));  // the next read says if it is
+      (void)l.stream->wait(true, false, std::chrono::milliseconds(0));  // the next read tells
     if (i != t_.first_line() || now - l.at < patience_ || !t_.replace_first()) return;
     patience_ = std::min<std::chrono::milliseconds>(2 * patience_, std::chrono::seconds(60));
     lines_[t_.first_line()].at = now;

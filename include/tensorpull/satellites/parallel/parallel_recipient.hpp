@@ -10,14 +10,14 @@
 
 namespace tensorpull {
 
-/// The source of a line's chunks.
+/// The source of a connection's chunks.
 enum class chunk_order : std::uint8_t {
   one_by_one,  ///< the recipient cuts the next one when the one before has arrived
   given,  ///< ask() gives them, and the owner answers in turn
   all,  ///< as a recipient that has the image for itself
 };
 
-/// The frames of one line. Descriptions, names and the confirmation are those of recipient.
+/// The frames of one connection. Descriptions, names and the confirmation are those of recipient.
 template <chunking_strategy Chunking, class Limits = default_limits>
 class parallel_recipient : public recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
@@ -104,8 +104,8 @@ class parallel_recipient : public recipient<Chunking, Limits> {
     if (gone) this->in_flight_ = 0;
     for (; count_ > this->in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
   }
-  /// After restart() on a line that has not asked for the named tensors: an owner accepts their confirmation only from
-  /// a line that it has served their end.
+  /// After restart() on a connection that has not asked for the named tensors: an owner accepts their confirmation only
+  /// from a line that it has served their end.
   void name_again() noexcept {
     if (this->phase_ == phase::confirming && this->request_.by_name()) this->start_over(this->before_last_byte());
   }

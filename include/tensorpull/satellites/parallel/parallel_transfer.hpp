@@ -46,9 +46,9 @@ class given_parts {
 };
 }  // namespace detail
 
-/// One pull over several lines. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The header
-/// arrives over the first line, which has described the image; chunks follow over all of them. The first line also
-/// fetches the last chunk and confirms. If it is lost, another takes its place. A driver reports up(), lost(), and
+/// One pull over several connections. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The
+/// header arrives over the first line, which has described the image; chunks follow over all of them. The first line
+/// also fetches the last chunk and confirms. If it is lost, another replaces it. A driver reports up(), lost(), and
 /// ended(line) after each step; line_of() is for an endpoint.
 ///
 /// If the digest of the whole is wrong and several sources took part, the image is pulled again from one of them alone,
@@ -77,7 +77,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     static constexpr std::size_t read_piece_bytes = base::read_piece_bytes;
     /// Borrows the transfer.
     line(parallel_transfer& all, std::uint8_t number) noexcept : all_(&all), number_(number) {}
-    /// The next request over this line.
+    /// The next request over this connection.
     bool next(frame& out) noexcept { return all_->next(number_, out); }
     /// Whether it may be long.
     bool next_is_long() const noexcept { return number_ == all_->first_ && all_->next_is_long(); }
@@ -91,7 +91,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     }
     /// These bytes of it were written.
     void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
-    /// Whether a chunk may arrive over this line.
+    /// Whether a chunk may arrive over this connection.
     bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
     /// Whether its owner has described the reference.
     bool described() const noexcept { return !all_->machine(number_).describing(); }
@@ -122,7 +122,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// Whether a line without a connection may have one soon. Until that is known, no other line's error ends the
   /// transfer.
   void coming(std::uint8_t number, bool may) noexcept { lines_[number].coming = may; }
-  /// A line has lost its connection. If it was the first one, another takes its place.
+  /// A line has lost its connection. If it was the first one, another replaces it.
   void lost(std::uint8_t number) noexcept {
     state& l = lines_[number];
     if (!l.up) return;
@@ -174,7 +174,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
   /// Bytes that have landed and count, also those after the first missing one.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
-  /// The first line's, if no other can take its place now.
+  /// The first line's, if no other can replace it now.
   std::chrono::milliseconds pause() const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
@@ -192,7 +192,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     base::restart();
   }
 
-  /// The farewell to the owner of a line after the transfer. The owner forgets this recipient if another got the
+  /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
   /// confirmation.
   optional<frame> farewell_of(std::uint8_t number) const noexcept {
     if (!this->ended_ || number >= most_lines) return {};
@@ -241,7 +241,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const state& l = lines_[n];
     return l.works() && l.pause.count() == 0 && (alone_ == nobody || l.source == alone_);
   }
-  /// Whether another line can take the first one's place.
+  /// Whether another line can replace the first one.
   bool others() const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && (usable(i) || lines_[i].coming)) return true;
@@ -258,14 +258,14 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     return false;
   }
 
-  /// The transfer's own machine continues over another line, and the line that it leaves joins the others.
+  /// The transfer's own machine continues over another connection, and the one that it leaves joins the others.
   void move_first(std::uint8_t to) noexcept {
     const std::uint8_t from = first_;
     const std::uint32_t used = lines_[to].machine.next_id(), was = this->machine_.next_id();
     begin_with(to, used);
     if (from < most_lines && lines_[from].works()) begin_other(from, was);
   }
-  /// The transfer's own machine continues over this line.
+  /// The transfer's own machine continues over this connection.
   void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
     if (!sharing_) kept_ = this->landed_;
     first_ = number;
@@ -340,7 +340,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     settle_first();
   }
   /// An answer over the first line has to make sense. If it does not, and others can go on, it ends this line alone. If
-  /// its owner is busy, a line that can go on takes its place.
+  /// its owner is busy, a line that can go on replaces it.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
     if (!others()) return true;
     machine_type looks = this->machine_;
@@ -437,7 +437,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (alone_ == nobody) given_.note(begin, end, detail::given_parts::bit(lines_[n].source));
   }
   bool is_sequential(std::uint8_t n) const noexcept { return n == first_ && this->chunk_left_ > 0; }
-  /// The chunk that lands over this line; nullptr: another line lands it.
+  /// The chunk that lands over this connection; nullptr: another one lands it.
   typename ledger_type::chunk* landing(std::uint8_t n) noexcept {
     auto* const c = missing_.find(lines_[n].chunk);
     return c != nullptr && c->writer == n ? c : nullptr;

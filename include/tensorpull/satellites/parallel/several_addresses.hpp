@@ -34,7 +34,7 @@ struct address_attempt {
 };
 
 /// An address of `Transport`, over streams, that stands for several: give it to a pull. The first connection is made to
-/// the first address that accepts, and each later one of the same pull to the next. What has landed stays. The next
+/// the first address that accepts, and each later one of the same pull to the next. Landed bytes stay. The next
 /// owner has to publish the same version under the same reference, or the pull ends as stale_version. An owner that
 /// does not know the reference also ends the pull; current() is its index. Borrows the addresses. `Address`: text, or
 /// an object that connects, such as a tls_address.

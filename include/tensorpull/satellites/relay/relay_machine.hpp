@@ -175,7 +175,8 @@ class relay_machine {
     return !ended_ && head(m) && m.kind == frame_kind::locate;
   }
 
-  /// An answer of the origin other than a chunk. One that was not asked for, or does not fit its place, ends the relay.
+  /// An answer of the origin other than a chunk. One that was not asked for, or does not fit its buffer, ends the
+  /// relay.
   void on(const frame& m) noexcept {
     if (ended_) return;
     asking* const a = find(m);

@@ -33,11 +33,11 @@ class replica_line {
  public:
   using time_point = std::chrono::steady_clock::time_point;  ///< points in time
 
-  /// What a line needs from its driver.
+  /// The next step of the driver.
   enum class need : std::uint8_t {
     nothing,  ///< wait for its descriptors
     again,  ///< take the next step at once, but let others go first
-    coordinator,  ///< a line to the coordinator, by call(), or lost(true)
+    coordinator,  ///< a connection to the coordinator, by call(), or lost(true)
     time,  ///< step again in a few hundredths of a second
     end,  ///< destroy it
   };
@@ -106,7 +106,7 @@ class replica_line {
     }
     return watch_.over(budgets, now, activity());
   }
-  /// Whether it has to go, since others need its place.
+  /// Whether it has to make room for others.
   bool makes_room(detail::room_maker& room, time_point now) const noexcept {
     return room.ends(watch_, now, activity());
   }
@@ -137,7 +137,7 @@ class replica_line {
   static constexpr std::uint32_t sign_id = 0xffffffff;
   static constexpr std::uint64_t sign_payload = 4096;
 
-  /// What the coordinator has described of a reference.
+  /// A reference, as described by the coordinator.
   struct described {
     ref_id ref{};
     std::uint64_t version = 0, nonce = 0;
@@ -180,7 +180,7 @@ class replica_line {
   bool waits_for_coordinator() const noexcept { return whole_request_ && !reached_ && !lost_; }
   detail::connection_activity activity() const noexcept {
     const bool owing = have_ > 0 || own_ || unanswered_ > 0 || passing_ > 0 || up_left_ > 0;
-    // nothing can be said about those that have not had their first answer
+    // those that have not had their first answer cannot be judged
     return {bytes_, heard_, 0, unanswered_ > 0 && !refused_, owing, false};
   }
   void broke() noexcept {
@@ -225,7 +225,7 @@ class replica_line {
   }
   /// The fate of a request.
   enum class fate : std::uint8_t {
-    waits,  ///< earlier answers come first
+    waits,  ///< earlier answers are first
     passed_on,  ///< the coordinator answers
     done,  ///< answered, or nobody takes an answer
   };
@@ -325,7 +325,7 @@ class replica_line {
     up_left_ -= io.bytes;
     count(io.bytes);
     if (up_left_ == 0) drop_request(up_size_);
-    if (is_end(io.status)) up_ended_ = true;  // what it has said before may still be read
+    if (is_end(io.status)) up_ended_ = true;  // its earlier bytes may still be read
   }
 
   /// Writes what it can of the own chunk.
@@ -390,7 +390,7 @@ class replica_line {
       passing_ -= io.bytes;
       count(io.bytes);
     }
-    // The coordinator is gone. The recipient has what it said, and dials again if it wants more.
+    // The coordinator is gone. The recipient has its answers, and dials again if it wants more.
     if (up_ended_ && (passing_ == 0 || here() == 0)) dead_ = true;
   }
   /// Moves what is left by whole words, since frames are decoded where they lie.
@@ -464,7 +464,7 @@ class replica_line {
       for (std::size_t i = 0; i < m.ranges.size(); ++i)
         if (const byte_range r = m.ranges[i]; r.begin < r.end) d->last = std::max(d->last, r.end);
     } else if (m.kind == frame_kind::refused && d != nullptr && m.status != status::busy) {
-      d->own = false;  // it says itself what it has to say
+      d->own = false;  // it answers for itself
     }
   }
   described* find(ref_id ref) noexcept {
@@ -516,7 +516,7 @@ class replica_line {
   time_point called_{}, signed_;
   served last_own_{};
   std::uint64_t bytes_ = 0, own_nonce_ = 0;
-  // bytes from answers_begin_ on that may be handed on; a chunk's are counted before they have come
+  // bytes from answers_begin_ on that may be passed on; a chunk's are counted before they arrive
   std::uint64_t passing_ = 0;
   std::uint64_t swallow_left_ = 0;  // bytes of an answer that is the replica's own
   std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0,

@@ -147,11 +147,11 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     std::vector<pollfd> polled{};
     std::unique_ptr<std::byte[]> scratch{};
     std::array<reference, most> refs{};
-    std::optional<stream_type> watch{};  // asks whether the coordinator is there, while no line says so
+    std::optional<stream_type> watch{};  // asks whether the coordinator is there, while no line shows it
     detail::kept_descriptor kept{};  // for `watch`
     clock::time_point heard, watched{}, away_since{}, ticked{}, dialled{};  // `heard`: of the coordinator
     io_ready watch_waits{};
-    // `crowded`: somebody waits for a place or a descriptor. `lacks`: a line had none when it was to call
+    // `crowded`: somebody waits for room or a descriptor. `lacks`: a line had none when it was to call
     bool away = false, accepts = true, crowded = false, lacks = false;
   };
   static constexpr std::size_t scratch_bytes = 64 * 1024;
@@ -201,12 +201,12 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     (void)::poll(s.polled.data(), static_cast<nfds_t>(s.polled.size()), static_cast<int>(wait.count()));
     now = clock::now();
     const bool tick = now - s.ticked >= tick_interval;
-    if (tick) s.accepts = !std::exchange(s.lacks, false);  // those that are here come first
+    if (tick) s.accepts = !std::exchange(s.lacks, false);  // present ones are first
     if (s.polled[0].revents != 0) accept(s, now);
     const std::size_t before = s.lines.size();
     step_lines(s, now, tick);
     if (tick && std::exchange(s.crowded, false)) make_room(s, now);
-    if (s.lines.size() < before && !s.lacks) s.accepts = true;  // there is a place again
+    if (s.lines.size() < before && !s.lacks) s.accepts = true;  // there is room again
     watch_coordinator(s, now);
     if (!tick) return s.published.deliver();
     s.ticked = now;
@@ -226,8 +226,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     }
     return soon;
   }
-  /// Accepts nobody without a descriptor for the line to the coordinator: a recipient that waits for one would keep its
-  /// own from others. If there is no place or descriptor, tries again when a line ends, or at the next tick.
+  /// Accepts nobody without a descriptor for the coordinator: a recipient that waits for one would keep its
+  /// own from others. Without room or a descriptor, tries again when a line ends, or at the next tick.
   static void accept(state& s, clock::time_point now) noexcept {
     for (;;) {
       detail::kept_descriptor kept;
@@ -245,7 +245,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
       ++s.counts.accepted;
     }
   }
-  /// Others wait for a place: ends those that have shown nothing, the oldest first.
+  /// Others wait for room: ends those that have shown nothing, the oldest first.
   static void make_room(state& s, clock::time_point now) noexcept {
     detail::room_maker room;
     s.counts.expired += std::erase_if(s.lines, [&](const auto& l) { return l->makes_room(room, now); });
@@ -295,8 +295,8 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
     }
     return true;
   }
-  /// What fails at this end says nothing about the coordinator, but somebody may have to go. So it is if no descriptor
-  /// was kept: one that finds no address may have lacked it.
+  /// A failure at this end does not show that the coordinator is gone, but somebody may have to go. So it is if no
+  /// descriptor was kept: one that finds no address may have lacked it.
   static void not_dialled(state& s, const error& why, bool kept, clock::time_point now) noexcept {
     for (const int here : {EMFILE, ENFILE, ENOMEM, ENOBUFS, EADDRNOTAVAIL})
       if (!kept || why.system == here) return void(s.crowded = s.lacks = true);

@@ -70,7 +70,7 @@ class shared_memory_requirements : link_requirements<stream_probe<Connect>> {
                [this](const viewed_tensors& view, const result<receipt>& done, const owner_type&) {
                  int ends[2];
                  if (!done || ::pipe(ends) != 0) return report_.fail("there is no view, or no pipe");
-                 // the kernel says EFAULT if a store would end the program
+                 // the kernel returns EFAULT if a store would end the program
                  const bool there = ::write(ends[1], "x", 1) == 1;
                  const bool written = ::read(ends[0], const_cast<std::byte*>(view.tensors().address(0)), 1) == 1;
                  ::close(ends[0]);

@@ -23,7 +23,7 @@ struct passed_descriptors {
 };
 
 /// Owns a connected Unix socket. One thread at a time. It keeps the last descriptors until they are taken, so a peer
-/// that sends many takes no more than two places in this program's table.
+/// that sends many takes no more than two entries of this program's table.
 class shared_stream : public unix_stream {
  public:
   /// No socket.
@@ -105,7 +105,7 @@ class shared_stream : public unix_stream {
       }
       came_ = std::move(now);
     }
-    if ((m.msg_flags & MSG_CTRUNC) != 0) came_ = {};  // some did not fit, or this program has no place for them
+    if ((m.msg_flags & MSG_CTRUNC) != 0) came_ = {};  // some did not fit, or this program has no room for them
   }
 
   passed_descriptors came_;

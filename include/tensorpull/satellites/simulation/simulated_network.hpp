@@ -186,7 +186,7 @@ class simulated_network {
 
   // Connections.
   void wake(std::uint32_t id, std::size_t side) {
-    if (connections_[id].wake_at[side] != clock_.now()) return;  // another call came first
+    if (connections_[id].wake_at[side] != clock_.now()) return;  // another call was first
     connections_[id].wake_at[side] = never;
     pump(id, side);
   }
@@ -312,7 +312,7 @@ class simulated_network {
     const bool enough = done && (done->outcome == outcome::completed || !parts::integrity::whole) &&
                         (healed() || random_.chance(600));
     if (enough) return void((states_[i].done = true, --waiting_));
-    // either on the same connection, so that late answers may still come, or on another one
+    // either on the same connection, so that late answers may still arrive, or on another one
     if (r.connected() && random_.chance(500)) drop(r);
     queue_.after(1'000 + random_.below(30'000), {event_kind::begin, i});
   }
@@ -463,7 +463,7 @@ class simulated_network {
     if (how >= 3 && how < 7) {
       for (const recipient_process& r : states_)
         if (r.stable && r.named && random_.chance(800)) e.named.push_back({r.number});
-      if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never comes
+      if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never appears
     }
     const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
     if (random_.chance(300))

@@ -93,7 +93,7 @@ class simulated_pipe {
   }
   /// Ends the connection after so many more bytes, even in the middle of a frame.
   void cut_after(std::uint64_t bytes) noexcept { cut_at_ = std::min(cut_at_, carried_ + bytes); }
-  /// Gives both sides an error now. What is on its way is lost.
+  /// Gives both sides an error now. Bytes in flight are lost.
   void reset() noexcept { broken_ = ECONNRESET; }
   /// Loses what is on its way and what is written later. Neither side is told.
   void lose() noexcept { lost_ = true; }

@@ -13,7 +13,7 @@
 
 namespace tensorpull::detail {
 
-/// The place and layout of an array in a file.
+/// The position and layout of an array in a file.
 struct npy_place {
   /// of its first byte
   std::uint64_t offset = 0;
@@ -89,7 +89,7 @@ class npy_reader {
     return {};
   }
 
-  /// n rows of the current column, to places that are `columns` elements apart.
+  /// n rows of the current column, to positions that are `columns` elements apart.
   result<void> read_column(std::uint64_t row, std::uint64_t n, std::uint64_t rows, std::uint64_t columns,
                            std::span<std::byte> out) noexcept {
     const std::size_t width = place_.element_bytes;
@@ -106,7 +106,7 @@ class npy_reader {
     return {};
   }
 
-  /// index_ counts the columns in C's order; column_ is the place of the current one in the file.
+  /// index_ counts the columns in C's order; column_ is the position of the current one in the file.
   void seek_column(std::uint64_t column) noexcept {
     column_ = 0;
     std::uint64_t stride = 1;

@@ -54,7 +54,7 @@ class npy_tile {
       if (place_ != &place || offset < begin_ || offset >= end_) {
         const std::uint64_t tile = size_ / row * row;
         place_ = nullptr;
-        begin_ = offset - offset % tile;  // recipients at different places within it share it
+        begin_ = offset - offset % tile;  // recipients at different positions within it share it
         end_ = begin_ + std::min(tile, row * place.shape[0] - begin_);
         if (const auto done = npy_reader(file, place)
                                   .read(begin_, {bytes_.get(), static_cast<std::size_t>(end_ - begin_)});

@@ -28,7 +28,7 @@ class short_text {
   std::size_t size_ = 0;
 };
 
-/// A place in a text without NUL. What it takes, it has passed; what it does not take may have moved it.
+/// A position in a text without NUL. It is behind whatever was taken; a failed attempt may have moved it.
 class python_text {
  public:
   constexpr explicit python_text(std::string_view text) noexcept : text_(text) {}
@@ -43,7 +43,7 @@ class python_text {
     ++at_;
     return true;
   }
-  /// The end of a line: "\n", "\r" or both.
+  /// The end of a text line: "\n", "\r" or both.
   constexpr bool take_line_end() noexcept {
     if (take('\r')) {
       take('\n');
@@ -141,7 +141,7 @@ class python_text {
       default: return 8;
     }
   }
-  /// What follows a backslash.
+  /// The rest of an escape, after its backslash.
   constexpr bool escape(bool raw) noexcept {
     if (at_end()) return false;
     if (raw) {

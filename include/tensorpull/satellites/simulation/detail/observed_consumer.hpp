@@ -11,7 +11,7 @@
 
 namespace tensorpull::testing::detail {
 
-/// What was observed of one transfer's consumer.
+/// The observations of one transfer's consumer.
 struct consumer_record {
   bool begun = false, finished = false, abandoned = false;
   const char* broken_rule = nullptr;  ///< what the library did against the consumer's contract

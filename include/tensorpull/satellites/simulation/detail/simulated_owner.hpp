@@ -100,7 +100,7 @@ class simulated_owner {
     models_[current_]->fill(random_);
   }
   void advance(std::uint64_t now_us) noexcept { process_->machine.advance(std::chrono::milliseconds(now_us / 1000)); }
-  /// What a driver does after each step: calls `tell(settlement, ended)` for each settlement, and gives the memory back
+  /// A driver's duty after each step: calls `tell(settlement, ended)` for each settlement, and gives the memory back
   /// to the application. `ended`: whether the settlement is that of what is published now.
   template <class Tell>
   void tell_settlements(Tell tell) {
