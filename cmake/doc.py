@@ -26,14 +26,14 @@ REQUIRED = (
     ("integrity_policy", r"integrity/", "is_integrity_policy hash_type chunk_hash_type whole per_chunk"),
     ("hash", r"integrity/|core/(xxh3|sha256)", "kind reset update digest value"),
     ("framing", r"framing/", "is_framing_policy decode_storage encode decode"),
-    ("consumer", r"consumers/|satellites/differences/|testing/|pipeline.hpp|satellites/shared_memory/shared_view", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
-    ("difference_coder", r"satellites/differences/", "id pack unpack"),
-    ("tensor_policy", r"tensors/|testing/", "is_tensor_policy is_static model_type source destination landed"),
-    ("byte_stream", r"links/|transports/|testing/", "read_some write_some wait read_or_wait"),
+    ("consumer", r"consumers/|satellites/|testing/|pipeline.hpp", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
+    ("difference_coder", r"satellites/", "id pack unpack"),
+    ("tensor_policy", r"tensors/|satellites/|testing/", "is_tensor_policy is_static model_type source destination landed"),
+    ("byte_stream", r"links/|transports/|satellites/|testing/", "read_some write_some wait read_or_wait"),
     ("byte_device", r"transports/over/serial/", "read write"),
-    ("datagram_link", r"links/|transports/|testing/", "address max_datagram_bytes datagram_bytes receive send wait checked addresses_are_proved"),
+    ("datagram_link", r"links/|transports/|satellites/|testing/", "address max_datagram_bytes datagram_bytes receive send wait checked addresses_are_proved"),
     ("session_wire", r"transports/session", "end pull of scratch_bytes buffer_bytes stream_wire datagram_wire link make_end step goes_on wait leave resume prepare drive"),
-    ("transport", r"transports/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted anyone_answers identifies"),
+    ("transport", r"transports/|satellites/|testing/", "is_transport_policy max_payload_bytes connection_bytes downloader session reliable ordered shares_memory encrypted anyone_answers identifies"),
 )
 WARNING = re.compile(r"^(.+?):(\d+): (?:error|warning): (.*)$")
 MEMBER = re.compile(r"Member (.*?)(?:\(.*)? \((\w+)\) of .* is not documented")
