@@ -5,6 +5,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/protocol/owner/detail/transaction_table.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
@@ -77,6 +78,8 @@ class digest_budget {
 /// A digest that is being computed. One thread at a time has it in hand; it hashes without the owner's lock.
 template <hash Hash, hash ChunkHash = Hash>
 struct digest_job {
+  static constexpr digest_kind whole_kind = digest_kind_of<Hash>;  ///< of images and subsets
+
   digest_key key{};  ///< generation 0: the entry is free
   std::uint64_t bytes = 0;  ///< to hash in all
   std::uint64_t done = 0;  ///< of them
@@ -129,11 +132,29 @@ struct digest_job {
  private:
   struct none {};
   using other_hash = std::conditional_t<std::is_same_v<Hash, ChunkHash>, none, ChunkHash>;
-  bool first() const noexcept { return std::is_same_v<Hash, ChunkHash> || key.kind == digest_kind_of<Hash>; }
+  bool first() const noexcept { return std::is_same_v<Hash, ChunkHash> || key.kind == whole_kind; }
 
   Hash whole_{};
   [[no_unique_address]] other_hash other_{};
 };
+
+/// Runs `advance(image)` of a job in hand without the owner's lock, while the image is pinned. A digest that is ready
+/// is remembered. An image that cannot be read is given up.
+template <class Job, class Memory, class Lock, class Advance>
+void hash_slice(Job& job, Memory& memory, transaction_table& transactions, Lock& lock, Advance advance) noexcept {
+  publication& p = transactions.publications.at(job.key.slot);
+  job.in_hand = true;
+  ++p.pins;
+  lock.unlock();
+  const bool read = advance(p.image).has_value();
+  lock.lock();
+  --p.pins;
+  job.in_hand = false;
+  if (!read && !transactions.publications.gone(job.key)) transactions.give_up(p);
+  if (read && job.left() > 0) return;
+  if (read) memory.add(job.key, job.digest());
+  job.end();
+}
 
 /// The jobs of chunks. Half of them (and the middle one) are for recipients that have taken enough, half for the
 /// others, so that neither sort waits for the other. Not thread-safe: the owner has the lock.

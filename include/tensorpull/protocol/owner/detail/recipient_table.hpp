@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
+#include <tensorpull/protocol/pending_reply.hpp>
 
 namespace tensorpull::detail {
 
@@ -68,6 +69,11 @@ class recipient_table {
     return static_cast<std::uint32_t>(&r - records_.data());
   }
   recipient_record& at(std::uint32_t i) noexcept { return records_[i]; }
+  /// The record behind a reply; nullptr: it is of another serve by now.
+  recipient_record* behind(const pending_reply& r) noexcept {
+    recipient_record& to = records_[r.record];
+    return to.nonce == r.nonce && to.ref == r.ref ? &to : nullptr;
+  }
 
  private:
   recipient_record* first_from(std::uint32_t i, const ref_id& ref, recipient_id who) noexcept {

@@ -1,0 +1,73 @@
+// Which image is published under which reference.
+#pragma once
+
+#include <tensorpull/protocol/owner/owner_memory.hpp>
+
+#include <cstdint>
+#include <span>
+
+namespace tensorpull::detail {
+
+/// The slots of what is, or was last, published. At most one slot is published under an ID. Not thread-safe: the owner
+/// has the lock.
+class publication_table {
+ public:
+  explicit publication_table(std::span<publication> slots) noexcept : slots_(slots) {}
+
+  std::span<publication> all() const noexcept { return slots_; }
+  publication& at(std::uint32_t i) const noexcept { return slots_[i]; }
+  std::uint32_t index(const publication& p) const noexcept { return static_cast<std::uint32_t>(&p - slots_.data()); }
+
+  /// What is published under a key, or else the latest that was; nullptr: nothing is known under it.
+  publication* find(publication_key which) const noexcept {
+    publication* last = nullptr;
+    for (publication& p : slots_) {
+      // an ID is a key: how long this takes does not say how much of one is right
+      const std::uint64_t differs = (p.id.high ^ which.id.high) | (p.id.low ^ which.id.low);
+      if (p.now == publication::state::empty || differs != 0) continue;
+      if (which.version != 0 && which.version != p.version) continue;
+      if (p.now == publication::state::published) return &p;
+      if (last == nullptr || p.order > last->order) last = &p;
+    }
+    return last;
+  }
+  /// Whether the publication that a reply or a digest is of is not published any more.
+  template <class Of>
+  bool gone(const Of& of) const noexcept {
+    const publication& p = slots_[of.slot];
+    return p.generation != of.generation || p.now != publication::state::published;
+  }
+
+  /// An empty slot, or else the oldest that is over, not read, and not `needed(publication)`; nullptr: there is none.
+  template <class Needed>
+  publication* vacant(Needed needed) const noexcept {
+    publication* candidate = nullptr;
+    for (publication& p : slots_) {
+      if (p.now == publication::state::empty) return &p;
+      const bool over = p.now == publication::state::withdrawn && p.pins == 0 && !needed(p);
+      if (over && (candidate == nullptr || p.order < candidate->order)) candidate = &p;
+    }
+    return candidate;
+  }
+  /// Publishes an image in a slot that is vacant.
+  void occupy(publication& slot, const transaction_image& image, bool verifiable, transaction_id in) noexcept {
+    slot = {
+        .id = image.as.id,
+        .image = image.image,
+        .version = image.as.version,
+        .order = ++orders_,
+        .transaction = in,
+        .generation = slot.generation + 1,
+        .now = publication::state::published,
+        .verifiable = verifiable,
+        .tensors = static_cast<std::uint32_t>(image.image.schema->tensor_count),
+        .image_bytes = image.image.schema->image_bytes,
+    };
+  }
+
+ private:
+  std::span<publication> slots_;
+  std::uint64_t orders_ = 0;
+};
+
+}  // namespace tensorpull::detail

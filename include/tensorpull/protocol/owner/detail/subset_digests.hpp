@@ -1,0 +1,118 @@
+// The digests of named tensors.
+#pragma once
+
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/protocol/owner/detail/digests.hpp>
+#include <tensorpull/protocol/owner/detail/serve_book.hpp>
+#include <tensorpull/protocol/owner/detail/subset.hpp>
+#include <tensorpull/protocol/roles.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull::detail {
+
+/// Computes digests of subsets, one at a time, within a budget. A digest that is begun belongs to the connection that
+/// asked last for it, and ends when that is gone. Not thread-safe: the caller has the owner's lock, which is released
+/// while bytes are hashed.
+template <class Job, class Limits>
+class subset_digests {
+ public:
+  /// Names that a request may have.
+  static constexpr std::size_t most_names = Limits::control_frame_bytes / 32;
+
+  /// Goes on with an answer about tensors of `slot`, of which `r` is a recipient. `working`: everything may have
+  /// changed meanwhile, and `answer` is not complete. `ready`: `answer` is complete, and `busy` if the budget is used
+  /// up or another subset's digest is under way.
+  template <class Book, class Lock>
+  digest_state answer(Book book, Lock& lock, typename Book::peer& from, const frame& m, publication& slot,
+                      recipient_record& r, std::span<byte_range> ranges, frame& answer) noexcept {
+    const transaction_table& transactions = book.transactions;
+    const std::uint32_t number = transactions.publications.index(slot);
+    if (asker_ == from.number() && request_ == m.id && job_.key.generation == slot.generation &&
+        job_.key.slot == number)
+      return advance(book.transactions, lock);
+    // The names are looked up only if they are remembered or there is a budget: that can cost as much as hashing a
+    // small subset.
+    const digest_key key{hash_of(m.names), m.names.size(), number, slot.generation, Job::whole_kind};
+    const std::uint64_t* const digest = known_.find(key);
+    if (digest == nullptr && job_.key != key && !may_begin(m.names.size(), transactions)) {
+      put_off<Limits>(answer);
+      return digest_state::ready;
+    }
+    const auto found = find_subset(*slot.image.schema, m.names, ranges);
+    if (!found) {
+      answer.status = status::bad_request;
+      answer.offset = found.error().at;
+      return digest_state::ready;
+    }
+    ranges = ranges.first(m.names.size());
+    if (digest == nullptr) {
+      if (job_.key != key) begin(key, found->bytes, *slot.image.schema, ranges, transactions.now);
+      asker_ = from.number();
+      request_ = m.id;
+      return advance(book.transactions, lock);
+    }
+    answer.kind = frame_kind::located;
+    answer.nonce = r.nonce;
+    answer.digest = r.subset_digest = *digest;
+    answer.fingerprint = found->fingerprint;
+    answer.ranges = ranges;
+    r.subset = true;
+    r.subset_end = 0;  // where the last byte that can be asked for ends
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      if (ranges[i].begin != ranges[i].end) r.subset_end = ranges[i].end;
+    book.keep(from, r);
+    return digest_state::ready;
+  }
+  /// Whether no digest is under way.
+  bool idle() const noexcept { return job_.key.generation == 0; }
+  /// A connection is gone. What it has begun would wait for it; another that wants the same begins it anew.
+  void forget(std::uint32_t connection) noexcept {
+    if (connection == nobody || (asker_ != connection && asker_ != nobody)) return;
+    asker_ = nobody;
+    if (!job_.in_hand) job_.end();
+  }
+
+ private:
+  static constexpr std::uint32_t nobody = 0;  // no connection has this number
+
+  /// Whether another digest may begin now: none is under way, and the budget is not used up. Looking up a name costs as
+  /// much as hashing some KiB.
+  bool may_begin(std::size_t names, const transaction_table& transactions) noexcept {
+    if (job_.in_hand || (!idle() && !transactions.publications.gone(job_.key)) || !budget_.left(transactions.now))
+      return false;
+    budget_.spend(names * 8192, transactions.now);
+    return true;
+  }
+  void begin(const digest_key& key, std::uint64_t bytes, const image_schema& schema, std::span<const byte_range> ranges,
+             std::chrono::milliseconds now) noexcept {
+    budget_.spend(bytes, now);
+    job_.begin(key, bytes, false);
+    count_ = 0;
+    for (std::size_t i = 0; i < ranges.size(); ++i)  // tensors without bytes are not hashed
+      if (ranges[i].begin != ranges[i].end)
+        tensors_[count_++] = static_cast<std::uint32_t>(tensor_at(schema, ranges[i].begin - schema.header_bytes));
+  }
+  template <class Lock>
+  digest_state advance(transaction_table& transactions, Lock& lock) noexcept {
+    if (!job_.in_hand)
+      hash_slice(job_, known_, transactions, lock, [&](const source_view& image) {
+        std::byte memory[4096];
+        return job_.advance(image, std::span<const std::uint32_t>(tensors_).first(count_),
+                            std::min(job_.left(), digest_slice_bytes), memory);
+      });
+    return digest_state::working;
+  }
+
+  Job job_{};
+  // indices of its tensors: to find them by name again for each slice would cost more than the slice
+  std::uint32_t tensors_[most_names]{};
+  std::size_t count_ = 0;
+  std::uint32_t asker_ = nobody, request_ = 0;  // the connection that goes on with it, and its request
+  digest_memory<8 * Limits::digest_jobs> known_{};
+  digest_budget<Limits::subset_bytes_per_second> budget_{};
+};
+
+}  // namespace tensorpull::detail
