@@ -22,6 +22,7 @@
 #include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
+#include <tensorpull/transports/adding_tensors.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publisher.hpp>

@@ -1,5 +1,5 @@
-// Publishes models: adds slots, kept models and digests to the owner's state machine. Every driver that owns (host,
-// session, loopback) has one.
+// Publishes images and models: adds slots, kept models and digests to the owner's state machine. Every driver that owns
+// (host, session, loopback) has one.
 #pragma once
 
 #include <tensorpull/integrity/tensor_digests.hpp>
@@ -9,9 +9,10 @@
 #include <tensorpull/std/any.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/system/entropy.hpp>
+#include <tensorpull/transports/adding_tensors.hpp>
+#include <tensorpull/transports/owner_parts.hpp>
 
 #include <array>
-#include <concepts>
 #include <type_traits>
 #include <utility>
 
@@ -71,96 +72,50 @@ struct room_of<Limits, Kept, References, Recipients> {
     return wanted;
   }
 };
-
-struct no_region {};
-/// The memory that other programs can be given, if a pointer leads into such memory.
-template <class Pointer>
-auto region_of(const Pointer& p) noexcept {
-  if constexpr (requires { p.region(); }) return p.region();
-  else return no_region{};
-}
 }  // namespace detail
 
-/// `Parts`: a pipeline's resolved policies (detail/policy_slots.hpp). `Lock`: the owner's. `Recipients`: how many
-/// recipients it remembers at a time. `References`: how many references it publishes at a time.
-/// Not movable, because connections point to it.
+/// Publishes images. `Parts`: owner_parts. `Lock`: the owner's. `Recipients`: how many recipients it remembers at a
+/// time. `References`: how many references it publishes at a time. Not movable, because connections point to it.
 template <class Parts, class Lock = no_lock, std::size_t Recipients = 64,
           std::size_t References = Parts::limits::references>
-class publisher {
+class image_publisher {
  public:
   /// The state machine behind it.
   using owner_type = typename detail::owner_over<
       typename Parts::transport,
       owner<typename Parts::owner_hash, typename Parts::limits, Lock, typename Parts::owner_chunk_hash>>::type;
-  using tensors = typename Parts::tensors;          ///< the pipeline's tensor policy
-  using model_type = typename tensors::model_type;  ///< what is published
 
   /// Allocates nothing, unless the limits say that its room is elsewhere (protocol/owner/owner_room.hpp): then
   /// has_room() has to be asked.
-  explicit publisher(const owner_room_size& wanted = {}) noexcept
+  explicit image_publisher(const owner_room_size& wanted = {}) noexcept
       : room_(wanted), owner_(room_.memory, system_entropy{}), has_room_(room_.has(wanted)) {}
-  publisher(const publisher&) = delete;
-  publisher& operator=(const publisher&) = delete;
+  image_publisher(const image_publisher&) = delete;
+  image_publisher& operator=(const image_publisher&) = delete;
   /// Settles what has not settled, with what there was, tells it, and releases the models. The connections that used it
   /// are gone by then.
-  ~publisher() {
+  ~image_publisher() {
     owner_.withdraw_all();
     deliver();
   }
 
-  /// Publishes a model that the caller keeps: it must not change until it is settled or withdrawn.
+  /// Publishes an image. The memory behind the view is the caller's, and must not change until it is settled or
+  /// withdrawn; or that of `keep` (a table, a model, or both), which is released when the transaction has settled and
+  /// that has been told. Withdrawing a reference on its own settles it; what is kept for one of several stays until the
+  /// others are over, too.
   /// Cost: one pass over the bytes for the digest (none if the integrity policy has no digest of the whole). Bytes that
   /// are not in memory are read through a slice on the stack of four times the limits' control_frame_bytes, at most 16
   /// KiB.
-  /// Errors: table_full; what the tensor policy finds (unsupported_layout, ...).
-  result<reference> add_tensors(const model_type& model, publish_options options = {}) noexcept {
-    return publish(tensors::source(model), options, {});
-  }
-  /// Publishes a model that is handed over (`add_tensors(std::move(model))`): it is kept, and released when its
-  /// transaction has settled and that has been told. Withdrawing a reference on its own settles it; what is kept for
-  /// one of several stays until the others are over, too. One more error: out_of_memory.
-  template <class Model>
-    requires(std::is_same_v<Model, model_type>)
-  result<reference> add_tensors(Model&& model, publish_options options = {}) {
-    unique_any keep;
-    const auto* const kept = keep.keep(std::forward<Model>(model));
-    if (kept == nullptr) return failure(errc::out_of_memory);
-    return publish(tensors::source(*kept), options, std::move(keep));
-  }
-  /// The same for a pointer that owns a model (std::shared_ptr, std::unique_ptr, model_ptr).
-  template <class Pointer>
-    requires(!std::is_pointer_v<Pointer> &&
-             requires(const Pointer& p) {
-               { *p } -> std::convertible_to<const model_type&>;
-             })
-  result<reference> add_tensors(Pointer pointer, publish_options options = {}) {
-    const model_type& model = *pointer;
-    const auto region = detail::region_of(pointer);
-    unique_any keep;
-    if (keep.keep(std::move(pointer)) == nullptr) return failure(errc::out_of_memory);
-    const auto done = publish(tensors::source(model), options, std::move(keep));
-    if constexpr (requires { owner_.share(*done, tensors::source(model), region); })
-      // with digests of tensors it is another image than the one in that memory
-      if (done && !options.tensor_digests) owner_.share(*done, tensors::source(model), region);
-    return done;
-  }
-  /// Refuses a constant temporary, which can be neither kept nor borrowed.
-  template <class Model>
-    requires(std::is_same_v<Model, const model_type>)
-  result<reference> add_tensors(Model&&, publish_options = {}) noexcept {
-    static_assert(
-        !std::is_const_v<Model>,
-        "tensorpull: add_tensors was given a constant temporary, which can be neither kept (it is constant) nor borrowed (it is a temporary): "
-        "give the model a name, or drop the const");
-    return failure(errc::withdrawn);
-  }
-  /// Publishes any image. The caller keeps the memory behind the view. Cost and errors: as add_tensors.
-  result<reference> add_image(const source_view& image, publish_options options = {}) noexcept {
-    return publish(image, options, {});
-  }
-  /// The same, and `keep` (its table, its model, or both) is released when the transaction has settled, as above.
-  result<reference> add_image(const source_view& image, publish_options options, unique_any keep) noexcept {
+  /// Errors: table_full.
+  result<reference> add_image(const source_view& image, const publish_options& options = {},
+                              unique_any keep = {}) noexcept {
     return publish(image, options, std::move(keep));
+  }
+  /// Gives recipients the memory of a publication, if the transport shares memory.
+  template <class Region>
+  void share(const reference& ref, const source_view& image, const Region& region) noexcept
+    requires requires(owner_type& o) { o.share(ref, image, region); }
+  {
+    owner_.share(ref, image, region);
   }
 
   /// Publishes images in a transaction of their own: all, or none. An error leaves everything as it was: what is
@@ -176,7 +131,7 @@ class publisher {
     for (std::size_t i = 0; i < images.size(); ++i) {
       transaction_image& x = images[i];
       x.as.version = 0;
-      if constexpr (Parts::integrity::whole) {
+      if constexpr (Parts::verifiable) {
         const auto computed = image_version<typename Parts::owner_hash, digest_slice>(x.image, stop);
         if (!computed) {
           error why = computed.error();
@@ -193,8 +148,7 @@ class publisher {
     if (!t) return t;
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish_all(images, Parts::integrity::whole, *t,
-                                                [this]() noexcept { return report(); });
+                           : owner_.publish_all(images, Parts::verifiable, *t, [this]() noexcept { return report(); });
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
       owner_.cancel(*t);
@@ -377,7 +331,7 @@ class publisher {
     const system_entropy random;
     std::uint64_t version = options.version;
     if (version == 0) {
-      if constexpr (Parts::integrity::whole) {
+      if constexpr (Parts::verifiable) {
         const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
         if (!computed) return failure(computed.error());
         version = *computed;
@@ -391,7 +345,7 @@ class publisher {
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish(image, version, Parts::integrity::whole, id, *t,
+                           : owner_.publish(image, version, Parts::verifiable, id, *t,
                                             [this]() noexcept { return report(); });
     if (!done) {
       if (kept != nullptr) take_back(*kept, keep);
@@ -436,6 +390,19 @@ class publisher {
   std::uint64_t callback_failures_ = 0;
   bool has_room_;
   [[no_unique_address]] mutable Lock lock_{};  // guards what is kept, and the count
+};
+
+/// The same for the models of a pipeline. `Parts`: its resolved policies (detail/policy_slots.hpp).
+template <class Parts, class Lock = no_lock, std::size_t Recipients = 64,
+          std::size_t References = Parts::limits::references>
+class publisher : public image_publisher<owner_parts_of<Parts>, Lock, Recipients, References>,
+                  public adding_tensors<publisher<Parts, Lock, Recipients, References>, typename Parts::tensors> {
+ public:
+  using image_publisher<owner_parts_of<Parts>, Lock, Recipients, References>::image_publisher;
+
+ private:
+  friend adding_tensors<publisher, typename Parts::tensors>;
+  publisher& published() noexcept { return *this; }
 };
 
 }  // namespace tensorpull

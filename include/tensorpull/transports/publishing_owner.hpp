@@ -12,18 +12,11 @@
 
 namespace tensorpull {
 
-/// `Self` derives from it, and befriends it, and has `published()`: the publisher behind it, const or not as it is
-/// itself.
-template <class Self>
-class publishing {
+/// `Self` derives from it, and befriends it, and has `published()`: the image_publisher behind it, const or not as it
+/// is itself. `Tensors`: the tensor policy of what it publishes.
+template <class Self, class Tensors>
+class publishing : public adding_tensors<publishing<Self, Tensors>, Tensors> {
  public:
-  /// Publishes a model. An lvalue is borrowed: it must not change until it is settled or withdrawn. An rvalue or a
-  /// pointer that owns a model is kept, and released when its transaction has settled. Cost and errors: as
-  /// publisher::add_tensors.
-  template <class Model>
-  result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
-    return published().add_tensors(std::forward<Model>(model), options);
-  }
   /// Publishes any image. The memory behind the view is the caller's, or that of `keep`, which is released when the
   /// transaction has settled.
   result<reference> add_image(const source_view& image, const publish_options& options = {},
@@ -68,14 +61,15 @@ class publishing {
   publishing() = default;
 
  private:
+  friend adding_tensors<publishing, Tensors>;
   auto& published() noexcept { return static_cast<Self&>(*this).published(); }
   const auto& published() const noexcept { return static_cast<const Self&>(*this).published(); }
 };
 
-/// An owner of many recipients. `Self` derives from it, and befriends it and publishing<Self>, and has besides
+/// An owner of many recipients. `Self` derives from it, and befriends it and its publishing, and has besides
 /// `serve_a_while()`: serves on this thread for at most 0.05 s.
-template <class Self>
-class publishing_owner : public publishing<Self> {
+template <class Self, class Tensors>
+class publishing_owner : public publishing<Self, Tensors> {
  public:
   /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which
   /// is noticed within 0.1 s. True if `until` held. If the transport's `threads` is true, several threads may call it

@@ -32,7 +32,7 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
   using link = basic_nats_link<MostBytes>;  ///< one end, or all recipients of an owner
   static constexpr bool anyone_answers = true;  ///< any user that may subscribe
   template <class Parts>
-  using downloader = nats_owner<Parts>;
+  using downloader = nats_owner<owner_parts_of<Parts>, typename Parts::tensors>;
   template <class Parts>
   using session = basic_session<Parts, datagram_wire<Parts, nats_peer<link>>>;
   /// The role that an owner's peers talk to.

@@ -36,21 +36,20 @@ struct nats_owner_options {
 /// A replica publishes under the ID of the coordinator's reference (`publish_options::id`). The content must be the
 /// same, since the version is the digest; requests for another version are not answered. Its own transaction expects
 /// nobody, and ends by withdraw(), or as verdict::owner_lost.
-template <class Parts>
-class nats_owner : public publishing_owner<nats_owner<Parts>> {
-  using base = publishing_owner<nats_owner>;
+template <class Parts, class Tensors>
+class nats_owner : public publishing_owner<nats_owner<Parts, Tensors>, Tensors> {
+  using base = publishing_owner<nats_owner, Tensors>;
+  using served_type = datagram_owner<Parts, Tensors>;
   using link_type = typename Parts::transport::link;
   using clock = std::chrono::steady_clock;
 
  public:
-  using model_type = typename Parts::tensors::model_type;  ///< what is published
-
   /// Connects to the server. Errors: those of basic_nats_link::connect.
   static result<nats_owner> open(const nats_owner_options& options = {}) noexcept {
     const bool replica = options.part == nats_part::replica;
     auto link = link_type::connect(options.server, options.stop, most * 2);
     if (!link) return failure(link.error());
-    auto owner = datagram_owner<Parts>::over(std::move(*link), options.serving);
+    auto owner = served_type::over(std::move(*link), options.serving);
     if (!owner) return failure(owner.error());
     if (replica) owner->role().only_chunks();
     return nats_owner(std::move(*owner), options);
@@ -91,7 +90,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
 
  private:
   friend base;
-  friend publishing<nats_owner>;
+  friend publishing<nats_owner, Tensors>;
   static constexpr std::size_t most = Parts::limits::references;
   static constexpr const char* group = "owners";
   struct place {
@@ -99,7 +98,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
     nats_watch watch{};
   };
 
-  nats_owner(datagram_owner<Parts> owner, const nats_owner_options& options) noexcept
+  nats_owner(served_type owner, const nats_owner_options& options) noexcept
       : owner_(std::move(owner)), patience_(options.patience), timeout_(options.server.timeout), stop_(options.stop) {}
   auto& published() noexcept { return owner_.published(); }
   const auto& published() const noexcept { return owner_.published(); }
@@ -175,7 +174,7 @@ class nats_owner : public publishing_owner<nats_owner<Parts>> {
     }
   }
 
-  datagram_owner<Parts> owner_;
+  served_type owner_;
   nats_patience patience_;
   std::chrono::milliseconds timeout_;
   stop_token stop_;

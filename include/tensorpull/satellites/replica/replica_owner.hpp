@@ -30,18 +30,16 @@ namespace tensorpull {
 /// by withdraw(), or as verdict::owner_lost. Recipients connect to it as to any owner. For each it connects to the
 /// coordinator, which sees the replica's address and, over TLS, its certificate. One allocation for each connection,
 /// none for a chunk.
-template <class Parts>
+template <class Parts, class Tensors>
   requires listening_transport<typename Parts::transport>
-class replica_owner : public publishing_owner<replica_owner<Parts>> {
-  using base = publishing_owner<replica_owner>;
+class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Tensors> {
+  using base = publishing_owner<replica_owner, Tensors>;
   using transport = typename Parts::transport;
   using stream_type = typename transport::stream;
   using listener_type = typename detail::listener_of<transport>::type;
   using clock = std::chrono::steady_clock;
 
  public:
-  using model_type = typename Parts::tensors::model_type;  ///< what is published
-
   /// Starts to listen. `coordinator`: its address; it need not be there yet. Each address is text, or an object such as
   /// a tls_address, which is copied; the text in it is borrowed. Errors: bad_address, connection_failed with errno,
   /// out_of_memory.
@@ -112,9 +110,9 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
   bool coordinator_lost() const noexcept { return s_->is_lost(clock::now()); }
 
  private:
-  friend publishing<replica_owner>;
+  friend publishing<replica_owner, Tensors>;
   friend base;
-  using publisher_type = publisher<Parts, no_lock, Parts::limits::recipients>;
+  using publisher_type = image_publisher<Parts, no_lock, Parts::limits::recipients>;
   using line =
       replica_line<typename Parts::framing, typename Parts::limits, typename publisher_type::owner_type, stream_type>;
   static constexpr std::chrono::milliseconds tick_interval{200}, dial_interval{250}, watch_interval{1000};
@@ -335,9 +333,9 @@ class replica_owner : public publishing_owner<replica_owner<Parts>> {
 namespace detail {
 template <class Owner>
 struct replica_of_owner;
-template <class Parts>
-struct replica_of_owner<stream_owner<Parts>> {
-  using type = replica_owner<Parts>;
+template <class Parts, class Tensors>
+struct replica_of_owner<stream_owner<Parts, Tensors>> {
+  using type = replica_owner<Parts, Tensors>;
 };
 }  // namespace detail
 

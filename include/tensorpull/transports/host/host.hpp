@@ -57,16 +57,15 @@ struct silent_handler {
   template <class C> void closed(C&, const error&) noexcept {}
 };
 
-/// What publishes for a host's connections: its own, or another's.
+/// What publishes for a host's connections: its own, or another's. Only that of a whole pipeline takes models.
 template <class Parts, class Lock>
-struct publisher_of {
-  using type = publisher<Parts, Lock, Parts::limits::recipients>;
-};
-template <class Parts, class Lock>
-  requires requires { typename Parts::shared_publisher; }
-struct publisher_of<Parts, Lock> {
-  using type = typename Parts::shared_publisher;
-};
+constexpr auto publisher_of() noexcept {
+  if constexpr (requires { typename Parts::shared_publisher; })
+    return std::type_identity<typename Parts::shared_publisher>{};
+  else if constexpr (requires { typename Parts::tensors; })
+    return std::type_identity<publisher<Parts, Lock, Parts::limits::recipients>>{};
+  else return std::type_identity<image_publisher<Parts, Lock, Parts::limits::recipients>>{};
+}
 /// What the connections of a host share: nothing, unless the transport says otherwise.
 template <class Parts, class Lock>
 struct shared_of {
@@ -111,7 +110,7 @@ class host<Parts, Handler, Consumer> {
   using executor = boost::asio::io_context::executor_type;  ///< where callbacks run
   static constexpr bool threads = transport::threads;  ///< whether several threads may run the io_context
   using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;  ///< no lock for one thread
-  using publisher_type = typename detail::publisher_of<Parts, lock_type>::type;  ///< what publishes
+  using publisher_type = typename decltype(detail::publisher_of<Parts, lock_type>())::type;  ///< what publishes
   using owner_type = typename publisher_type::owner_type;  ///< the owner's state machine
   using connection = tensorpull::connection<host>;  ///< what handlers are given
   using destinations = typename detail::destinations_of<transport>::type;  ///< the places that connect() tries

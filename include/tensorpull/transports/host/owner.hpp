@@ -17,20 +17,20 @@ struct owner_options {
   host_options host{};  ///< limits and budgets of its connections
 };
 
-/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with
-/// what there was. open() allocates the buffers; each connection is one more allocation.
+namespace detail {
+
+/// What an owner over streams has, whatever its models are: an event loop, and a host on it that pulls nothing.
 template <class Parts>
-  requires listening_transport<typename Parts::transport>
-class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
+class stream_owner_state {
   using transport = typename Parts::transport;
 
  public:
-  using model_type = typename Parts::tensors::model_type;  ///< what is published
+  explicit stream_owner_state(const host_options& options)
+      : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
 
-  /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event
-  /// loop has no descriptors), out_of_memory.
-  static result<stream_owner> open(const owner_options& options = {}) noexcept {
-    return open_by(options.host, [&](state& s) -> result<std::uint16_t> {
+  /// As stream_owner::open.
+  static result<std::unique_ptr<stream_owner_state>> open(const owner_options& options) noexcept {
+    return open_by(options.host, [&](stream_owner_state& s) -> result<std::uint16_t> {
       if constexpr (requires { transport::listen(options.listen); }) {
         std::string_view listen = options.listen;
         if constexpr (requires { transport::any_address; })
@@ -42,11 +42,52 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
       return std::uint16_t{0};
     });
   }
+  template <class Address>
+  static result<std::unique_ptr<stream_owner_state>> open(const Address& listen, const host_options& options) noexcept {
+    return open_by(options, [&](stream_owner_state& s) { return s.connections.listen(listen); });
+  }
+
+  boost::asio::io_context io;
+  silent_handler handler;
+  host<Parts, silent_handler, no_consumer> connections;
+  std::uint16_t port = 0;
+
+ private:
+  template <class Listen>
+  static result<std::unique_ptr<stream_owner_state>> open_by(const host_options& options, Listen listen) noexcept {
+    try {
+      std::unique_ptr<stream_owner_state> s(new stream_owner_state(options));
+      const result<std::uint16_t> port = listen(*s);
+      if (!port) return failure(port.error());
+      s->port = *port;
+      return s;
+    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
+      return failure(errc::io, 0, {}, e.code().value());
+    } catch (...) {
+      return failure(errc::out_of_memory);
+    }
+  }
+};
+
+}  // namespace detail
+
+/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with
+/// what there was. open() allocates the buffers; each connection is one more allocation.
+template <class Parts, class Tensors>
+  requires listening_transport<typename Parts::transport>
+class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts, Tensors>, Tensors> {
+  using transport = typename Parts::transport;
+  using state = detail::stream_owner_state<Parts>;
+
+ public:
+  /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event
+  /// loop has no descriptors), out_of_memory.
+  static result<stream_owner> open(const owner_options& options = {}) noexcept { return with(state::open(options)); }
   /// Starts to listen on an address that is more than text, such as a tls_address. Errors: as above, and those of the
   /// address.
   template <detail::listens<typename detail::listener_of<transport>::type> Address>
   static result<stream_owner> open(const Address& listen, const host_options& options = {}) noexcept {
-    return open_by(options, [&](state& s) { return s.connections.listen(listen); });
+    return with(state::open(listen, options));
   }
 
   /// The port that it listens on; 0 if the transport has no ports, or if it does not listen.
@@ -66,42 +107,24 @@ class stream_owner<Parts> : public publishing_owner<stream_owner<Parts>> {
   auto& publications() noexcept { return s_->connections.published(); }
 
  private:
-  friend publishing<stream_owner>;
-  friend publishing_owner<stream_owner>;
+  friend publishing<stream_owner, Tensors>;
+  friend publishing_owner<stream_owner, Tensors>;
   auto& published() noexcept { return s_->connections.published(); }
   const auto& published() const noexcept { return s_->connections.published(); }
   void serve_a_while() { s_->io.run_one_for(detail::wait_step); }
 
-  struct state {
-    explicit state(const host_options& options)
-        : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
-    boost::asio::io_context io;
-    detail::silent_handler handler;
-    host<Parts, detail::silent_handler, no_consumer> connections;
-    std::uint16_t port = 0;
-  };
-  template <class Listen>
-  static result<stream_owner> open_by(const host_options& options, Listen listen) noexcept {
-    try {
-      std::unique_ptr<state> s(new state(options));
-      const result<std::uint16_t> port = listen(*s);
-      if (!port) return failure(port.error());
-      s->port = *port;
-      return stream_owner(std::move(s));
-    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
-      return failure(errc::io, 0, {}, e.code().value());
-    } catch (...) {
-      return failure(errc::out_of_memory);
-    }
+  static result<stream_owner> with(result<std::unique_ptr<state>> s) noexcept {
+    if (!s) return failure(s.error());
+    return stream_owner(std::move(*s));
   }
   explicit stream_owner(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
   std::unique_ptr<state> s_;
 };
 
 /// An owner over a transport that cannot listen, which is refused.
-template <class Parts>
+template <class Parts, class Tensors>
   requires(!listening_transport<typename Parts::transport>)
-class stream_owner<Parts> {
+class stream_owner<Parts, Tensors> {
   static_assert(
       detail::never<Parts>,
       "tensorpull: this transport cannot have an owner: it needs `static result<L> listen(std::string_view address) noexcept`, where L "

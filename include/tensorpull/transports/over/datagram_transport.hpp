@@ -6,13 +6,14 @@
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/transports/blocking/datagram_pull.hpp>
 #include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/owner_parts.hpp>
 #include <tensorpull/transports/peers/guest_link.hpp>
 
 #include <type_traits>
 
 namespace tensorpull {
 
-template <class Parts>
+template <class Parts, class Tensors>
 class datagram_owner;  // transports/peers/owner.hpp: a program that only pulls need not compile it
 template <class Parts, class Wire>
 class basic_session;  // transports/session/datagram_session.hpp: the same
@@ -84,7 +85,7 @@ struct datagram_transport {
   static constexpr std::size_t pull_bytes = detail::datagram_pull_bytes<Parts, detail::guest_of_t<Link>>;
 
   template <class Parts>
-  using downloader = datagram_owner<Parts>;
+  using downloader = datagram_owner<owner_parts_of<Parts>, typename Parts::tensors>;
   template <class Parts>
   using session = basic_session<Parts, datagram_wire<Parts, detail::guest_of_t<Link>>>;
 

@@ -6,6 +6,7 @@
 #include <tensorpull/links/posix/establish.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 #include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/owner_parts.hpp>
 
 namespace tensorpull {
 
@@ -16,8 +17,8 @@ template <class Parts, byte_stream Stream>
 class stream_wire;
 
 /// The owner's side of a pipeline over streams, on an event loop. This is its stand-in for a program that has not
-/// included its header, transports/host/owner.hpp.
-template <class Parts>
+/// included its header, transports/host/owner.hpp. `Parts`: owner_parts; `Tensors`: the tensor policy.
+template <class Parts, class Tensors>
 class stream_owner {
   // the class itself is refused, since it would be another one in a file that includes the header
   static_assert(detail::never<Parts>,
@@ -66,7 +67,7 @@ struct stream_transport {
   static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
 
   template <class Parts>
-  using downloader = stream_owner<Parts>;
+  using downloader = stream_owner<owner_parts_of<Parts>, typename Parts::tensors>;
   /// Many connections in both roles on an event loop.
   template <class Parts, class Handler, class Consumer>
   using host = tensorpull::host<Parts, Handler, Consumer>;

@@ -78,37 +78,37 @@ concept session_wire = requires(W w, typename W::template end<no_owner, ignore_m
   requires std::same_as<decltype(W::messages_block), const bool>;
 };
 
+namespace detail {
+/// A session keeps messages in an inbox. A link that knows its peer is asked for its identity.
+template <class Limits, class Link>
+struct session_handler : inbox<Limits> {
+  explicit session_handler(const Link&) noexcept {}
+};
+template <class Limits, knows_peer Link>
+struct session_handler<Limits, Link> : inbox<Limits> {
+  explicit session_handler(const Link& l) noexcept : link(l) {}
+  peer_identity peer() const noexcept { return link.peer(); }
+  const Link& link;
+};
+}  // namespace detail
+
 /// One connection in both roles; it publishes as any owner does (publishing). Movable. All its memory is one allocation
 /// made at start; `state_bytes` and `buffer_bytes` are how much. Only models that are handed over add to it. Over
 /// datagrams nobody sends a goodbye: that the other end is gone is only noticed by the time that each call is given.
 template <class Parts, class Wire>
-class basic_session : public publishing<basic_session<Parts, Wire>> {
+class basic_session : public publishing<basic_session<Parts, Wire>, typename Parts::tensors> {
   static_assert(session_wire<Wire>);
   using limits = typename Parts::limits;
   using link_type = typename Wire::link_type;
   static constexpr std::size_t most_references = std::min(std::size_t{limits::references},
                                                           std::size_t{limits::session_references});
-  using published_type = publisher<Parts, no_lock, 2 * most_references, most_references>;
-  using inbox_type = inbox<limits>;
+  using published_type = image_publisher<owner_parts_of<Parts>, no_lock, 2 * most_references, most_references>;
   static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<limits>,
                                                        std::size_t{limits::control_frame_bytes}) +
                                               63) /
                                              64 * 64;
 
-  /// Messages are kept in an inbox; a link that knows its peer is asked for its identity.
-  struct plain_handler : inbox_type {
-    explicit plain_handler(const link_type&) noexcept {}
-  };
-  struct identified_handler : inbox_type {
-    explicit identified_handler(const link_type& l) noexcept : link(l) {}
-    peer_identity peer() const noexcept
-      requires knows_peer<link_type>
-    {
-      return link.peer();
-    }
-    const link_type& link;
-  };
-  using handler_type = std::conditional_t<knows_peer<link_type>, identified_handler, plain_handler>;
+  using handler_type = detail::session_handler<limits, link_type>;
   using owner_type = typename published_type::owner_type;
 
   struct state {
@@ -142,7 +142,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   /// Bytes of the buffers: for messages that arrive, leave and wait, for chunks that arrive early, and for bytes to be
   /// sent that are not in memory as they are.
   static constexpr std::size_t buffer_bytes = 2 * frame_bytes + Wire::scratch_bytes + Wire::buffer_bytes +
-                                              inbox_type::capacity;
+                                              handler_type::capacity;
   /// Bytes of all else that it allocates.
   static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
 
@@ -340,7 +340,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>> {
   }
 
  private:
-  friend publishing<basic_session>;
+  friend publishing<basic_session, typename Parts::tensors>;
   /// Steps that a call still takes when its time is over, as long as something moves: earlier bytes are received
   /// although there is no time to wait, and a peer that goes on talking keeps nobody.
   static constexpr int most_late_steps = 16;

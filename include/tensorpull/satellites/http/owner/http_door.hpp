@@ -75,8 +75,9 @@ class http_door {
 
 /// Opens a door beside an owner: `auto door = open_http_door(*owner, std::string_view("0.0.0.0:8080"));`, or with
 /// `open_http_door<tls>(*owner, tls_address{...})`. The owner's run() serves it. Errors: as http_door::open.
-template <class Next = tcp, class Parts, class Address>
-auto open_http_door(stream_owner<Parts>& owner, const Address& listen, const http_door_options& options = {}) noexcept {
+template <class Next = tcp, class Parts, class Tensors, class Address>
+auto open_http_door(stream_owner<Parts, Tensors>& owner, const Address& listen,
+                    const http_door_options& options = {}) noexcept {
   using publisher_type = std::remove_reference_t<decltype(owner.publications())>;
   return http_door<Parts, Next, publisher_type>::open(owner.event_loop(), owner.publications(), listen, options);
 }

@@ -1,0 +1,25 @@
+// What the owner's side of a pipeline depends on, so that pipelines whose owners do the same share its code.
+#pragma once
+
+namespace tensorpull {
+
+/// The policies of an owner. How a recipient cuts, and what a model is, are not among them: an owner publishes images
+/// and answers for any range. `Hash` and `ChunkHash`: of its digests. `Verifiable`: whether a version is the digest of
+/// its image.
+template <class Transport, class Framing, class Limits, class Hash, class ChunkHash, bool Verifiable>
+struct owner_parts {
+  using transport = Transport;
+  using framing = Framing;
+  using limits = Limits;
+  using owner_hash = Hash;
+  using owner_chunk_hash = ChunkHash;
+  static constexpr bool verifiable = Verifiable;
+};
+
+/// Those of a pipeline, whose resolved policies are `Parts` (detail/policy_slots.hpp).
+template <class Parts>
+using owner_parts_of =
+    owner_parts<typename Parts::transport, typename Parts::framing, typename Parts::limits, typename Parts::owner_hash,
+                typename Parts::owner_chunk_hash, Parts::integrity::whole>;
+
+}  // namespace tensorpull
