@@ -54,7 +54,7 @@ done
 
 mkdir -p -- "$build"
 source "$root/cmake/packages.sh"
-items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev libxxhash-dev zlib1g-dev
+items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev zlib1g-dev
   libzmq3-dev cppzmq-dev libnats-dev nats-server libssl-dev libgrpc++-dev protoc:protobuf-compiler libprotobuf-dev grpc_cpp_plugin:protobuf-compiler-grpc libbenchmark-dev)
 python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3

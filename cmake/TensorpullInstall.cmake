@@ -25,7 +25,6 @@ install(FILES
   "${PROJECT_BINARY_DIR}/tensorpullConfigVersion.cmake"
   cmake/FindTensorpullCapnProto.cmake
   cmake/FindTensorpullNats.cmake
-  cmake/FindTensorpullXxhash.cmake
   cmake/TensorpullDependencies.cmake
   include/tensorpull/folders.txt
   cmake/TensorpullSchemas.cmake
@@ -33,7 +32,6 @@ install(FILES
 
 # For builds without CMake: tensorpull.pc, and tensorpull-<component>.pc for the others. The prefix is relative to the file, so that the tree may be
 # moved. messages has none, since its generated header fits one version of Cap'n Proto only; torch has none, since libtorch has none.
-set(tensorpull_pc_tensorpull libxxhash)
 set(tensorpull_pc_capnp capnp)
 set(tensorpull_pc_tls openssl)
 set(pc_folder "${CMAKE_INSTALL_DATADIR}/pkgconfig")

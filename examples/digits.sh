@@ -29,7 +29,7 @@ PYTHON
 )
 
 needs_of_jobs() {
-  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev libxxhash-dev
+  printf '%s\n' g++:g++ cmake:cmake capnp:capnproto python3:python3 libboost-dev libcapnp-dev
   command -v make >/dev/null || echo ninja:ninja-build
   [[ -f $data ]] || { echo ca-certificates; python3 -m pip --version >/dev/null 2>&1 || echo python3-pip; }
 }

@@ -29,7 +29,7 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 mkdir -p -- "$root/build/tools"
 log=$root/build/tools/build.log
 source "$root/cmake/packages.sh"
-install_packages "$root/build/tools/apt.log" g++:g++ cmake:cmake make:make capnp:capnproto libboost-dev libcapnp-dev libxxhash-dev zlib1g-dev \
+install_packages "$root/build/tools/apt.log" g++:g++ cmake:cmake make:make capnp:capnproto libboost-dev libcapnp-dev zlib1g-dev \
   libssl-dev libnats-dev
 
 cd -- "$root"

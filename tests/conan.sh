@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packages the library with Conan 2 from PyPI, with the system's Boost and xxHash, and builds and runs the package's test. usage: bash tests/conan.sh FOLDER
+# Packages the library with Conan 2 from PyPI, with the system's Boost, and builds and runs the package's test. usage: bash tests/conan.sh FOLDER
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 folder=$1

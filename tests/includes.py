@@ -38,7 +38,6 @@ LIBRARIES = {
     "Hana": ("boost/hana",),
     "Boost.Asio": ("boost/asio", "boost/system"),
     "Cap'n Proto": ("capnp/", "kj/"),
-    "xxHash": ("xxhash.h",),
     "compiler's vectors": ("immintrin.h",),
     "zlib": ("zlib.h",),
     "OpenSSL": ("openssl/",),

@@ -60,7 +60,7 @@ if(NOT HOW MATCHES "^(add_subdirectory|fetch_content)$")
 endif()
 # Each component finds what it needs and nothing more.
 if(HOW MATCHES "^(alone_freestanding|optional_components)$")
-  forbid(Boost TensorpullCapnProto TensorpullXxhash nlohmann_json ZLIB Torch Threads)
+  forbid(Boost TensorpullCapnProto nlohmann_json ZLIB Torch Threads)
 elseif(HOW MATCHES "^alone_(tensorpull|testing)$")
   forbid(TensorpullCapnProto nlohmann_json ZLIB Torch Threads)
 elseif(HOW STREQUAL "alone_asio")

@@ -14,7 +14,7 @@ IN_FLASH = (".vectors", ".text", ".rodata", ".ARM.extab", ".ARM.exidx", ".init_a
 
 # Which part a header belongs to: the first pattern that its path matches, from include/tensorpull on.
 PARTS = (
-    ("digest", r"core/(detail/)?xxh3|integrity/|embedded/(detail/)?\w*(xxh3|hash|digest)"),
+    ("digest", r"core/xxh3|integrity/|embedded/(detail/)?\w*(hash|digest)"),
     ("framing", r"framing/"),
     ("flash", r"embedded/(detail/)?(flash|cursor)"),
     ("difference", r"embedded/difference|satellites/differences/"),

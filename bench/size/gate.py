@@ -31,9 +31,8 @@ NAMES = {
     "exceptions": r"__cxa_(throw|rethrow|allocate|begin|end_c|free_e|get_e)|_Unwind_|__gxx_personality|^\.ARM\.extab|gcc_except_table",
     "types at run time": r"^_ZT[IVS]",
     "random_device": r"random_device",
-    "xxhash.h": r"XXH",
 }
-INCLUDED = r"(^|/)(xxhash\.h|random|thread|mutex|iostream)$|/(boost|capnp|kj)/"
+INCLUDED = r"(^|/)(random|thread|mutex|iostream)$|/(boost|capnp|kj)/"
 
 
 def tolerance(bounds, figure):

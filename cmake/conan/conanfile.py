@@ -31,7 +31,7 @@ class Tensorpull(ConanFile):
         cmake_layout(self)
 
     def system_requirements(self):
-        packages = ["libboost-dev", "libxxhash-dev"] + (["capnproto", "libcapnp-dev"] if self.options.messages else [])
+        packages = ["libboost-dev"] + (["capnproto", "libcapnp-dev"] if self.options.messages else [])
         Apt(self).install(packages, check=True)
 
     def generate(self):

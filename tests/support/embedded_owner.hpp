@@ -5,7 +5,6 @@
 #include "models.hpp"
 
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/embedded/owner.hpp>
 
 #include <array>

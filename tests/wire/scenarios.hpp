@@ -6,6 +6,7 @@
 #include "support/messages.hpp"
 #include "support/pair.hpp"
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <functional>

@@ -1,5 +1,5 @@
-// XXH3-64 with seed 0, streaming, in constant evaluation and on any target. It is used for fingerprints; hosts hash
-// bulk data with xxhash.h.
+// XXH3-64 with seed 0, streaming, in constant evaluation and on any target: for fingerprints and for devices. Hosts
+// hash bulk data with the same code and vectors (integrity/xxhash/xxhash_digest.hpp).
 //
 // Written from the specification, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md (section "XXH3
 // Algorithm Overview").
@@ -11,8 +11,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace tensorpull {
 
@@ -33,7 +35,16 @@ inline constexpr std::uint64_t secret_words[24] = {
 };
 // clang-format on
 
+/// The same as bytes: a load at any place is less code than two words and a shift.
+inline constexpr struct secret_text {
+  std::byte at[192]{};
+  constexpr secret_text() noexcept {
+    for (std::size_t i = 0; i < 192; ++i) at[i] = static_cast<std::byte>(secret_words[i / 8] >> i % 8 * 8 & 0xff);
+  }
+} secret_bytes;
+
 constexpr std::uint64_t secret(std::size_t byte) noexcept {
+  if (!std::is_constant_evaluated()) return load_le64(secret_bytes.at + byte);
   const std::size_t word = byte / 8, shift = byte % 8 * 8;
   return shift == 0 ? secret_words[word] : (secret_words[word] >> shift) | (secret_words[word + 1] << (64 - shift));
 }
@@ -77,8 +88,11 @@ constexpr std::uint64_t mix16(const Byte* p, std::size_t at) noexcept {
   return multiply_and_fold(load_le64(p) ^ secret(at), load_le64(p + 8) ^ secret(at + 8));
 }
 
-/// Inputs of at most 240 bytes.
-constexpr std::uint64_t hash_short(const unsigned char* p, std::size_t n) noexcept {
+inline constexpr std::size_t longest_short = 240, stripe_bytes = 64, block_stripes = 16;
+
+/// Inputs of at most longest_short bytes.
+template <class Byte>
+constexpr std::uint64_t hash_short(const Byte* p, std::size_t n) noexcept {
   if (n == 0) return avalanche64(secret(56) ^ secret(64));
   if (n <= 3) {
     const std::uint64_t combined = octet(p[0]) << 16 | octet(p[n / 2]) << 24 | octet(p[n - 1]) | std::uint64_t{n} << 8;
@@ -110,25 +124,25 @@ constexpr std::uint64_t hash_short(const unsigned char* p, std::size_t n) noexce
 /// The state of a long input: eight lanes, fed with stripes of 64 bytes.
 struct lanes {
   std::uint64_t at[8] = {prime32_3, prime64_1, prime64_2, prime64_3, prime64_4, prime32_2, prime64_5, prime32_1};
-  std::size_t stripe = 0;
 
-  constexpr void add(std::size_t i, std::uint64_t value, std::uint64_t key) noexcept {
+  /// Adds to `at`. Not a member's function: g++ -Os makes more code of that.
+  static constexpr void add(std::uint64_t* at, std::size_t i, std::uint64_t value, std::uint64_t key) noexcept {
     key ^= value;
     at[i ^ 1] += value;
     at[i] += (key & 0xffffffff) * (key >> 32);
   }
-  /// A full stripe; word(i) is its i-th word.
+  /// A full stripe, which begins at byte `from` of the input; word(i) is its i-th word.
   template <class Word>
-  constexpr void consume(Word word) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) add(i, word(i), secret_words[stripe + i]);
-    if (++stripe < 16) return;
-    stripe = 0;
-    for (std::size_t i = 0; i < 8; ++i) at[i] = (at[i] ^ at[i] >> 47 ^ secret_words[16 + i]) * prime32_1;
+  constexpr void consume(std::size_t from, Word word) noexcept {
+    const std::size_t stripe = from / stripe_bytes % block_stripes;
+    for (std::size_t i = 0; i < 8; ++i) add(at, i, word(i), secret(8 * (stripe + i)));
+    if (stripe < block_stripes - 1) return;
+    for (std::size_t i = 0; i < 8; ++i) at[i] = (at[i] ^ at[i] >> 47 ^ secret(8 * (block_stripes + i))) * prime32_1;
   }
   /// The last 64 bytes of the input, of which a part may have been consumed before; then the result.
   template <class Word>
-  constexpr std::uint64_t finish(Word word, std::uint64_t total) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) add(i, word(i), secret(121 + 8 * i));
+  [[gnu::always_inline]] constexpr std::uint64_t finish(Word word, std::uint64_t total) noexcept {
+    for (std::size_t i = 0; i < 8; ++i) add(at, i, word(i), secret(121 + 8 * i));
     std::uint64_t sum = total * prime64_1;
     for (std::size_t i = 0; i < 8; i += 2)
       sum += multiply_and_fold(at[i] ^ secret(11 + 8 * i), at[i + 1] ^ secret(19 + 8 * i));
@@ -136,48 +150,90 @@ struct lanes {
   }
 };
 
+/// Takes the whole stripes of `bytes` bytes at p, which begin at byte `from` of the input: one word at a time, on any
+/// machine and in constant evaluation.
+struct by_words {
+  template <class Byte>
+  [[gnu::always_inline]] static constexpr void take(lanes& to, std::size_t from, const Byte* p,
+                                                    std::size_t bytes) noexcept {
+    for (; bytes >= stripe_bytes; bytes -= stripe_bytes, from += stripe_bytes, p += stripe_bytes)
+      to.consume(from, [p](std::size_t i) { return load_le64(p + 8 * i); });
+  }
+};
+
+/// The hash of the first `n` bytes of little-endian words: far fewer steps of constant evaluation than one of bytes.
+constexpr std::uint64_t hash_of_words(const std::uint64_t* words, std::size_t n) noexcept {
+  if (n <= longest_short) {
+    unsigned char bytes[longest_short]{};
+    for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<unsigned char>(words[i / 8] >> i % 8 * 8 & 0xff);
+    return hash_short(bytes, n);
+  }
+  lanes all;
+  const std::uint64_t* p = words;
+  for (std::size_t at = 0; at + stripe_bytes < n; at += stripe_bytes, p += 8)
+    all.consume(at, [p](std::size_t i) { return p[i]; });
+  p = words + (n - stripe_bytes) / 8;
+  const std::size_t shift = n % 8 * 8;
+  return all.finish([p, shift](std::size_t i) { return shift == 0 ? p[i] : p[i] >> shift | p[i + 1] << (64 - shift); },
+                    n);
+}
+
 }  // namespace detail::xxh3
 
-/// The running hash of a sequence of bytes, which may arrive in pieces of any size. 344 bytes, trivially copyable.
-class xxh3_64 {
+/// The running XXH3-64 of a sequence of bytes, which may arrive in pieces of any size. Trivially copyable. `Kept`: how
+/// many of the newest bytes it keeps, a power of two; with fewer than 256 it lacks the code for short inputs. `Take`:
+/// how it takes whole stripes.
+template <std::size_t Kept, class Take = detail::xxh3::by_words>
+class basic_xxh3_64 {
+  static constexpr bool any_length = Kept > detail::xxh3::longest_short;
+  static constexpr std::size_t stripe_bytes = detail::xxh3::stripe_bytes;
+  static constexpr std::size_t batch = any_length ? Kept : stripe_bytes;  // so many bytes are taken at a time
+  using count = std::conditional_t<any_length, std::uint64_t, std::uint32_t>;
+
   // Ahead of the public part: clang 14 evaluates a member template at compile time only below its definition.
-  static constexpr std::size_t stripe_bytes = 64, buffer_bytes = 256;
-
   template <class Byte>
-  constexpr void consume(const Byte* p) noexcept {
-    lanes_.consume([p](std::size_t i) { return load_le64(p + 8 * i); });
+  static constexpr void copy(std::byte* to, const Byte* from, std::size_t n) noexcept {
+    if (!std::is_constant_evaluated()) return void(std::memcpy(to, from, n));
+    for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<std::byte>(from[i]);
   }
-
-  constexpr void flush() noexcept {
-    for (std::size_t at = 0; at < buffer_bytes; at += stripe_bytes) consume(buffer_ + at);
-    held_ = 0;
-  }
-
   template <class Byte>
-  constexpr void absorb(const Byte* p, std::size_t n) noexcept {
-    total_ += n;
+  [[gnu::noinline]] constexpr void absorb(const Byte* p, std::size_t n) noexcept {
     while (n > 0) {
-      if (held_ == buffer_bytes) flush();
-      // The buffer keeps the newest bytes, so the input may be consumed in place only while more than a buffer of it
-      // follows.
-      if (held_ == 0)
-        for (; n > buffer_bytes + stripe_bytes; p += stripe_bytes, n -= stripe_bytes) consume(p);
-      const std::size_t room = buffer_bytes - held_, part = n < room ? n : room;
-      for (std::size_t i = 0; i < part; ++i) buffer_[held_ + i] = static_cast<unsigned char>(p[i]);
-      held_ += part;
-      p += part;
-      n -= part;
+      const auto at = static_cast<std::size_t>(total_);
+      const std::size_t held = at % batch;
+      // Bytes are taken when the next one arrives: the last ones of the input are not taken like the others.
+      if (held == 0 && total_ != 0) Take::take(lanes_, at - batch, kept_ + (at - batch) % Kept, batch);
+      if (any_length && held == 0 && n > batch + stripe_bytes) {  // in place, but for more than a stripe
+        const std::size_t bytes = (n - stripe_bytes - 1) / batch * batch;
+        Take::take(lanes_, at, p, bytes);
+        p += bytes, n -= bytes, total_ += static_cast<count>(bytes);
+      }
+      const std::size_t part = n < batch - held ? n : batch - held;
+      copy(kept_ + at % Kept, p, part);
+      p += part, n -= part, total_ += static_cast<count>(part);
     }
   }
-
-  detail::xxh3::lanes lanes_{};
-  unsigned char buffer_[buffer_bytes]{};
-  std::uint64_t total_ = 0;
-  std::size_t held_ = 0;
+  /// The i-th of the newest 8 words.
+  constexpr std::uint64_t newest(std::size_t i) const noexcept {
+    const std::size_t at = static_cast<std::size_t>(total_) - stripe_bytes + 8 * i;
+    if (any_length && at % Kept <= Kept - 8) return load_le64(kept_ + at % Kept);
+    std::byte word[8]{};
+    for (std::size_t k = 0; k < 8; ++k) word[k] = kept_[(at + k) % Kept];
+    return load_le64(word);
+  }
 
  public:
   static constexpr digest_kind kind = digest_kind::xxh3_64;  ///< as integrity policies name it
-  constexpr xxh3_64() noexcept = default;
+  static constexpr std::size_t least_bytes = any_length ? 0 : detail::xxh3::longest_short + 1;  ///< of an input
+
+  /// Of no bytes yet.
+  constexpr basic_xxh3_64() noexcept {
+    // Of an input of any length no byte is read that was not written.
+    if (!any_length || std::is_constant_evaluated())
+      for (auto& b : kept_) b = {};
+  }
+  /// Begins anew.
+  constexpr void reset() noexcept { *this = {}; }
 
   /// Adds bytes.
   constexpr void update(std::span<const std::byte> bytes) noexcept { absorb(bytes.data(), bytes.size()); }
@@ -187,17 +243,28 @@ class xxh3_64 {
   constexpr void update(const char* characters, std::size_t n) noexcept { absorb(characters, n); }
 
   /// The hash of all bytes so far; the state does not change.
-  constexpr std::uint64_t digest() const noexcept {
-    if (total_ <= 240) return detail::xxh3::hash_short(buffer_, static_cast<std::size_t>(total_));
-    xxh3_64 last = *this;
-    for (std::size_t at = 0; at + stripe_bytes < held_; at += stripe_bytes) last.consume(buffer_ + at);
-    // If the buffer holds less than a stripe, the bytes before it are still at the buffer's end.
-    unsigned char tail[stripe_bytes]{};
-    for (std::size_t i = 0; i < stripe_bytes; ++i)
-      tail[i] = buffer_[(held_ + buffer_bytes - stripe_bytes + i) % buffer_bytes];
-    return last.lanes_.finish([&tail](std::size_t i) { return load_le64(tail + 8 * i); }, total_);
+  [[gnu::noinline]] constexpr std::uint64_t digest() const noexcept {
+    if constexpr (any_length)
+      if (total_ <= detail::xxh3::longest_short)
+        return detail::xxh3::hash_short(kept_, static_cast<std::size_t>(total_));
+    detail::xxh3::lanes last = lanes_;
+    if constexpr (batch > stripe_bytes) {
+      const auto held = static_cast<std::size_t>(total_ - 1) % batch;
+      Take::take(last, static_cast<std::size_t>(total_ - 1) - held, kept_, held);
+    }
+    return last.finish([this](std::size_t i) { return newest(i); }, total_);
   }
+
+ private:
+  detail::xxh3::lanes lanes_{};
+  count total_ = 0;
+  std::byte kept_[Kept];
 };
+
+/// Of any input. 328 bytes.
+using xxh3_64 = basic_xxh3_64<256>;
+/// Of 241 bytes to 4 GiB, in a third of the code and 200 bytes; of fewer bytes the digest is another number.
+using lean_xxh3_64 = basic_xxh3_64<128>;
 
 static_assert(xxh3_64{}.digest() == 0x2d06800538d394c2);
 

@@ -2,8 +2,8 @@
 // believes nothing in flash without its hash.
 #pragma once
 
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/cursor_slots.hpp>
-#include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/std/algorithm.hpp>
 

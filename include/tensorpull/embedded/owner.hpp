@@ -10,7 +10,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/crc32c.hpp>
 #include <tensorpull/core/ids.hpp>
-#include <tensorpull/embedded/lean_xxh3.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>

@@ -7,8 +7,8 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/landing.hpp>
-#include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/detail/piece_prefix.hpp>

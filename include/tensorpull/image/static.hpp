@@ -6,7 +6,7 @@
 // compile in both. Header text is never a constant: a megabyte of it would cost more than all the rest.
 #pragma once
 
-#include <tensorpull/core/detail/xxh3_words.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/detail/static_names.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/image/schema.hpp>
@@ -90,9 +90,19 @@ struct text_block {
   std::uint32_t at[static_block]{};
   std::uint64_t bytes = 0;
 };
+/// Bytes in little-endian words.
 template <std::size_t Bytes>
 struct packed_words {
   std::uint64_t words[Bytes / 8 + 1]{};
+  std::size_t used = 0;  // bytes
+
+  /// Appends a number of n bytes, 1 to 8; those above are zero.
+  constexpr void append(std::uint64_t value, std::size_t n) noexcept {
+    const std::size_t word = used / 8, shift = used % 8 * 8;
+    words[word] |= value << shift;
+    if (shift + 8 * n > 64) words[word + 1] = value >> (64 - shift);
+    used += n;
+  }
 };
 
 template <std::size_t N>
@@ -148,17 +158,16 @@ struct static_image {
   }();
   static constexpr auto hashed = [] {
     packed_words<hashed_bytes> packed;
-    word_packer packer(packed.words);
     for (std::size_t i = 0; i < count; ++i) {
       const auto& key = keys.keys[order.at[i]];
       const static_leaf& leaf = Names.leaves[order.at[i]];
-      packer.append(key.length, 4);
+      packed.append(key.length, 4);
       for (std::uint32_t w = 0; w < key.words; ++w) {
         const std::uint32_t left = key.length - 8 * w;
-        packer.append(xxh3::swap64(keys.words[key.first + w]), left < 8 ? left : 8);
+        packed.append(xxh3::swap64(keys.words[key.first + w]), left < 8 ? left : 8);
       }
-      packer.append(static_cast<std::uint64_t>(leaf.type) | std::uint64_t{leaf.rank} << 8, 3);
-      for (std::size_t d = 0; d < leaf.rank; ++d) packer.append(leaf.shape[d], 8);
+      packed.append(static_cast<std::uint64_t>(leaf.type) | std::uint64_t{leaf.rank} << 8, 3);
+      for (std::size_t d = 0; d < leaf.rank; ++d) packed.append(leaf.shape[d], 8);
     }
     return packed;
   }();
@@ -214,7 +223,7 @@ struct static_image {
                         pairs,
                         header,
                         header + (count == 0 ? 0 : entries.at[count == 0 ? 0 : count - 1].end),
-                        xxh3_64_of_words(hashed.words, hashed_bytes),
+                        xxh3::hash_of_words(hashed.words, hashed_bytes),
                         true};
   }();
 };

@@ -1,4 +1,4 @@
-// The integrity policies with the hash of the xxHash library: those that pipelines take by name.
+// The integrity policies with the digest of hosts: those that pipelines take by name.
 #pragma once
 
 #include <tensorpull/integrity/policies.hpp>

@@ -6,7 +6,6 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/embedded/lean_xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
 #include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
 
