@@ -121,8 +121,9 @@ using by_vectors = by_words;
 
 }  // namespace detail::xxh3
 
-/// Models hash. 328 bytes of state. Speeds are in the README of integrity.
-using xxhash_digest = basic_xxh3_64<256, detail::xxh3::by_vectors>;
+/// Models hash. 328 bytes of state. Speeds are in the README of integrity. Not an alias, so that its name is short in
+/// what a compiler says.
+class xxhash_digest : public basic_xxh3_64<256, detail::xxh3::by_vectors> {};
 
 static_assert(hash<xxhash_digest>);
 
