@@ -1,6 +1,7 @@
 // An error as text for people: everything that the error holds, written without the heap.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/error.hpp>
 
 #include <cstddef>
@@ -42,14 +43,6 @@ Stream& operator<<(Stream& to, const error_text& text) {
 }
 
 namespace detail {
-constexpr void append_number(error_text& to, std::uint64_t n) noexcept {
-  char digits[20]{};
-  std::size_t first = sizeof digits;
-  do digits[--first] = static_cast<char>('0' + n % 10);
-  while ((n /= 10) != 0);
-  to += {digits + first, sizeof digits - first};
-}
-
 // POSIX's strerror_r fills the buffer; GNU's may return a text that is elsewhere
 inline const char* system_text(int, const char* buffer) noexcept { return buffer; }
 inline const char* system_text(const char* text, const char*) noexcept { return text; }
@@ -75,18 +68,18 @@ inline error_text describe(const error& e) noexcept {
   }
   if (e.at != 0) {
     text += ", at ";
-    detail::append_number(text, e.at);
+    text += detail::decimal(e.at).view();
   }
   if (e.system != 0) {
     text += " (";
     if (e.code == errc::withdrawn) {
       text += "reason ";
-      detail::append_number(text, static_cast<std::uint32_t>(e.system));
+      text += detail::decimal(static_cast<std::uint32_t>(e.system)).view();
       return text += ")";
     }
     if (e.system < 0) {
       text += "exit status ";
-      detail::append_number(text, static_cast<std::uint64_t>(-std::int64_t{e.system}));
+      text += detail::decimal(static_cast<std::uint64_t>(-std::int64_t{e.system})).view();
       return text += ")";
     }
 #if defined(__unix__) || defined(__APPLE__)
@@ -94,7 +87,7 @@ inline error_text describe(const error& e) noexcept {
     text += detail::system_text(::strerror_r(e.system, buffer, sizeof buffer), buffer);
 #else
     text += "error ";
-    detail::append_number(text, static_cast<std::uint32_t>(e.system));
+    text += detail::decimal(static_cast<std::uint32_t>(e.system)).view();
 #endif
     text += ")";
   }

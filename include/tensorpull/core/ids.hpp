@@ -1,6 +1,7 @@
 // Identifiers: of what an owner publishes, and of a recipient.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/std/optional.hpp>
 
@@ -22,38 +23,9 @@ struct ref_id {
   constexpr explicit operator bool() const noexcept { return (high | low) != 0; }
 };
 
-/// The hexadecimal digits of an ID or of a reference, in lower case, without a terminating zero.
-template <std::size_t Digits>
-struct digits_text {
-  char characters[Digits];  ///< all of them
-  constexpr const char* data() const noexcept { return characters; }  ///< valid as long as this object
-  static constexpr std::size_t size() noexcept { return Digits; }  ///< how many
-  constexpr std::string_view view() const noexcept { return {characters, Digits}; }  ///< valid as long as this object
-};
-
 namespace detail {
 
-/// Writes the 16 digits of a word.
-constexpr void put_word(std::uint64_t word, char* to) noexcept {
-  constexpr std::string_view hex = "0123456789abcdef";
-  for (unsigned i = 0; i < 16; ++i) to[i] = hex[(word >> (60 - 4 * i)) & 15];
-}
-/// Reads a word: exactly 16 hexadecimal digits of either case. False: the text is something else.
-constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
-  if (text.size() != 16) return false;
-  word = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    std::uint64_t digit = 0;
-    if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
-    else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
-    else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
-    else return false;
-    word = word << 4 | digit;
-  }
-  return true;
-}
-/// The same of the two words of an ID.
+/// Reads the two words of an ID, as take_word().
 constexpr bool take_id(std::string_view text, ref_id& id) noexcept {
   return text.size() == 32 && take_word(text.substr(0, 16), id.high) && take_word(text.substr(16), id.low);
 }

@@ -5,6 +5,7 @@
 // multiple of 8, behind the text's length in 8 bytes. Strings are escaped as serde_json does it.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/image/schema.hpp>
 
 #include <cstddef>
@@ -115,21 +116,16 @@ class text_window {
       const char escape = json_escape(c);
       if (escape == '\0') put(c);
       else if (put('\\'), put(escape); escape == 'u') {
-        constexpr std::string_view digits = "0123456789abcdef";
         put("00");
-        put(digits[static_cast<unsigned char>(c) >> 4]);
-        put(digits[static_cast<unsigned char>(c) & 15]);
+        put(hex_digit(static_cast<unsigned char>(c) >> 4));
+        put(hex_digit(static_cast<unsigned char>(c)));
       }
     }
     put('"');
   }
   constexpr void put_number(std::uint64_t value) noexcept {
-    char digits[20];
-    std::size_t at = sizeof digits;
-    do digits[--at] = static_cast<char>('0' + value % 10);
-    while ((value /= 10) != 0);
-    const char* const first = digits + at;
-    put(std::string_view(first, sizeof digits - at));
+    const decimal digits(value);
+    put(digits.view());
   }
   /// Whether the next n bytes lie before the window and have just been passed over.
   constexpr bool skips(std::uint64_t n) noexcept {

@@ -108,17 +108,12 @@ inline locator_text to_text(const locator& l) noexcept {
     std::memcpy(t.characters.data() + t.bytes, s.data(), s.size());
     t.bytes += s.size();
   };
-  const auto put_word = [&t](std::uint64_t w) {
-    detail::put_word(w, t.characters.data() + t.bytes);
-    t.bytes += 16;
-  };
   put(detail::locator_scheme);
-  const auto id = to_digits(l.reference.id);
-  put({id.data(), id.size()});
+  put(to_digits(l.reference.id).view());
   put("/");
-  put_word(l.reference.version);
+  put(detail::hex_digits(l.reference.version).view());
   put("/");
-  put_word(l.reference.fingerprint);
+  put(detail::hex_digits(l.reference.fingerprint).view());
   for (std::size_t i = 0; i < l.addresses(); ++i) {
     put(i == 0 ? "@" : ",");
     put(l.address(i));

@@ -21,11 +21,7 @@ class update_peer {
   }
   /// The peer with this number. Without a name errors have the number's digits.
   constexpr update_peer(recipient_id id, std::string_view name = {}) noexcept : id_(id), name_(name) {
-    if (!name.empty()) return;
-    char digits[20]{};
-    std::size_t first = sizeof digits;
-    for (std::uint64_t n = id.value; n != 0; n /= 10) digits[--first] = static_cast<char>('0' + n % 10);
-    name_ = std::string_view(digits + first, sizeof digits - first);
+    if (name.empty() && id) name_ = detail::decimal(id.value).view();
   }
 
   constexpr recipient_id id() const noexcept { return id_; }  ///< Its number; none for nobody.

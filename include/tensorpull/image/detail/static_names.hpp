@@ -2,6 +2,7 @@
 // sort them by. Plain arrays and 8-byte words, not strings: each step of constant evaluation costs compile time.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/dtype.hpp>
 #include <tensorpull/core/xxh3.hpp>
 
@@ -57,11 +58,8 @@ class name_writer {
     return mark;
   }
   constexpr std::size_t enter(std::size_t index) noexcept {
-    char digits[20]{};
-    std::size_t at = sizeof digits;
-    do digits[--at] = static_cast<char>('0' + index % 10);
-    while ((index /= 10) != 0);
-    return enter(digits + at, sizeof digits - at);
+    const decimal digits(index);
+    return enter(digits.data(), digits.size());
   }
   constexpr void leave(std::size_t mark) noexcept { length_ = mark; }
 

@@ -6,7 +6,6 @@
 #include <tensorpull/tensors/structs/detail/model_walk.hpp>
 
 #include <array>
-#include <charconv>
 #include <concepts>
 #include <cstring>
 #include <optional>
@@ -218,9 +217,7 @@ inline error inside(std::string_view outer, const error& inner) noexcept {
   return {inner.code, inner.system, inner.at, std::string_view(path.data(), n)};
 }
 inline error inside(std::size_t index, const error& inner) noexcept {
-  std::array<char, 20> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), index).ptr;
-  return inside(std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data())), inner);
+  return inside(tensorpull::detail::decimal(index).view(), inner);
 }
 
 /// Calls visit.field<kind>(name, value) for everything in a field: elements have no name, entries their key, a struct's

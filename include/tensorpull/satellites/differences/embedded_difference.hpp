@@ -4,6 +4,7 @@
 // recipients apply them with `widened` or `move_by`.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
@@ -96,26 +97,13 @@ struct narrowed_tensor {
 
 /// A number as text.
 template <std::size_t N>
-struct decimal {
-  static constexpr std::size_t length = [] {
-    std::size_t digits = 1;
-    for (std::size_t n = N; (n /= 10) != 0;) ++digits;
-    return digits;
-  }();
-  static constexpr auto text = [] {
-    std::array<char, length> digits{};
-    std::size_t n = N;
-    for (std::size_t i = length; i-- > 0; n /= 10) digits[i] = static_cast<char>('0' + n % 10);
-    return digits;
-  }();
-};
+inline constexpr tensorpull::detail::decimal digits_of{N};
 /// The digests are filled in as the header is read.
 inline constexpr std::string_view no_digest = "0000000000000000";
 template <std::size_t BlockElements>
-inline constexpr metadata_list<3> narrowed_metadata{
-    {{"tensorpull.base", no_digest},
-     {"tensorpull.blocks_of_8_bits", {decimal<BlockElements>::text.data(), decimal<BlockElements>::length}},
-     {"tensorpull.moved", no_digest}}};
+inline constexpr metadata_list<3> narrowed_metadata{{{"tensorpull.base", no_digest},
+                                                     {"tensorpull.blocks_of_8_bits", digits_of<BlockElements>.view()},
+                                                     {"tensorpull.moved", no_digest}}};
 
 /// The constants of a difference's image.
 template <class Model, std::size_t BlockElements>
@@ -336,7 +324,7 @@ class embedded_difference : private detail::embedded::narrowed_image<Model, Bloc
   /// `at`: where the digest begins in `out`, modulo 2^32; it may begin before `out`.
   static void put_digest(std::uint32_t at, std::uint64_t value, std::span<std::byte> out) noexcept {
     for (std::uint32_t i = 0; i < 16; ++i)
-      if (at + i < out.size()) out[at + i] = static_cast<std::byte>("0123456789abcdef"[value >> (60 - 4 * i) & 15]);
+      if (at + i < out.size()) out[at + i] = static_cast<std::byte>(detail::hex_digit(value >> (60 - 4 * i)));
   }
 
   /// Between the order of an image and that of the machine.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <tensorpull/core/byte_order.hpp>
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/tensor_view.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/dynamic.hpp>
@@ -53,12 +54,6 @@ inline std::uint64_t tensor_digest(std::string_view name, dtype type, std::span<
   hash.update(name);
   hash_elements(hash, type, bytes);
   return hash.digest();
-}
-
-inline std::array<char, 16> hexadecimal(std::uint64_t value) noexcept {
-  std::array<char, 16> text{};
-  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = "0123456789abcdef"[value & 15];
-  return text;
 }
 
 /// The bytes of a tensor that can be read in place: contiguous, in the machine's byte order, aligned. Error, with its
@@ -146,10 +141,10 @@ class narrowed_difference {
       views.push_back(
           {names[i], dtype::f32, {&counts[2 * i], 1}, reinterpret_cast<const std::byte*>(2 * i + 1), {}, 0, true});
     }
-    const auto base_text = detail::hexadecimal(from), moved_text = detail::hexadecimal(to);
+    const auto base_text = detail::hex_digits(from), moved_text = detail::hex_digits(to);
     const std::string n = std::to_string(Scheme::block_elements);
     const metadata_entry metadata[] = {
-        {"tensorpull.base", {base_text.data(), 16}}, {Scheme::key, n}, {"tensorpull.moved", {moved_text.data(), 16}}};
+        {"tensorpull.base", base_text.view()}, {Scheme::key, n}, {"tensorpull.moved", moved_text.view()}};
     auto image = dynamic_image::make(std::span<const tensor_view>(views), metadata, {&read, pairs.get()});
     if (!image) return failure(image.error());
     return narrowed_difference(std::move(pairs), std::move(*image));
@@ -255,8 +250,7 @@ template <class Scheme = blocks_of_8_bits<>>
     std::uint64_t sum = 0;
     for (const mutable_tensor_view& b : base)
       sum += detail::tensor_digest(b.name, b.type, {b.data, static_cast<std::size_t>(*size_bytes(b.type, b.shape))});
-    const auto text = detail::hexadecimal(sum);
-    return std::string_view(text.data(), 16) == expected;
+    return detail::hex_digits(sum).view() == expected;
   };
   if (said(Scheme::key) != std::to_string(Scheme::block_elements)) return failure(errc::missing_field, 0, Scheme::key);
   std::size_t expected = 0;

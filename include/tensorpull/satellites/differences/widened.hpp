@@ -158,8 +158,7 @@ class widened {
   result<void> finish(const receipt& r) noexcept {
     if (taken_ != data_start_ + ours().data_bytes()) return failure(errc::invalid_argument, taken_);
     end_tensors();
-    const auto text = detail::hexadecimal(sum_);
-    if (std::string_view(text.data(), 16) != std::string_view(leads_to_.data(), 16))
+    if (detail::hex_digits(sum_).view() != std::string_view(leads_to_.data(), 16))
       return failure(errc::digest_mismatch);
     return inner_->finish(r);
   }
@@ -249,20 +248,14 @@ class widened {
       return std::string_view();
     };
     const std::string_view scheme = said(Scheme::key), moved_to = said("tensorpull.moved");
-    std::array<char, 24> number{};
-    std::size_t digits = 0;
-    for (std::size_t n = Scheme::block_elements; n > 0; n /= 10)
-      number[number.size() - ++digits] = "0123456789"[n % 10];
-    if (scheme != std::string_view(number.data() + number.size() - digits, digits) ||
-        moved_to.size() != leads_to_.size())
+    if (scheme != detail::decimal(Scheme::block_elements).view() || moved_to.size() != leads_to_.size())
       return failure(errc::missing_field, 0, Scheme::key);
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < base_.schema->tensor_count; ++i) {
       const tensor_entry& t = base_.schema->tensors[i];
       sum += detail::tensor_digest(t.name, t.type, {base_.address(i), static_cast<std::size_t>(t.size_bytes())});
     }
-    const auto mine = detail::hexadecimal(sum);
-    if (said("tensorpull.base") != std::string_view(mine.data(), 16)) return failure(errc::stale_version);
+    if (said("tensorpull.base") != detail::hex_digits(sum).view()) return failure(errc::stale_version);
     std::copy(moved_to.begin(), moved_to.end(), leads_to_.begin());
     return {};
   }

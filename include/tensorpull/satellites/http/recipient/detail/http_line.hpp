@@ -271,7 +271,7 @@ class http_line {
   result<void> take_piece_line(std::string_view line) noexcept {
     switch (piece_) {
       case piece_line::length: {
-        const auto n = all_hexadecimal(line.substr(0, line.find_first_of("; \t")));
+        const auto n = hex_number(line.substr(0, line.find_first_of("; \t")));
         if (!n) return failure(bad_piece());
         left_ = *n;
         piece_ = left_ == 0 ? piece_line::trailer : piece_line::end_of_piece;

@@ -18,7 +18,7 @@ constexpr optional<sha256_value> parse_sha256(std::string_view text) noexcept {
   sha256_value out{};
   if (text.size() != 64) return {};
   for (std::size_t i = 0; i < 32; ++i) {
-    const auto value = all_hexadecimal(text.substr(2 * i, 2));
+    const auto value = hex_number(text.substr(2 * i, 2));
     if (!value) return {};
     out[i] = static_cast<std::byte>(*value);
   }
@@ -89,7 +89,7 @@ inline result<stated_digest> parse_stated_digest(std::string_view text) noexcept
   if (text.empty()) return out;
   if (text.starts_with("sha256:")) out.sha256 = parse_sha256(text.substr(7));
   if (text.starts_with("xxh3:") && text.size() == 21)
-    if (const auto n = all_hexadecimal(text.substr(5))) out.xxh3 = *n != 0 ? *n : 1;
+    if (const auto n = hex_number(text.substr(5))) out.xxh3 = *n != 0 ? *n : 1;
   if (!out.any()) return failure(errc::invalid_argument, 0, std::string_view("digest"));
   return out;
 }

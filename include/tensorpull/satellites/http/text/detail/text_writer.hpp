@@ -1,6 +1,7 @@
 // Writes HTTP's text into memory that is there already.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/satellites/http/text/detail/dates.hpp>
 #include <tensorpull/transports/over/proxy/detail/base64.hpp>
 
@@ -26,21 +27,9 @@ class text_writer {
     used_ += s.size();
     return *this;
   }
-  text_writer& operator<<(std::uint64_t n) noexcept {
-    std::array<char, 20> digits{};
-    std::size_t at = digits.size();
-    do {
-      digits[--at] = static_cast<char>('0' + n % 10);
-      n /= 10;
-    } while (n != 0);
-    return *this << std::string_view(digits.data() + at, digits.size() - at);
-  }
+  text_writer& operator<<(std::uint64_t n) noexcept { return *this << decimal(n).view(); }
   /// 16 hexadecimal digits.
-  text_writer& hex(std::uint64_t n) noexcept {
-    std::array<char, 16> digits{};
-    for (std::size_t i = 0; i < 16; ++i) digits[i] = "0123456789abcdef"[(n >> (60 - 4 * i)) & 15];
-    return *this << std::string_view(digits.data(), digits.size());
-  }
+  text_writer& hex(std::uint64_t n) noexcept { return *this << hex_digits(n).view(); }
   /// The eight bytes of a number, the highest first, in base 64.
   text_writer& base64(std::uint64_t n) noexcept {
     put_base64(

@@ -1,7 +1,7 @@
 // Which characters HTTP's text consists of, its lists, and its numbers. For both ends, and for proxies on the way.
 #pragma once
 
-#include <tensorpull/std/optional.hpp>
+#include <tensorpull/core/digits.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,23 +66,12 @@ constexpr optional<std::uint64_t> all_digits(std::string_view text) noexcept {
   }
   return n;
 }
-/// 1 to 16 hexadecimal digits, and nothing else.
-constexpr optional<std::uint64_t> all_hexadecimal(std::string_view text) noexcept {
-  if (text.empty() || text.size() > 16) return {};
-  std::uint64_t n = 0;
-  for (const char c : text) {
-    if (!is_hexadecimal(c)) return {};
-    const char lower = in_lower_case(c);
-    n = n << 4 | static_cast<std::uint64_t>(is_digit(lower) ? lower - '0' : lower - 'a' + 10);
-  }
-  return n;
-}
 /// 16 hexadecimal digits of lower case: a version as our URLs and tags write it.
 constexpr optional<std::uint64_t> http_version_number(std::string_view text) noexcept {
   if (text.size() != 16) return {};
   for (const char c : text)
     if (in_lower_case(c) != c) return {};
-  return all_hexadecimal(text);
+  return hex_number(text);
 }
 
 }  // namespace tensorpull::detail

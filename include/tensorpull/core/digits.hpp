@@ -1,0 +1,77 @@
+// Numbers as digits, and hexadecimal digits as numbers, also in constant evaluation.
+#pragma once
+
+#include <tensorpull/std/optional.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace tensorpull {
+
+/// The hexadecimal digits of an ID, of a reference or of another number, in lower case, without a terminating zero.
+template <std::size_t Digits>
+struct digits_text {
+  char characters[Digits];  ///< all of them
+  constexpr const char* data() const noexcept { return characters; }  ///< valid as long as this object
+  static constexpr std::size_t size() noexcept { return Digits; }  ///< how many
+  constexpr std::string_view view() const noexcept { return {characters, Digits}; }  ///< valid as long as this object
+};
+
+namespace detail {
+
+/// The digit of the lowest four bits.
+constexpr char hex_digit(std::uint64_t value) noexcept { return "0123456789abcdef"[value & 15]; }
+
+/// Writes the 16 digits of a word.
+constexpr void put_word(std::uint64_t word, char* to) noexcept {
+  for (unsigned i = 0; i < 16; ++i) to[i] = hex_digit(word >> (60 - 4 * i));
+}
+/// The digits of a word.
+constexpr digits_text<16> hex_digits(std::uint64_t word) noexcept {
+  digits_text<16> text{};
+  put_word(word, text.characters);
+  return text;
+}
+
+/// The number that 1 to 16 digits of either case spell, and nothing else.
+constexpr optional<std::uint64_t> hex_number(std::string_view text) noexcept {
+  if (text.empty() || text.size() > 16) return {};
+  std::uint64_t n = 0;
+  for (const char c : text) {
+    std::uint64_t digit = 0;
+    if (c >= '0' && c <= '9') digit = static_cast<std::uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f') digit = static_cast<std::uint64_t>(c - 'a') + 10;
+    else if (c >= 'A' && c <= 'F') digit = static_cast<std::uint64_t>(c - 'A') + 10;
+    else return {};
+    n = n << 4 | digit;
+  }
+  return n;
+}
+
+/// Reads a word: exactly 16 digits of either case. False: the text is something else.
+constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
+  const auto n = text.size() == 16 ? hex_number(text) : optional<std::uint64_t>();
+  word = n.value_or(0);
+  return n.has_value();
+}
+
+/// The decimal digits of a number.
+class decimal {
+ public:
+  explicit constexpr decimal(std::uint64_t n) noexcept {
+    do digits_[--first_] = static_cast<char>('0' + n % 10);
+    while ((n /= 10) != 0);
+  }
+  constexpr const char* data() const noexcept { return digits_ + first_; }
+  constexpr std::size_t size() const noexcept { return sizeof digits_ - first_; }
+  constexpr std::string_view view() const noexcept { return {data(), size()}; }
+
+ private:
+  char digits_[20]{};
+  std::size_t first_ = sizeof digits_;
+};
+
+}  // namespace detail
+
+}  // namespace tensorpull
