@@ -3,12 +3,12 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
+#include <tensorpull/std/chrono.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 
@@ -40,6 +40,11 @@ struct io_ready {
   bool read = false;  ///< read_some() can make progress
   bool write = false;  ///< write_some() can make progress
 };
+
+namespace detail {
+/// The longest step of a wait, after which a driver looks whether it should stop.
+inline constexpr std::chrono::milliseconds wait_step{50};
+}  // namespace detail
 
 /// A byte stream S is one end of a reliable, ordered connection, such as TCP, a Unix socket or TLS:
 ///  1. `s.read_some(spans)` reads into the spans in order, at most their sum, and never waits; 0 bytes only with

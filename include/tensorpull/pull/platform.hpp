@@ -2,6 +2,7 @@
 // broken. Nothing is global: the platform is a type that the program hands in.
 #pragma once
 
+#include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
@@ -37,9 +38,6 @@ concept platform = requires(const char* what) {
 };
 
 namespace detail {
-
-/// The longest step of a wait, after which a driver looks whether it should stop.
-inline constexpr std::chrono::milliseconds wait_step{50};
 
 /// Ends the program, since somebody has broken a contract. A function of its own, out of the way of what is done for
 /// each step.
@@ -90,6 +88,18 @@ bool stopped() noexcept {
                 })
     return P::stopped();
   else return false;
+}
+
+/// Waits for `time` with `pause(left)`, which waits at most that long and returns; no step is longer than wait_step.
+/// False: `ends()` was true.
+template <platform P, class Ends, class Pause>
+bool rest(std::chrono::milliseconds time, Ends ends, Pause&& pause) noexcept {
+  for (stopwatch<P> waited;;) {
+    if (ends()) return false;
+    const auto left = waited.left(time);
+    if (left <= left.zero()) return true;
+    pause(std::min(left, wait_step));
+  }
 }
 
 }  // namespace detail

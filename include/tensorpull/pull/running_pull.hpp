@@ -9,7 +9,7 @@
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/pull/detail/progress_report.hpp>
-#include <tensorpull/pull/tries.hpp>
+#include <tensorpull/pull/platform.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
 
@@ -188,18 +188,37 @@ class basic_running_pull {
     return {};
   }
 
+  /// The same, and as long as the owner is busy it begins again over the same link, which may be in the middle of a
+  /// frame. `pause`: as in run().
+  template <pull_wire<Transfer> Wire, class Besides, class Pause>
+  result<void> drive(Wire& over, Besides& besides, Pause& pause) noexcept {
+    for (;;) {
+      const result<void> how = drive(over, besides);
+      if (how || how.error() != errc::busy || rest(how.error(), pause) != errc{}) return how;
+    }
+  }
+  /// Tries until the transfer has ended. `once() -> result<void>` is one try, and `pause(left)`, between two of them,
+  /// waits at most so long.
+  template <class Once, class Pause>
+  result<receipt> run(Once once, Pause&& pause) noexcept(noexcept(once())) {
+    for (;;) {
+      const result<void> how = once();
+      if (how || rest(how.error(), pause) != errc{}) return outcome();
+    }
+  }
+
   /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
   [[gnu::noinline]] optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
     const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), platform_type::random());
     if (!wait) t_.fail(why);
     return wait;
   }
-  /// Waits before another try, for keep_trying. errc{}: there is one. Otherwise the transfer has ended.
+  /// Waits before another try. errc{}: there is one. Otherwise the transfer has ended.
   template <class Pause>
   [[gnu::noinline]] errc rest(const error& why, Pause& pause) noexcept {
     if (t_.ended()) return why.code;
     const auto delay = try_again(why);
-    if (delay) (void)detail::rest<platform_type>(*delay, [this]() noexcept { return stopped(); }, pause);
+    if (delay) (void)detail::rest<platform_type>(*delay, [this]() noexcept { return t_.ended() || stopped(); }, pause);
     t_.restart();
     return t_.ended() ? why.code : errc{};
   }

@@ -80,24 +80,26 @@ struct borrowed_stream {
   }
 };
 
-/// Runs a pull over streams that `connect() -> result<Stream>` makes. It has no owner role; the endpoint and its memory
-/// are on the stack. `seen(stream)`: the stream as the wire sees it. `besides`: as in basic_running_pull::drive.
+/// Runs a pull over streams that `connect() -> result<Stream>` makes: one for each try, the first one too. It has no
+/// owner role; the endpoint and its memory are on the stack. `seen(stream)`: the stream as the wire sees it. `besides`:
+/// as in basic_running_pull::drive.
 template <class Parts, class Pull, class Connect, class Pause, class Seen, class Besides>
 result<receipt> run_over_streams(Pull& pull, Connect& connect, Pause& pause, Seen seen, Besides& besides) noexcept {
   using limits = typename Parts::limits;
   ignore_messages handler;
   no_owner none;
-  const auto over = [&](auto& connected, auto again) noexcept {
+  const auto once = [&]() noexcept -> result<void> {
+    auto connected = connect();
+    if (!connected) return failure(connected.error());
     // for the names of a subset, and for pages of the owner's schema if the schemas differ
     alignas(8) std::array<std::byte, limits::page_bytes> memory;
     buffer_pool<> pool(memory, memory.size());
     endpoint<typename Parts::framing, limits, no_owner, ignore_messages> end(none, pool, handler);
-    auto&& stream = seen(connected);
+    auto&& stream = seen(*connected);
     stream_pull_wire line(end, stream);
-    return again([&]() noexcept { return pull.drive(line, besides); });
+    return pull.drive(line, besides, pause);
   };
-  (void)keep_trying(connect, over, [&](const error& why) noexcept { return pull.rest(why, pause); });
-  return pull.outcome();
+  return pull.run(once, pause);
 }
 
 }  // namespace tensorpull::detail

@@ -12,6 +12,17 @@
 
 namespace tensorpull {
 
+namespace detail {
+/// The same options for one of several owners: it waits for nobody, and does not end because nobody asks.
+template <class Options>
+Options expecting_nobody(Options o) noexcept {
+  o.recipients = o.least = 0;
+  o.named = {};
+  o.budgets.acquire = o.budgets.transaction_idle = {};
+  return o;
+}
+}  // namespace detail
+
 /// `Self` derives from it, and befriends it, and has `published()`: the image_publisher behind it, const or not as it
 /// is itself. `Tensors`: the tensor policy of what it publishes.
 template <class Self, class Tensors>

@@ -3,10 +3,10 @@
 BREAKAGES = [
     ("links/posix/wait.hpp", "return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= time;", "return spent >= time;", "satellites/replica/replica", "*without_end*"),
     ("satellites/replica/replica_owner.hpp", "if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());", ";", "satellites/replica/replica", "*whatever_it_has_published*"),
-    ("satellites/replica/replica_owner.hpp", "return base::open_transaction(published_as(options));", "return base::open_transaction(options);", "satellites/replica/replica", "*whatever_it_has_published*"),
+    ("satellites/replica/replica_owner.hpp", "return base::open_transaction(detail::expecting_nobody(options));", "return base::open_transaction(options);", "satellites/replica/replica", "*whatever_it_has_published*"),
     ("satellites/replica/replica_owner.hpp", "&& kept.keep();", ";", "satellites/replica/replica_strangers", "*more_recipients*"),
     ("satellites/replica/replica_owner.hpp", "if (tick && std::exchange(s.crowded, false)) make_room(s, now);", "", "satellites/replica/replica_strangers", "*Silent_ones*"),
-    ("satellites/replica/replica_owner.hpp", "if (s.lines.size() < before && !s.lacks) s.accepts = true;", "", "transports/laws_tcp", "Replica/ThirdParties*"),
+    ("satellites/replica/replica_owner.hpp", "if (s.lines.size() < before && !s.lacks) s.accepts = true;", "", "satellites/replica/laws_replica", "Replica/ThirdParties*"),
     ("satellites/replica/replica_owner.hpp", "(void)kept.keep();", "", "satellites/replica/replica_strangers", "*is_missed*"),
     ("satellites/replica/replica_line.hpp", "unanswered_ > 0 && !refused_", "unanswered_ > 0", "satellites/replica/replica_line", "*refusal*"),
     ("satellites/replica/replica_owner.hpp", "(!s.accepts && detail::others_wait(s.listener.native_handle()))", "!s.accepts", "satellites/replica/replica_strangers", "*nobody_waits*"),

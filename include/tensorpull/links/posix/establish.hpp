@@ -4,6 +4,7 @@
 
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/std/stop_token.hpp>
 
 namespace tensorpull::detail {
 
@@ -16,7 +17,7 @@ result<void> establish_by(Stream& s, std::chrono::steady_clock::time_point deadl
     if (now.status == io_status::ok) return {};
     if (now.status != io_status::would_block) return failure(now.code, 0, {}, now.system);
     if (stop.stop_requested()) return failure(errc::cancelled);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = left_until(deadline);
     if (left <= left.zero()) return failure(errc::timed_out);
     wait_for_descriptor(s.native_handle(), now.waits_for, std::min(left, wait_step));
   }

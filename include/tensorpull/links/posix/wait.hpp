@@ -2,11 +2,8 @@
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
-#include <tensorpull/pull/tries.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
-#include <tensorpull/std/stop_token.hpp>
-#include <tensorpull/system/host_platform.hpp>
 
 #include <poll.h>
 
@@ -19,6 +16,10 @@ inline std::chrono::steady_clock::time_point deadline_after(std::chrono::millise
   const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::time_point::max() -
                                                                           now);
   return time < most ? now + std::max(time, {}) : std::chrono::steady_clock::time_point::max();
+}
+/// The time left until then, which may be less than none.
+inline std::chrono::milliseconds left_until(std::chrono::steady_clock::time_point deadline) noexcept {
+  return std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
 }
 /// Whether so much time has passed. It compares milliseconds: a time that means "never" would wrap in nanoseconds.
 constexpr bool has_passed(std::chrono::steady_clock::duration spent, std::chrono::milliseconds time) noexcept {
@@ -48,24 +49,5 @@ inline bool others_wait(int fd) noexcept {
 }
 /// Sleeps; a signal ends it early.
 inline void pause(std::chrono::milliseconds time) noexcept { (void)poll_for(nullptr, 0, time); }
-
-/// Waits for `time` with `step(left)`, which waits at most that long and returns. False: `stop` was requested.
-template <class Step>
-bool wait_out(std::chrono::milliseconds time, const stop_token& stop, Step step) noexcept {
-  return rest<host_platform>(time, [&]() noexcept { return stop.stop_requested(); }, step);
-}
-
-/// A host's wait between two tries of something that keeps nothing from one to the next, such as a connect or an
-/// upload; for keep_trying. It counts them, and sleeps as long as the policy and a busy peer ask for (`asked`). errc{}:
-/// it is time for another try. Otherwise the code that all ends with: that of `why` if there are no tries left or none
-/// can succeed; cancelled, if `stop` is requested. Borrows the token.
-template <class Tries, class StopToken>
-auto host_tries(const Tries& first, const StopToken& stop) noexcept {
-  return [tries = first, &stop](const error& why, std::chrono::milliseconds asked = {}) mutable noexcept {
-    const auto delay = tries.after(why.code, 0, asked, host_platform::random());
-    if (!delay) return why.code;
-    return wait_out(*delay, stop, &pause) ? errc{} : errc::cancelled;
-  };
-}
 
 }  // namespace tensorpull::detail

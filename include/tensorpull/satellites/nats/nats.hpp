@@ -62,8 +62,7 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
       if (!to_server) return failure(to_server.error());
       return nats_guest<link>(std::move(*to_server), ref.id, where.patience);
     };
-    return pull_datagrams_with<Parts>(
-        connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    return pull_datagrams_with<Parts>(connect, &detail::pause, ref, to, options, chunking);
   }
   /// The same with the server's URL alone.
   template <class Parts, consumer Consumer>

@@ -409,8 +409,7 @@ class basic_nats_link {
     }
     most = std::min<std::chrono::milliseconds>(most, silence);
     pollfd p{s_->descriptor, static_cast<short>((read ? POLLIN : 0) | (s_->writes ? POLLOUT : 0)), 0};
-    const int n = ::poll(&p, 1, static_cast<int>(most.count()));
-    if (n < 0) return false;
+    if (detail::poll_for(&p, 1, most) < 0) return false;
     if ((p.revents & POLLOUT) != 0) flush();
     if ((p.revents & ~POLLOUT) != 0 && !away()) {
       heard();

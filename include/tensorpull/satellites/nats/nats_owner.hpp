@@ -104,14 +104,9 @@ class nats_owner : public publishing_owner<nats_owner<Parts, Tensors>, Tensors> 
   const auto& published() const noexcept { return owner_.published(); }
   bool is_replica() noexcept { return owner_.role().is_replica(); }
 
-  /// A replica waits for nobody, and does not end because nobody asks.
   template <class Options>
-  Options published_as(Options o) noexcept {
-    if (!is_replica()) return o;
-    o.recipients = o.least = 0;
-    o.named = {};
-    o.budgets.acquire = o.budgets.transaction_idle = {};
-    return o;
+  Options published_as(const Options& o) noexcept {
+    return is_replica() ? detail::expecting_nobody(o) : o;
   }
   place* find(ref_id id) noexcept {
     for (place& p : places_)

@@ -55,9 +55,7 @@ class parallel_wire {
  public:
   parallel_wire(std::span<const Address> addresses, std::size_t connections, std::chrono::milliseconds each,
                 const callback<const address_attempt&>& tell, const Options& options, Transfer& t) noexcept
-      : addresses_(addresses), each_(each), tell_(tell), options_(options), t_(t), count_(connections) {
-    begin_anew();
-  }
+      : addresses_(addresses), each_(each), tell_(tell), options_(options), t_(t), count_(connections) {}
   parallel_wire(const parallel_wire&) = delete;
   parallel_wire& operator=(const parallel_wire&) = delete;
 
@@ -346,14 +344,13 @@ class parallel_addresses {
       detail::parallel_wire<Parts, Transport, Address, transfer_type, pull_options> lines(
           addresses_, connections_, each_, tell_, options, pull.transfer());
       const detail::nothing_else besides;
-      auto pause = [](std::chrono::milliseconds time) { detail::pause(time); };
-      for (;;) {
-        const auto how = pull.drive(lines, besides);
-        if (how || pull.rest(how.error(), pause) != errc{}) break;
+      const auto once = [&]() noexcept {
         lines.begin_anew();
-      }
+        return pull.drive(lines, besides);
+      };
+      const auto how = pull.run(once, &detail::pause);
       wrong_ = pull.transfer().wrong();
-      return pull.outcome();
+      return how;
     } else {
       const several_addresses<Transport, Address> one(addresses_, each_, tell_);
       return Transport::template pull<Parts>(one, ref, to, options, chunking);

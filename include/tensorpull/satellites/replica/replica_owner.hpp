@@ -71,19 +71,19 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
   /// As publishing_owner::add_tensors.
   template <class Model>
   result<reference> add_tensors(Model&& model, const publish_options& options = {}) {
-    return noted(base::add_tensors(std::forward<Model>(model), published_as(options)));
+    return noted(base::add_tensors(std::forward<Model>(model), detail::expecting_nobody(options)));
   }
   /// As publishing_owner::add_image.
   result<reference> add_image(const source_view& image, const publish_options& options = {},
                               unique_any keep = {}) noexcept {
-    return noted(base::add_image(image, published_as(options), std::move(keep)));
+    return noted(base::add_image(image, detail::expecting_nobody(options), std::move(keep)));
   }
 
   /// As publishing_owner::add_images.
   template <class Images>
   result<transaction_id> add_images(Images&& images, const transaction_options& options, unique_any keep = {},
                                     const stop_token& stop = {}) noexcept {
-    const auto t = base::add_images(images, published_as(options), std::move(keep), stop);
+    const auto t = base::add_images(images, detail::expecting_nobody(options), std::move(keep), stop);
     if (!t) return t;
     result<void> all;
     for (std::size_t i = 0; i < images.size(); ++i)
@@ -94,7 +94,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
   }
   /// As publishing_owner::open_transaction.
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
-    return base::open_transaction(published_as(options));
+    return base::open_transaction(detail::expecting_nobody(options));
   }
 
   /// The port that it listens on; 0: the transport has none.
@@ -172,14 +172,6 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
     return s;
   }
 
-  /// A replica waits for nobody, and does not end because nobody asks.
-  template <class Options>
-  static Options published_as(Options o) noexcept {
-    o.recipients = o.least = 0;
-    o.named = {};
-    o.budgets.acquire = o.budgets.transaction_idle = {};
-    return o;
-  }
   result<reference> noted(const result<reference>& ref) noexcept {
     if (!ref) return ref;
     for (reference& r : s_->refs)
@@ -196,7 +188,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
     auto now = clock::now();
     const bool soon = collect(s);
     const auto wait = soon ? std::chrono::milliseconds(0) : detail::wait_step;
-    (void)::poll(s.polled.data(), static_cast<nfds_t>(s.polled.size()), static_cast<int>(wait.count()));
+    (void)detail::poll_for(s.polled.data(), s.polled.size(), wait);
     now = clock::now();
     const bool tick = now - s.ticked >= tick_interval;
     if (tick) s.accepts = !std::exchange(s.lacks, false);  // present ones are first

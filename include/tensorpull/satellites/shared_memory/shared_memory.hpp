@@ -154,7 +154,7 @@ struct basic_shared_memory
     const auto connect = [&] {
       return basic_shared_memory::connect(address, options.per_request_timeout, options.stop);
     };
-    return pull_with<Parts>(connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options);
+    return pull_with<Parts>(connect, &detail::pause, ref, to, options);
   }
 };
 

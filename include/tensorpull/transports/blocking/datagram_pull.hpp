@@ -76,21 +76,22 @@ result<receipt> pull_datagrams_with(Connect connect, Pause pause, const referenc
         options.recipient ? options.recipient : detail::random_recipient<platform_type>());
     alignas(8) std::array<std::byte, detail::held_chunk_bytes> held;
     pull.transfer().hold(held);
-    const auto over = [&](link_type& link, auto again) noexcept {
+    const auto once = [&]() noexcept -> result<void> {
+      auto link = connect();
+      if (!link) return failure(link.error());
       no_owner none;
       constexpr std::size_t buffer_bytes = detail::piece_buffer_bytes<limits>;
       alignas(8) std::array<std::byte, 2 * buffer_bytes> memory;
       buffer_pool<> pool(memory, buffer_bytes);
-      endpoint_type end(none, pool, handler, link.datagram_bytes(), platform_type::random());
-      pull.transfer().fits(detail::longest_arriving(link));
+      endpoint_type end(none, pool, handler, link->datagram_bytes(), platform_type::random());
+      pull.transfer().fits(detail::longest_arriving(*link));
       if constexpr (requires { link_type::any_owner; }) pull.transfer().from_any_owner();
       alignas(8) std::array<std::byte, detail::datagram_scratch_bytes<link_type, limits>> scratch;
       detail::datagram_memory<link_type> come;
-      detail::datagram_pull_wire<platform_type, endpoint_type, link_type> line(end, link, scratch, come);
-      return again([&]() noexcept { return pull.drive(line, besides); });
+      detail::datagram_pull_wire<platform_type, endpoint_type, link_type> line(end, *link, scratch, come);
+      return pull.drive(line, besides, pause);
     };
-    (void)detail::keep_trying(connect, over, [&](const error& why) noexcept { return pull.rest(why, pause); });
-    return pull.outcome();
+    return pull.run(once, pause);
   }
 }
 

@@ -101,8 +101,7 @@ struct datagram_transport {
       const auto connect = [&] {
         return detail::as_guest<Link>(Self::connect(address, options.per_request_timeout, options.stop));
       };
-      return pull_datagrams_with<Parts>(
-          connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+      return pull_datagrams_with<Parts>(connect, &detail::pause, ref, to, options, chunking);
     } else return failure(errc::bad_address);  // refused above
   }
 };

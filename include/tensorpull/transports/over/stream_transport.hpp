@@ -108,8 +108,7 @@ struct stream_transport {
   static result<receipt> pull_by(const Make& make, const reference& ref, Consumer& to, const pull_options& options,
                                  typename Parts::chunking chunking) noexcept {
     const auto connect = [&] { return detail::established(make, options.per_request_timeout, options.stop); };
-    return pull_with<Parts>(
-        connect, [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    return pull_with<Parts>(connect, &detail::pause, ref, to, options, chunking);
   }
 };
 

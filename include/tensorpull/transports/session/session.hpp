@@ -6,12 +6,12 @@
 #include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/links/posix/establish.hpp>
-#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/blocking/tries.hpp>
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
@@ -354,8 +354,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
 
   template <class Connect>
   static result<basic_session> connect_by(Connect connect, const connect_options& options) noexcept {
-    const auto ready = [&] { return detail::established(connect, options.timeout, options.stop); };
-    auto link = detail::keep_trying(ready, detail::host_tries(retry_state(options.retry), options.stop));
+    auto link = detail::keep_trying([&] { return detail::established(connect, options.timeout, options.stop); },
+                                    retry_state(options.retry), options.stop,
+                                    [] { return std::chrono::milliseconds(); });
     if (!link) return failure(link.error());
     return over(std::move(*link));
   }
@@ -372,20 +373,17 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
       if (Wire::messages_block && s_->box.refused() && !pull.ended())
         pull.fail({errc::unread_messages, 0, 0, {}});  // what the pull waits for is behind the message
     };
-    while (!pull.ended()) {
-      const auto driven = s_->wire.drive(pull, s_->end, s_->scratch, besides);
-      if (driven) break;
-      if (s_->broken) {  // only a new session can continue, from the cursor
-        pull.fail(driven.error());
-        break;
-      }
-      const auto delay = pull.try_again(driven.error());
-      if (!delay) break;
-      const auto waited = run_until([] { return false; }, *delay, options.stop);  // it serves meanwhile
-      if (waited.error().code != errc::timed_out) pull.fail(waited.error());
-      pull.transfer().restart();
-    }
-    return pull.outcome();
+    if (pull.ended()) return pull.outcome();
+    const auto once = [&]() noexcept {
+      const auto how = s_->wire.drive(pull, s_->end, s_->scratch, besides);
+      if (!how && s_->broken) pull.fail(*s_->broken);  // only a new session can continue, from the cursor
+      return how;
+    };
+    auto serve = [&](std::chrono::milliseconds time) noexcept {
+      (void)run_until([] { return false; }, time, options.stop);
+      if (s_->broken) pull.fail(*s_->broken);
+    };
+    return pull.run(once, serve);
   }
 
   unexpected broke(const error& e) noexcept {

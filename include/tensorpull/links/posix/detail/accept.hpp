@@ -3,6 +3,7 @@
 
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/std/stop_token.hpp>
 
 namespace tensorpull::detail {
 
@@ -25,11 +26,11 @@ inline result<posix_stream> accept_socket(int listening) noexcept {
 template <class Listener>
 auto accept_within(Listener& from, posix_stream& socket, std::chrono::milliseconds timeout,
                    const stop_token& stop) noexcept -> decltype(from.accept()) {
-  for (const stopwatch<host_platform> waited;;) {
+  for (const auto deadline = deadline_after(timeout);;) {
     if (auto s = from.accept(); s || s.error().code != errc::timed_out) return s;
     if (stop.stop_requested()) return failure(errc::cancelled);
-    const auto left = waited.left(timeout);
-    if (left.count() == 0) return failure(errc::timed_out);
+    const auto left = left_until(deadline);
+    if (left.count() <= 0) return failure(errc::timed_out);
     socket.wait(true, false, std::min(wait_step, left));
   }
 }

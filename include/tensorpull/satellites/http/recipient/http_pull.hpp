@@ -63,10 +63,7 @@ result<receipt> http_pull_with(const Dial& dial, const http_address& to, const r
     running_pull<Parts, sha256_checked<Consumer>> pull(
         asked_ref, checked, asked, chunking, 1,
         options.recipient ? options.recipient : random_recipient<typename Parts::platform>());
-    const auto sleep = [](std::chrono::milliseconds time) noexcept { pause(time); };
-    (void)keep_trying([&] { return exchange->drive(pull, checked); },
-                      [&](const error& why) noexcept { return pull.rest(why, sleep); });
-    auto how = pull.outcome();
+    auto how = pull.run([&] { return exchange->drive(pull, checked); }, &pause);
     if (how && checked.verified()) {
       how->outcome = outcome::completed;
       how->believed = !stated->sha256;

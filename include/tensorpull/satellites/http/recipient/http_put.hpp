@@ -7,6 +7,7 @@
 #include <tensorpull/satellites/http/recipient/detail/http_dial.hpp>
 #include <tensorpull/satellites/http/recipient/detail/http_line.hpp>
 #include <tensorpull/satellites/http/recipient/detail/request_text.hpp>
+#include <tensorpull/transports/blocking/tries.hpp>
 
 #include <algorithm>
 #include <array>
@@ -169,9 +170,8 @@ result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to,
     const auto url = checked_url(to);
     if (!url) return failure(url.error());
     http_upload<Dial> upload(dial, to, image, options);
-    auto tries = host_tries(retry_state(options.retry, options.timeout), options.stop);
-    return keep_trying([&] { return upload.put(*url); },
-                       [&](const error& why) noexcept { return tries(why, upload.asked_to_wait()); });
+    return keep_trying([&] { return upload.put(*url); }, retry_state(options.retry, options.timeout), options.stop,
+                       [&] { return upload.asked_to_wait(); });
   } catch (const std::bad_alloc&) {
     return failure(errc::out_of_memory);
   }

@@ -50,7 +50,7 @@ class pollable_ends : protected link_requirements<stream_probe<Connect>> {
         if (probe_.now_us() - begin > probe_.patience_us())
           report_.fail("it was not established within %llu ms", base::ull(probe_.patience_us() / 1000));
         if (!report_.holds()) return false;
-        ::poll(nullptr, 0, 1);
+        tensorpull::detail::pause(std::chrono::milliseconds(1));
       }
     }
     return true;
@@ -59,8 +59,8 @@ class pollable_ends : protected link_requirements<stream_probe<Connect>> {
   static bool announced(stream& s, std::chrono::milliseconds time) {
     io_ready wanted{true, false};
     if constexpr (requires { s.interest(wanted); }) wanted = s.interest(wanted);
-    pollfd p{s.native_handle(), static_cast<short>((wanted.read ? POLLIN : 0) | (wanted.write ? POLLOUT : 0)), 0};
-    return ::poll(&p, 1, static_cast<int>(time.count())) > 0;
+    pollfd p = tensorpull::detail::polled(s.native_handle(), wanted);
+    return tensorpull::detail::poll_for(&p, 1, time) > 0;
   }
   static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }
 };
@@ -216,7 +216,7 @@ class listener_requirements : pollable_ends<Connect> {
   }
   bool comes(listener& l) {
     pollfd p{l.native_handle(), POLLIN, 0};
-    return ::poll(&p, 1, static_cast<int>(probe_.options.patience.count())) > 0;
+    return tensorpull::detail::poll_for(&p, 1, probe_.options.patience) > 0;
   }
   /// Connects, and waits until that is to be seen. None: the check has failed.
   std::optional<stream> reached(listener& l) {

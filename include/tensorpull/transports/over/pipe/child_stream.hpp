@@ -93,7 +93,7 @@ class child_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     const io_ready now = socket_.wait(read, write, timeout);
     pollfd end{native_handle(), 0, 0};
-    if (now.read && ::poll(&end, 1, 0) == 1)
+    if (now.read && detail::poll_for(&end, 1, {}) == 1)
       (void)ends_within(std::min(timeout, detail::wait_step));  // so that the read that follows knows the status
     return now;
   }

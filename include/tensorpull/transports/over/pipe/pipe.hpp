@@ -25,8 +25,7 @@ struct child_process : stream_transport<child_process, child_stream> {
   template <class Parts, consumer Consumer>
   static result<receipt> pull(std::string_view command, const reference& ref, Consumer& to, const pull_options& options,
                               typename Parts::chunking chunking) noexcept {
-    return pull_with<Parts>([&] { return run(command, options.stop); },
-                            [](std::chrono::milliseconds time) { detail::pause(time); }, ref, to, options, chunking);
+    return pull_with<Parts>([&] { return run(command, options.stop); }, &detail::pause, ref, to, options, chunking);
   }
 
  private:

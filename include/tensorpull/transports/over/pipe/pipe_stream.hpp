@@ -63,8 +63,7 @@ class pipe_stream {
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     pollfd both[2]{{read ? from_.get() : -1, POLLIN, 0}, {write ? to_.get() : -1, POLLOUT, 0}};
-    const int ms = static_cast<int>(std::max<std::int64_t>(0, std::min<std::int64_t>(timeout.count(), 1 << 30)));
-    if (::poll(both, 2, ms) <= 0) return {};
+    if (detail::poll_for(both, 2, timeout) <= 0) return {};
     return {both[0].revents != 0, both[1].revents != 0};
   }
 

@@ -39,13 +39,13 @@ class tls_listener {
   result<tls_connection> accept(std::chrono::milliseconds timeout, const stop_token& stop = {}) noexcept {
     if (!shaking_) shaking_.reset(new (std::nothrow) handshakes);
     if (!shaking_) return failure(errc::out_of_memory);
-    for (const detail::stopwatch<host_platform> waited;;) {
+    for (const auto deadline = detail::deadline_after(timeout);;) {
       const auto full = take_in();
       if (!full) return failure(full.error());
       if (auto s = shake_hands(); s || s.error() != errc::timed_out) return s;
       if (stop.stop_requested()) return failure(errc::cancelled);
-      const auto left = waited.left(timeout);
-      if (left.count() == 0) return failure(errc::timed_out);
+      const auto left = detail::left_until(deadline);
+      if (left.count() <= 0) return failure(errc::timed_out);
       handshakes& all = *shaking_;
       for (std::size_t i = 0; i < all.count; ++i)
         all.polled[i] = detail::polled(all.begun[i].stream.native_handle(), all.begun[i].waits_for);

@@ -4,6 +4,7 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/datagram_link.hpp>
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/system/address.hpp>
@@ -177,9 +178,7 @@ class basic_udp_link {
     if (read && b.taken < b.come) return {true, write && clear};
     if (write && clear) timeout = {};
     pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (clear ? 0 : POLLOUT)), 0};
-    (void)::poll(&p, 1,
-                 static_cast<int>(std::min<std::chrono::milliseconds::rep>(
-                     std::max<std::chrono::milliseconds::rep>(timeout.count(), 0), 1 << 30)));
+    (void)detail::poll_for(&p, 1, timeout);
     const bool error = (p.revents & (POLLERR | POLLHUP)) != 0;
     return {read && ((p.revents & POLLIN) != 0 || error), write && (clear || (p.revents & POLLOUT) != 0)};
   }

@@ -4,6 +4,7 @@
 #include <tensorpull/satellites/http/recipient/http_address.hpp>
 #include <tensorpull/satellites/http/text/detail/text_writer.hpp>
 #include <tensorpull/satellites/http/text/http_url.hpp>
+#include <tensorpull/system/host_platform.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 #include <tensorpull/transports/over/proxy/proxied_stream.hpp>
 
