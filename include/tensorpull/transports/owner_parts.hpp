@@ -1,4 +1,4 @@
-// What the owner's side of a pipeline depends on, so that pipelines whose owners do the same share its code.
+// The parts of a pipeline on which its owner's side depends. Pipelines whose owners do the same share its code.
 #pragma once
 
 namespace tensorpull {

@@ -24,7 +24,7 @@ namespace tensorpull {
 
 namespace detail {
 
-/// What answers the peers of an owner: the owner itself, or what the transport puts in front of it,
+/// The answerer of an owner's peers: the owner itself, or the transport's layer in front of it,
 /// `transport::role<Owner>`, made from an `Owner&`.
 template <class Transport, class Owner>
 struct role_in_front {
@@ -36,7 +36,7 @@ struct role_in_front<Transport, Owner> {
   using type = typename Transport::template role<Owner>;
 };
 
-/// What an owner over datagrams has, whatever its models are: a link, and the peers at its other side.
+/// The state of an owner over datagrams, whatever its models are: a link, and the peers at its other side.
 template <class Parts>
 struct datagram_owner_state {
   using transport = typename Parts::transport;
@@ -138,7 +138,7 @@ struct datagram_owner_state {
     ++counts.aged;
   }
 
-  /// Takes what has come. False: nothing has.
+  /// Takes datagrams that have arrived. False: none has.
   bool take_some(clock::time_point now) noexcept {
     std::size_t n = 0;
     for (; n < most_taken && !blocked; ++n) {
