@@ -95,8 +95,9 @@ TEST(TcpAddresses, Several_threads_connect_to_names_and_the_host_is_stopped_mean
     {
       const joined_threads threads(3, [&](std::size_t) { io.run(); });
       for (int i = 0; i < 30; ++i) begun += host->connect(both(i % 2 == 0 ? listener.port() : nobody)) ? 1 : 0;
-      if (round % 2 == 0)
+      if (round % 2 == 0) {
         EXPECT_TRUE(eventually("all have connected or failed", [&] { return host->connections() == 0; }));
+      }
       host->stop();
     }  // the event loop has no more work
     EXPECT_EQ(host->connections(), 0u);

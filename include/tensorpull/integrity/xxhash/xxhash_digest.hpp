@@ -122,7 +122,7 @@ using by_vectors = by_words;
 }  // namespace detail::xxh3
 
 /// Models hash. 328 bytes of state. Speeds are in the README of integrity. Not an alias, so that its name is short in
-/// what a compiler says.
+/// diagnostics.
 class xxhash_digest : public basic_xxh3_64<256, detail::xxh3::by_vectors> {};
 
 static_assert(hash<xxhash_digest>);

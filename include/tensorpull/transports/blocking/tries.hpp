@@ -11,7 +11,7 @@
 namespace tensorpull::detail {
 
 /// Calls `once() -> result<T>` until it succeeds, until `tries` has no more, or until `stop` is requested (cancelled,
-/// within 0.1 s). Between two it sleeps as long as the policy and a busy peer ask for: `asked()` says how long that is.
+/// within 0.1 s). Between two it sleeps as long as the policy and a busy peer ask for: `asked()` gives that time.
 template <class Once, class Asked>
 auto keep_trying(Once once, retry_state tries, const stop_token& stop, Asked asked) noexcept(noexcept(once()))
     -> decltype(once()) {
