@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <sys/un.h>
 
+#include <optional>
+
 using namespace tensorpull;
 
 namespace {

@@ -4,7 +4,6 @@
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/std/optional.hpp>
 
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -41,7 +40,7 @@ inline constexpr bool is_result<result<T>> = true;
 
 template <class T>
 using result_slot = std::conditional_t<std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>,
-                                       optional<T>, std::optional<T>>;
+                                       optional<T>, maybe<T>>;
 }  // namespace detail
 
 /// Holds a T or an error. Reading the one that it does not hold ends the program (a trap); it never throws.
@@ -133,8 +132,6 @@ class [[nodiscard]] result {
   constexpr void require_value() const noexcept {
     if (!value_.has_value()) detail::bad_result_access();
   }
-  // Not a union: a constexpr union needs std::construct_at, and <memory> costs 0.3 s in each file; std::optional costs
-  // a tenth of that.
   detail::result_slot<T> value_;
   tensorpull::error error_{};
 };

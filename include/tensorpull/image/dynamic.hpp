@@ -8,12 +8,12 @@
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/detail/carver.hpp>
 #include <tensorpull/image/view.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/memory.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <span>
 #include <utility>
@@ -194,7 +194,7 @@ class dynamic_image {
     return image;
   }
 
-  std::unique_ptr<table, release> table_;
+  detail::unique_ptr<table, release> table_;
 };
 
 }  // namespace tensorpull

@@ -7,8 +7,9 @@
 #include <tensorpull/image/detail/carver.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/memory.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -54,13 +55,9 @@ result<std::uint64_t> tensor_digest_of(const source_view& image, std::size_t i, 
 }
 
 /// An image whose metadata has the digests of its tensors, besides what it had before. Borrows the image that it was
-/// made of, with its names and shapes. Can be moved, but not assigned; source() stays valid then.
+/// made of, with its names and shapes. Can be moved; source() stays valid then.
 class image_with_tensor_digests {
  public:
-  image_with_tensor_digests(image_with_tensor_digests&& from) noexcept : table_(from.table_) { from.table_ = nullptr; }
-  image_with_tensor_digests& operator=(image_with_tensor_digests&&) = delete;
-  ~image_with_tensor_digests() { ::operator delete(static_cast<void*>(table_)); }
-
   /// Cost: one pass over the bytes; one allocation, of 72 bytes a tensor and 32 a pair of metadata.
   /// Errors: out_of_memory; io if a source_reader failed; does_not_fit: there would be more header text than is
   /// written.
@@ -104,9 +101,12 @@ class image_with_tensor_digests {
     source_view image{};
     image_schema schema{};
   };
+  struct release {
+    void operator()(table* t) const noexcept { ::operator delete(static_cast<void*>(t)); }
+  };
   explicit image_with_tensor_digests(table* t) noexcept : table_(t) {}
 
-  table* table_;  // each pipeline compiles this header, and a unique_ptr with a deleter is 1 % of what it instantiates
+  detail::unique_ptr<table, release> table_;
 };
 
 }  // namespace tensorpull

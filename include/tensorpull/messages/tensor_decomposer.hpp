@@ -6,6 +6,8 @@
 #include <tensorpull/messages/detail/recompose.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 
+#include <memory>
+
 namespace tensorpull {
 
 /// The default threshold: tensors of at most `Bytes` travel in the message itself, others are pulled. Decided for each

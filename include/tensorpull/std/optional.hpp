@@ -1,12 +1,15 @@
-// A value that may be missing, for types that can be made and copied at no cost. std::optional does the same for any
-// type, but the compiler has ten times as many functions to instantiate for it.
+// A value that may be missing. std::optional does the same, but the compiler has ten times as many functions to
+// instantiate for it.
 #pragma once
 
+#include <new>
 #include <type_traits>
+#include <utility>
 
 namespace tensorpull {
 
-/// A T, or nothing, with the member names of std::optional. Costs the T and a bool.
+/// A T, or nothing, with the member names of std::optional; for types that can be made and copied at no cost. Costs the
+/// T and a bool.
 template <class T>
 class optional {
   static_assert(std::is_trivially_copyable_v<T> && std::is_nothrow_default_constructible_v<T>);
@@ -33,5 +36,74 @@ class optional {
   T value_{};
   bool has_ = false;
 };
+
+namespace detail {
+
+/// The same for any type, without constant expressions: a T is only there while there is a value. Requires one where
+/// optional gives a default.
+template <class T>
+class maybe {
+ public:
+  constexpr maybe() noexcept : nothing_{} {}
+  maybe(T&& value) noexcept(std::is_nothrow_move_constructible_v<T>) : nothing_{} { emplace(std::move(value)); }
+  maybe(const maybe& other)
+    requires std::is_copy_constructible_v<T>
+      : nothing_{} {
+    if (other.has_) emplace(other.value_);
+  }
+  maybe(maybe&& other) noexcept(std::is_nothrow_move_constructible_v<T>)
+    requires std::is_move_constructible_v<T>
+      : nothing_{} {
+    if (other.has_) emplace(std::move(other.value_));
+  }
+  maybe& operator=(const maybe& other)
+    requires std::is_copy_constructible_v<T>
+  {
+    if (this != &other) {
+      reset();
+      if (other.has_) emplace(other.value_);
+    }
+    return *this;
+  }
+  maybe& operator=(maybe&& other) noexcept(std::is_nothrow_move_constructible_v<T>)
+    requires std::is_move_constructible_v<T>
+  {
+    if (this != &other) {
+      reset();
+      if (other.has_) emplace(std::move(other.value_));
+    }
+    return *this;
+  }
+  ~maybe() { reset(); }
+
+  /// Makes a T in the place of the one that was there.
+  template <class... Arguments>
+  T& emplace(Arguments&&... arguments) {
+    reset();
+    T* const made = ::new (static_cast<void*>(&value_)) T(std::forward<Arguments>(arguments)...);
+    has_ = true;
+    return *made;
+  }
+  void reset() noexcept {
+    if (!std::exchange(has_, false)) return;
+    value_.~T();
+  }
+
+  bool has_value() const noexcept { return has_; }
+  explicit operator bool() const noexcept { return has_; }
+  T& operator*() noexcept { return value_; }
+  const T& operator*() const noexcept { return value_; }
+  T* operator->() noexcept { return &value_; }
+  const T* operator->() const noexcept { return &value_; }
+
+ private:
+  union {
+    char nothing_;
+    T value_;
+  };
+  bool has_ = false;
+};
+
+}  // namespace detail
 
 }  // namespace tensorpull

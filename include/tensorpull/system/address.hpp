@@ -5,7 +5,6 @@
 #include <tensorpull/system/without_secrets.hpp>
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -34,8 +33,14 @@ inline result<host_port> parse_address(std::string_view text) noexcept {
   else if (host.find(':') != std::string_view::npos) return refuse();  // a v6 address wants brackets
   host_port out;
   if (host.size() >= out.host.size() || host.find('\0') != std::string_view::npos) return refuse();
-  const auto [end, failed] = std::from_chars(port.data(), port.data() + port.size(), out.number);
-  if (failed != std::errc{} || end != port.data() + port.size() || port.empty() || port.size() > 5) return refuse();
+  if (port.empty() || port.size() > 5) return refuse();
+  std::uint32_t number = 0;
+  for (const char digit : port) {
+    if (digit < '0' || digit > '9') return refuse();
+    number = number * 10 + static_cast<std::uint32_t>(digit - '0');
+  }
+  if (number > 65'535) return refuse();
+  out.number = static_cast<std::uint16_t>(number);
   if (!host.empty()) std::memcpy(out.host.data(), host.data(), host.size());
   std::memcpy(out.port.data(), port.data(), port.size());
   return out;

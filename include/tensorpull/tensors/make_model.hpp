@@ -3,11 +3,11 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/std/memory.hpp>
 #include <tensorpull/system/pages.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <type_traits>
 
@@ -22,7 +22,7 @@ template <class Model>
 struct model_deleter {
   void operator()(Model* model) const noexcept {
     if constexpr (lives_in_pages<Model>) {
-      std::destroy_at(model);
+      model->~Model();
       give_pages(model, sizeof(Model));
     } else {
       delete model;
@@ -32,9 +32,10 @@ struct model_deleter {
 
 }  // namespace detail
 
-/// Sole ownership of a model made by make_model.
+/// Sole ownership of a model made by make_model, with the members of std::unique_ptr; it converts to that, and to
+/// std::shared_ptr.
 template <class Model>
-using model_ptr = std::unique_ptr<Model, detail::model_deleter<Model>>;
+using model_ptr = detail::unique_ptr<Model, detail::model_deleter<Model>>;
 
 /// A new model whose members are zero, or what their default initialisers say. out_of_memory if there is no room; never
 /// throws. On Linux, a model of at least 128 KiB (and an alignment of at most 4096) has pages of its own, which go back

@@ -2,9 +2,8 @@
 // first.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <memory>
+#include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -18,11 +17,11 @@ class carver {
   template <class T>
   T* take(std::size_t n) noexcept {
     T* const first = reinterpret_cast<T*>(std::exchange(at_, at_ + n * sizeof(T)));
-    std::uninitialized_value_construct_n(first, n);
+    for (std::size_t i = 0; i < n; ++i) ::new (static_cast<void*>(first + i)) T();
     return std::launder(first);
   }
   std::string_view copy(std::string_view text) noexcept {
-    std::copy(text.begin(), text.end(), reinterpret_cast<char*>(at_));
+    if (!text.empty()) std::memcpy(at_, text.data(), text.size());
     return {reinterpret_cast<const char*>(std::exchange(at_, at_ + text.size())), text.size()};
   }
 

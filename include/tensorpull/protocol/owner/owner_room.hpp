@@ -3,40 +3,13 @@
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
+#include <tensorpull/std/memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
-#include <new>
-#include <span>
 
 namespace tensorpull {
-
-namespace detail {
-
-/// A table on the heap; empty if there was no memory for it.
-template <class T>
-class heap_list {
- public:
-  /// Allocates, and touches all of it: a program that asks for more than the machine has is refused here, if the system
-  /// says so.
-  explicit heap_list(std::size_t count) noexcept {
-    if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) return;
-    items_.reset(new (std::nothrow) T[count]());
-    if (items_) size_ = count;
-  }
-  std::size_t size() const noexcept { return size_; }
-  T* begin() noexcept { return items_.get(); }
-  T* end() noexcept { return items_.get() + size_; }
-  std::span<T> all() noexcept { return {items_.get(), size_}; }
-
- private:
-  std::unique_ptr<T[]> items_;
-  std::size_t size_ = 0;
-};
-
-}  // namespace detail
 
 /// Holds an owner's memory, of any size. Allocates once, and never grows.
 class heap_owner_storage {
@@ -48,7 +21,12 @@ class heap_owner_storage {
         records_(counted(size) ? size.recipients : 0), buckets_(counted(size) ? size.recipients : 0) {}
 
   /// Borrows it; valid as long as this object is.
-  owner_memory view() noexcept { return {slots_.all(), transactions_.all(), records_.all(), buckets_.all()}; }
+  owner_memory view() noexcept {
+    return {{slots_.data(), slots_.size()},
+            {transactions_.data(), transactions_.size()},
+            {records_.data(), records_.size()},
+            {buckets_.data(), buckets_.size()}};
+  }
   operator owner_memory() noexcept { return view(); }
   /// Whether there is as much room as is wanted.
   bool has(const owner_room_size& wanted) const noexcept {
@@ -62,10 +40,10 @@ class heap_owner_storage {
     return size.references <= most && size.recipients <= most;
   }
 
-  detail::heap_list<publication> slots_;
-  detail::heap_list<transaction> transactions_;
-  detail::heap_list<recipient_record> records_;
-  detail::heap_list<std::uint32_t> buckets_;
+  detail::heap_array<publication> slots_;
+  detail::heap_array<transaction> transactions_;
+  detail::heap_array<recipient_record> records_;
+  detail::heap_array<std::uint32_t> buckets_;
 };
 
 /// In a limits policy, `using owner_room = heap_owner_room;`: owners of many recipients have room for what their
@@ -76,7 +54,7 @@ struct heap_owner_room {
   template <std::size_t References, std::size_t Recipients>
   using storage = heap_owner_storage;  ///< the tables
   template <class T, std::size_t Count>
-  using list = detail::heap_list<T>;  ///< what a publisher keeps
+  using list = detail::heap_array<T>;  ///< what a publisher keeps
 };
 
 }  // namespace tensorpull

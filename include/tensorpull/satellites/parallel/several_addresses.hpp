@@ -4,11 +4,11 @@
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/std/stop_token.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -5,6 +5,8 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/testing/conformance/detail/link_probe.hpp>
 
+#include <optional>
+
 namespace tensorpull::testing::detail {
 
 /// `Connect`: a datagram_factory.

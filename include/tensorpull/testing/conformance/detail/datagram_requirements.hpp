@@ -6,6 +6,7 @@
 #include <tensorpull/testing/conformance/detail/open_descriptors.hpp>
 #include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 

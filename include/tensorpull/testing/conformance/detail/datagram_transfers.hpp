@@ -10,6 +10,8 @@
 #include <tensorpull/testing/conformance/detail/link_transfers.hpp>
 #include <tensorpull/testing/faulty_datagrams.hpp>
 
+#include <memory>
+
 namespace tensorpull::testing::detail {
 
 /// A link as the link to one peer: `peer`, or the one that has sent last. There are no strangers in a check, so there

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <optional>
 #include <utility>
 
 namespace tensorpull::testing::detail {

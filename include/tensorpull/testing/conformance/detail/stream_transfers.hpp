@@ -8,6 +8,8 @@
 #include <tensorpull/testing/conformance/detail/stream_probe.hpp>
 #include <tensorpull/testing/conformance/faulty_stream.hpp>
 
+#include <optional>
+
 namespace tensorpull::testing::detail {
 
 template <stream_factory Connect>

@@ -7,6 +7,7 @@
 #include <tensorpull/transports/over/tls/tls_context.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <new>
 
 namespace tensorpull {

@@ -72,27 +72,20 @@ struct datagram_owner_state {
   };
 
   datagram_owner_state(link_type l, const datagram_owner_options& o) noexcept
-      : link(std::move(l)), published(o.room),
-        long_memory(o.long_buffers > 0 ? new(std::nothrow) block[o.long_buffers * buffer_bytes / sizeof(block)]
-                                       : nullptr),
-        pool({reinterpret_cast<std::byte*>(long_memory), long_memory != nullptr ? o.long_buffers * buffer_bytes : 0},
-             buffer_bytes),
+      : link(std::move(l)), published(o.room), long_memory(o.long_buffers * buffer_bytes / sizeof(block)),
+        pool({reinterpret_cast<std::byte*>(long_memory.data()), long_memory.size() * sizeof(block)}, buffer_bytes),
         pool_wanted(o.long_buffers > 0), door(system_entropy{}, clock::now()), limiter(o.limits), budgets(o.budgets),
         peers(o.peers, o.budgets) {
     if (o.authorise) published.authorise(o.authorise);
   }
   datagram_owner_state(datagram_owner_state&&) = delete;
-  ~datagram_owner_state() {
-    peers.clear();  // endpoints give buffers back
-    delete[] long_memory;
-  }
-  bool has_pool() const noexcept { return !pool_wanted || long_memory != nullptr; }
+  bool has_pool() const noexcept { return !pool_wanted || long_memory.size() > 0; }
 
   link_type link;
   publisher_type published;
   role_type role{published.machine()};
   ignore_messages handler;
-  block* long_memory;
+  heap_array<block> long_memory;
   buffer_pool<> pool;
   bool pool_wanted;
   cookie_door door;
@@ -104,7 +97,7 @@ struct datagram_owner_state {
   peer_entry* next = nullptr;  // whose turn it is
   clock::time_point ticked{};
   bool blocked = false;  // the link takes nothing now
-  table peers;
+  table peers;  // the last: endpoints give buffers back
 
   static typename endpoint_type::time time_of(clock::time_point t) noexcept {
     return std::chrono::duration_cast<typename endpoint_type::time>(t.time_since_epoch());

@@ -1,11 +1,12 @@
 // The options of a connected TCP socket. The kernel's own defaults suit a network between two machines.
 #pragma once
 
+#include <tensorpull/std/chrono.hpp>
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <chrono>
 #include <cstring>
 
 namespace tensorpull::detail {
