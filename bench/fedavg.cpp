@@ -83,7 +83,7 @@ class server {
       : model_(bytes), clients_(clients),
         buffers_(must(
             chunk_buffers::make(Chunking::max_chunk_bytes != 0 ? Chunking::max_chunk_bytes : model_.longest_part()))),
-        io_(1), host_(io_, *this) {
+        host_(io_, *this) {
     for (std::size_t i = 0; i < tensors; ++i)
       for (float& v : model_.values(i)) v = static_cast<float>(i);
     for (auto& p : model_.parts)
@@ -142,7 +142,7 @@ class server {
   std::vector<reference> ours_;
   std::vector<std::size_t> next_part_;
   std::vector<std::vector<reference>> theirs_;
-  boost::asio::io_context io_;
+  event_loop io_;
   host_type host_;
 };
 

@@ -96,7 +96,7 @@ struct ours {
           auto owner = net::downloader::open(any, patient);
           bench::write_value(pipe, owner->port());
           bench::write_value(pipe, *owner->add_image(from.table.source()));
-          boost::asio::io_context io(1);
+          event_loop io;
           collector<net> handler{landed};
           typename net::template host<collector<net>, land> host(io, handler, patient);
           bench::write_value(pipe, *host.listen(any));

@@ -10,7 +10,7 @@ set(tensorpull_needs_capnp freestanding)
 set(tensorpull_needs_messages tensorpull capnp)
 set(tensorpull_needs_safetensors tensorpull)
 set(tensorpull_needs_torch tensorpull)
-set(tensorpull_needs_tls asio)
+set(tensorpull_needs_tls tensorpull)
 set(tensorpull_needs_testing tensorpull)
 
 # Other libraries, as targets.

@@ -16,7 +16,7 @@ set_tests_properties(snippets.are_claimed snippets.the_check_can_fail PROPERTIES
 function(tensorpull_snippet_program target libraries)
   add_executable(${target} ${ARGN})
   target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/snippets" "${PROJECT_SOURCE_DIR}/examples")
-  target_link_libraries(${target} PRIVATE tensorpull::asio ${libraries})
+  target_link_libraries(${target} PRIVATE tensorpull::tensorpull ${libraries})
   target_compile_options(${target} PRIVATE -Wno-error)
 endfunction()
 

@@ -207,7 +207,7 @@ struct server_afar {
           line.far().enter();
           const std::string any = far_address + ":0";
           image to(from.memory.size());
-          boost::asio::io_context io(1);
+          event_loop io;
           collector<net> handler{to};
           typename net::template host<collector<net>, land> host(io, handler);
           bench::write_value(pipe, must(host.listen(places.listening(any))));

@@ -1,7 +1,6 @@
-// The umbrella: pipelines, and the policies that need no library but Hana and xxHash. It has no Cap'n Proto and no
-// Boost.Asio in it. These are included on their own, where they are needed: transports/host/owner.hpp and
-// transports/host/host.hpp (Boost.Asio), consumers/any_schema/safetensors_file.hpp (files),
-// framing/capnp/capnp_framing.hpp (Cap'n Proto).
+// The umbrella: pipelines, and the policies that need no library but Hana and xxHash. These are included on their own,
+// where they are needed: transports/host/owner.hpp and transports/host/host.hpp (owners of many connections),
+// consumers/any_schema/safetensors_file.hpp (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
 // The order matters: a compiler lists each header between its message and the user's line, so the headers that refuse

@@ -17,4 +17,4 @@ struct handler {
   void closed(auto&, const error&) {}
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
-void serve(boost::asio::io_context& io, handler& h) { net::host<handler, sink> host(io, h); }
+void serve(event_loop& io, handler& h) { net::host<handler, sink> host(io, h); }

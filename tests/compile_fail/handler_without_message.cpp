@@ -14,4 +14,4 @@ struct handler {
 };
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<1_KiB>, tcp>;
 
-void serve(boost::asio::io_context& io, handler& h) { net::host<handler, no_consumer> host(io, h); }
+void serve(event_loop& io, handler& h) { net::host<handler, no_consumer> host(io, h); }

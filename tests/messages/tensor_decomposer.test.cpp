@@ -368,7 +368,7 @@ struct aggregator {
 
 TEST(TensorDecomposer, A_host_sends_one_message_to_many_and_pulls_from_its_handler) {
   const auto server = std::make_unique<aggregator>();
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   aggregator::host_type host(io, *server);
   const auto port = host.listen("127.0.0.1:0");
   ASSERT_TRUE(port);

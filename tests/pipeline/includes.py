@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Which headers the compiler reads for a program: includes.py COMPILER CASE [INCLUDE FOLDER...]
 
-Cases: umbrella: tensorpull.hpp has no Cap'n Proto and no Boost.Asio in it. pull: a program that only pulls, over TCP, reads no header of an
-owner. The check fails too if what must be there is not, so a wrong command is no success."""
+Cases: umbrella: tensorpull.hpp has no Cap'n Proto in it, and nothing of the standard library that include/tensorpull/std stands in for. owner: neither
+has an owner of TCP connections, nor Boost.Asio. pull: a program that only pulls, over TCP, reads no header of an owner. The check fails too if what must be there is not, so a wrong command is no success."""
 import re
 import subprocess
 import sys
@@ -14,10 +14,13 @@ PULL = """#include <tensorpull/consumers/land.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 """
+OWNER = "#include <tensorpull/tensorpull.hpp>\n#include <tensorpull/transports/host/owner.hpp>\n"
+HEAVY = r"/c\+\+/[0-9.]+/(algorithm|chrono|functional|memory|mutex|optional|sstream|stop_token)$"
 # case: the program, what must not be read, what must be read
 CASES = {
-    "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|/boost/asio\.hpp$|tensorpull/(satellites|framing/capnp|messages|testing|transports/host)/",
+    "umbrella": ("#include <tensorpull/tensorpull.hpp>\n", r"/(capnp|kj|asio)/|\.capnp\.h$|tensorpull/(satellites|framing/capnp|messages|testing|transports/host)/|" + HEAVY,
                  ("tensorpull/pipeline.hpp", "tensorpull/transports/over/tcp/tcp.hpp")),
+    "owner": (OWNER, r"/boost/(asio|system)/|tensorpull/satellites/|" + HEAVY, ("tensorpull/transports/host/event_loop.hpp", "tensorpull/transports/session/session.hpp")),
     "pull": (PULL, r"tensorpull/(satellites|protocol/owner|transports/host|testing|messages)/|tensorpull/transports/(publisher|session/[a-z_]+)\.hpp$|/(capnp|kj|asio)/",
              ("tensorpull/pipeline.hpp", "tensorpull/protocol/recipient/transfer.hpp")),
 }

@@ -23,7 +23,7 @@ struct crowd_of {
   using host_type = typename Net::template host<crowd_of, landing<Model>>;
   using connection = typename host_type::connection;
 
-  boost::asio::io_context io{1};
+  tp::event_loop io;
   Model& mine;
   tp::reference ref{};
   host_type host;

@@ -158,7 +158,7 @@ class schedule {
 
   std::unique_ptr<mlp> source_ = random_model<mlp>(1), mine_ = blank<mlp>();
   std::size_t alive_ = 0, unsettled_ = 0;
-  boost::asio::io_context owner_io_{1};
+  tp::event_loop owner_io_;
   net::host<Handler, tp::no_consumer> owner_;
   std::uint16_t port_;
 };
@@ -179,7 +179,7 @@ TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_l
   tp::detail::silent_handler handler;
   tp::host_options options;
   options.reserved_connections = 128;
-  boost::asio::io_context io{1};
+  tp::event_loop io;
   tiny_net::host<tp::detail::silent_handler, tp::no_consumer> owner(io, handler, options);
   const std::uint16_t port = *owner.listen("127.0.0.1:0");
   live_heap heap;

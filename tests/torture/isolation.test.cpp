@@ -167,7 +167,7 @@ class battle {
   double attacked_seconds_ = 0, next_act_ = seconds_between;
   std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
   counting_handler handler_;
-  boost::asio::io_context owner_io_{1};
+  tp::event_loop owner_io_;
   // attackers stay
   net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};
   std::uint16_t port_ = *owner_.listen("127.0.0.1:0");

@@ -2,8 +2,6 @@
 // another direction than the endpoint does.
 #include "network.hpp"
 
-#include <boost/asio/io_context.hpp>
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -194,7 +192,7 @@ TEST(OwnStream, A_host_connects_and_pulls_over_it_and_hears_that_nobody_listens)
   serving thread(*owner);
   const auto mine = blank<large>();
   puller handler{ref, mine.get(), 0, {}, {}};
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   net::host<puller, tp::land> host(io, handler);
   ASSERT_TRUE(host.connect(local(owner->port())));
   for (int i = 0; i < 3000 && !handler.end; ++i) io.run_one_for(10ms);
@@ -223,7 +221,7 @@ TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unl
   const auto mine = blank<large>();
   for (const bool stops : {true, false}) {
     puller handler{ref, mine.get(), 0, {}, {}};
-    boost::asio::io_context io(1);
+    tp::event_loop io;
     net::host<puller, tp::land> host(io, handler, {.budgets = {.accept = stops ? 60'000ms : 300ms}});
     ASSERT_TRUE(host.connect(places));
     if (stops) {
@@ -245,7 +243,7 @@ TEST(OwnStream, Who_does_not_shake_hands_in_time_gives_way_to_the_next_place_unl
 TEST(OwnStream, A_host_listens_once_and_takes_nothing_after_its_stop) {
   using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   puller handler{{}, nullptr, 0, {}, {}};
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   tcp_net::host<puller, tp::land> host(io, handler);
   ASSERT_TRUE(host.listen("127.0.0.1:0"));
   const auto again = host.listen("127.0.0.1:0");
@@ -286,7 +284,7 @@ struct slow_to_listen : tp::stream_transport<slow_to_listen, tp::posix_stream, t
 TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
   using slow_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, slow_to_listen>;
   puller handler{{}, nullptr, 0, {}, {}};
-  boost::asio::io_context io;
+  tp::event_loop io;
   slow_net::host<puller, tp::land> host(io, handler);
   joined_thread runs([&] { io.run(); });
   EXPECT_TRUE(host.listen("127.0.0.1:0"));
@@ -296,7 +294,7 @@ TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
 TEST(OwnStream, A_host_that_cannot_reserve_descriptors_reserves_fewer) {
   using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   puller handler{{}, nullptr, 0, {}, {}};
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   tcp_net::host<puller, tp::land> first(io, handler);  // the event loop's own descriptors are there

@@ -75,7 +75,7 @@ struct pulling {
   int fd = -1;  ///< of the connection that is there
   std::vector<tp::result<tp::receipt>> outcomes;
   std::vector<tp::error> ends;
-  boost::asio::io_context io{1};
+  tp::event_loop io;
   host_type host{io, *this, {.max_connections = 1}};
 
   template <class C> void connected(C& c) {

@@ -49,7 +49,7 @@ TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
     const auto mine = blank<tiny>();
     puller handler;
     handler.ref = ref, handler.to = mine.get();
-    boost::asio::io_context io(1);
+    tp::event_loop io;
     net::host<puller, tp::land> host(io, handler);
     ASSERT_TRUE(host.connect(both(owner->port()), 7));
     for (int i = 0; i < 3000 && handler.closes == 0; ++i) io.run_one_for(10ms);
@@ -66,7 +66,7 @@ TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
 TEST(TcpAddresses, A_host_is_told_once_that_nobody_listens_at_any_of_them) {
   const own_port nobody;
   puller handler;
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   net::host<puller, tp::land> host(io, handler);
   if (const auto ok = host.connect(both(nobody), 7)) {
     for (int i = 0; i < 3000 && handler.closes == 0; ++i) io.run_one_for(10ms);
@@ -89,7 +89,7 @@ TEST(TcpAddresses, Several_threads_connect_to_names_and_the_host_is_stopped_mean
   raw_listener listener(4096, somebody);
   for (int round = 0; round < 20; ++round) {
     puller handler;
-    boost::asio::io_context io;
+    tp::event_loop io;
     auto host = std::make_unique<net_on_threads::host<puller, tp::land>>(io, handler);
     int begun = 0;
     {

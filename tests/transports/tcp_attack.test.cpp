@@ -69,7 +69,7 @@ struct good_client {
 class arena {
  public:
   std::unique_ptr<large> source = random_model<large>(1), mine = blank<large>();
-  boost::asio::io_context owner_io{1}, client_io{1};
+  tp::event_loop owner_io, client_io;
   Reports heard;
   good_client client;
   // so long that a peer that guesses stays

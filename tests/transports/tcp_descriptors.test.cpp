@@ -29,7 +29,7 @@ using host_type = net::host<counting, tp::no_consumer>;
 TEST(TcpDescriptors, Q2_AHostWithoutDescriptorsNeitherSpinsNorForgetsWhoWaits) {
   const std::size_t files = descriptors();
   {
-    boost::asio::io_context io(1);
+    tp::event_loop io;
     counting handler;
     host_type host(io, handler);
     const auto port = *host.listen("127.0.0.1:0");
@@ -80,7 +80,7 @@ TEST(TcpDescriptors, T2_SilentConnectionsBeyondTheLimitOnDescriptorsEndAndAGoodO
 }
 
 TEST(TcpDescriptors, Two_hosts_of_a_process_leave_each_other_descriptors_although_strangers_come_back_to_one_of_them) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   counting crowded, other;
   host_type first(io, crowded);
   const auto port = *first.listen("127.0.0.1:0");
@@ -114,7 +114,7 @@ TEST(TcpDescriptors, Q2_WithoutDescriptorsConnectingListeningAndOpeningSayWhy) {
   auto owner = net::downloader::open({});
   const auto ref = *owner->add_tensors(*source);
   const auto where = local(owner->port());
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   counting handler;
   host_type host(io, handler);
   const auto expect = [](const auto& r, tp::errc code) {
@@ -178,7 +178,7 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
     stop.request_stop();
   });
   EXPECT_EQ(net::session::connect(where, {.timeout = 100s, .stop = stop.get_token()}).error(), tp::errc::cancelled);
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   counting handler;
   tp::host_options options;
   options.budgets.accept = 200ms;

@@ -48,7 +48,7 @@ struct puller {
   bool may_land = true, close_after = true;
   std::optional<tp::result<tp::receipt>> outcome;
   int closes = 0;
-  boost::asio::io_context io{1};
+  tp::event_loop io;
   std::unique_ptr<host_type> host;
 
   void connected(connection& c) { EXPECT_TRUE(c.pull(ref, options, *mine, may_land)); }
@@ -228,7 +228,7 @@ TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
   std::stop_source stop;
   handler.stop = stop.get_token();
   serving server(owner, 2);
-  boost::asio::io_context io;
+  tp::event_loop io;
   threaded::host<hurrying, tp::land> host(io, handler);
   {
     const joined_threads running(3, [&](std::size_t) {
@@ -265,7 +265,7 @@ struct accepting {
 };
 
 TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accepted) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   accepting handler;
   const std::array<std::string_view, 30> names{"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9",
                                                "b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9",
@@ -302,7 +302,7 @@ TEST(TcpHostPulls, Stop_ends_also_connections_that_are_taken_over_at_that_moment
   int left = 0;
   for (int i = 0; i < 300 && left == 0; i += 2) {
     using quiet_host = net_on_threads::host<quiet, tp::no_consumer>;
-    boost::asio::io_context io;
+    tp::event_loop io;
     quiet handler;
     quiet_host host(io, handler);
     std::atomic<bool> go = false;

@@ -39,7 +39,7 @@ TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
     reads.push_back((image + bytes - 1) / bytes);
     const auto mine = blank<tiny>();
     puller handler{mine.get(), bytes, {}};
-    boost::asio::io_context io(1);
+    tp::event_loop io;
     net::host<puller, small_bites> host(io, handler);
     const auto port = host.listen("127.0.0.1:0");
     ASSERT_TRUE(port);
@@ -61,7 +61,7 @@ TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
 // So that the recipient works on it while the rest is collected.
 TEST(TcpHostTurns, Of_several_answers_the_first_goes_alone) {
   const auto source = random_model<tiny>(1);
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   tp::detail::silent_handler handler;
   net::host<tp::detail::silent_handler, tp::no_consumer> host(io, handler);
   const auto port = host.listen("127.0.0.1:0");

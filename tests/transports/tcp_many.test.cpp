@@ -25,7 +25,7 @@ struct crowd {
   using host_type = net::host<crowd, check>;
   using connection = host_type::connection;
 
-  boost::asio::io_context io{1};
+  tp::event_loop io;
   tp::reference ref{};
   mlp& mine;  // all land in the same memory: what each received is checked by its digest
   host_type host;
@@ -190,7 +190,7 @@ TEST(TcpMany, A_host_may_go_while_connections_are_open) {
   tp::detail::silent_handler handler;
   using host_type = net::host<tp::detail::silent_handler, tp::no_consumer>;
   {
-    boost::asio::io_context io(1);
+    tp::event_loop io;
     {
       host_type host(io, handler);
       const auto port = *host.listen("127.0.0.1:0");
@@ -203,7 +203,7 @@ TEST(TcpMany, A_host_may_go_while_connections_are_open) {
     io.run_for(300ms);  // what still waited finds nothing to do
   }
   peers.clear();
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   std::optional<host_type> host(std::in_place, io, handler);
   const auto port = *host->listen("127.0.0.1:0");
   peers.emplace_back(port);

@@ -43,7 +43,7 @@ struct aggregator {
 TEST(TcpSession, A_whole_round_over_one_connection) {
   const auto global = random_model<mlp>(1), trained = random_model<mlp>(2);
   const auto server = std::make_unique<aggregator>(*global);
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   aggregator::host_type host(io, *server);
   const auto port = host.listen("127.0.0.1:0");
   ASSERT_TRUE(port);

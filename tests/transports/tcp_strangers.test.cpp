@@ -39,7 +39,7 @@ struct listening {
 using host_type = net::host<listening, tp::no_consumer>;
 
 template <class Done>
-bool turn_until(boost::asio::io_context& io, Done done, std::chrono::milliseconds patience = 10s) {
+bool turn_until(tp::event_loop& io, Done done, std::chrono::milliseconds patience = 10s) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
   return done();
@@ -82,7 +82,7 @@ TEST(TcpStrangers, Eight_that_begin_a_long_message_take_no_buffer_of_an_owner) {
 }
 
 TEST(TcpStrangers, Eight_that_begin_a_long_message_do_not_keep_a_host_from_hearing_others) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   listening handler;
   host_type host(io, handler);
   const auto port = *host.listen("127.0.0.1:0");
@@ -102,7 +102,7 @@ TEST(TcpStrangers, Eight_that_begin_a_long_message_do_not_keep_a_host_from_heari
 }
 
 TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_back) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.message_buffers = 1, .budgets = {.frame = 300ms}});
   const auto port = *host.listen("127.0.0.1:0");
@@ -198,7 +198,7 @@ TEST(TcpStrangers, Silent_connections_make_room_for_a_recipient_where_a_host_is_
 
 TEST(TcpStrangers, A_connection_that_a_host_began_may_hear_nothing_for_longer_than_the_accept_budget) {
   auto listener = *tp::tcp_listener::open("127.0.0.1:0");
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.budgets = {.accept = 200ms}});
   ASSERT_TRUE(host.connect(local(listener.port())));
@@ -214,7 +214,7 @@ TEST(TcpStrangers, A_connection_that_a_host_began_may_hear_nothing_for_longer_th
 
 TEST(TcpStrangers, All_that_wait_for_a_buffer_have_it_one_after_the_other_and_not_with_the_next_tick) {
   const frame message = long_message(), greeting = short_hello();
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.message_buffers = 1});
   const auto port = *host.listen("127.0.0.1:0");

@@ -119,7 +119,7 @@ int socket_with(std::uint16_t port, bool at_the_other) {
   return -1;
 }
 TEST(TcpTuning, A_host_tunes_what_it_accepts_and_what_it_connects) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   tp::detail::silent_handler handler;
   using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   net::host<tp::detail::silent_handler, tp::no_consumer> accepting(io, handler), connecting(io, handler);

@@ -4,8 +4,6 @@
 
 #include <tensorpull/transports/over/tls/tls.hpp>
 
-#include <boost/asio/io_context.hpp>
-
 namespace tls_download_test {
 
 using namespace test;
@@ -66,7 +64,7 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
   const pki p;
   const auto global = random_model<large>(3), update = random_model<large>(4);
   const auto landed = blank<large>(), mine = blank<large>();
-  boost::asio::io_context io;
+  tp::event_loop io;
   both_ways handler;
   handler.to = landed.get();
   net::host<both_ways, tp::land> host(io, handler);
@@ -138,7 +136,7 @@ TEST(TlsDownload, A_host_connects_and_pulls_and_hears_why_it_cannot) {
   ASSERT_TRUE(owner);
   puller handler{*owner->add_tensors(*source), landed.get()};
   serving thread(*owner);
-  boost::asio::io_context io;
+  tp::event_loop io;
   net::host<puller, tp::land> host(io, handler);
   std::string text;
   ASSERT_TRUE(host.connect(to(owner->port(), context_of(nullptr, p.authority), text)));

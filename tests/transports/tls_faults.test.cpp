@@ -5,8 +5,6 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
-#include <boost/asio/io_context.hpp>
-
 #include <sys/resource.h>
 #include <csignal>
 

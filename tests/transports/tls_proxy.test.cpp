@@ -5,8 +5,6 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
-#include <boost/asio/io_context.hpp>
-
 namespace tls_proxy_test {
 
 using namespace test;
@@ -52,7 +50,7 @@ TEST(TlsProxy, A_pull_and_a_host_go_through_it_and_the_far_end_is_checked) {
   }
   const auto hosted = [&](std::string answer) {
     fake_proxy proxy(std::move(answer), owner->port(), 5);
-    boost::asio::io_context io;
+    tp::event_loop io;
     const auto landed = blank<mlp>();
     puller handler{ref, landed.get()};
     net::host<puller, tp::land> host(io, handler);

@@ -79,7 +79,7 @@ TEST_F(UnixDownload, A_host_connects_and_pulls) {
   puller handler{*mine};
   handler.ref = *owner->add_tensors(*source);
   serving server(*owner);
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   puller::host_type host(io, handler);
   ASSERT_TRUE(host.connect(path()));
   for (int i = 0; i < 1000 && handler.closes == 0; ++i) io.run_one_for(50ms);

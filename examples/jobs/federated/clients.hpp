@@ -23,7 +23,7 @@ class clients {
   /// Borrows what the address views.
   clients(const options& chosen, const Address& server, std::size_t most_participants)
       : chosen_(chosen), digits_(load_digits(chosen.data), chosen.clients, chosen.seed),
-        cohort_(chosen.clients, chosen.seed), scratch_(most_images()), server_(server), io_(1),
+        cohort_(chosen.clients, chosen.seed), scratch_(most_images()), server_(server),
         host_(io_, *this, host_options_for(most_participants)) {
     participants_.reserve(most_participants);
     settings_.learning_rate = static_cast<float>(chosen.learning_rate);
@@ -130,7 +130,7 @@ class clients {
   training_scratch scratch_;
   training_settings settings_{};
   Address server_;
-  boost::asio::io_context io_;
+  tensorpull::event_loop io_;
   std::vector<participant> participants_;
   host_type host_;
   connection* control_ = nullptr;

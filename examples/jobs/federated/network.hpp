@@ -97,7 +97,7 @@ inline void stop_on_signals() {
 }
 
 /// Runs pending events, which releases the memory of closed connections.
-inline void settle(boost::asio::io_context& io) {
+inline void settle(tensorpull::event_loop& io) {
   while (io.poll() > 0) {
   }
 }

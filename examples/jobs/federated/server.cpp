@@ -26,7 +26,7 @@ class server {
   server(const options& chosen, std::size_t most_participants, tensorpull::chunk_buffers& buffers, perceptron& global)
       : global_(global), average_(*average_type::make(net::parts::tensors::destination(global), buffers,
                                                       {.base = net::parts::tensors::source(global)})),
-        io_(1), host_(io_, *this, host_options_for(most_participants)) {
+        host_(io_, *this, host_options_for(most_participants)) {
     const auto port = host_.listen(to_text(chosen.listen));
     if (!port)
       throw std::runtime_error("cannot listen on " + to_text(chosen.listen) + ": " + describe(port.error()).c_str());
@@ -130,7 +130,7 @@ class server {
 
   perceptron& global_;
   average_type average_;
-  boost::asio::io_context io_;
+  tensorpull::event_loop io_;
   host_type host_;
   connection* control_ = nullptr;
   reference published_{};

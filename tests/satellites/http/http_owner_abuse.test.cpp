@@ -27,7 +27,7 @@ struct listening {
 };
 
 template <class Done>
-bool turn_until(boost::asio::io_context& io, Done done, std::chrono::milliseconds patience = 30s) {
+bool turn_until(tp::event_loop& io, Done done, std::chrono::milliseconds patience = 30s) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
   return done();
@@ -53,7 +53,7 @@ std::size_t say_some(http_client& c, std::string_view text) {
 }
 
 TEST(HttpOwnerAbuse, Who_asks_and_does_not_read_stands_in_no_queue_for_the_memory_of_others) {
-  boost::asio::io_context io(1);
+  tp::event_loop io;
   listening handler;
   frames_net::host<listening, tp::no_consumer> host(io, handler, {.message_buffers = 1});
   const auto port = *host.listen("127.0.0.1:0");

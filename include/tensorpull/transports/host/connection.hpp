@@ -5,97 +5,46 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/connection_end.hpp>
-#include <tensorpull/protocol/connection/endpoint.hpp>
+#include <tensorpull/std/memory.hpp>
+#include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
-#include <tensorpull/transports/host/detail/event_gate.hpp>
-#include <tensorpull/transports/host/detail/handler_memory.hpp>
+#include <tensorpull/transports/host/detail/host_parts.hpp>
+#include <tensorpull/transports/host/detail/hosted_pull.hpp>
 #include <tensorpull/transports/host/detail/thread_scratch.hpp>
+#include <tensorpull/transports/host/event_loop.hpp>
 #include <tensorpull/transports/host_budget.hpp>
 #include <tensorpull/transports/message.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/send_limiter.hpp>
 
-#include <utility>  // Boost.Asio 1.74 uses std::exchange without including it
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-
 #include <sys/socket.h>
 
 #include <atomic>
-#include <memory>
-#include <optional>
 
 namespace tensorpull {
 
-/// Stands for the consumer on a host whose connections do not pull.
-struct no_consumer {};
-
-namespace detail {
-
-/// What a connection holds while it pulls: the consumer, the options, the transfer, and the pause before its next try.
-template <class Parts, class Consumer>
-struct hosted_pull {
-  using consumer_type = typename checked_consumer<Consumer>::type;
-
-  template <class... Arguments>
-  hosted_pull(const reference& ref, const pull_options& asked, std::uint32_t first_id, Arguments&&... arguments)
-      : consumer(std::forward<Arguments>(arguments)...), options(asked),
-        run(ref, consumer, options, typename Parts::chunking{}, first_id) {}
-
-  /// How much of the pause is left.
-  std::chrono::milliseconds rest_left() const noexcept { return rested.left(*rest); }
-
-  consumer_type consumer;
-  const pull_options options;
-  running_pull<Parts, consumer_type> run;
-  optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
-  stopwatch<typename Parts::platform> rested, looked;  ///< since the pause began; since a look after the line
-};
-template <class Parts>
-struct hosted_pull<Parts, no_consumer> {};
-
-/// What a transport's connections speak: frames, unless it says otherwise.
-template <class Parts, class Owner, class Handler>
-struct endpoint_of {
-  using type = endpoint<typename Parts::framing, typename Parts::limits, Owner, Handler>;
-};
-template <class Parts, class Owner, class Handler>
-  requires requires { typename Parts::transport::template endpoint_type<Parts, Owner, Handler>; }
-struct endpoint_of<Parts, Owner, Handler> {
-  using type = typename Parts::transport::template endpoint_type<Parts, Owner, Handler>;
-};
-
-}  // namespace detail
-
 /// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within
-/// the handler's calls. The event loop's pending operations share its ownership, because their memory is inside it; the
-/// host holds one share while it is open.
+/// the handler's calls.
 template <class Host>
-class connection : public std::enable_shared_from_this<connection<Host>>,
-                   private send_limiter<typename Host::lock_type>::share {
+class connection : private event_target, private send_limiter<typename Host::lock_type>::share {
   using parts = typename Host::parts;
   using transport = typename parts::transport;
   using stream_type = typename transport::stream;
   using consumer_type = typename Host::consumer_type;
   using pull_type = detail::hosted_pull<parts, consumer_type>;
   using clock = std::chrono::steady_clock;
-  using executor = typename Host::executor;
   using end_type = typename detail::endpoint_of<parts, typename Host::owner_type, connection>::type;
   using share = typename send_limiter<typename Host::lock_type>::share;  // of what the host may send
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  /// Takes the stream over, unless it throws. `connecting`: this end has begun the connection, so closed() may come
-  /// without connected().
-  connection(Host& host, executor on, stream_type& stream, bool connecting)
-      : host_(host), events_(on, stream.native_handle()), stream_(std::move(stream)),
-        end_(host.machine(), host.pool(), *this), connecting_(connecting) {
+  /// Takes the stream over. `connecting`: this end has begun the connection, so closed() may come without connected().
+  connection(Host& host, event_loop& on, stream_type& stream, bool connecting) noexcept
+      : event_target(on), host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this),
+        connecting_(connecting) {
     static_assert(sizeof(detail::connection_end_requirements<end_type, connection_end<end_type>>) != 0);
     if (!connecting) end_.doubt();
   }
-  ~connection() { (void)events_.release(); }
 
   /// For the application: a number by which it recognises the connection. Not sent.
   std::uint64_t tag = 0;
@@ -157,11 +106,8 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
  private:
   friend Host;
 
-  static constexpr std::uint32_t woken = 1, readable = 2, writable = 4;
-
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
-
   /// Whether the stream knows if its line carries nothing any more (byte_stream, 8).
   static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
   /// How often the line is looked after while nothing comes during a pull.
@@ -169,49 +115,24 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
 
   /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the
   /// connection's own callbacks.
-  void again(std::optional<error> end = {}) noexcept {
+  void again(const optional<error>& end = {}) noexcept {
     if (end) ending_ = end;
-    if (posted_.exchange(true)) return;
-    boost::asio::post(events_.get_executor(), detail::in_memory(post_memory_, [self = this->shared_from_this()] {
-                        self->posted_ = false;
-                        self->happened(woken);
-                      }));
+    post(own);
   }
   /// Ends the connection with `why`. May be called on any thread.
   void end_later(errc why) noexcept {
     told_to_end_ = why;
     again();
   }
-  /// Called on any thread that runs the event loop; one thread at a time handles the events.
-  void happened(std::uint32_t what) noexcept {
-    gate_.pass(what, [this](std::uint32_t events) noexcept {
-      if (events & readable) {
-        read_waits_ = false;
-        readable_ = true;
-      }
-      if (events & writable) {
-        write_waits_ = false;
-        if constexpr (mixes_directions) readable_ = true;
-      }
-      if (const errc why = told_to_end_; why != errc{} && !ending_) ending_ = error{why, 0, 0, {}};
-      move_bytes();
-    });
+  void happened(std::uint32_t what) noexcept override {
+    if ((what & readable) != 0 || (mixes_directions && (what & writable) != 0)) readable_ = true;
+    if (const errc why = told_to_end_; why != errc{} && !ending_) ending_ = error{why, 0, 0, {}};
+    move_bytes();
   }
-
   void wait_for(io_ready wanted) noexcept {
+    if (closed_) return;
     if constexpr (mixes_directions) wanted = stream_.interest(wanted);
-    if (wanted.read) wait(false);
-    if (wanted.write) wait(true);
-  }
-  void wait(bool write) noexcept {
-    bool& waiting = write ? write_waits_ : read_waits_;
-    if (waiting || closed_) return;
-    waiting = true;
-    events_.async_wait(write ? events_.wait_write : events_.wait_read,
-                       detail::in_memory(write ? write_memory_ : read_memory_,
-                                         [self = this->shared_from_this(), write](const boost::system::error_code&) {
-                                           self->happened(write ? writable : readable);
-                                         }));
+    wait(wanted);
   }
 
   /// Moves bytes in a bounded number of rounds, then waits until the stream or memory is ready.
@@ -246,7 +167,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
     if constexpr (requires { end_.said_all(); } && !transport::encrypted)
       if (end_.said_all())
         // the other end need not wait until what it still sends has been thrown away
-        ::shutdown(events_.native_handle(), SHUT_WR);
+        ::shutdown(stream_.native_handle(), SHUT_WR);
     host_.published().deliver();
     const bool waits = lacks_memory(did);
     const bool gave_back = long_frame_.load(std::memory_order_relaxed) != 0 && end_.long_frame() == 0;
@@ -391,8 +312,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
       const establishment now = stream_.establish();
       if (now.status == io_status::would_block) {
         if (ending_) return ends(*ending_);
-        if (now.waits_for.read) wait(false);
-        if (now.waits_for.write) wait(true);
+        wait(now.waits_for);
         return false;
       }
       if (now.status != io_status::ok) return ends({now.code, now.system, 0, {}});
@@ -432,7 +352,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   /// not, `why` is the last one's error.
   bool goes_on_elsewhere(error& why) noexcept {
     if constexpr (requires { others_->more(); }) {
-      if (others_ == nullptr || why == errc::cancelled) return false;
+      if (!others_ || why == errc::cancelled) return false;
       const auto next = host_.connect_next(others_, tag, why);
       if (!next) why = next.error();
       return next.has_value();
@@ -441,7 +361,7 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
 
   /// Ends the waits for the descriptor, then lets the stream close it.
   void close_stream() noexcept {
-    (void)events_.release();
+    unwatch();
     const stream_type gone(std::move(stream_));
   }
 
@@ -455,26 +375,21 @@ class connection : public std::enable_shared_from_this<connection<Host>>,
   }
 
   Host& host_;
-  boost::asio::posix::basic_stream_descriptor<executor> events_;  // borrows the stream's descriptor
   stream_type stream_;
   end_type end_;
-  std::optional<pull_type> pull_;
-  detail::handler_memory read_memory_, write_memory_, post_memory_;
+  detail::maybe<pull_type> pull_;
   detail::budget_watch watch_{std::chrono::steady_clock::now()};
-  std::optional<error> ending_;
+  optional<error> ending_;
   connection *previous_ = nullptr, *next_ = nullptr, *next_awaiting_memory_ = nullptr;
   std::atomic<std::uint64_t> bytes_{0};
   // when the timer should wake it for its pull
   std::atomic<clock::rep> look_at_{clock::time_point::max().time_since_epoch().count()};
   std::atomic<std::uint32_t> heard_{0}, long_frame_{0};
   std::atomic<bool> awaits_time_{false};  // the timer looks at it
-  std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false}, posted_{false};
+  std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false};
   std::atomic<errc> told_to_end_{};
-  [[no_unique_address]] detail::event_gate<Host::threads> gate_{};
-  std::shared_ptr<connection> self_;  // the host's share
-  std::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
-  bool connecting_, established_ = false, awaits_memory_ = false, read_waits_ = false, write_waits_ = false,
-                    waited_ = false, closed_ = false, readable_ = true;
+  detail::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
+  bool connecting_, established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

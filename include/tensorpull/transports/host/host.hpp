@@ -1,28 +1,22 @@
-// Many connections on an io_context, over any pollable stream: accepts, connects, serves and pulls on the threads that
-// run the io_context. It starts no thread.
+// Many connections on an event loop, over any pollable stream: accepts, connects, serves and pulls on the threads that
+// run the loop. It starts no thread.
 #pragma once
 
-#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/std/memory.hpp>
+#include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/host/connection.hpp>
+#include <tensorpull/transports/host/detail/acceptor.hpp>
+#include <tensorpull/transports/host/detail/host_parts.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
+#include <tensorpull/transports/host/event_loop.hpp>
 #include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/send_limiter.hpp>
 
-#include <boost/asio/steady_timer.hpp>
-
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <atomic>
-#include <deque>
-#include <memory>
 #include <new>
-#include <optional>
-#include <vector>
+#include <utility>
 
 namespace tensorpull {
 
@@ -46,9 +40,6 @@ struct host_options {
 };
 
 namespace detail {
-/// How often a host of this process could not take a connection, for lack of a descriptor or of memory.
-inline std::atomic<std::uint32_t> connections_missed{0};
-
 /// A handler that does nothing.
 struct silent_handler {
   template <class C> void connected(C&) noexcept {}
@@ -56,44 +47,13 @@ struct silent_handler {
   template <class C> void pulled(C&, const result<receipt>&) noexcept {}
   template <class C> void closed(C&, const error&) noexcept {}
 };
-
-/// What publishes for a host's connections: its own, or another's. Only that of a whole pipeline takes models.
-template <class Parts, class Lock>
-constexpr auto publisher_of() noexcept {
-  if constexpr (requires { typename Parts::shared_publisher; })
-    return std::type_identity<typename Parts::shared_publisher>{};
-  else if constexpr (requires { typename Parts::tensors; })
-    return std::type_identity<publisher<Parts, Lock, Parts::limits::recipients>>{};
-  else return std::type_identity<image_publisher<Parts, Lock, Parts::limits::recipients>>{};
-}
-/// What the connections of a host share: nothing, unless the transport says otherwise.
-template <class Parts, class Lock>
-struct shared_of {
-  struct type {};
-};
-template <class Parts, class Lock>
-  requires requires { typename Parts::transport::template shared_type<Parts, Lock>; }
-struct shared_of<Parts, Lock> {
-  using type = typename Parts::transport::template shared_type<Parts, Lock>;
-};
-
-/// Where a host of this transport connects to.
-template <class Transport>
-struct destinations_of {
-  struct type {};  // it connects to nothing
-};
-template <class Transport>
-  requires requires(std::string_view address) { Transport::resolve(address); }
-struct destinations_of<Transport> {
-  using type = std::remove_cvref_t<decltype(*Transport::resolve(std::string_view{}))>;
-};
 }  // namespace detail
 
 /// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const
 /// result<receipt>&) and closed(connection&, const error&). What they throw is caught and dropped. A connection that
 /// was never established (a connect or a handshake that failed) has closed() without connected(). `Consumer`: what
 /// connections pull into, or no_consumer.
-/// If the transport's `threads` is true, several threads may run the io_context; the callbacks of one connection never
+/// If the transport's `threads` is true, several threads may run the loop; the callbacks of one connection never
 /// overlap.
 template <class Parts, class Handler, class Consumer>
   requires listening_transport<typename Parts::transport>
@@ -107,8 +67,7 @@ class host<Parts, Handler, Consumer> {
   using parts = Parts;  ///< the pipeline's policies
   using consumer_type = Consumer;  ///< what connections pull into
   using stream_type = typename transport::stream;  ///< the transport's stream
-  using executor = boost::asio::io_context::executor_type;  ///< where callbacks run
-  static constexpr bool threads = transport::threads;  ///< whether several threads may run the io_context
+  static constexpr bool threads = transport::threads;  ///< whether several threads may run the loop
   using lock_type = std::conditional_t<threads, detail::thread_lock, no_lock>;  ///< no lock for one thread
   using publisher_type = typename decltype(detail::publisher_of<Parts, lock_type>())::type;  ///< what publishes
   using owner_type = typename publisher_type::owner_type;  ///< the owner's state machine
@@ -117,17 +76,16 @@ class host<Parts, Handler, Consumer> {
   /// if not, connections refuse long messages
   static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;
 
-  /// Borrows the io_context and the handler; allocates the message buffers. Throws std::bad_alloc, or
-  /// boost::system::system_error from the event loop.
-  host(boost::asio::io_context& io, Handler& handler, const host_options& options = {})
-      : host(io, handler, options, nullptr) {}
+  /// Borrows the loop and the handler; allocates the message buffers. Throws std::bad_alloc.
+  host(event_loop& io, Handler& handler, const host_options& options = {}) : host(io, handler, options, nullptr) {}
   /// The same over what another publishes, which is borrowed; none: over its own.
-  host(boost::asio::io_context& io, Handler& handler, const host_options& options, publisher_type* published)
+  host(event_loop& io, Handler& handler, const host_options& options, publisher_type* published)
       : io_(io), handler_(handler), options_(options),
         published_(published != nullptr ? *published : own_.emplace(options.room)),
-        memory_(options.message_buffers * frame_bytes / 64 + 1),
-        pool_({reinterpret_cast<std::byte*>(memory_.data()), options.message_buffers * frame_bytes}, frame_bytes),
-        acceptor_(io), timer_(io), send_timer_(io), limiter_(options.limits) {
+        memory_(options.message_buffers * frame_bytes / sizeof(block)),
+        pool_({reinterpret_cast<std::byte*>(memory_.data()), memory_.size() * sizeof(block)}, frame_bytes),
+        limiter_(options.limits), acceptor_(new acceptor_type(io, *this)),
+        timer_(new target(io, *this, &host::pass_time)), sender_(new target(io, *this, &host::send_more)) {
     static_assert(
         requires(Handler& h, connection& c) { h.connected(c); },
         "tensorpull: a host's handler is told of each connection: void connected(auto& connection)");
@@ -140,17 +98,16 @@ class host<Parts, Handler, Consumer> {
     static_assert(
         requires(Handler& h, connection& c, const error& e) { h.closed(c, e); },
         "tensorpull: a host's handler is told of each connection's end: void closed(auto& connection, const error&)");
-    if (!published_.has_room()) throw std::bad_alloc();
+    if (!published_.has_room() || memory_.size() * sizeof(block) != options.message_buffers * frame_bytes ||
+        !io.reserve(options.reserved_connections))
+      throw std::bad_alloc();
     if (options.authorise) published_.authorise(options.authorise);
-    reserve(options.reserved_connections);
     start_timer();
     if (limiter_.limited()) start_send_timer();
   }
-  /// No thread may run the io_context meanwhile; it may run again afterwards. Connections are closed without a call of
+  /// No thread may run the loop meanwhile; it may run again afterwards. Connections are closed without a call of
   /// closed().
   ~host() {
-    anchor_->to = nullptr;
-    (void)acceptor_.release();
     while (first_ != nullptr) {
       first_->abandon();
       release(*first_);
@@ -204,24 +161,27 @@ class host<Parts, Handler, Consumer> {
   /// Stops listening and closes all connections, on the event loop, which then has no more work. May be called on any
   /// thread.
   void stop() noexcept {
-    if (stop_posted_.exchange(true)) return;
-    boost::asio::post(io_, detail::in_memory(anchor_->stop_memory, [a = anchor_] {
-                        if (a->to != nullptr) a->to->stop_here();
-                      }));
+    if (!stopping_.exchange(true)) acceptor_->stop();
   }
 
  private:
+  using acceptor_type = detail::acceptor<host, listener_type>;
   friend connection;
+  friend acceptor_type;
   static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<typename Parts::limits>,
                                                        std::size_t{Parts::limits::control_frame_bytes}) +
                                               63) /
                                              64 * 64;
   static constexpr std::chrono::milliseconds timer_interval{200};
-  /// Shared by the pending operations of the listener and the timer: their memory, and whether the host still exists.
-  struct anchor {
-    explicit anchor(host* h) noexcept : to(h) {}
-    host* to;
-    detail::handler_memory accept_memory, timer_memory, send_memory, stop_memory;
+  /// What the loop calls for the host itself.
+  class target : public event_target {
+   public:
+    target(event_loop& on, host& to, void (host::*call)()) noexcept : event_target(on), host_(to), call_(call) {}
+
+   private:
+    void happened(std::uint32_t) noexcept override { (host_.*call_)(); }
+    host& host_;
+    void (host::*call_)();
   };
   struct alignas(64) block {
     std::byte bytes[64];
@@ -264,31 +224,20 @@ class host<Parts, Handler, Consumer> {
 
   template <class Listen>
   result<std::uint16_t> listen_by(Listen listen, const error_name& address) noexcept {
-    if (listening_) return failure(errc::invalid_argument, 0, address);
-    if (stop_posted_) return failure(errc::cancelled, 0, address);
+    if (acceptor_->listens()) return failure(errc::invalid_argument, 0, address);
+    if (stopping_) return failure(errc::cancelled, 0, address);
     auto listener = listen();
     if (!listener) return failure(listener.error());
-    boost::system::error_code failed;
-    try {
-      acceptor_.assign(listener->native_handle(), failed);
-    } catch (...) {  // the event loop's record of the descriptor
-      return failure(errc::out_of_memory, 0, address);
-    }
-    if (failed) return failure(errc::io, 0, address, failed.value());
-    listener_.emplace(std::move(*listener));
-    listening_ = true;  // another thread's timer may look at both from now on
-    accept_event(recheck);
-    if constexpr (requires { listener_->port(); }) return listener_->port();
-    else return std::uint16_t{0};
+    return acceptor_->listen(std::move(*listener), address);
   }
   result<void> connect_to(result<destinations> found, std::uint64_t tag) noexcept {
     if (!found) return failure(found.error());
-    std::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
-    if (to == nullptr) return failure(errc::out_of_memory);
+    detail::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
+    if (!to) return failure(errc::out_of_memory);
     return connect_next(to, tag, {errc::bad_address, 0, 0, {}});
   }
   /// Begins a connection to the first of these destinations that lets one begin. `why`: the error, if none is left.
-  result<void> connect_next(std::unique_ptr<destinations>& to, std::uint64_t tag, error why) noexcept {
+  result<void> connect_next(detail::unique_ptr<destinations>& to, std::uint64_t tag, error why) noexcept {
     while (to->more()) {
       auto stream = to->start_connect();
       if (stream) return begin(*stream, tag, &to);
@@ -296,40 +245,34 @@ class host<Parts, Handler, Consumer> {
     }
     return failure(why);
   }
-  /// Makes a connection and makes the event loop look at it. Another thread may call the handler, and release it,
-  /// before this returns. `to`: this end has begun the connection, which takes over the other destinations.
-  result<void> begin(stream_type& stream, std::uint64_t tag, std::unique_ptr<destinations>* to = nullptr) noexcept {
-    if (stop_posted_) return failure(errc::cancelled);
-    const auto c = make(stream, tag, to);
-    if (!c) return failure(errc::out_of_memory);
-    if (stop_posted_) c->end_later(errc::cancelled);  // stop() may have ended the others before this one was among them
+  /// Makes a connection, and makes the event loop look at it. `to`: this end has begun the connection, which takes over
+  /// the other destinations. out_of_memory: the stream is still the caller's.
+  result<void> begin(stream_type& stream, std::uint64_t tag, detail::unique_ptr<destinations>* to = nullptr) noexcept {
+    if (stopping_) return failure(errc::cancelled);
+    auto* const c = new (std::nothrow) connection(*this, io_, stream, to != nullptr);
+    if (c == nullptr) return failure(errc::out_of_memory);
+    if (c->watch(c->stream_.native_handle()) != 0) {
+      stream = std::move(c->stream_);
+      c->retire();
+      return failure(errc::out_of_memory);
+    }
+    c->tag = tag;
+    if (to != nullptr) c->others_ = std::move(*to);
+    const lock_guard hold(lock_);  // another thread may call the handler, and release it, as soon as this is over
+    c->next_ = first_;
+    if (first_ != nullptr) first_->previous_ = c;
+    first_ = c;
+    ++count_;
+    if (stopping_) c->end_later(errc::cancelled);  // stop() may have ended the others before this one was among them
     else c->again();
     return {};
   }
-  /// nullptr: out of memory, and the stream is still the caller's.
-  std::shared_ptr<connection> make(stream_type& stream, std::uint64_t tag, std::unique_ptr<destinations>* to) noexcept {
-    try {
-      auto c = std::make_shared<connection>(*this, io_.get_executor(), stream, to != nullptr);
-      c->tag = tag;
-      if (to != nullptr) c->others_ = std::move(*to);
-      const lock_guard hold(lock_);
-      c->self_ = c;
-      c->next_ = first_;
-      if (first_ != nullptr) first_->previous_ = c.get();
-      first_ = c.get();
-      ++count_;
-      return c;
-    } catch (...) {
-      return nullptr;
-    }
-  }
-  /// Takes a closed connection out of the lists and gives up the host's share of it.
+  /// Takes a closed connection out of the lists, and destroys it.
   void release(connection& c) noexcept {
-    std::shared_ptr<connection> share;
     bool was_full = false;
     {
       const lock_guard hold(lock_);
-      was_full = count_ >= options_.max_connections;
+      was_full = full();
       (c.previous_ != nullptr ? c.previous_->next_ : first_) = c.next_;
       if (c.next_ != nullptr) c.next_->previous_ = c.previous_;
       if (c.awaits_memory_) {
@@ -339,98 +282,24 @@ class host<Parts, Handler, Consumer> {
         if (last_awaiting_memory_ == &c) last_awaiting_memory_ = before;
       }
       --count_;
-      share = std::move(c.self_);
     }
     limiter_.leave(c);
-    if (was_full && anchor_->to != nullptr) accept_event(recheck);
+    c.retire();
+    if (was_full) acceptor_->look_again();
   }
 
-  /// The event loop keeps one record for each descriptor that it has watched at the same time, and reuses the records.
-  /// They are made here with copies of one descriptor, so that memory does not depend on how many participants come
-  /// later.
-  void reserve(std::size_t count) {
-    std::deque<boost::asio::posix::basic_stream_descriptor<executor>> watched;  // of a type that Asio 1.74 cannot move
-    const posix_stream original(count == 0 ? -1 : ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (original.native_handle() < 0) return;
-    for (std::size_t i = 0; i < count; ++i) {
-      posix_stream copy(::fcntl(original.native_handle(), F_DUPFD_CLOEXEC, 0));
-      if (copy.native_handle() < 0)
-        return;  // fewer descriptors than asked for: then there will not be as many connections either
-      watched.emplace_back(io_.get_executor(), copy.native_handle());
-      (void)copy.release();
-    }
-  }
-
-  static constexpr std::uint32_t connections_wait = 1, recheck = 2, interval_over = 4, changed = 8;
-  /// An event of the listener: connections are waiting, or it has to be decided again whether to accept.
-  void accept_event(std::uint32_t what) noexcept {
-    accept_gate_.pass(what, [this](std::uint32_t events) noexcept {
-      if (events & connections_wait) accept_waits_ = false;
-      if (stopping_) {
-        if (!listening_) return;
-        (void)acceptor_.release();
-        listener_.reset();
-        listening_ = false;
-      } else if (!(events & connections_wait) || accept_more()) {
-        await_connections();
-      }
-    });
-  }
-  void await_connections() noexcept {
-    if (accept_waits_ || !listening_) return;
-    accept_waits_ = true;
-    acceptor_.async_wait(acceptor_.wait_read,
-                         detail::in_memory(anchor_->accept_memory, [a = anchor_](const boost::system::error_code&) {
-                           if (a->to != nullptr) a->to->accept_event(connections_wait);
-                         }));
-  }
-  /// False: no place, memory or descriptor is left for another connection. The timer tries again, so that the loop does
-  /// not spin.
-  bool accept_more() noexcept {
-    for (int i = 0; i < 64; ++i) {
-      if (count_ >= options_.max_connections) {
-        crowded_ = crowded_ || detail::others_wait(listener_->native_handle());
-        return false;
-      }
-      auto stream = listener_->accept();
-      if (!stream) {
-        if (stream.error().code != errc::out_of_memory) return true;
-        crowded_ = true;
-        missed_.fetch_add(1, std::memory_order_relaxed);
-        detail::connections_missed.fetch_add(1, std::memory_order_relaxed);
-        return false;
-      }
-      if (!begin(*stream, 0)) return false;
-    }
-    return true;
-  }
-
-  void start_timer() {  // can throw only in the constructor: the event loop allocates for its first timer
-    timer_.expires_after(pulls_ > 0 ? detail::wait_step : timer_interval);
-    timer_.async_wait(detail::in_memory(anchor_->timer_memory, [a = anchor_](const boost::system::error_code&) {
-      if (a->to != nullptr) a->to->timer_event(interval_over);
-    }));
-  }
-  /// While connections wait until they may send, one call is pending. The first one is made in the constructor, as for
-  /// the other timer.
-  void start_send_timer() {
-    send_timer_.expires_after(send_limiter<lock_type>::tick_interval);
-    send_timer_.async_wait(detail::in_memory(anchor_->send_memory, [a = anchor_](const boost::system::error_code&) {
-      if (a->to != nullptr) a->to->send_more();
-    }));
-  }
+  /// Whether there is no place for another connection that is accepted.
+  bool full() const noexcept { return count_ >= options_.max_connections; }
+  void start_timer() noexcept { timer_->alarm_after(pulls_ > 0 ? detail::wait_step : timer_interval); }
+  /// While connections wait until they may send.
+  void start_send_timer() noexcept { sender_->alarm_after(send_limiter<lock_type>::tick_interval); }
   void send_more() noexcept {
     const auto wake = [](typename send_limiter<lock_type>::share& s) noexcept { static_cast<connection&>(s).again(); };
     if (limiter_.tick(std::chrono::steady_clock::now().time_since_epoch(), wake)) start_send_timer();
   }
-  /// An event of the timer: an interval has passed, the host stops, or the interval is another one now.
-  void timer_event(std::uint32_t what) noexcept {
-    timer_gate_.pass(what, [this](std::uint32_t events) noexcept {
-      if (!stopping_ && (events & interval_over)) pass_time();
-      else timer_.cancel();  // its interval ends at once
-    });
-  }
+  /// An interval has passed, or is another one now.
   void pass_time() noexcept {
+    if (stopping_) return;
     bool yields = false;
     {
       const lock_guard hold(lock_);
@@ -441,10 +310,10 @@ class host<Parts, Handler, Consumer> {
         if (c->watch_.over(options_.budgets, now, c->activity())) c->end_later(errc::timed_out);
         else if (now.time_since_epoch().count() >= c->look_at_.load(std::memory_order_relaxed)) c->again();
       }
-      const std::uint32_t others = missed_by_others();
-      const bool by_others = std::exchange(missed_by_others_, others) != others;
-      const bool by_us = crowded_.exchange(false);
-      yields = (by_us || by_others) && make_room(oldest, now) && by_others;
+      // each makes room for the others, and leaves what it has freed to them for one interval: otherwise those who come
+      // to it again at once would have it again
+      const auto lacks = acceptor_->take_shortage();
+      yields = (lacks.here || lacks.elsewhere) && make_room(oldest, now) && lacks.elsewhere;
     }
     published_.tick();
     {
@@ -453,23 +322,16 @@ class host<Parts, Handler, Consumer> {
         if (c->awaits_time_.exchange(false, std::memory_order_relaxed)) c->again();
     }
     retry_one();
-    if (!yields) accept_event(recheck);
+    if (!yields) acceptor_->look_again();
     start_timer();
   }
-  void stop_here() noexcept {
-    stopping_ = true;
-    accept_event(recheck);
-    timer_event(changed);
+  /// Nobody is accepted any more.
+  void stopped() noexcept {
+    timer_->drop_alarm();
     const lock_guard hold(lock_);
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
 
-  /// How often other hosts of this process had no descriptor for a connection. All of them draw on the same number, so
-  /// each makes room for the others, and leaves what it has freed to them for one interval: otherwise those who come to
-  /// it again at once would have it again.
-  std::uint32_t missed_by_others() const noexcept {
-    return detail::connections_missed.load(std::memory_order_relaxed) - missed_.load(std::memory_order_relaxed);
-  }
   /// Others wait for a place: ends those that have shown nothing, the oldest first. Whether there were any.
   bool make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
     detail::room_maker room;
@@ -480,7 +342,7 @@ class host<Parts, Handler, Consumer> {
 
   /// While connections pull, the timer looks more often for stop requests, time-outs and the ends of pauses.
   void pull_begun() noexcept {
-    if (pulls_++ == 0) timer_event(changed);
+    if (pulls_++ == 0) timer_->post(event_target::own);
   }
   void pull_ended() noexcept { --pulls_; }
 
@@ -504,32 +366,21 @@ class host<Parts, Handler, Consumer> {
     c->again();
   }
 
-  boost::asio::io_context& io_;
+  event_loop& io_;
   Handler& handler_;
   host_options options_;
-  std::optional<publisher_type> own_;
+  detail::maybe<publisher_type> own_;
   publisher_type& published_;
   [[no_unique_address]] typename detail::shared_of<Parts, lock_type>::type shared_{};
-  std::vector<block> memory_;
+  detail::heap_array<block> memory_;
   buffer_pool<lock_type> pool_;
-  boost::asio::posix::basic_stream_descriptor<executor> acceptor_;  // borrows the listener's descriptor
-  std::optional<listener_type> listener_;
-  boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>,
-                                    executor>
-      timer_, send_timer_;
   send_limiter<lock_type> limiter_;
-  std::shared_ptr<anchor> anchor_ = std::make_shared<anchor>(this);
+  target_ptr<acceptor_type> acceptor_;
+  target_ptr<target> timer_, sender_;
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
   std::atomic<std::size_t> count_{0}, pulls_{0};
-  std::atomic<bool> crowded_{false};  ///< someone waits for a place among the connections
-  std::atomic<std::uint32_t> missed_{0};  ///< this host's part of detail::connections_missed
-  std::uint32_t missed_by_others_ = missed_by_others();  ///< as the timer has seen it
-  std::atomic<bool> stopping_{false}, stop_posted_{false};
-  std::atomic<bool> listening_{false};  ///< acceptor_ and listener_ are there
-  bool accept_waits_ = false;
-  [[no_unique_address]] detail::event_gate<threads> accept_gate_{};
-  [[no_unique_address]] detail::event_gate<threads> timer_gate_{};
+  std::atomic<bool> stopping_{false};
 };
 
 /// A host of a transport that cannot listen, which is refused.

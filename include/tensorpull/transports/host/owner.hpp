@@ -1,5 +1,4 @@
 // The owner's side of every transport over streams: publishes, and serves many recipients on the caller's threads.
-// Needs Boost.Asio.
 #pragma once
 
 #include <tensorpull/links/posix/wait.hpp>
@@ -25,11 +24,10 @@ class stream_owner_state {
   using transport = typename Parts::transport;
 
  public:
-  explicit stream_owner_state(const host_options& options)
-      : io(transport::threads ? BOOST_ASIO_CONCURRENCY_HINT_SAFE : 1), connections(io, handler, options) {}
+  explicit stream_owner_state(const host_options& options) : connections(io, handler, options) {}
 
   /// As stream_owner::open.
-  static result<std::unique_ptr<stream_owner_state>> open(const owner_options& options) noexcept {
+  static result<unique_ptr<stream_owner_state>> open(const owner_options& options) noexcept {
     return open_by(options.host, [&](stream_owner_state& s) -> result<std::uint16_t> {
       if constexpr (requires { transport::listen(options.listen); }) {
         std::string_view listen = options.listen;
@@ -43,26 +41,25 @@ class stream_owner_state {
     });
   }
   template <class Address>
-  static result<std::unique_ptr<stream_owner_state>> open(const Address& listen, const host_options& options) noexcept {
+  static result<unique_ptr<stream_owner_state>> open(const Address& listen, const host_options& options) noexcept {
     return open_by(options, [&](stream_owner_state& s) { return s.connections.listen(listen); });
   }
 
-  boost::asio::io_context io;
+  event_loop io;
   silent_handler handler;
   host<Parts, silent_handler, no_consumer> connections;
   std::uint16_t port = 0;
 
  private:
   template <class Listen>
-  static result<std::unique_ptr<stream_owner_state>> open_by(const host_options& options, Listen listen) noexcept {
+  static result<unique_ptr<stream_owner_state>> open_by(const host_options& options, Listen listen) noexcept {
     try {
-      std::unique_ptr<stream_owner_state> s(new stream_owner_state(options));
+      unique_ptr<stream_owner_state> s(new stream_owner_state(options));
+      if (s->io.error() != 0) return failure(errc::io, 0, {}, s->io.error());
       const result<std::uint16_t> port = listen(*s);
       if (!port) return failure(port.error());
       s->port = *port;
       return s;
-    } catch (const boost::system::system_error& e) {  // of the event loop's own descriptors
-      return failure(errc::io, 0, {}, e.code().value());
     } catch (...) {
       return failure(errc::out_of_memory);
     }
@@ -102,7 +99,7 @@ class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts,
   auto& shared() noexcept { return s_->connections.shared(); }
   /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid
   /// as long as the owner.
-  boost::asio::io_context& event_loop() noexcept { return s_->io; }
+  tensorpull::event_loop& event_loop() noexcept { return s_->io; }
   /// See event_loop().
   auto& publications() noexcept { return s_->connections.published(); }
 
@@ -113,12 +110,12 @@ class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts,
   const auto& published() const noexcept { return s_->connections.published(); }
   void serve_a_while() { s_->io.run_one_for(detail::wait_step); }
 
-  static result<stream_owner> with(result<std::unique_ptr<state>> s) noexcept {
+  static result<stream_owner> with(result<detail::unique_ptr<state>> s) noexcept {
     if (!s) return failure(s.error());
     return stream_owner(std::move(*s));
   }
-  explicit stream_owner(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
-  std::unique_ptr<state> s_;
+  explicit stream_owner(detail::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
+  detail::unique_ptr<state> s_;
 };
 
 /// An owner over a transport that cannot listen, which is refused.

@@ -21,8 +21,7 @@ class stream_wire;
 template <class Parts, class Tensors>
 class stream_owner {
   // the class itself is refused, since it would be another one in a file that includes the header
-  static_assert(detail::never<Parts>,
-                "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors (it needs Boost.Asio)");
+  static_assert(detail::never<Parts>, "tensorpull: #include <tensorpull/transports/host/owner.hpp> to own tensors");
 
  public:
   /// The one option of owner_options that a program is likely to give.
@@ -36,8 +35,7 @@ class stream_owner {
 /// header, transports/host/host.hpp.
 template <class Parts, class Handler, class Consumer>
 class host {
-  static_assert(detail::never<Parts>,
-                "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host (it needs Boost.Asio)");
+  static_assert(detail::never<Parts>, "tensorpull: #include <tensorpull/transports/host/host.hpp> to have a host");
 
  public:
   template <class... Arguments>
@@ -58,8 +56,8 @@ struct stream_transport {
   using stream = Stream;  ///< one end of a connection
   static constexpr bool threads = Threads;  ///< whether several threads may run an owner's connections
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
-  /// The descriptor, the event loop's record of it, and the memory of the pending operations.
-  static constexpr std::size_t connection_bytes = 1088;
+  /// The stream, what the host and the event loop know of it, and the loop's record of the descriptor.
+  static constexpr std::size_t connection_bytes = 512;
   static constexpr bool reliable = true, ordered = true;  ///< every stream is
   static constexpr bool shares_memory = false;
   static constexpr bool encrypted = false;  ///< hide it in a policy whose stream encrypts

@@ -1,4 +1,3 @@
-// NEEDS tensorpull::asio
 // SNIPPET 1
 #include "context.hpp"
 

@@ -37,7 +37,7 @@ class http_door {
  public:
   /// Starts to listen. Errors: those of listen(), io, out_of_memory. Allocates its table of recipients and its buffers.
   template <class Address>
-  static result<http_door> open(boost::asio::io_context& io, Publisher& published, const Address& listen,
+  static result<http_door> open(event_loop& io, Publisher& published, const Address& listen,
                                 http_door_options options = {}) noexcept {
     try {
       options.host.authorise = {};
@@ -47,8 +47,6 @@ class http_door {
       if (!port) return failure(port.error());
       s->port = *port;
       return http_door(std::move(s));
-    } catch (const boost::system::system_error& e) {
-      return failure(errc::io, 0, {}, e.code().value());
     } catch (...) {
       return failure(errc::out_of_memory);
     }
@@ -63,7 +61,7 @@ class http_door {
 
  private:
   struct state {
-    state(boost::asio::io_context& io, const http_door_options& options, Publisher& published)
+    state(event_loop& io, const http_door_options& options, Publisher& published)
         : connections(io, handler, options.host, &published) {}
     detail::silent_handler handler;
     host_type connections;

@@ -1,0 +1,381 @@
+// Waits for many descriptors at a time, and calls what waits for them on the threads that run it: the program's. It
+// starts no thread.
+#pragma once
+
+#include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/memory.hpp>
+#include <tensorpull/std/mutex.hpp>
+#include <tensorpull/system/detail/file_descriptor.hpp>
+#include <tensorpull/transports/host/detail/thread_lock.hpp>
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace tensorpull {
+
+class event_loop;
+
+/// Something that a loop calls: when its descriptor is ready, when its alarm is due, or because somebody has posted to
+/// it. Made with `new`; retire() destroys it.
+class event_target {
+ public:
+  /// Bits of what has happened. Those above are the target's own.
+  static constexpr std::uint32_t readable = 1, writable = 2, alarm = 4, own = 8;
+
+  /// Borrows the loop.
+  explicit event_target(event_loop& on) noexcept : loop_(on) {}
+  event_target(const event_target&) = delete;
+  event_target& operator=(const event_target&) = delete;
+
+  /// Lets the loop watch a descriptor, which stays the caller's. Gives errno: ENOMEM, or why the system cannot watch
+  /// it; 0: it does.
+  int watch(int fd) noexcept;
+  /// The descriptor is not watched any more, so that it can be closed.
+  void unwatch() noexcept;
+  /// Waits for these directions of the descriptor from now on, and no others, until one is ready. Each is reported
+  /// once.
+  void wait(io_ready directions) noexcept;
+  /// Sets the alarm, in the place of the one that was set before.
+  void alarm_after(std::chrono::milliseconds time) noexcept;
+  /// There is no alarm any more.
+  void drop_alarm() noexcept;
+  /// Something has happened: bits for happened(). On any thread.
+  void post(std::uint32_t what) noexcept;
+  /// It is not called any more, and is destroyed as soon as no thread is inside of it.
+  void retire() noexcept;
+
+ protected:
+  virtual ~event_target() = default;
+  /// What has happened since the last call. One thread at a time is inside of it.
+  virtual void happened(std::uint32_t what) noexcept = 0;
+
+ private:
+  friend event_loop;
+
+  event_loop& loop_;
+  // of the loop, by its lock
+  event_target *before_ = nullptr, *after_ = nullptr, *next_alarm_ = nullptr;
+  std::chrono::steady_clock::time_point alarm_at_{};
+  std::uint32_t pending_ = 0, armed_ = 0;
+  int fd_ = -1;
+  bool queued_ = false, inside_ = false, retired_ = false, alarmed_ = false;
+};
+
+/// An event loop over epoll. Any number of threads may run it at a time. Targets have to be retired before it ends.
+class event_loop {
+ public:
+  using clock = std::chrono::steady_clock;  ///< of alarms and waits
+
+  /// Opens three descriptors; error() says whether it could.
+  event_loop() noexcept
+      : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
+    if (!epoll_ || !wake_ || !timer_) error_ = errno;
+    else if (!add(wake_.get(), EPOLLIN | EPOLLET, 0) || !add(timer_.get(), EPOLLIN | EPOLLET, 0)) error_ = errno;
+  }
+  event_loop(const event_loop&) = delete;
+  event_loop& operator=(const event_loop&) = delete;
+  ~event_loop() { delete[] entries_; }
+
+  /// errno of why it has no descriptors; 0: it has.
+  int error() const noexcept { return error_; }
+  /// Readable while there is something to call: for a program that waits in a loop of its own, and then calls poll().
+  int native_handle() const noexcept { return epoll_.get(); }
+  /// Has memory for so many more descriptors. False: there is none.
+  bool reserve(std::size_t descriptors) noexcept {
+    const lock_guard hold(lock_);
+    return grow(static_cast<std::size_t>(timer_.get()) + 1 + descriptors);
+  }
+
+  /// Calls one target that something has happened to, or waits for at most `time` until there is one. How many were
+  /// called. It does not wait if there is nothing to wait for.
+  std::size_t run_one_for(std::chrono::nanoseconds time) noexcept { return run_one_until(clock::now() + time); }
+  /// The same without an end to the wait.
+  std::size_t run_one() noexcept { return run_one_until(clock::time_point::max()); }
+  /// Calls targets for so long. How many were called.
+  std::size_t run_for(std::chrono::nanoseconds time) noexcept {
+    const auto end = clock::now() + time;
+    std::size_t n = 0;
+    while (run_one_until(end) != 0) ++n;
+    return n;
+  }
+  /// Calls targets until there is nothing to wait for. How many were called.
+  std::size_t run() noexcept {
+    std::size_t n = 0;
+    while (run_one() != 0) ++n;
+    return n;
+  }
+  /// Calls what can be called without waiting, at most so many. How many were called.
+  std::size_t poll(std::size_t most = ~std::size_t{0}) noexcept {
+    std::size_t n = 0;
+    while (n < most && run_one_until(at_once) != 0) ++n;
+    const lock_guard hold(lock_);
+    if (first_ != nullptr) wake();  // the descriptor stays readable
+    return n;
+  }
+  /// Each thread that runs it returns, after what it is calling. On any thread.
+  void stop() noexcept {
+    const lock_guard hold(lock_);
+    stopped_ = true;
+    wake();
+  }
+  /// It can be run again after stop().
+  void restart() noexcept {
+    const lock_guard hold(lock_);
+    stopped_ = false;
+  }
+
+ private:
+  friend event_target;
+  static constexpr clock::time_point at_once{};  // an end of a wait: there is none
+
+  /// What is watched, by descriptor. The number tells an event of a descriptor that was closed meanwhile from one of
+  /// that which has its number now.
+  struct entry {
+    event_target* target = nullptr;
+    std::uint32_t number = 0;
+  };
+
+  bool add(int fd, std::uint32_t events, std::uint64_t data) noexcept {
+    epoll_event e{};
+    e.events = events;
+    e.data.u64 = data;
+    return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) == 0;
+  }
+  static std::uint64_t data_of(int fd, std::uint32_t number) noexcept {
+    return std::uint64_t{number} << 32 | static_cast<std::uint32_t>(fd);
+  }
+
+  std::size_t run_one_until(clock::time_point end) noexcept {
+    lock_.lock();
+    ++running_;
+    event_target* next = nullptr;
+    for (bool late = false; !stopped_;) {
+      if (round_ > 0 && (next = pop()) != nullptr) break;
+      if (late || (first_ == nullptr && end != at_once && !has_work())) break;
+      late = harvest(first_ != nullptr ? at_once : end) && first_ == nullptr;
+    }
+    if (next != nullptr) call(*next);
+    --running_;
+    // others go on, or return, too
+    if (sleeping_ > 0 && (first_ != nullptr || stopped_ || !has_work())) wake();
+    lock_.unlock();
+    return next != nullptr;
+  }
+  /// Queues what is ready, and waits for it until then. True: the time was over.
+  bool harvest(clock::time_point end) noexcept {
+    std::int64_t ms = end == at_once ? 0 : -1;
+    if (end != at_once && end != clock::time_point::max())
+      ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(end - clock::now(), {})).count();
+    epoll_event ready[64];
+    ++sleeping_;
+    lock_.unlock();
+    const int n = ::epoll_wait(epoll_.get(), ready, 64, static_cast<int>(std::min<std::int64_t>(ms, 1 << 30)));
+    lock_.lock();
+    --sleeping_;
+    for (int i = 0; i < n; ++i) {
+      const auto fd = static_cast<int>(ready[i].data.u64 & 0xffff'ffff);
+      const std::uint32_t events = ready[i].events;
+      if (ready[i].data.u64 == 0) sound_alarms();  // or somebody was woken, to look at the queue
+      else if (const entry& e = entries_[fd]; e.target != nullptr && data_of(fd, e.number) == ready[i].data.u64) {
+        const bool over = (events & (EPOLLERR | EPOLLHUP)) != 0;
+        const std::uint32_t happened = ((events & EPOLLIN) != 0 || over ? event_target::readable : 0u) |
+                                       ((events & EPOLLOUT) != 0 || over ? event_target::writable : 0u);
+        const std::uint32_t wanted = e.target->armed_;
+        arm(*e.target, 0);
+        if ((happened & wanted) != 0) put(*e.target, happened & wanted);
+      }
+    }
+    round_ = count_;  // then it is looked again, so that nothing waits behind those that go on
+    return n <= 0 && ms == 0;
+  }
+  /// The caller of these has the lock.
+  void call(event_target& t) noexcept {
+    t.inside_ = true;
+    ++inside_;
+    const std::uint32_t what = t.pending_;
+    t.pending_ = 0;
+    if (first_ != nullptr && sleeping_ > 0) wake();  // for the next
+    lock_.unlock();
+    t.happened(what);
+    lock_.lock();
+    --inside_;
+    t.inside_ = false;
+    if (t.retired_) {
+      lock_.unlock();
+      delete &t;
+      lock_.lock();
+    } else if (t.pending_ != 0) push(t);
+  }
+  void put(event_target& t, std::uint32_t what) noexcept {
+    t.pending_ |= what;
+    if (!t.queued_ && !t.inside_) push(t);
+  }
+  void push(event_target& t) noexcept {
+    t.queued_ = true;
+    t.before_ = last_;
+    t.after_ = nullptr;
+    (last_ != nullptr ? last_->after_ : first_) = &t;
+    last_ = &t;
+    ++count_;
+  }
+  void take(event_target& t) noexcept {
+    t.queued_ = false;
+    (t.before_ != nullptr ? t.before_->after_ : first_) = t.after_;
+    (t.after_ != nullptr ? t.after_->before_ : last_) = t.before_;
+    --count_;
+  }
+  event_target* pop() noexcept {
+    event_target* const t = first_;
+    if (t == nullptr) return nullptr;
+    take(*t);
+    --round_;
+    return t;
+  }
+  void arm(event_target& t, std::uint32_t what) noexcept {
+    waiting_ += static_cast<std::size_t>(what != 0) - static_cast<std::size_t>(t.armed_ != 0);
+    t.armed_ = what;
+  }
+  bool has_work() const noexcept { return waiting_ > 0 || count_ > 0 || inside_ > 0 || alarms_ != nullptr; }
+  /// A thread that waits looks at the queue.
+  void wake() noexcept { (void)::eventfd_write(wake_.get(), 1); }
+
+  void sound_alarms() noexcept {
+    const auto now = clock::now();
+    for (event_target** at = &alarms_; *at != nullptr;) {
+      event_target& t = **at;
+      if (t.alarm_at_ > now) {
+        at = &t.next_alarm_;
+        continue;
+      }
+      *at = t.next_alarm_;
+      t.alarmed_ = false;
+      put(t, event_target::alarm);
+    }
+    set_timer();
+  }
+  void drop_alarm(event_target& t) noexcept {
+    if (!t.alarmed_) return;
+    event_target** at = &alarms_;
+    while (*at != &t) at = &(*at)->next_alarm_;
+    *at = t.next_alarm_;
+    t.alarmed_ = false;
+  }
+  /// For the first of the alarms.
+  void set_timer() noexcept {
+    if (alarms_ == nullptr) return;
+    auto first = alarms_->alarm_at_;
+    for (const event_target* t = alarms_; t != nullptr; t = t->next_alarm_) first = std::min(first, t->alarm_at_);
+    const auto since = first.time_since_epoch();
+    const auto s = std::chrono::duration_cast<std::chrono::seconds>(since);
+    itimerspec at{};
+    at.it_value.tv_sec = static_cast<time_t>(s.count());
+    at.it_value.tv_nsec = static_cast<long>((since - s).count());
+    (void)::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+  }
+  /// Has room for descriptors below this number.
+  bool grow(std::size_t wanted) noexcept {
+    if (wanted <= size_) return true;
+    const std::size_t size = std::max(wanted, 2 * size_);
+    entry* const more = new (std::nothrow) entry[size];
+    if (more == nullptr) return false;
+    for (std::size_t i = 0; i < size_; ++i) more[i] = entries_[i];
+    delete[] entries_;
+    entries_ = more;
+    size_ = size;
+    return true;
+  }
+
+  detail::file_descriptor epoll_, wake_, timer_;
+  int error_ = 0;
+  detail::thread_lock lock_{};
+  entry* entries_ = nullptr;
+  std::size_t size_ = 0;
+  event_target *first_ = nullptr, *last_ = nullptr, *alarms_ = nullptr;
+  // in the queue, those of them that are called before it is looked for more, and those that wait for a descriptor
+  std::size_t count_ = 0, round_ = 0, waiting_ = 0;
+  std::size_t running_ = 0, sleeping_ = 0, inside_ = 0;  // threads: that run it, that wait, that call a target
+  bool stopped_ = false;
+};
+
+inline int event_target::watch(int fd) noexcept {
+  const lock_guard hold(loop_.lock_);
+  if (loop_.error_ != 0) return loop_.error_;
+  if (!loop_.grow(static_cast<std::size_t>(fd) + 1)) return ENOMEM;
+  event_loop::entry& e = loop_.entries_[fd];
+  if (++e.number == 0) ++e.number;  // 0 is the loop's own
+  if (!loop_.add(fd, EPOLLONESHOT, event_loop::data_of(fd, e.number))) return errno;
+  e.target = this;
+  fd_ = fd;
+  return 0;
+}
+inline void event_target::unwatch() noexcept {
+  const lock_guard hold(loop_.lock_);
+  if (fd_ < 0) return;
+  epoll_event none{};
+  (void)::epoll_ctl(loop_.epoll_.get(), EPOLL_CTL_DEL, fd_, &none);
+  loop_.entries_[fd_].target = nullptr;
+  loop_.arm(*this, 0);
+  fd_ = -1;
+}
+inline void event_target::wait(io_ready directions) noexcept {
+  const std::uint32_t wanted = (directions.read ? readable : 0u) | (directions.write ? writable : 0u);
+  const lock_guard hold(loop_.lock_);
+  if (fd_ < 0 || wanted == armed_) return;
+  loop_.arm(*this, wanted);
+  epoll_event e{};
+  e.events = EPOLLONESHOT | (directions.read ? EPOLLIN : 0u) | (directions.write ? EPOLLOUT : 0u);
+  e.data.u64 = event_loop::data_of(fd_, loop_.entries_[fd_].number);
+  (void)::epoll_ctl(loop_.epoll_.get(), EPOLL_CTL_MOD, fd_, &e);
+}
+inline void event_target::alarm_after(std::chrono::milliseconds time) noexcept {
+  const auto at = event_loop::clock::now() + time;
+  const lock_guard hold(loop_.lock_);
+  loop_.drop_alarm(*this);
+  alarm_at_ = at;
+  alarmed_ = true;
+  next_alarm_ = loop_.alarms_;
+  loop_.alarms_ = this;
+  loop_.set_timer();
+}
+inline void event_target::drop_alarm() noexcept {
+  const lock_guard hold(loop_.lock_);
+  loop_.drop_alarm(*this);
+}
+inline void event_target::post(std::uint32_t what) noexcept {
+  const lock_guard hold(loop_.lock_);
+  loop_.put(*this, what);
+  // a thread that runs the loop looks at the queue before it waits
+  if (queued_ && (loop_.sleeping_ > 0 || loop_.running_ == 0)) loop_.wake();
+}
+inline void event_target::retire() noexcept {
+  unwatch();
+  {
+    const lock_guard hold(loop_.lock_);
+    loop_.drop_alarm(*this);
+    if (queued_) loop_.take(*this);
+    retired_ = true;
+    if (inside_) return;
+  }
+  delete this;
+}
+
+namespace detail {
+struct retire {
+  void operator()(event_target* t) const noexcept { t->retire(); }
+};
+}  // namespace detail
+
+/// Owns a target, and retires it.
+template <class Target>
+using target_ptr = detail::unique_ptr<Target, detail::retire>;
+
+}  // namespace tensorpull

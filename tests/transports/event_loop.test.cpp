@@ -1,0 +1,225 @@
+#include <tensorpull/transports/host/event_loop.hpp>
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace event_loop_test {
+
+using namespace tensorpull;
+using namespace std::chrono_literals;
+
+/// Notes what has happened, and does what the test says.
+struct noting : event_target {
+  using event_target::event_target;
+  explicit noting(event_loop& on, int* destroyed) : event_target(on), gone(destroyed) {}
+  ~noting() override {
+    if (gone != nullptr) ++*gone;
+  }
+  void happened(std::uint32_t what) noexcept override {
+    seen.push_back(what);
+    if (then) then();
+  }
+  std::vector<std::uint32_t> seen;
+  std::function<void()> then;
+  int* gone = nullptr;
+};
+using owned = target_ptr<noting>;
+
+struct pipe_ends {
+  pipe_ends() { EXPECT_EQ(::pipe2(fd.data(), O_CLOEXEC | O_NONBLOCK), 0); }
+  ~pipe_ends() {
+    ::close(fd[0]);
+    ::close(fd[1]);
+  }
+  std::array<int, 2> fd{};
+};
+
+TEST(EventLoop, Posts_that_come_before_a_call_are_one_call_and_later_ones_another) {
+  event_loop loop;
+  const owned t(new noting(loop));
+  t->post(8);
+  t->post(16);
+  t->post(8);
+  t->then = [&] {
+    if (t->seen.size() == 1) t->post(32);
+  };
+  EXPECT_EQ(loop.run(), 2u);
+  EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{24, 32}));
+  EXPECT_EQ(loop.run(), 0u) << "there is nothing to wait for";
+}
+
+TEST(EventLoop, A_descriptor_is_reported_once_for_each_wait) {
+  event_loop loop;
+  pipe_ends p;
+  const owned t(new noting(loop));
+  ASSERT_EQ(t->watch(p.fd[0]), 0);
+  ASSERT_EQ(::write(p.fd[1], "x", 1), 1);
+  EXPECT_EQ(loop.poll(), 0u) << "nobody waits for it";
+  t->wait({true, false});
+  EXPECT_EQ(loop.poll(), 1u);
+  EXPECT_EQ(loop.poll(), 0u);
+  t->wait({true, false});
+  EXPECT_EQ(loop.poll(), 1u) << "it is readable still";
+  EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{event_target::readable, event_target::readable}));
+}
+
+TEST(EventLoop, A_hang_up_is_reported_for_what_is_waited_for) {
+  event_loop loop;
+  pipe_ends p;
+  const owned t(new noting(loop));
+  ASSERT_EQ(t->watch(p.fd[0]), 0);
+  ::close(std::exchange(p.fd[1], ::dup(0)));
+  EXPECT_EQ(loop.poll(), 0u);
+  t->wait({true, false});
+  EXPECT_EQ(loop.run_one(), 1u);
+  EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{event_target::readable}));
+}
+
+TEST(EventLoop, An_alarm_comes_when_it_is_due_and_the_last_one_that_was_set_counts) {
+  event_loop loop;
+  const owned first(new noting(loop)), second(new noting(loop)), dropped(new noting(loop));
+  first->alarm_after(1h);
+  first->alarm_after(20ms);
+  second->alarm_after(1ms);
+  dropped->alarm_after(2ms);
+  dropped->drop_alarm();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(loop.run_one(), 1u);
+  EXPECT_EQ(second->seen.size(), 1u);
+  EXPECT_EQ(loop.run(), 1u);
+  EXPECT_EQ(first->seen, (std::vector<std::uint32_t>{event_target::alarm}));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 20ms);
+  EXPECT_TRUE(dropped->seen.empty());
+}
+
+TEST(EventLoop, A_target_that_has_retired_is_not_called_and_is_destroyed_after_the_call_that_it_is_in) {
+  event_loop loop;
+  int destroyed = 0;
+  auto* const itself = new noting(loop, &destroyed);
+  auto* const other = new noting(loop, &destroyed);
+  itself->then = [&] {
+    other->retire();
+    itself->retire();
+    EXPECT_EQ(destroyed, 1) << "the one that is not inside of a call";
+  };
+  itself->post(8);
+  other->post(8);
+  EXPECT_EQ(loop.run(), 1u);
+  EXPECT_EQ(destroyed, 2);
+}
+
+TEST(EventLoop, A_target_that_goes_on_for_ever_leaves_a_turn_to_each_of_the_others) {
+  event_loop loop;
+  pipe_ends p;
+  const owned busy(new noting(loop)), waiting(new noting(loop));
+  busy->then = [&] { busy->post(8); };
+  busy->post(8);
+  ASSERT_EQ(waiting->watch(p.fd[1]), 0);
+  waiting->wait({false, true});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(loop.run_one(), 1u);
+  EXPECT_EQ(waiting->seen.size(), 1u);
+}
+
+TEST(EventLoop, Threads_that_run_it_call_one_target_one_at_a_time_and_miss_nothing) {
+  struct counting : event_target {
+    using event_target::event_target;
+    void happened(std::uint32_t) noexcept override {
+      most = std::max(most, ++inside);
+      calls += 1;
+      handled = posted.load();
+      --inside;
+    }
+    std::atomic<int> inside{0};
+    std::atomic<std::uint64_t> posted{0}, handled{0};
+    int most = 0;  // these two are the target's own: it is called by one thread at a time
+    std::uint64_t calls = 0;
+  };
+  event_loop loop;
+  std::vector<counting*> targets;
+  for (int i = 0; i < 4; ++i) targets.push_back(new counting(loop));
+  const owned keeps(new noting(loop));
+  keeps->alarm_after(1h);
+  std::vector<std::thread> runners, posters;
+  for (int i = 0; i < 3; ++i) runners.emplace_back([&] { loop.run(); });
+  for (int i = 0; i < 2; ++i)
+    posters.emplace_back([&] {
+      for (int n = 0; n < 20'000; ++n) {
+        counting& t = *targets[static_cast<std::size_t>(n) % targets.size()];
+        ++t.posted;
+        t.post(event_target::own);
+      }
+    });
+  for (auto& t : posters) t.join();
+  for (counting* t : targets)
+    while (t->handled != 10'000) std::this_thread::yield();
+  keeps->drop_alarm();
+  keeps->post(event_target::own);  // after that there is nothing to wait for, on any thread
+  for (auto& t : runners) t.join();
+  for (counting* t : targets) {
+    EXPECT_EQ(t->most, 1);
+    EXPECT_GT(t->calls, 0u);
+    t->retire();
+  }
+}
+
+TEST(EventLoop, Stop_ends_the_wait_of_each_thread_until_it_is_restarted) {
+  event_loop loop;
+  const owned keeps(new noting(loop));
+  keeps->alarm_after(1h);
+  std::vector<std::thread> runners;
+  for (int i = 0; i < 3; ++i) runners.emplace_back([&] { loop.run(); });
+  loop.stop();
+  for (auto& t : runners) t.join();
+  keeps->post(8);
+  EXPECT_EQ(loop.run_one(), 0u);
+  loop.restart();
+  EXPECT_EQ(loop.run_one(), 1u);
+}
+
+TEST(EventLoop, Its_descriptor_is_readable_while_there_is_something_to_call) {
+  event_loop loop;
+  const owned first(new noting(loop)), second(new noting(loop));
+  const auto readable = [&] {
+    pollfd p{loop.native_handle(), POLLIN, 0};
+    return ::poll(&p, 1, 0) == 1;
+  };
+  EXPECT_EQ(loop.poll(), 0u);
+  EXPECT_FALSE(readable());
+  first->post(8);
+  second->post(8);
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(loop.poll(1), 1u);
+  EXPECT_TRUE(readable()) << "one is left";
+  EXPECT_EQ(loop.poll(), 1u);
+  EXPECT_FALSE(readable());
+}
+
+TEST(EventLoop, Without_descriptors_it_says_why_and_watches_nothing) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int top = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(top) + 1;
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  event_loop loop;
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ::close(top);
+  EXPECT_EQ(loop.error(), EMFILE);
+  const owned t(new noting(loop));
+  EXPECT_EQ(t->watch(0), EMFILE);
+}
+
+}  // namespace event_loop_test
