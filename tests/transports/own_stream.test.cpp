@@ -2,9 +2,7 @@
 // another direction than the endpoint does.
 #include "network.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 namespace own_stream_test {
@@ -289,22 +287,6 @@ TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
   joined_thread runs([&] { io.run(); });
   EXPECT_TRUE(host.listen("127.0.0.1:0"));
   host.stop();
-}
-
-TEST(OwnStream, A_host_that_cannot_reserve_descriptors_reserves_fewer) {
-  using tcp_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  puller handler{{}, nullptr, 0, {}, {}};
-  tp::event_loop io;
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  tcp_net::host<puller, tp::land> first(io, handler);  // the event loop's own descriptors are there
-  const int top = ::fcntl(0, F_DUPFD_CLOEXEC, 0);
-  rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(top) + 1;
-  ::setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_NO_THROW((tcp_net::host<puller, tp::land>(io, handler, {.reserved_connections = 20})));
-  ::setrlimit(RLIMIT_NOFILE, &before);
-  ::close(top);
 }
 
 TEST(OwnStream, An_owner_serves_a_connection_that_the_program_has_made) {

@@ -6,6 +6,7 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/framing/element_list.hpp>
 #include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -149,6 +150,12 @@ struct frame {
 template <class Limits>
 inline constexpr std::size_t message_frame_bytes = Limits::application_body_bytes +
                                                    Limits::application_references * 32 + 256;
+/// Bytes of a buffer for any frame without payload: whole cache lines.
+template <class Limits>
+inline constexpr std::size_t frame_buffer_bytes = (std::max(message_frame_bytes<Limits>,
+                                                            std::size_t{Limits::control_frame_bytes}) +
+                                                   63) /
+                                                  64 * 64;
 
 /// Whether a frame of this kind is for the other end's owner. Otherwise it is an answer, or a message of the
 /// application.

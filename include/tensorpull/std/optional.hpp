@@ -49,30 +49,22 @@ class maybe {
   maybe(const maybe& other)
     requires std::is_copy_constructible_v<T>
       : nothing_{} {
-    if (other.has_) emplace(other.value_);
+    take(other);
   }
   maybe(maybe&& other) noexcept(std::is_nothrow_move_constructible_v<T>)
     requires std::is_move_constructible_v<T>
       : nothing_{} {
-    if (other.has_) emplace(std::move(other.value_));
+    take(std::move(other));
   }
   maybe& operator=(const maybe& other)
     requires std::is_copy_constructible_v<T>
   {
-    if (this != &other) {
-      reset();
-      if (other.has_) emplace(other.value_);
-    }
-    return *this;
+    return take(other);
   }
   maybe& operator=(maybe&& other) noexcept(std::is_nothrow_move_constructible_v<T>)
     requires std::is_move_constructible_v<T>
   {
-    if (this != &other) {
-      reset();
-      if (other.has_) emplace(std::move(other.value_));
-    }
-    return *this;
+    return take(std::move(other));
   }
   ~maybe() { reset(); }
 
@@ -97,6 +89,14 @@ class maybe {
   const T* operator->() const noexcept { return &value_; }
 
  private:
+  template <class Other>
+  maybe& take(Other&& other) {
+    if (this == &other) return *this;
+    reset();
+    if (other.has_) emplace(std::forward<Other>(other).value_);
+    return *this;
+  }
+
   union {
     char nothing_;
     T value_;

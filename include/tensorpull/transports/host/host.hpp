@@ -168,10 +168,7 @@ class host<Parts, Handler, Consumer> {
   using acceptor_type = detail::acceptor<host, listener_type>;
   friend connection;
   friend acceptor_type;
-  static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<typename Parts::limits>,
-                                                       std::size_t{Parts::limits::control_frame_bytes}) +
-                                              63) /
-                                             64 * 64;
+  static constexpr std::size_t frame_bytes = frame_buffer_bytes<typename Parts::limits>;
   static constexpr std::chrono::milliseconds timer_interval{200};
   /// What the loop calls for the host itself.
   class target : public event_target {

@@ -103,11 +103,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   static constexpr std::size_t most_references = std::min(std::size_t{limits::references},
                                                           std::size_t{limits::session_references});
   using published_type = image_publisher<owner_parts_of<Parts>, no_lock, 2 * most_references, most_references>;
-  static constexpr std::size_t frame_bytes = (std::max(message_frame_bytes<limits>,
-                                                       std::size_t{limits::control_frame_bytes}) +
-                                              63) /
-                                             64 * 64;
-
+  static constexpr std::size_t frame_bytes = frame_buffer_bytes<limits>;
   using handler_type = detail::session_handler<limits, link_type>;
   using owner_type = typename published_type::owner_type;
 

@@ -1,9 +1,12 @@
-// The tables of an owner, and how a row of one leads to a row of another.
+// The tables of an owner, how a row of one leads to a row of another, and what they say of a transaction's recipients.
 #pragma once
 
 #include <tensorpull/protocol/owner/detail/publication_table.hpp>
 #include <tensorpull/protocol/owner/detail/recipient_table.hpp>
+#include <tensorpull/protocol/owner/detail/transaction_rules.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
+#include <cstddef>
 #include <span>
 
 namespace tensorpull::detail {
@@ -60,6 +63,72 @@ struct owner_tables {
       if (p.is_part_of(t.outcome.id) && p.pins != 0) return true;
     return false;
   }
+};
+
+/// A look at one transaction: its references, and what is known of each recipient of them. It changes nothing.
+class transaction_recipients {
+ public:
+  transaction_recipients(owner_tables& all, const transaction& t) noexcept : all_(all), t_(t) {}
+
+  /// Calls `f(publication, record)` for each reference; the record is nullptr if nothing is known of the recipient.
+  template <class F>
+  void each_of(recipient_id who, F f) const noexcept {
+    for (publication& p : all_.publications.all())
+      if (p.is_part_of(t_.outcome.id)) f(p, all_.record_of(p, who));
+  }
+  /// Calls `f(record)` with one record of each recipient that counts.
+  template <class F>
+  void each(F f) const noexcept {
+    for (recipient_record& r : all_.records.all()) {
+      const publication& p = all_.publications.at(r.slot);
+      if (!r.who || !all_.is_of(r, p) || !p.is_part_of(t_.outcome.id) || (t_.named && !r.expected)) continue;
+      const recipient_record* first = nullptr;
+      each_of(r.who, [&](const publication&, const recipient_record* x) { first = first != nullptr ? first : x; });
+      if (first == &r) f(r);
+    }
+  }
+
+  /// Whether the recipient has asked for anything.
+  bool asked(recipient_id who) const noexcept {
+    bool any = false;
+    each_of(who,
+            [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
+    return any;
+  }
+  /// When it was last fast enough, or said anything.
+  std::chrono::milliseconds last_seen(recipient_id who) const noexcept {
+    std::chrono::milliseconds last{};
+    each_of(who, [&](const publication&, const recipient_record* r) {
+      if (r != nullptr && r->marked_at > last) last = r->marked_at;
+    });
+    return last;
+  }
+  /// How a recipient has ended over all references; `acquired`: it has not, which is never the answer if everything is
+  /// `over`.
+  recipient_state standing(recipient_id who, bool over = false) const noexcept {
+    recipient_state worst = recipient_state::completed, gave_up = recipient_state::unfinished;
+    bool has = false, open = false, absent = false, missing = false;
+    each_of(who, [&](const publication& p, const recipient_record* r) {
+      const recipient_state s = r != nullptr ? r->state : recipient_state::unseen;
+      has = has || has_asked(s);
+      const bool there = p.now == publication::state::published;
+      if (!is_final(s)) (there && !over ? open : missing) = true;
+      // one that had not asked when a reference ended may still ask for the others
+      else if (s == recipient_state::absent) (there ? absent : missing) = true;
+      else if (s == recipient_state::unfinished) missing = true;
+      else if (s > recipient_state::completed_unverified) gave_up = std::min(gave_up, s);
+      else worst = std::max(worst, s);
+    });
+    if (gave_up != recipient_state::unfinished) return gave_up;
+    if (absent && !has) return recipient_state::absent;
+    if (open) return recipient_state::acquired;
+    if (absent || missing) return has ? recipient_state::unfinished : recipient_state::absent;
+    return worst;
+  }
+
+ private:
+  owner_tables& all_;
+  const transaction& t_;
 };
 
 }  // namespace tensorpull::detail

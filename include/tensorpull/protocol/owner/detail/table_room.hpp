@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/protocol/owner/detail/due_progress.hpp>
 #include <tensorpull/protocol/owner/detail/owner_tables.hpp>
 #include <tensorpull/protocol/owner/detail/transaction_rules.hpp>
 

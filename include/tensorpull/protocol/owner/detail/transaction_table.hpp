@@ -4,10 +4,8 @@
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/protocol/owner/detail/due_progress.hpp>
 #include <tensorpull/protocol/owner/detail/owner_tables.hpp>
 #include <tensorpull/protocol/owner/detail/table_room.hpp>
-#include <tensorpull/protocol/owner/detail/transaction_recipients.hpp>
 #include <tensorpull/protocol/owner/detail/transaction_rules.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
