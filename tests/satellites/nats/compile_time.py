@@ -4,6 +4,6 @@ PULLS = {
     "nats": ("satellites/nats/nats.hpp", "nats", "fixed_bytes<4096>", '"nats://server:4222"'),
 }
 BOUNDS = {
-    "g++ 12": {"nats": 48_800},
-    "clang 14": {"nats": 13_770},
+    "g++ 12": {"nats": 45_900},
+    "clang 14": {"nats": 12_690},
 }

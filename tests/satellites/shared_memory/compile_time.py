@@ -4,6 +4,6 @@ PULLS = {
     "shared_memory": ("satellites/shared_memory/shared_memory.hpp", "shared_memory", "fixed_bytes<4096>", '"/run/model"'),
 }
 BOUNDS = {
-    "g++ 12": {"shared_memory": 61_350},
-    "clang 14": {"shared_memory": 16_960},
+    "g++ 12": {"shared_memory": 53_350},
+    "clang 14": {"shared_memory": 14_790},
 }
