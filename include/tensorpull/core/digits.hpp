@@ -56,6 +56,20 @@ constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
   return n.has_value();
 }
 
+/// A number that no 64 bits hold, as decimal_number() reads it.
+inline constexpr std::uint64_t beyond_64_bits = ~std::uint64_t{0};
+/// The number that decimal digits spell, without a sign and nothing else. What 64 bits do not hold is beyond_64_bits.
+constexpr optional<std::uint64_t> decimal_number(std::string_view text) noexcept {
+  if (text.empty()) return {};
+  std::uint64_t n = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return {};
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    n = n > (beyond_64_bits - digit) / 10 ? beyond_64_bits : n * 10 + digit;
+  }
+  return n;
+}
+
 /// The decimal digits of a number.
 class decimal {
  public:

@@ -1,6 +1,7 @@
 // "host:port" as users write it.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/system/without_secrets.hpp>
 
@@ -33,14 +34,9 @@ inline result<host_port> parse_address(std::string_view text) noexcept {
   else if (host.find(':') != std::string_view::npos) return refuse();  // a v6 address wants brackets
   host_port out;
   if (host.size() >= out.host.size() || host.find('\0') != std::string_view::npos) return refuse();
-  if (port.empty() || port.size() > 5) return refuse();
-  std::uint32_t number = 0;
-  for (const char digit : port) {
-    if (digit < '0' || digit > '9') return refuse();
-    number = number * 10 + static_cast<std::uint32_t>(digit - '0');
-  }
-  if (number > 65'535) return refuse();
-  out.number = static_cast<std::uint16_t>(number);
+  const auto number = detail::decimal_number(port);
+  if (!number || *number > 65'535 || port.size() > 5) return refuse();
+  out.number = static_cast<std::uint16_t>(*number);
   if (!host.empty()) std::memcpy(out.host.data(), host.data(), host.size());
   std::memcpy(out.port.data(), port.data(), port.size());
   return out;

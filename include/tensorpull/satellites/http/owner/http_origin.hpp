@@ -63,7 +63,7 @@ class http_origin {
     return detail::is_lower(c) || detail::is_digit(c) || c == '-' || c == '.' || c == '_';
   }
   static constexpr bool is_port(std::string_view digits) noexcept {
-    const auto n = detail::all_digits(digits);
+    const auto n = detail::decimal_number(digits);
     return n && digits.front() != '0' && *n <= 65535;
   }
   std::array<char, most_bytes> text_{};

@@ -233,7 +233,7 @@ class http_request_reader {
     const auto is = [&](std::string_view known) { return f->is(known); };
     if (is("host")) return again(seen_host) || !is_host(value) ? 400 : more;
     if (is("content-length")) {
-      const auto n = detail::all_digits(value);
+      const auto n = detail::decimal_number(value);
       if (again(seen_length) || !n) return 400;
       r_.body_bytes = *n;
     } else if (is("transfer-encoding")) {

@@ -87,7 +87,7 @@ class http_response_reader {
   // What is wrong; null: nothing.
   const char* read_status(std::string_view line) noexcept {
     const auto version = detail::parse_http_version(line.substr(0, 8));
-    const auto status = detail::all_digits(line.substr(std::min<std::size_t>(9, line.size()), 3));
+    const auto status = detail::decimal_number(line.substr(std::min<std::size_t>(9, line.size()), 3));
     if (line.size() < 13 || line[8] != ' ' || line[12] != ' ' || !status || *status < 100) return no_http;
     if (!version || (*version != 10 && *version != 11)) return no_http;
     old_ = *version == 10;
@@ -120,7 +120,7 @@ class http_response_reader {
       date_ = detail::parse_http_date(value);
     } else if (f.is("retry-after")) {
       retry_date_ = detail::parse_http_date(value);
-      if (const auto s = detail::all_digits(value)) head_.retry_after_s = *s;
+      if (const auto s = detail::decimal_number(value)) head_.retry_after_s = *s;
     } else if (f.is("connection") || f.is("proxy-connection")) {
       wish_.add(value);
     } else if (f.is("repr-digest")) {
@@ -131,7 +131,7 @@ class http_response_reader {
     return nullptr;
   }
   const char* read_length(std::string_view value) noexcept {
-    const auto n = detail::all_digits(value);
+    const auto n = detail::decimal_number(value);
     if (!n || *n == detail::beyond_64_bits) return "Content-Length";
     if (std::exchange(head_.has_length, true)) return "two lengths of one body";
     head_.length = *n;

@@ -90,7 +90,7 @@ inline bool read_authority(std::string_view text, http_url& out) {
   }
   out.port = out.secure ? 443 : 80;
   if (has_port) {
-    const auto n = all_digits(port);
+    const auto n = decimal_number(port);
     if (!n || *n == 0 || *n > 65535 || port.size() > 5) return false;
     out.port = static_cast<std::uint16_t>(*n);
   }

@@ -1,11 +1,11 @@
 // The address of a serial line, as users write it: "/dev/ttyUSB0?speed=115200&flow=rtscts".
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -31,7 +31,7 @@ inline constexpr std::array serial_speeds{
     serial_speed{3000000, B3000000}, serial_speed{3500000, B3500000}, serial_speed{4000000, B4000000}};
 
 /// 0: there is no such speed.
-constexpr ::speed_t speed_code(std::uint32_t bits_per_second) noexcept {
+constexpr ::speed_t speed_code(std::uint64_t bits_per_second) noexcept {
   for (const auto& s : serial_speeds)
     if (s.bits_per_second == bits_per_second) return s.code;
   return 0;
@@ -63,9 +63,9 @@ inline result<serial_address> parse_serial_address(std::string_view text) noexce
     const std::string_view setting = rest.substr(0, end),
                            value = setting.substr(std::min(setting.find('=') + 1, setting.size()));
     if (setting.starts_with("speed=") && !std::exchange(has_speed, true)) {
-      const auto [last, failed] = std::from_chars(value.data(), value.data() + value.size(), out.speed);
-      if (failed != std::errc{} || last != value.data() + value.size() || detail::speed_code(out.speed) == 0)
-        return refuse();
+      const auto speed = detail::decimal_number(value);
+      if (!speed || detail::speed_code(*speed) == 0) return refuse();
+      out.speed = static_cast<std::uint32_t>(*speed);
     } else if (setting.starts_with("flow=") && !std::exchange(has_flow, true)) {
       if (value != "none" && value != "rtscts") return refuse();
       out.rts_cts = value == "rtscts";

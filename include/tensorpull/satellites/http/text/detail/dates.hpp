@@ -21,8 +21,9 @@ constexpr optional<std::int64_t> parse_http_date(std::string_view t) noexcept {
       t[22] != ':' || t.substr(25) != " GMT")
     return {};
   const std::size_t at = http_months.find(t.substr(8, 3));
-  const auto day = all_digits(t.substr(5, 2)), year = all_digits(t.substr(12, 4)), hour = all_digits(t.substr(17, 2)),
-             minute = all_digits(t.substr(20, 2)), second = all_digits(t.substr(23, 2));
+  const auto day = decimal_number(t.substr(5, 2)), year = decimal_number(t.substr(12, 4)),
+             hour = decimal_number(t.substr(17, 2)), minute = decimal_number(t.substr(20, 2)),
+             second = decimal_number(t.substr(23, 2));
   if (at == http_months.npos || at % 3 != 0 || !day || !year || !hour || !minute || !second || *day < 1 || *day > 31 ||
       *year < 1970 || *hour > 23 || *minute > 59 || *second > 60)
     return {};

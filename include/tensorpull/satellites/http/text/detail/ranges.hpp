@@ -29,7 +29,7 @@ constexpr http_range parse_one_range(std::string_view one) noexcept {
   const std::size_t dash = one.find('-');
   if (dash == one.npos) return wrong;
   const std::string_view from = one.substr(0, dash), to = one.substr(dash + 1);
-  const auto first = all_digits(from), last = all_digits(to);
+  const auto first = decimal_number(from), last = decimal_number(to);
   if (from.empty()) return last ? http_range{http_range::kind::suffix, 0, *last} : wrong;
   if (!first || (!to.empty() && !last)) return wrong;
   const http_range r{http_range::kind::from_to, *first, last.value_or(~std::uint64_t{0})};
@@ -98,7 +98,7 @@ constexpr optional<content_range> parse_content_range(std::string_view text) noe
   content_range r;
   r.total = ~std::uint64_t{0};
   if (total != "*") {
-    const auto n = all_digits(total);
+    const auto n = decimal_number(total);
     if (!n || *n == beyond_64_bits) return {};
     r.total = *n;
   }

@@ -53,19 +53,6 @@ constexpr void for_each_element(std::string_view list, Each each) noexcept {
   }
 }
 
-/// A number that no 64 bits hold, as all_digits() reads it.
-inline constexpr std::uint64_t beyond_64_bits = ~std::uint64_t{0};
-/// Digits alone, without a sign. A number that 64 bits do not hold is beyond_64_bits.
-constexpr optional<std::uint64_t> all_digits(std::string_view text) noexcept {
-  if (text.empty()) return {};
-  std::uint64_t n = 0;
-  for (const char c : text) {
-    if (!is_digit(c)) return {};
-    const auto digit = static_cast<std::uint64_t>(c - '0');
-    n = n > (beyond_64_bits - digit) / 10 ? beyond_64_bits : n * 10 + digit;
-  }
-  return n;
-}
 /// 16 hexadecimal digits of lower case: a version as our URLs and tags write it.
 constexpr optional<std::uint64_t> http_version_number(std::string_view text) noexcept {
   if (text.size() != 16) return {};
