@@ -382,7 +382,7 @@ BREAKAGES = [
     # strangers, scarcity
     ("transports/host_budget.hpp", "if (ended_ == most || a.trusted || a.heard != 0 ||", "if (a.trusted || a.heard != 0 ||", "transports/publisher", "*room*"),
     ("transports/host_budget.hpp", "now - w.first() < courtesy)", "false)", "transports/publisher", "*room*"),
-    ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_, list->ai_family);", "", "transports/udp_link", "*every_local*"),
+    ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_.get(), list->ai_family);", "", "transports/udp_link", "*every_local*"),
     ("transports/over/tls/tls_stream.hpp", "s_->patience = {};  // OpenSSL", "// OpenSSL", "transports/tls_conformance", "*waits_for_no_other*"),
     ("transports/over/tls/tls.hpp", "if (now.status == io_status::would_block) continue;", "if (now.status == io_status::would_block) break;", "transports/tls_strangers", "*nobody_out*"),
     ("transports/over/tls/tls.hpp", "else if (std::exchange(made_room, true) || !make_room(now)) return true;", "else return true;", "transports/tls_strangers", "*make_room*"),

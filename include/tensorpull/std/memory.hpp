@@ -38,8 +38,8 @@ class unique_ptr {
   T* get() const noexcept { return object_; }
   /// Gives up the object, which is the caller's then.
   T* release() noexcept { return std::exchange(object_, nullptr); }
-  void reset() noexcept {
-    if (object_ != nullptr) Delete()(release());
+  void reset(T* object = nullptr) noexcept {
+    if (T* const before = std::exchange(object_, object)) Delete()(before);
   }
   /// Hands the object over to a std::unique_ptr or a std::shared_ptr.
   template <class Other>

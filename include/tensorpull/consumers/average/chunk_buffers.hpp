@@ -4,6 +4,7 @@
 
 #include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/core/checked.hpp>
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 
@@ -30,11 +31,7 @@ class chunk_buffers {
    public:
     lease() noexcept = default;
     lease(lease&& other) noexcept : pool_(other.pool_), buffer_(std::exchange(other.buffer_, nullptr)) {}
-    lease& operator=(lease&& other) noexcept {
-      std::swap(pool_, other.pool_);
-      std::swap(buffer_, other.buffer_);
-      return *this;
-    }
+    lease& operator=(lease&& other) noexcept { return detail::replace(*this, std::move(other)); }
     ~lease() {
       if (buffer_ != nullptr) pool_->release(buffer_);
     }

@@ -2,6 +2,7 @@
 // of its own (README.md), so nothing of lwIP is needed to install or to compile the library.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -49,10 +50,7 @@ class lwip_stream {
   /// Takes over a socket that is connected and does not wait.
   explicit lwip_stream(int socket) noexcept : socket_(socket) {}
   lwip_stream(lwip_stream&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
-  lwip_stream& operator=(lwip_stream&& other) noexcept {
-    std::swap(socket_, other.socket_);
-    return *this;
-  }
+  lwip_stream& operator=(lwip_stream&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~lwip_stream() {
     if (socket_ >= 0) (void)S::release(socket_);
   }

@@ -1,6 +1,7 @@
 // A connected stream socket as a byte_stream: plain system calls, no event library.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/links/posix/detail/tcp_line.hpp>
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
@@ -77,12 +78,7 @@ class posix_stream {
   /// Takes the descriptor over. `connecting`: a connect is under way, and establish() is how it ends.
   explicit posix_stream(int fd, bool connecting = false) noexcept : state_{fd, connecting} {}
   posix_stream(posix_stream&& other) noexcept : state_(other.state_) { other.state_.fd = -1; }
-  posix_stream& operator=(posix_stream&& other) noexcept {
-    const state was = state_;  // not std::swap, which costs a hundred instantiations
-    state_ = other.state_;
-    other.state_ = was;
-    return *this;
-  }
+  posix_stream& operator=(posix_stream&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~posix_stream() {
     if (state_.fd >= 0) ::close(state_.fd);
   }

@@ -3,6 +3,7 @@
 // process is gone.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/system/files.hpp>
 
@@ -70,11 +71,7 @@ class mapped_memory {
  public:
   mapped_memory() noexcept = default;
   mapped_memory(mapped_memory&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  mapped_memory& operator=(mapped_memory&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
+  mapped_memory& operator=(mapped_memory&& other) noexcept { return replace(*this, std::move(other)); }
   ~mapped_memory() {
     if (data_ != nullptr) ::munmap(data_, bytes_);
   }

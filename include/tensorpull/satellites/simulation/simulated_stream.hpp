@@ -2,6 +2,7 @@
 // clock.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/satellites/simulation/simulated_pipe.hpp>
 
 #include <array>
@@ -54,9 +55,7 @@ class simulated_stream {
       : wire_(std::move(wire)), side_(side) {}
   simulated_stream(simulated_stream&&) noexcept = default;
   simulated_stream& operator=(simulated_stream&& other) noexcept {
-    std::swap(wire_, other.wire_);
-    std::swap(side_, other.side_);
-    return *this;
+    return tensorpull::detail::replace(*this, std::move(other));
   }
   ~simulated_stream() {
     if (wire_) wire_->close(side_);

@@ -3,6 +3,7 @@
 
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/chrono.hpp>
+#include <tensorpull/std/memory.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -64,7 +65,7 @@ class peer_table {
       : budgets_(budgets), capacity_(capacity), mask_(std::bit_ceil(capacity + 1) - 1),
         memory_(
             static_cast<slot*>(::operator new(capacity * sizeof(slot), std::align_val_t{alignof(slot)}, std::nothrow))),
-        buckets_(new(std::nothrow) entry* [mask_ + 1] {}) {
+        buckets_(mask_ + 1) {
     if (memory_ == nullptr) return;
     for (std::size_t i = capacity; i > 0; --i) free_ = new (&memory_[i - 1]) slot{.next = free_};
   }
@@ -72,11 +73,10 @@ class peer_table {
   ~peer_table() {
     clear();
     ::operator delete(memory_, std::align_val_t{alignof(slot)});
-    delete[] buckets_;
   }
 
   /// Whether the constructor has got its memory.
-  bool has_memory() const noexcept { return memory_ != nullptr && buckets_ != nullptr; }
+  bool has_memory() const noexcept { return memory_ != nullptr && buckets_.size() > 0; }
   /// How many peers there are.
   std::size_t size() const noexcept { return size_; }
   /// How many there may be.
@@ -86,7 +86,7 @@ class peer_table {
 
   /// The peer at an address; nullptr: there is none.
   entry* find(const Address& a) noexcept {
-    for (entry* e = buckets_[bucket(a)]; e != nullptr; e = e->chain_)
+    for (entry* e = buckets_.data()[bucket(a)]; e != nullptr; e = e->chain_)
       if (e->address_ == a) return e;
     return nullptr;
   }
@@ -103,7 +103,7 @@ class peer_table {
     }
     slot* const s = std::exchange(free_, free_->next);
     entry* const e = new (s) entry(a, now, std::forward<Arguments>(arguments)...);
-    entry*& head = buckets_[bucket(a)];
+    entry*& head = buckets_.data()[bucket(a)];
     e->chain_ = std::exchange(head, e);
     newcomers_.append(*e);
     ++size_;
@@ -138,7 +138,7 @@ class peer_table {
   /// Ends one.
   void remove(entry& e) noexcept {
     (e.known_ ? known_ : newcomers_).take_out(e);
-    entry** at = &buckets_[bucket(e.address_)];
+    entry** at = &buckets_.data()[bucket(e.address_)];
     while (*at != &e) at = &(*at)->chain_;
     *at = e.chain_;
     e.~entry();
@@ -183,7 +183,7 @@ class peer_table {
   peer_budgets budgets_;
   std::size_t capacity_, mask_, size_ = 0;
   slot *memory_, *free_ = nullptr;
-  entry** buckets_;
+  detail::heap_array<entry*> buckets_;
   queue newcomers_, known_;
   std::uint64_t pushed_out_ = 0;
 };

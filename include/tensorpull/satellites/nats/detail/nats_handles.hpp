@@ -6,41 +6,25 @@
 #include <nats/nats.h>
 
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 
 namespace tensorpull::detail {
 
-/// Owns an object of libnats, or nothing.
-template <class T, void (*Free)(T*)>
-class nats_handle {
- public:
-  nats_handle() noexcept = default;
-  explicit nats_handle(T* object) noexcept : object_(object) {}
-  nats_handle(nats_handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  nats_handle& operator=(nats_handle&& other) noexcept {
-    std::swap(object_, other.object_);
-    return *this;
+template <auto Free>
+struct nats_free {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    Free(object);
   }
-  ~nats_handle() {
-    if (object_ != nullptr) Free(object_);
-  }
-
-  explicit operator bool() const noexcept { return object_ != nullptr; }
-  T* get() const noexcept { return object_; }
-  /// Frees what it has.
-  void reset() noexcept { nats_handle().swap(*this); }
-  void swap(nats_handle& other) noexcept { std::swap(object_, other.object_); }
-
- private:
-  T* object_ = nullptr;
 };
 
-using nats_connection = nats_handle<natsConnection, natsConnection_Destroy>;
-using nats_subscription = nats_handle<natsSubscription, natsSubscription_Destroy>;
-using nats_options = nats_handle<natsOptions, natsOptions_Destroy>;
-using nats_message = nats_handle<natsMsg, natsMsg_Destroy>;
+using nats_connection = std::unique_ptr<natsConnection, nats_free<natsConnection_Destroy>>;
+using nats_subscription = std::unique_ptr<natsSubscription, nats_free<natsSubscription_Destroy>>;
+using nats_options = std::unique_ptr<natsOptions, nats_free<natsOptions_Destroy>>;
+using nats_message = std::unique_ptr<natsMsg, nats_free<natsMsg_Destroy>>;
 
 /// Whether messages wait at a subscription; false without one.
 inline bool has_mail(natsSubscription* s) noexcept {

@@ -2,6 +2,7 @@
 // output is read.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/stop_token.hpp>
@@ -57,13 +58,7 @@ class child_stream {
   child_stream(child_stream&& other) noexcept
       : socket_(std::move(other.socket_)), hurry_(other.hurry_), child_(std::exchange(other.child_, 0)),
         status_(other.status_) {}
-  child_stream& operator=(child_stream&& other) noexcept {
-    std::swap(socket_, other.socket_);
-    std::swap(hurry_, other.hurry_);
-    std::swap(child_, other.child_);
-    std::swap(status_, other.status_);
-    return *this;
-  }
+  child_stream& operator=(child_stream&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~child_stream() {
     if (child_ == 0) return;
     // not closed: what it wrote and nobody read would look to the child like a reset

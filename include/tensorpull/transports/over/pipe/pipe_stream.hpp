@@ -2,6 +2,7 @@
 // no flag against it.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/system/detail/held_signal.hpp>
@@ -20,13 +21,7 @@ class pipe_stream {
   pipe_stream(int from, int to) noexcept
       : from_(from), to_(to), from_flags_(unblocked(from)), to_flags_(unblocked(to)) {}
   pipe_stream(pipe_stream&&) noexcept = default;
-  pipe_stream& operator=(pipe_stream&& other) noexcept {
-    std::swap(from_, other.from_);
-    std::swap(to_, other.to_);
-    std::swap(from_flags_, other.from_flags_);
-    std::swap(to_flags_, other.to_flags_);
-    return *this;
-  }
+  pipe_stream& operator=(pipe_stream&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~pipe_stream() {
     if (to_) (void)::fcntl(to_.get(), F_SETFL, to_flags_);
     if (from_) (void)::fcntl(from_.get(), F_SETFL, from_flags_);

@@ -21,7 +21,7 @@ class proxied_stream {
   /// The socket leads to a proxy, perhaps it is still connecting, and establish() asks the proxy. Error: out_of_memory.
   static result<proxied_stream> through(posix_stream socket, const proxy_request& request) noexcept {
     proxied_stream s(std::move(socket));
-    s.talk_ = detail::unique_ptr<talk>(new (std::nothrow) talk{request});
+    s.talk_.reset(new (std::nothrow) talk{request});
     if (!s.talk_) return failure(errc::out_of_memory);
     return s;
   }
@@ -68,7 +68,7 @@ class proxied_stream {
       if (how == proxy_response::progress::done) break;
     }
     const unsigned status = talk_->response.status();
-    talk_ = detail::unique_ptr<talk>(nullptr);
+    talk_.reset();
     if (status >= 200 && status < 300) return {};
     refusal_ = static_cast<std::uint16_t>(status);
     return {io_status::failed, 0, {}, status >= 500 ? errc::connection_failed : errc::proxy_refused};
@@ -81,7 +81,7 @@ class proxied_stream {
     proxy_response response{};
   };
   posix_stream socket_;
-  detail::unique_ptr<talk> talk_{nullptr};  // none: no proxy, or it has consented
+  detail::unique_ptr<talk> talk_;  // none: no proxy, or it has consented
   std::uint16_t refusal_ = 0;
 };
 static_assert(pollable_stream<proxied_stream>);

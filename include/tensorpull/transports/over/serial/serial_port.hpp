@@ -1,6 +1,7 @@
 // A tty of Linux as a byte device: a serial port, an adapter on USB, one end of a pseudo-terminal.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/links/serial/byte_device.hpp>
@@ -18,11 +19,7 @@ namespace tensorpull {
 class serial_port {
  public:
   serial_port(serial_port&& other) noexcept = default;
-  serial_port& operator=(serial_port&& other) noexcept {
-    std::swap(tty_, other.tty_);
-    std::swap(before_, other.before_);
-    return *this;
-  }
+  serial_port& operator=(serial_port&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~serial_port() {
     const int fd = tty_.native_handle();
     if (fd < 0) return;

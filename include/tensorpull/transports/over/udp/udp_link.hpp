@@ -2,19 +2,20 @@
 // offload, recvmmsg, sendmmsg).
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/system/address.hpp>
+#include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/transports/over/udp/udp_address.hpp>
 
 #include <netdb.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -69,47 +70,25 @@ class basic_udp_link {
   /// out_of_memory.
   static result<basic_udp_link> open(std::string_view text) noexcept {
     return made(text, true, [](basic_udp_link& l, const addrinfo* list) {
-      if (!l.make_socket(list->ai_family) || ::bind(l.fd_, list->ai_addr, list->ai_addrlen) != 0) return false;
-      detail::ask_for_local_address(l.fd_, list->ai_family);
+      if (!l.make_socket(list->ai_family) || ::bind(l.fd_.get(), list->ai_addr, list->ai_addrlen) != 0) return false;
+      detail::ask_for_local_address(l.fd_.get(), list->ai_family);
       return true;
     });
   }
 
-  basic_udp_link(basic_udp_link&& other) noexcept
-      : buffers_(std::move(other.buffers_)), other_(other.other_), others_(other.others_),
-        next_other_(other.next_other_), fd_(std::exchange(other.fd_, -1)), family_(other.family_), error_(other.error_),
-        refusals_(other.refusals_), refused_at_(other.refused_at_), connected_(other.connected_), heard_(other.heard_),
-        alone_(other.alone_), alone_until_(other.alone_until_) {}
-  basic_udp_link& operator=(basic_udp_link&& other) noexcept {
-    basic_udp_link moved(std::move(other));
-    std::swap(buffers_, moved.buffers_);
-    std::swap(other_, moved.other_);
-    std::swap(others_, moved.others_);
-    std::swap(next_other_, moved.next_other_);
-    std::swap(fd_, moved.fd_);
-    std::swap(family_, moved.family_);
-    std::swap(error_, moved.error_);
-    std::swap(refusals_, moved.refusals_);
-    std::swap(refused_at_, moved.refused_at_);
-    std::swap(connected_, moved.connected_);
-    std::swap(heard_, moved.heard_);
-    std::swap(alone_, moved.alone_);
-    std::swap(alone_until_, moved.alone_until_);
-    return *this;
-  }
+  basic_udp_link(basic_udp_link&&) noexcept = default;
+  basic_udp_link& operator=(basic_udp_link&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~basic_udp_link() {
-    if (fd_ < 0) return;
-    (void)flush();
-    ::close(fd_);
+    if (fd_) (void)flush();
   }
 
   /// The descriptor, which stays the link's.
-  int native_handle() const noexcept { return fd_; }
+  int native_handle() const noexcept { return fd_.get(); }
   /// The port that it is bound to; 0: none yet.
   std::uint16_t port() const noexcept {
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
-    if (::getsockname(fd_, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
+    if (::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
     return static_cast<std::uint16_t>(detail::udp_address_of(bound).port);
   }
   /// The longest datagram.
@@ -126,7 +105,7 @@ class basic_udp_link {
   }
   /// The same without a copy: the datagram lies in the link's buffer, at a multiple of 8 bytes, until the next call.
   io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept {
-    buffers& b = *buffers_.operator->();
+    buffers& b = *buffers_;
     for (;;) {
       if (b.taken < b.come) {
         from = b.in[b.taken].from;
@@ -153,7 +132,7 @@ class basic_udp_link {
   /// The same, but the datagram may leave later, with others.
   io_result collect(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
     if (error_ != 0) return {io_status::closed, error_, 0};
-    buffers& b = *buffers_.operator->();
+    buffers& b = *buffers_;
     std::size_t n = 0;
     for (const auto& s : spans) n += s.size();
     if (n > Bytes || n == 0) return {};
@@ -173,11 +152,11 @@ class basic_udp_link {
   }
   /// As datagram_link asks.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    const buffers& b = *buffers_.operator->();
+    const buffers& b = *buffers_;
     const bool clear = flush();
     if (read && b.taken < b.come) return {true, write && clear};
     if (write && clear) timeout = {};
-    pollfd p{fd_, static_cast<short>((read ? POLLIN : 0) | (clear ? 0 : POLLOUT)), 0};
+    pollfd p{fd_.get(), static_cast<short>((read ? POLLIN : 0) | (clear ? 0 : POLLOUT)), 0};
     (void)detail::poll_for(&p, 1, timeout);
     const bool error = (p.revents & (POLLERR | POLLHUP)) != 0;
     return {read && ((p.revents & POLLIN) != 0 || error), write && (clear || (p.revents & POLLOUT) != 0)};
@@ -253,17 +232,16 @@ class basic_udp_link {
     return link;
   }
   bool make_socket(int family) noexcept {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd_ < 0) return false;
+    fd_ = detail::file_descriptor(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd_) return false;
     family_ = family;
     const int room = 4 * 1024 * 1024, off = 0, probe = family == AF_INET6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE;
-    (void)::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);  // the kernel gives what it allows
-    (void)::setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-    (void)::setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
+    (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUF, &room, sizeof room);  // the kernel gives what it allows
+    (void)::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    (void)::setsockopt(fd_.get(), IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
     if (family == AF_INET6) {
-      (void)::setsockopt(fd_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof probe);
-      (void)::setsockopt(fd_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      (void)::setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, &probe, sizeof probe);
+      (void)::setsockopt(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     return true;
   }
@@ -273,9 +251,9 @@ class basic_udp_link {
       const udp_address_of_family& o = other_[next_other_++];
       sockaddr_storage to;
       const socklen_t size = detail::system_address_of(o.to, o.family, to);
-      if (!make_socket(o.family) || ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), size) != 0) continue;
+      if (!make_socket(o.family) || ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) continue;
       const int on = 1;
-      (void)::setsockopt(fd_, SOL_UDP, UDP_GRO, &on, sizeof on);
+      (void)::setsockopt(fd_.get(), SOL_UDP, UDP_GRO, &on, sizeof on);
       connected_ = true;
       refusals_ = 0;
       return true;
@@ -302,7 +280,7 @@ class basic_udp_link {
       m.msg_iovlen = 1;
       m.msg_control = control;
       m.msg_controllen = sizeof control;
-      const ssize_t n = ::recvmsg(fd_, &m, MSG_DONTWAIT);
+      const ssize_t n = ::recvmsg(fd_.get(), &m, MSG_DONTWAIT);
       if (n < 0) {
         const io_result io = failed_receive(errno);
         if (io.status != io_status::ok) return io;
@@ -343,7 +321,7 @@ class basic_udp_link {
         m[i].msg_hdr.msg_control = about[i].bytes;
         m[i].msg_hdr.msg_controllen = sizeof about[i].bytes;
       }
-      const int n = ::recvmmsg(fd_, m.data(), count, MSG_DONTWAIT, nullptr);
+      const int n = ::recvmmsg(fd_.get(), m.data(), count, MSG_DONTWAIT, nullptr);
       if (n < 0) {
         const io_result io = failed_receive(errno);
         if (io.status != io_status::ok) return io;
@@ -372,7 +350,7 @@ class basic_udp_link {
 
   /// Sends what has been collected. False: the kernel has no room for all of it now.
   bool flush() noexcept {
-    buffers& b = *buffers_.operator->();
+    buffers& b = *buffers_;
     while (b.sent < b.staged && error_ == 0)
       if (!send_run(b)) return false;
     b.staged = b.sent = b.used = b.doubted = b.tried = 0;
@@ -424,7 +402,7 @@ class basic_udp_link {
       if (h.msg_controllen > 0) h.msg_control = about[count].bytes;
       at += n;
     }
-    const int done = ::sendmmsg(fd_, m.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int done = ::sendmmsg(fd_.get(), m.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (done > 0) {
       if (b.sent == b.doubted && b.sent < b.tried) {
         alone_ = true;
@@ -449,7 +427,8 @@ class basic_udp_link {
   detail::unique_ptr<buffers> buffers_;
   std::array<udp_address_of_family, most_others> other_{};  // the host's addresses
   std::size_t others_ = 0, next_other_ = 0;
-  int fd_ = -1, family_ = AF_INET, error_ = 0;
+  detail::file_descriptor fd_;
+  int family_ = AF_INET, error_ = 0;
   unsigned refusals_ = 0;
   std::chrono::steady_clock::time_point refused_at_{};
   // alone_: the interface cannot cut what is sent together, as far as we know

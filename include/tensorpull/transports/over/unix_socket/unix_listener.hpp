@@ -1,6 +1,7 @@
 // Listens on a Unix socket. Its file appears with its permissions and a listener behind it, and goes with the listener.
 #pragma once
 
+#include <tensorpull/core/detail/replace.hpp>
 #include <tensorpull/links/posix/detail/accept.hpp>
 #include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/system/entropy.hpp>
@@ -34,12 +35,7 @@ class socket_file {
  public:
   socket_file() noexcept = default;
   socket_file(socket_file&&) noexcept = default;
-  socket_file& operator=(socket_file&& other) noexcept {
-    std::swap(folder_, other.folder_);
-    std::swap(name_, other.name_);
-    std::swap(about_, other.about_);
-    return *this;
-  }
+  socket_file& operator=(socket_file&& other) noexcept { return detail::replace(*this, std::move(other)); }
   ~socket_file() {
     if (folder_ && is(name_.data(), about_)) ::unlinkat(folder_.get(), name_.data(), 0);
   }
