@@ -31,6 +31,7 @@ TEST(Error, Each_code_has_a_name_of_its_own) {
   EXPECT_EQ(codes, static_cast<int>(errc::owner_lost));
   EXPECT_EQ(codes, static_cast<int>(names.size()));
   EXPECT_EQ(tensorpull::code_name(errc::bad_file), "bad_file");
+  EXPECT_EQ(tensorpull::code_name(errc::owner_lost), "owner_lost");
   EXPECT_EQ(tensorpull::code_name(errc{}), "");
 }
 

@@ -28,13 +28,6 @@ TEST(Result, Holds_a_value_or_an_error) {
   EXPECT_EQ(good.value_or(7), 2);
 }
 
-TEST(Result, Errors_pass_through_chains) {
-  EXPECT_EQ(*half(8).and_then(half), 2);
-  EXPECT_EQ(half(6).and_then(half).error().at, 3u);
-  EXPECT_EQ(*half(6).transform([](int n) { return std::to_string(n); }), "3");
-  EXPECT_EQ(half(5).transform([](int n) { return n; }).error(), errc::invalid_argument);
-}
-
 template <class From>
 constexpr bool becomes_bool = std::is_convertible_v<From, result<bool>> || std::is_constructible_v<result<bool>, From>;
 
@@ -66,18 +59,17 @@ TEST(Result, Of_nothing) {
   EXPECT_TRUE(good);
   EXPECT_FALSE(bad);
   EXPECT_EQ(bad.error().system, 5);
-  EXPECT_EQ(result<void>().and_then([] { return half(2); }).value(), 1);
 }
 
 TEST(ResultDeathTest, Reading_what_is_not_there_ends_the_program) {
-  EXPECT_DEATH((void)half(3).value(), "");
+  EXPECT_DEATH((void)*half(3), "");
   EXPECT_DEATH((void)half(4).error(), "");
 }
 
 constexpr bool in_constant_evaluation() {
   result<int> r = 4;
   r = failure(errc::busy);
-  return !r && r.error() == errc::busy && result<int>(3).value() == 3;
+  return !r && r.error() == errc::busy && *result<int>(3) == 3;
 }
 static_assert(in_constant_evaluation());
 

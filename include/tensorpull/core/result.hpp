@@ -51,8 +51,6 @@ class [[nodiscard]] result {
  public:
   /// As in std::expected.
   using value_type = T;
-  /// As in std::expected.
-  using error_type = tensorpull::error;
 
   constexpr result()
     requires std::is_default_constructible_v<T>
@@ -71,22 +69,8 @@ class [[nodiscard]] result {
   constexpr bool has_value() const noexcept { return value_.has_value(); }
   constexpr explicit operator bool() const noexcept { return value_.has_value(); }
 
-  /// The value; requires that there is one.
-  constexpr T& value() & noexcept {
-    require_value();
-    return *value_;
-  }
-  /// The value; requires that there is one.
-  constexpr const T& value() const& noexcept {
-    require_value();
-    return *value_;
-  }
-  /// The value to move from; requires that there is one.
-  constexpr T&& value() && noexcept {
-    require_value();
-    return std::move(*value_);
-  }
-  constexpr T& operator*() & noexcept {  // value() would be one more template to instantiate for each T
+  // The value, to move from if the result is a temporary; requires that there is one.
+  constexpr T& operator*() & noexcept {
     require_value();
     return *value_;
   }
@@ -94,7 +78,10 @@ class [[nodiscard]] result {
     require_value();
     return *value_;
   }
-  constexpr T&& operator*() && noexcept { return std::move(*this).value(); }
+  constexpr T&& operator*() && noexcept {
+    require_value();
+    return std::move(*value_);
+  }
   constexpr T* operator->() noexcept {
     require_value();
     return value_.operator->();
@@ -115,19 +102,6 @@ class [[nodiscard]] result {
     return value_ ? *value_ : static_cast<T>(std::forward<U>(other));
   }
 
-  /// Calls f(value), which gives a result, and returns that. An error is passed on.
-  template <class F>
-  constexpr auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F, T&&>> {
-    if (value_) return std::forward<F>(f)(std::move(*value_));
-    return unexpected{error_};
-  }
-  /// Calls f(value), and returns a result that holds what f gave. An error is passed on.
-  template <class F>
-  constexpr auto transform(F&& f) && -> result<std::remove_cvref_t<std::invoke_result_t<F, T&&>>> {
-    if (value_) return std::forward<F>(f)(std::move(*value_));
-    return unexpected{error_};
-  }
-
  private:
   constexpr void require_value() const noexcept {
     if (!value_.has_value()) detail::bad_result_access();
@@ -142,8 +116,6 @@ class [[nodiscard]] result<void> {
  public:
   /// As in std::expected.
   using value_type = void;
-  /// As in std::expected.
-  using error_type = tensorpull::error;
 
   constexpr result() noexcept = default;
   /// Holds the error.
@@ -153,22 +125,14 @@ class [[nodiscard]] result<void> {
   constexpr bool has_value() const noexcept { return has_; }
   constexpr explicit operator bool() const noexcept { return has_; }
   /// Requires success.
-  constexpr void value() const noexcept {
+  constexpr void operator*() const noexcept {
     if (!has_) detail::bad_result_access();
   }
-  constexpr void operator*() const noexcept { value(); }
   /// The error; requires that there is one.
   constexpr const tensorpull::error& error() const noexcept {
     if (has_) detail::bad_result_access();
     return error_;
   }
-  /// Calls f(), which gives a result, and returns that. An error is passed on.
-  template <class F>
-  constexpr auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F>> {
-    if (has_) return std::forward<F>(f)();
-    return unexpected{error_};
-  }
-
  private:
   tensorpull::error error_{};
   bool has_ = true;
