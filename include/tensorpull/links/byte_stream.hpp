@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
+#include <tensorpull/core/spans.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <concepts>
@@ -67,19 +68,17 @@ inline constexpr std::chrono::milliseconds wait_step{50};
 /// testing/conformance checks each of them. An event loop asks for a little more:
 /// links/posix/pollable_stream.hpp.
 template <class S>
-concept byte_stream = std::movable<S> &&
-                      requires(S s, std::span<const std::span<std::byte>> in,
-                               std::span<const std::span<const std::byte>> out, std::chrono::milliseconds t) {
-                        { s.read_some(in) } noexcept -> std::same_as<io_result>;
-                        { s.write_some(out) } noexcept -> std::same_as<io_result>;
-                        { s.wait(true, true, t) } noexcept -> std::same_as<io_ready>;
-                      };
+concept byte_stream = std::movable<S> && requires(S s, scatter_list in, gather_list out, std::chrono::milliseconds t) {
+  { s.read_some(in) } noexcept -> std::same_as<io_result>;
+  { s.write_some(out) } noexcept -> std::same_as<io_result>;
+  { s.wait(true, true, t) } noexcept -> std::same_as<io_ready>;
+};
 
 namespace detail {
 /// The smallest model: it shows that the concept asks for no more than this.
 struct null_stream {
-  io_result read_some(std::span<const std::span<std::byte>>) noexcept { return {io_status::closed, 0, 0}; }
-  io_result write_some(std::span<const std::span<const std::byte>>) noexcept { return {io_status::closed, 0, 0}; }
+  io_result read_some(scatter_list) noexcept { return {io_status::closed, 0, 0}; }
+  io_result write_some(gather_list) noexcept { return {io_status::closed, 0, 0}; }
   io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
 };
 static_assert(byte_stream<null_stream>);

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/std/chrono.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tensorpull/std/chrono.hpp>
 
 namespace tensorpull {
 
@@ -36,8 +36,7 @@ namespace tensorpull {
 template <class D>
 concept datagram_link = std::movable<D> && std::regular<typename D::address> &&
                         requires(D d, const D& c, const typename D::address& to, typename D::address& from,
-                                 std::span<std::byte> in, std::span<const std::span<const std::byte>> out,
-                                 std::chrono::milliseconds t) {
+                                 std::span<std::byte> in, gather_list out, std::chrono::milliseconds t) {
                           { to.hash() } noexcept -> std::same_as<std::uint64_t>;
                           requires std::same_as<decltype(D::max_datagram_bytes), const std::size_t>;
                           { c.datagram_bytes() } noexcept -> std::same_as<std::size_t>;
@@ -64,9 +63,7 @@ struct null_datagrams {
   static constexpr bool addresses_are_proved = true;
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
   io_result receive(std::span<std::byte>, address&) noexcept { return {io_status::closed, 0, 0}; }
-  io_result send(std::span<const std::span<const std::byte>>, const address&) noexcept {
-    return {io_status::closed, 0, 0};
-  }
+  io_result send(gather_list, const address&) noexcept { return {io_status::closed, 0, 0}; }
   io_ready wait(bool, bool, std::chrono::milliseconds) noexcept { return {}; }
 };
 static_assert(datagram_link<null_datagrams>);

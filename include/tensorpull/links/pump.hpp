@@ -32,8 +32,8 @@ inline constexpr std::size_t write_piece_bytes = 256 * 1024;
 namespace detail {
 
 template <byte_stream Stream>
-io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> spans,
-                         std::chrono::milliseconds patience, bool& waited) noexcept {
+io_result read_patiently(Stream& stream, scatter_list spans, std::chrono::milliseconds patience,
+                         bool& waited) noexcept {
   if constexpr (requires { stream.read_or_wait(spans, patience); }) {
     if (patience.count() > 0) {
       waited = true;
@@ -45,7 +45,7 @@ io_result read_patiently(Stream& stream, std::span<const std::span<std::byte>> s
 
 template <byte_stream Stream, class Plan>
 io_result write_plan_to(Stream& stream, const Plan& plan) noexcept {
-  const std::span<const std::span<const std::byte>> spans{plan.spans.data(), plan.span_count};
+  const gather_list spans{plan.spans.data(), plan.span_count};
   if constexpr (requires { stream.write_some(spans, plan.descriptors); })
     if (!plan.descriptors.empty()) return stream.write_some(spans, plan.descriptors);
   return stream.write_some(spans);

@@ -32,7 +32,7 @@ constexpr typename Link::address destination_of(const datagram_plan& plan) noexc
 template <datagram_link Link>
 error end_of(const Link& link, const io_result& io) noexcept {
   if constexpr (requires { link.why(); }) return link.why();
-  else return {io.status == io_status::failed ? errc::io : errc::connection_lost, io.system, 0, {}};
+  else return {io.status == io_status::failed ? errc::io : errc::connection_lost, io.system};
 }
 
 }  // namespace detail

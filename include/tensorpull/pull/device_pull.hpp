@@ -37,15 +37,13 @@ class watched_stream {
  public:
   explicit watched_stream(Stream& stream) noexcept : stream_(&stream) {}
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    return read(stream_->read_some(spans), spans);
-  }
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds patience) noexcept
+  io_result read_some(scatter_list spans) noexcept { return read(stream_->read_some(spans), spans); }
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds patience) noexcept
     requires requires(Stream& s) { s.read_or_wait(spans, patience); }
   {
     return read(stream_->read_or_wait(spans, patience), spans);
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  io_result write_some(gather_list spans) noexcept {
     const io_result io = stream_->write_some(spans);
     if (io.bytes > bytes_of(spans))
       broken_contract<P>("byte_stream 2: write_some() took more bytes than it was offered");
@@ -62,7 +60,7 @@ class watched_stream {
     for (const auto& s : spans) n += s.size();
     return n;
   }
-  static io_result read(io_result io, std::span<const std::span<std::byte>> spans) noexcept {
+  static io_result read(io_result io, scatter_list spans) noexcept {
     if (io.bytes > bytes_of(spans))
       broken_contract<P>("byte_stream 1: read_some() gave more bytes than there was room for");
     if (io.bytes == 0 && io.status == io_status::ok)

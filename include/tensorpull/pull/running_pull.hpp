@@ -100,7 +100,7 @@ class basic_running_pull {
         resumed_(resumes<Parts> && options.cursor != nullptr && t_.resume(*options.cursor)),
         tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {
     if constexpr (requires { requires Parts::transport::anyone_answers; })  // a device's parts have no transport
-      if (request.believes() && !options.believe) t_.fail({errc::version_required, 0, 0, {}});
+      if (request.believes() && !options.believe) t_.fail({errc::version_required});
   }
   /// The same for what these options ask for. `me`: the recipient, if they name none.
   basic_running_pull(const reference& ref, Consumer& to, const Options& options, const chunking_type& chunking,
@@ -125,7 +125,7 @@ class basic_running_pull {
     if (!stops) return false;
     if constexpr (requires { options_.stop_reason; })
       if (options_.stop_reason != nullptr) t_.give_reason(*options_.stop_reason);
-    t_.fail({errc::cancelled, 0, 0, {}});
+    t_.fail({errc::cancelled});
     return true;
   }
 

@@ -65,8 +65,8 @@ class stream_pull_wire {
 template <byte_stream Stream>
 struct borrowed_stream {
   Stream* to;
-  io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return to->read_some(s); }
-  io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return to->write_some(s); }
+  io_result read_some(scatter_list s) noexcept { return to->read_some(s); }
+  io_result write_some(gather_list s) noexcept { return to->write_some(s); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept { return to->wait(read, write, t); }
   auto take_descriptors() noexcept
     requires requires(Stream& s) { s.take_descriptors(); }

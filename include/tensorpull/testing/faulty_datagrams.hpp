@@ -64,7 +64,7 @@ class faulty_datagrams {
     return link_.receive(memory, from);
   }
   /// As datagram_link asks.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  io_result send(gather_list spans, const address& to) noexcept {
     release();
     std::vector<std::byte> all;
     for (const auto& s : spans) all.insert(all.end(), s.begin(), s.end());

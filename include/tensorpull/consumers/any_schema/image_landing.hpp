@@ -114,7 +114,7 @@ class image_landing {
     if (!mine && mine.error() == errc::cancelled) return failure(mine.error());
     error why{};
     if (!mine) why = mine.error();
-    else if (version != 0 && *mine != version) why = {errc::digest_mismatch, 0, 0, {}};
+    else if (version != 0 && *mine != version) why = {errc::digest_mismatch};
     else if (const auto good = landing_->finish({}); !good) why = good.error();
     if (why.code != errc{}) {
       (void)end(why);

@@ -71,12 +71,12 @@ class lwip_stream {
   /// The number of the socket.
   int native_handle() const noexcept { return socket_; }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     return each(spans, [this](std::span<std::byte> s) noexcept {
       return static_cast<int>(S::receive(socket_, s.data(), s.size()));
     });
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  io_result write_some(gather_list spans) noexcept {
     return each(spans, [this](std::span<const std::byte> s) noexcept {
       return static_cast<int>(S::transmit(socket_, s.data(), s.size()));
     });

@@ -51,10 +51,10 @@ inline io_result io_outcome(ssize_t n, bool zero_is_end) noexcept {
   return {ours ? io_status::failed : io_status::closed, e, 0};
 }
 
-inline io_result receive_some(int fd, std::span<const std::span<std::byte>> spans) noexcept {
+inline io_result receive_some(int fd, scatter_list spans) noexcept {
   return io_outcome(with_vector(spans, [=](msghdr* m) noexcept { return ::recvmsg(fd, m, MSG_DONTWAIT); }), true);
 }
-inline io_result send_some(int fd, std::span<const std::span<const std::byte>> spans) noexcept {
+inline io_result send_some(int fd, gather_list spans) noexcept {
   return io_outcome(
       with_vector(spans, [=](msghdr* m) noexcept { return ::sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL); }), false);
 }
@@ -91,19 +91,17 @@ class posix_stream {
     return std::exchange(state_.fd, -1);
   }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     if (state_.gone) return {io_status::closed, ETIMEDOUT, 0};
     return or_end(detail::receive_some(state_.fd, spans));
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    return detail::send_some(state_.fd, spans);
-  }
+  io_result write_some(gather_list spans) noexcept { return detail::send_some(state_.fd, spans); }
 
   /// Waits and reads in one system call instead of two. The socket's own receive time-out ends the wait; it is rounded
   /// up to 1 ms. If the other end is near, a read of 128 KiB or more waits for half as many bytes, at most 128 KiB, and
   /// takes the bytes that are there when the time is over. From afar such a wait would hold up the kernel, which makes
   /// the window larger as bytes are read.
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds timeout) noexcept {
     // 0 would mean no time-out, and the kernel knows no time that means "never"
     timeout = std::min<std::chrono::milliseconds>(std::max(timeout, std::chrono::milliseconds(1)),
                                                   std::chrono::hours(1));

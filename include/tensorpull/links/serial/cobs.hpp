@@ -5,6 +5,7 @@
 
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/crc32c.hpp>
+#include <tensorpull/core/spans.hpp>
 
 namespace tensorpull {
 
@@ -21,7 +22,7 @@ class cobs_writer {
  public:
   /// Makes the frame of one datagram, which the spans give in order. False: it is empty or longer
   /// than MaxDatagramBytes, and there is no frame.
-  constexpr bool write(std::span<const std::span<const std::byte>> datagram) noexcept {
+  constexpr bool write(gather_list datagram) noexcept {
     size_ = 0;
     std::size_t bytes = 0;
     for (const auto& s : datagram) {

@@ -52,7 +52,7 @@ class serial_link {
 
   /// would_block: the device has not taken the frame before. ok with 0 bytes: it is empty, or longer than
   /// MaxDatagramBytes.
-  io_result send(std::span<const std::span<const std::byte>> datagram, const address&) noexcept {
+  io_result send(gather_list datagram, const address&) noexcept {
     hand_on();
     if (ended_ != io_status::would_block) return {ended_, system_, 0};
     if (!rest().empty()) return {io_status::would_block, 0, 0};

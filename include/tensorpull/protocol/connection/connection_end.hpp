@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/requirements.hpp>
+#include <tensorpull/core/spans.hpp>
 #include <tensorpull/protocol/connection/write_plan.hpp>
 #include <tensorpull/protocol/roles.hpp>
 
@@ -36,14 +37,14 @@ struct connection_end_requirements : Instead {
       "tensorpull: a connection's end needs `result<void> plan_write(transfer&, plan_type&, std::span<std::byte> scratch, std::size_t most)` and `result<void> written(transfer&, const plan_type&, std::size_t n)` (connection_end, 2)");
 
   static constexpr bool met_3 = met_2 && requires(E& e, no_transfer& t, std::span<std::span<std::byte>> room,
-                                                  std::span<const std::span<std::byte>> filled, std::size_t n) {
+                                                  scatter_list filled, std::size_t n) {
     { e.plan_read(t, room, n) } -> std::same_as<std::size_t>;
     e.arrived(t, filled, n);
     { e.parse(t) } -> std::same_as<result<void>>;
   };
   static_assert(
       Silent || met_3 == met_2,
-      "tensorpull: a connection's end needs `std::size_t plan_read(transfer&, std::span<std::span<std::byte>>, std::size_t most)`, `void arrived(transfer&, std::span<const std::span<std::byte>>, std::size_t n)` and `result<void> parse(transfer&)` (connection_end, 3)");
+      "tensorpull: a connection's end needs `std::size_t plan_read(transfer&, std::span<std::span<std::byte>>, std::size_t most)`, `void arrived(transfer&, scatter_list, std::size_t n)` and `result<void> parse(transfer&)` (connection_end, 3)");
 
   static constexpr bool met_4 = met_3 && requires(E& e, const E& c, const no_transfer& t) {
     e.begin_pull();

@@ -3,6 +3,7 @@
 // move the bytes.
 #pragma once
 
+#include <tensorpull/core/spans.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
 #include <tensorpull/protocol/connection/detail/answering.hpp>
 #include <tensorpull/protocol/connection/detail/frame_input.hpp>
@@ -149,14 +150,14 @@ class endpoint {
 
   /// n bytes arrived in the spans of the last plan_read(). An error: the peer broke the protocol; close the connection.
   template <class Transfer>
-  result<void> received(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
+  result<void> received(Transfer& t, scatter_list spans, std::size_t n) noexcept {
     arrived(t, spans, n);
     return parse(t);
   }
   /// The first half of received(): the spans are not used any more. parse() has to follow, and may be called when their
   /// memory is gone.
   template <class Transfer>
-  void arrived(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
+  void arrived(Transfer& t, scatter_list spans, std::size_t n) noexcept {
     phase_ = static_cast<std::uint8_t>((phase_ + n) % 8);
     for (const auto& s : spans) {
       const std::size_t here = std::min(n, s.size());

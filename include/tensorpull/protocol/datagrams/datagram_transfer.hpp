@@ -76,7 +76,7 @@ class datagram_transfer
     if (!this->machine_.on_chunk(m)) {
       if (this->machine_.served_anew()) {
         if (this->machine_.anew.begins()) restart();
-        else this->fail({errc::wrong_payload, 0, 0, {}});
+        else this->fail({errc::wrong_payload});
       }
       return false;
     }
@@ -101,7 +101,7 @@ class datagram_transfer
         if (p.bytes > 0 || this->chunk_left_ == 0) return p;
         if constexpr (Integrity::per_chunk)  // what has landed of it was not checked
           if (this->chunk_left_ < chunk_bytes_ && !this->rewind()) {
-            this->fail({errc::connection_lost, 0, 0, {}});
+            this->fail({errc::connection_lost});
             return p;
           }
         this->chunk_left_ = 0;
@@ -127,7 +127,7 @@ class datagram_transfer
     if ((chunk_bytes_ -= bytes.size()) > 0) return;
     if constexpr (Integrity::per_chunk)
       if (this->chunk_hash_.digest() != this->chunk_digest_) {
-        if (this->damaged_in_a_row_++ == base::most_damaged) return this->fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        if (this->damaged_in_a_row_++ == base::most_damaged) return this->fail({errc::chunk_digest_mismatch});
         ++this->damaged_;
         return this->machine_.damaged();
       }
@@ -155,7 +155,7 @@ class datagram_transfer
     stalled_ = false;
     while (!this->ended_ && this->chunk_left_ == 0) {
       if (const std::uint64_t n = this->machine_.first_early(); n > 0) {
-        if (!this->hash_back(n)) return this->fail({errc::io, 0, 0, {}});
+        if (!this->hash_back(n)) return this->fail({errc::io});
         this->landed_ += n;
       } else if (const auto held = this->machine_.first_held(); !held.empty()) {
         if (!take(held)) return;

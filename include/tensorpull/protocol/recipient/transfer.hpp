@@ -109,8 +109,7 @@ class transfer {
     if (*event == recipient_event::nothing) return;
     ++answers_;
     if (*event == recipient_event::described) {
-      if (Integrity::whole && !verifiable() && !machine_.request().unverified)
-        return fail({errc::not_verifiable, 0, 0, {}});
+      if (Integrity::whole && !verifiable() && !machine_.request().unverified) return fail({errc::not_verifiable});
       begun_ = true;
       if (const auto ok = to_.begin(machine_.description()); !ok) return fail(ok.error());
       if constexpr (can_read_back) readable_ = to_.read_back().schema != nullptr;
@@ -165,7 +164,7 @@ class transfer {
     if (ended_) return;
     paused_ = false;
     if constexpr (Integrity::per_chunk)
-      if (chunk_left_ > 0 && !rewind()) return fail({errc::connection_lost, 0, 0, {}});
+      if (chunk_left_ > 0 && !rewind()) return fail({errc::connection_lost});
     chunk_left_ = 0;
     machine_.restart(landed_);
   }
@@ -259,7 +258,7 @@ class transfer {
     if constexpr (Integrity::per_chunk)
       if (!checked && chunk_hash_.digest() != chunk_digest_) {
         // damaged on its way, or by a source that changed: ask for the same range again, a few times
-        if (!rewind() || damaged_in_a_row_++ == most_damaged) return fail({errc::chunk_digest_mismatch, 0, 0, {}});
+        if (!rewind() || damaged_in_a_row_++ == most_damaged) return fail({errc::chunk_digest_mismatch});
         ++damaged_;
         return machine_.restart(landed_);
       }
@@ -308,7 +307,7 @@ class transfer {
     if constexpr (Integrity::whole) {
       own = machine_.in_parts() ? part_hash_.digest() : whole_hash_.digest();
       verified = verifiable();
-      if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch, 0, 0, {}});
+      if (verified && own != machine_.expected_digest()) return fail({errc::digest_mismatch});
     }
     if (!machine_.is_last_part()) {
       if constexpr (Integrity::whole) part_hash_ = {};

@@ -38,14 +38,13 @@ io_result take_datagram(Link& link, datagram_memory<Link>& memory, std::span<con
 /// Whether the link can keep datagrams until others leave with them: `io_result collect(spans, to) noexcept`, as
 /// send(). They leave at the latest with the next receive() that finds nothing, or wait().
 template <class Link>
-concept collects = requires(Link& l, std::span<const std::span<const std::byte>> s, const typename Link::address& to) {
+concept collects = requires(Link& l, gather_list s, const typename Link::address& to) {
   { l.collect(s, to) } noexcept -> std::same_as<io_result>;
 };
 
 /// As the link's send(), or its collect().
 template <datagram_link Link>
-io_result send_or_collect(Link& link, std::span<const std::span<const std::byte>> spans,
-                          const typename Link::address& to) noexcept {
+io_result send_or_collect(Link& link, gather_list spans, const typename Link::address& to) noexcept {
   if constexpr (collects<Link>) return link.collect(spans, to);
   else return link.send(spans, to);
 }

@@ -58,7 +58,7 @@ class nats_guest {
     return io;
   }
   /// As in datagram_link.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  io_result send(gather_list spans, const address& to) noexcept {
     return link_.send(spans, to.any ? any_ : coordinator_);
   }
   /// As in datagram_link.

@@ -192,7 +192,7 @@ class basic_nats_link {
 
   /// Sends one datagram, whole or not at all; never waits. It is dropped without a server, or if it is longer than
   /// datagram_bytes().
-  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  io_result send(gather_list spans, const address& to) noexcept {
     std::size_t bytes = 0;
     for (const auto& s : spans) bytes += s.size();
     if (away() || bytes > datagram_bytes() || bytes == 0) return {};

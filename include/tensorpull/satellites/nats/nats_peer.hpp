@@ -47,9 +47,7 @@ class nats_peer {
     return {io_status::would_block, 0, 0};
   }
   /// As in datagram_link.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
-    return to_ ? link_.send(spans, to_) : io_result{};
-  }
+  io_result send(gather_list spans, const address&) noexcept { return to_ ? link_.send(spans, to_) : io_result{}; }
   /// As in datagram_link.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     return link_.wait(read, write, timeout);

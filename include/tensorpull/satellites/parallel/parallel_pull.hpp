@@ -69,7 +69,7 @@ class parallel_wire {
       lines_[i].now = state::waits;
       t_.coming(number(i), true);
     }
-    why_ = {errc::connection_failed, 0, 0, {}};
+    why_ = {errc::connection_failed};
   }
 
   // The endpoint of a wire, for drive().
@@ -169,7 +169,7 @@ class parallel_wire {
       if (!found) return failed(i, found.error());
       l.left.emplace(std::move(*found));
     }
-    next_place(i, {errc::connection_failed, 0, 0, {}});
+    next_place(i, {errc::connection_failed});
   }
   /// Connects to the next destination of the address. If none is left, the line has failed.
   void next_place(std::size_t i, error why) noexcept {
@@ -196,11 +196,11 @@ class parallel_wire {
       if (e.status == io_status::would_block) {
         l.wants = e.waits_for;
         if (clock::now() - l.at < std::min(each_, options_.per_request_timeout)) return false;
-        next_place(i, {errc::timed_out, 0, 0, {}});
+        next_place(i, {errc::timed_out});
         return true;
       }
       if (e.status != io_status::ok) {
-        next_place(i, {e.code, e.system, 0, {}});
+        next_place(i, {e.code, e.system});
         return true;
       }
     }

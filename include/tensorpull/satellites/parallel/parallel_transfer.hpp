@@ -360,8 +360,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (*event == recipient_event::nothing) return;
     this->answers_ += m.kind != frame_kind::description;
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
-    else if (!l.machine.describing() && !l.machine.agrees_with(this->machine_))
-      return end_line(n, {errc::bad_frame, 0, 0, {}});
+    else if (!l.machine.describing() && !l.machine.agrees_with(this->machine_)) return end_line(n, {errc::bad_frame});
     give_back(n, false);
   }
   /// The first line's machine has moved on.
@@ -484,14 +483,14 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   }
 
   void count_damage(std::uint8_t n) noexcept {
-    if (++lines_[n].damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch, 0, 0, {}});
+    if (++lines_[n].damaged == base::most_damaged) end_line(n, {errc::chunk_digest_mismatch});
   }
   /// Accounts for the bytes up to the first missing one.
   void drain() noexcept {
     if (this->ended_ || !sharing_) return;
     const std::uint64_t n = missing_.first_missing() - this->landed_;  // not hashed yet
     if (n == 0) return;
-    if (!this->hash_back(n)) return this->fail({errc::io, 0, 0, {}});
+    if (!this->hash_back(n)) return this->fail({errc::io});
     this->landed_ += n;
     if (this->landed_ == this->machine_.part_end()) {
       if (is_wrong() && again_alone()) return;

@@ -53,7 +53,7 @@ class several_addresses {
     using connection = decltype(detail::connect_to<Transport>(addresses_[0], timeout, stop));
     const auto time = addresses_.size() > 1 ? std::min(timeout, each_) : timeout;
     const std::size_t first = made_ == 0 ? current_ : current_ + 1;
-    error why{errc::bad_address, 0, 0, {}};
+    error why{errc::bad_address};
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       current_ = (first + i) % addresses_.size();
       connection made = detail::connect_to<Transport>(addresses_[current_], time, stop);

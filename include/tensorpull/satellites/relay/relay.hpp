@@ -141,7 +141,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
   detail::relay_pace pace(options.bytes_per_second);
   bool broken = false;
   while (!machine.ended()) {
-    if (options.stop.stop_requested()) machine.fail({errc::cancelled, 0, 0, {}});
+    if (options.stop.stop_requested()) machine.fail({errc::cancelled});
     bool moved = false;
     const std::array<std::span<std::byte>, 1> room{machine.room()};
     if (!room[0].empty()) {
@@ -173,7 +173,7 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
     const bool held = pace.held_back();
     if (held) idle.restart();
     const auto left = idle.left(options.idle_timeout);
-    if (left.count() == 0) machine.fail({errc::timed_out, 0, 0, {}});
+    if (left.count() == 0) machine.fail({errc::timed_out});
     else if (!machine.ended())
       detail::wait_for_either(upstream.stream(), {did.wants_read, did.wants_write}, recipient,
                               {!room[0].empty(), !held && machine.to_write(out) > 0},

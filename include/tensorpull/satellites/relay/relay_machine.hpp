@@ -125,7 +125,7 @@ class relay_machine {
   /// The recipient has closed its connection. That is no error if the origin knows how each transfer ended, and
   /// connection_lost otherwise.
   void hung_up() noexcept {
-    if (nonce_ != 0) return fail({errc::connection_lost, 0, 0, {}});
+    if (nonce_ != 0) return fail({errc::connection_lost});
     ended_ = true;
   }
 
@@ -207,7 +207,7 @@ class relay_machine {
     asking* const a = find(m);
     if (a == nullptr) return false;
     if (a->kind != frame_kind::pull || m.length == 0 || m.length > chunk_.size()) {
-      fail({errc::wrong_payload, 0, 0, {}});
+      fail({errc::wrong_payload});
       return false;
     }
     waiting_ = m;
@@ -304,7 +304,7 @@ class relay_machine {
   asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
-    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_frame, 0, 0, {}});
+    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_frame});
     return nullptr;
   }
   void release(asking& a) noexcept {

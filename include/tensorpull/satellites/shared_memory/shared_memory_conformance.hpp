@@ -152,8 +152,7 @@ class shared_memory_requirements : link_requirements<stream_probe<Connect>> {
       const auto asked = pump_once(pulling, pull.transfer(), c.left, {});
       const auto answered = pump_once(owning, nothing, c.right, scratch);
       if (!asked || !answered) pull.fail(asked ? answered.error() : asked.error());
-      else if (std::chrono::steady_clock::now() - start > probe_.options.patience)
-        pull.fail({errc::timed_out, 0, 0, {}});
+      else if (std::chrono::steady_clock::now() - start > probe_.options.patience) pull.fail({errc::timed_out});
     }
     (void)pull.finish(pulling);
     owner->deliver();

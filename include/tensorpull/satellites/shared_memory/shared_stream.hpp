@@ -31,7 +31,7 @@ class shared_stream : public unix_stream {
   /// Takes the socket over.
   explicit shared_stream(unix_stream&& s) noexcept : unix_stream(std::move(s)) {}
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     note_read();
     alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control;
     return detail::io_outcome(detail::with_vector(spans,
@@ -45,7 +45,7 @@ class shared_stream : public unix_stream {
                                                   }),
                               true);
   }
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds timeout) noexcept {
     const io_result now = read_some(spans);
     return now.status == io_status::would_block && wait(true, false, timeout).read ? read_some(spans) : now;
   }
@@ -54,7 +54,7 @@ class shared_stream : public unix_stream {
   /// The same, with descriptors passed with the first byte; at most passed_descriptors::most. The bytes go without them
   /// if the system passes no more now, or if the other end leaves earlier ones unread: the system's limit is for all
   /// programs of a user together, and a peer that reads nothing would use it up.
-  io_result write_some(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) noexcept {
+  io_result write_some(gather_list spans, std::span<const int> descriptors) noexcept {
     note_read();
     if (passed_ == most_unread) return write_some(spans);
     const io_result io = pass(spans, descriptors);
@@ -71,7 +71,7 @@ class shared_stream : public unix_stream {
   /// unread behind it.
   static constexpr unsigned most_unread = 8;
 
-  io_result pass(std::span<const std::span<const std::byte>> spans, std::span<const int> descriptors) const noexcept {
+  io_result pass(gather_list spans, std::span<const int> descriptors) const noexcept {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(passed_descriptors::most * sizeof(int))> control{};
     return detail::io_outcome(detail::with_vector(spans,
                                                   [&](msghdr* m) noexcept {

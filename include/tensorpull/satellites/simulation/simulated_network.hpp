@@ -273,7 +273,7 @@ class simulated_network {
     recipient_type& r = recipients_[i];
     if (!r.suspended() || states_[i].tries != number) return;
     if (!connected(i)) {
-      retry_later(i, {errc::connection_lost, 0, 0, {}});
+      retry_later(i, {errc::connection_lost});
       return r.ended() ? end_transfer(i) : void();
     }
     r.go_on();

@@ -36,7 +36,7 @@ class simulated_pipe {
   }
 
   /// As byte_stream's write_some().
-  io_result write(std::span<const std::span<const std::byte>> spans) {
+  io_result write(gather_list spans) {
     if (broken_ != 0 || no_reader_) return {io_status::closed, broken_ != 0 ? broken_ : EPIPE, 0};
     const std::size_t room = c_.capacity_bytes - std::min(c_.capacity_bytes, waiting());
     std::size_t left = std::min(room, some(c_.most_per_write)), taken = 0;
@@ -51,7 +51,7 @@ class simulated_pipe {
   }
 
   /// As byte_stream's read_some().
-  io_result read(std::span<const std::span<std::byte>> spans) {
+  io_result read(scatter_list spans) {
     if (broken_ != 0) return {io_status::closed, broken_, 0};
     release_late();
     std::size_t left = std::min(arrived(), some(c_.most_per_read)), taken = 0;

@@ -62,11 +62,9 @@ class simulated_stream {
   }
 
   /// Reads what has arrived.
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return wire_->to(side_).read(spans); }
+  io_result read_some(scatter_list spans) noexcept { return wire_->to(side_).read(spans); }
   /// Writes what there is room for.
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
-    return wire_->from(side_).write(spans);
-  }
+  io_result write_some(gather_list spans) noexcept { return wire_->from(side_).write(spans); }
 
   /// Moves the clock until a direction is ready, or by `timeout`. Nothing else happens meanwhile.
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {

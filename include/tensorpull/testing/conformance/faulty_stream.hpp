@@ -37,7 +37,7 @@ class faulty_stream {
       }
   }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     if (f_.read_ends_after == 0) return {io_status::closed, 0, 0};
     if (blocked(reads_) || stalled()) return {io_status::would_block, 0, 0};
     std::array<std::span<std::byte>, 32> fewer;
@@ -47,7 +47,7 @@ class faulty_stream {
     read_ += io.bytes;
     return io;
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  io_result write_some(gather_list spans) noexcept {
     if (f_.read_ends_after == 0) return {io_status::closed, 0, 0};
     if (blocked(writes_)) return {io_status::would_block, 0, 0};
     std::array<std::span<const std::byte>, 64> fewer;

@@ -92,7 +92,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
   }
 
   /// Closes; closed() is called from the event loop.
-  void close() noexcept { again(error{errc::cancelled, 0, 0, {}}); }
+  void close() noexcept { again(error{errc::cancelled}); }
 
   /// For the endpoint: whether the handler takes messages.
   static constexpr bool takes_messages = Host::takes_messages;

@@ -231,7 +231,7 @@ class host<Parts, Handler, Consumer> {
     if (!found) return failure(found.error());
     detail::unique_ptr<destinations> to(new (std::nothrow) destinations(std::move(*found)));
     if (!to) return failure(errc::out_of_memory);
-    return connect_next(to, tag, {errc::bad_address, 0, 0, {}});
+    return connect_next(to, tag, {errc::bad_address});
   }
   /// Begins a connection to the first of these destinations that lets one begin. `why`: the error, if none is left.
   result<void> connect_next(detail::unique_ptr<destinations>& to, std::uint64_t tag, error why) noexcept {

@@ -45,11 +45,11 @@ class called_link {
     return next(max_datagram_bytes, [&](std::span<const std::byte> frames) noexcept { datagram = frames; });
   }
   /// As datagram_link asks. Before anybody has called, it is dropped.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+  io_result send(gather_list spans, const address&) noexcept {
     return put(spans, [this](auto all) noexcept { return link_.send(all, peer_); });
   }
   /// The same, but the datagram may leave later, with others, if the link below can do that.
-  io_result collect(std::span<const std::span<const std::byte>> spans, const address&) noexcept
+  io_result collect(gather_list spans, const address&) noexcept
     requires detail::collects<Link>
   {
     return put(spans, [this](auto all) noexcept { return link_.collect(all, peer_); });
@@ -91,12 +91,12 @@ class called_link {
     return {io_status::would_block, 0, 0};
   }
   template <class Send>
-  io_result put(std::span<const std::span<const std::byte>> spans, Send send) noexcept {
+  io_result put(gather_list spans, Send send) noexcept {
     std::array<std::span<const std::byte>, most_spans + 1> all;
     if (word_ == 0 || spans.size() > most_spans) return {};
     all[0] = std::as_bytes(std::span(&word_, 1));
     for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
-    io_result io = send(std::span<const std::span<const std::byte>>(all.data(), spans.size() + 1));
+    io_result io = send(gather_list(all.data(), spans.size() + 1));
     if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
     return io;
   }

@@ -67,12 +67,12 @@ class guest_link {
     return {io_status::would_block, 0, 0};
   }
   /// As datagram_link asks.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
+  io_result send(gather_list spans, const address&) noexcept {
     if (keeps_) keep(spans);
     return put(spans, [this](auto all) noexcept { return link_.send(all, {}); });
   }
   /// The same, but the datagram may leave later, with others, if the link below can do that.
-  io_result collect(std::span<const std::span<const std::byte>> spans, const address&) noexcept
+  io_result collect(gather_list spans, const address&) noexcept
     requires detail::collects<Link>
   {
     if (keeps_) keep(spans);
@@ -103,7 +103,7 @@ class guest_link {
     }
     return frames;
   }
-  void keep(std::span<const std::span<const std::byte>> spans) noexcept {
+  void keep(gather_list spans) noexcept {
     kept_ = 0;
     for (const auto& s : spans) {
       if (s.size() > first_.size() - kept_) {
@@ -123,13 +123,13 @@ class guest_link {
     (void)link_.send(question, {});
   }
   template <class Send>
-  io_result put(std::span<const std::span<const std::byte>> spans, Send send) noexcept {
+  io_result put(gather_list spans, Send send) noexcept {
     std::array<std::span<const std::byte>, most_spans + 1> all;
     if (spans.size() > most_spans) return {};
     const std::uint64_t word = guest_.word();
     all[0] = std::as_bytes(std::span(&word, 1));
     for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
-    io_result io = send(std::span<const std::span<const std::byte>>(all.data(), spans.size() + 1));
+    io_result io = send(gather_list(all.data(), spans.size() + 1));
     if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
     return io;
   }

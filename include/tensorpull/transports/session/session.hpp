@@ -309,7 +309,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
     const auto did = s_->wire.step(s_->end, t, s_->scratch, session_moves::everything);
     if (!did) return broke(did.error());
     s_->pass_time();
-    if (s_->box.refused() && !t.ended()) t.fail({errc::unread_messages, 0, 0, {}});
+    if (s_->box.refused() && !t.ended()) t.fail({errc::unread_messages});
     return did;
   }
   /// Ends the transfer, and tells the owner if it has to know.
@@ -367,7 +367,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
       if (!moved) s_->broken = moved.error();
       s_->pass_time();
       if (Wire::messages_block && s_->box.refused() && !pull.ended())
-        pull.fail({errc::unread_messages, 0, 0, {}});  // what the pull waits for is behind the message
+        pull.fail({errc::unread_messages});  // what the pull waits for is behind the message
     };
     if (pull.ended()) return pull.outcome();
     const auto once = [&]() noexcept {

@@ -159,10 +159,10 @@ class streamed_update : public keyed_update {
   static constexpr bool irrevocable = true;
 
   streamed_update(averaging& to, double weight, const update_key& key) noexcept : keyed_update(to, weight, key) {}
-  ~streamed_update() { abandon({errc::cancelled, 0, 0, {}}); }
+  ~streamed_update() { abandon({errc::cancelled}); }
 
   result<void> begin(const description& d) noexcept {
-    abandon({errc::cancelled, 0, 0, {}});
+    abandon({errc::cancelled});
     if (const auto ok = join(d); !ok) return ok;
     taken_ = carried_ = 0;
     there_ = adds() ? record().added_bytes : data_bytes();
@@ -263,10 +263,10 @@ class staged_update : public keyed_update {
   static constexpr std::size_t least_staging_bytes = 4096;
 
   staged_update(averaging& to, double weight, const update_key& key) noexcept : keyed_update(to, weight, key) {}
-  ~staged_update() { abandon({errc::cancelled, 0, 0, {}}); }
+  ~staged_update() { abandon({errc::cancelled}); }
 
   result<void> begin(const description& d) noexcept {
-    abandon({errc::cancelled, 0, 0, {}});
+    abandon({errc::cancelled});
     return join(d);
   }
 

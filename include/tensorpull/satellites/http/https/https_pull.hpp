@@ -24,12 +24,8 @@ class http_stream {
   explicit http_stream(posix_stream plain) noexcept : plain_(std::move(plain)) {}
   explicit http_stream(tls_connection secure) noexcept : secure_(std::move(secure)) {}
 
-  io_result read_some(std::span<const std::span<std::byte>> s) noexcept {
-    return secure_ ? secure_->read_some(s) : plain_.read_some(s);
-  }
-  io_result write_some(std::span<const std::span<const std::byte>> s) noexcept {
-    return secure_ ? secure_->write_some(s) : plain_.write_some(s);
-  }
+  io_result read_some(scatter_list s) noexcept { return secure_ ? secure_->read_some(s) : plain_.read_some(s); }
+  io_result write_some(gather_list s) noexcept { return secure_ ? secure_->write_some(s) : plain_.write_some(s); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds t) noexcept {
     return secure_ ? secure_->wait(read, write, t) : plain_.wait(read, write, t);
   }

@@ -115,8 +115,7 @@ class http_upload {
         const gathered g = gather(image_, sent, std::min<std::uint64_t>(most, 1 << 20), pieces, slice_);
         if (g.failed) return failure(errc::unreadable, sent);
         if (options_.digest != 0 && last && !completes(pieces[0])) return failure(errc::digest_mismatch, sent);
-        const io_result io = line_->stream().write_some(
-            std::span<const std::span<const std::byte>>(pieces.data(), g.pieces));
+        const io_result io = line_->stream().write_some(gather_list(pieces.data(), g.pieces));
         if (io.status != io_status::ok && io.status != io_status::would_block) {
           const auto answer = line_->step();  // a server that refuses may close before it has read everything
           if (answer && *answer) return sent;
@@ -145,7 +144,7 @@ class http_upload {
     return std::max<std::uint64_t>(all.digest(), 1) == options_.digest;
   }
   /// What has been sent, of these pieces.
-  void take(std::span<const std::span<const std::byte>> pieces, std::size_t bytes) noexcept {
+  void take(gather_list pieces, std::size_t bytes) noexcept {
     for (const auto& p : pieces) {
       const auto some = p.first(std::min(p.size(), bytes));
       hash_.update(some);

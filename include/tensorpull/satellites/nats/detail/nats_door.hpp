@@ -125,7 +125,7 @@ class nats_door {
   }
   /// Moves to the server's next address, or to the next server.
   void give_up(errc code, std::int32_t system) noexcept {
-    why_ = {code, system, 0, {}};
+    why_ = {code, system};
     probe_ = {};
     if (!addresses_->more()) next();
   }

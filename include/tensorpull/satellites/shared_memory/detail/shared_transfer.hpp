@@ -143,7 +143,7 @@ class shared_transfer : public Transfer {
       for (std::size_t i = 0; i < p.pieces; ++i) {
         if constexpr (!views)
           if (const int system = memory_.read(chunk_.offset, room[i]); system != 0) {
-            this->fail({errc::io, system, 0, {}});
+            this->fail({errc::io, system});
             return false;
           }
         this->landed(room[i]);

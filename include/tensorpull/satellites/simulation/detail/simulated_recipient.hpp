@@ -141,7 +141,7 @@ class simulated_recipient {
       lost(did.error());
       return {};
     }
-    if (active() && attempt_->t.pause().count() > 0) suspend({errc::busy, 0, 0, {}});
+    if (active() && attempt_->t.pause().count() > 0) suspend({errc::busy});
     if (active() && (attempt_->t.landed_bytes() >= landed_ + step_bytes_ || attempt_->t.answers() != answers_)) {
       landed_ = attempt_->t.landed_bytes();
       answers_ = attempt_->t.answers();
@@ -151,10 +151,10 @@ class simulated_recipient {
   }
   /// Suspends the transfer if a request's time is over; called by the timer.
   void tick() noexcept {
-    if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out, 0, 0, {}});
+    if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out});
   }
   void cancel() noexcept {
-    if (attempt_) attempt_->t.fail({errc::cancelled, 0, 0, {}});
+    if (attempt_) attempt_->t.fail({errc::cancelled});
   }
   /// Destroys a transfer that has ended, and tells the owner if there is a connection. The connection stays.
   void end() noexcept {

@@ -27,9 +27,7 @@ class link_to_one {
   link_to_one(Link link, const typename Link::address& peer) noexcept : link_(std::move(link)), peer_(peer) {}
   std::size_t datagram_bytes() const noexcept { return link_.datagram_bytes(); }
   io_result receive(std::span<std::byte> memory, address&) noexcept { return link_.receive(memory, peer_); }
-  io_result send(std::span<const std::span<const std::byte>> spans, const address&) noexcept {
-    return link_.send(spans, peer_);
-  }
+  io_result send(gather_list spans, const address&) noexcept { return link_.send(spans, peer_); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     return link_.wait(read, write, timeout);
   }
@@ -134,8 +132,7 @@ class datagram_transfers
         begin = p_.now_us();
         landed = t.landed_bytes();
       }
-      if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000))
-        t.fail({errc::timed_out, 0, 0, {}});
+      if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000)) t.fail({errc::timed_out});
       if (did && served && did->received + did->sent + served->received + served->sent == 0)
         left.wait(true, did->blocked, std::chrono::milliseconds(1));
     }

@@ -322,8 +322,7 @@ class stream_requirements : link_requirements<stream_probe<Connect>> {
     if (made > 0) report_.fail("80 calls made %llu heap allocations", static_cast<unsigned long long>(made));
   }
 
-  static constexpr bool has_read_or_wait = requires(stream& s, std::span<const std::span<std::byte>> spans,
-                                                    std::chrono::milliseconds t) {
+  static constexpr bool has_read_or_wait = requires(stream& s, scatter_list spans, std::chrono::milliseconds t) {
     { s.read_or_wait(spans, t) } noexcept -> std::same_as<io_result>;
   };
   static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }

@@ -131,7 +131,7 @@ class stream_transfers : link_transfers<stream_probe<Connect>, transfer<land, by
       if (!did && did.error().code == errc::connection_lost && !last) lost = true;
       else if (!did) t.fail(did.error());
       else if (did->received + did->sent > 0 || (served && served->received + served->sent > 0)) begin = p_.now_us();
-      else if (p_.now_us() - begin > patience) t.fail({errc::timed_out, 0, 0, {}});
+      else if (p_.now_us() - begin > patience) t.fail({errc::timed_out});
       else {
         if (left) left->release();
         right.wait(true, false, std::chrono::milliseconds(1));

@@ -17,8 +17,7 @@ namespace tensorpull {
 namespace detail {
 
 /// Copies from one list of spans to another, and returns the number of bytes copied.
-inline std::size_t copy_spans(std::span<const std::span<const std::byte>> from,
-                              std::span<const std::span<std::byte>> to) noexcept {
+inline std::size_t copy_spans(gather_list from, scatter_list to) noexcept {
   std::size_t total = 0, i = 0, k = 0, i_at = 0, k_at = 0;
   while (i < from.size() && k < to.size()) {
     const std::size_t n = std::min(from[i].size() - i_at, to[k].size() - k_at);
@@ -135,10 +134,10 @@ struct loopback {
                                   : result<std::size_t>(failure(asked.error()));
       all.note();
       if (!answered) t.fail(answered.error());
-      else if (t.pause().count() > 0) t.fail({errc::busy, 0, 0, {}});
+      else if (t.pause().count() > 0) t.fail({errc::busy});
       else if (*asked + *answered > 0 || owner_end.works()) continue;
       else if (owner_end.awaits_time()) from.tick();
-      else t.fail({errc::busy, 0, 0, {}});  // the consumer has no memory, and nothing else in this thread can free any
+      else t.fail({errc::busy});  // the consumer has no memory, and nothing else in this thread can free any
     }
     if (const auto bye = t.farewell(); bye && end.send_control(*bye))
       (void)detail::move_frames(end, t, owner_end, nothing, from.scratch(), piece);

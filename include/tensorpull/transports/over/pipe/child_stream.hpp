@@ -78,11 +78,9 @@ class child_stream {
   /// The descriptor of this end.
   int native_handle() const noexcept { return socket_.native_handle(); }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
-    return with_status(socket_.read_some(spans), {});
-  }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return socket_.write_some(spans); }
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+  io_result read_some(scatter_list spans) noexcept { return with_status(socket_.read_some(spans), {}); }
+  io_result write_some(gather_list spans) noexcept { return socket_.write_some(spans); }
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds timeout) noexcept {
     return with_status(socket_.read_or_wait(spans, timeout), std::min(timeout, detail::wait_step));
   }
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {

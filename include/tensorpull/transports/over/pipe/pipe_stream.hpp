@@ -42,14 +42,14 @@ class pipe_stream {
     return pipe_stream(from.release(), to.release());
   }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     return detail::io_outcome(
         detail::with_vector(
             spans,
             [this](msghdr* m) noexcept { return ::readv(from_.get(), m->msg_iov, static_cast<int>(m->msg_iovlen)); }),
         true);
   }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  io_result write_some(gather_list spans) noexcept {
     detail::held_signal quiet(SIGPIPE);
     const auto n = detail::with_vector(
         spans, [this](msghdr* m) noexcept { return ::writev(to_.get(), m->msg_iov, static_cast<int>(m->msg_iovlen)); });

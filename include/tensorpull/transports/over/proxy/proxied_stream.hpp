@@ -33,9 +33,9 @@ class proxied_stream {
   /// The status with which the proxy refused; 0: it has not.
   unsigned refusal() const noexcept { return refusal_; }
 
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept { return socket_.read_some(spans); }
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept { return socket_.write_some(spans); }
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept {
+  io_result read_some(scatter_list spans) noexcept { return socket_.read_some(spans); }
+  io_result write_some(gather_list spans) noexcept { return socket_.write_some(spans); }
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds timeout) noexcept {
     return socket_.read_or_wait(spans, timeout);
   }
   /// As posix_stream::expect_bytes.

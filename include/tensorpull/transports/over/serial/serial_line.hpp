@@ -33,7 +33,7 @@ class serial_line {
     return there() ? kept(link_->receive(memory, from)) : io_result{io_status::would_block, 0, 0};
   }
   /// As datagram_link asks.
-  io_result send(std::span<const std::span<const std::byte>> datagram, const address& to) noexcept {
+  io_result send(gather_list datagram, const address& to) noexcept {
     const io_result io = there() ? kept(link_->send(datagram, to)) : io_result{};
     return link_ ? io : io_result{};  // dropped
   }

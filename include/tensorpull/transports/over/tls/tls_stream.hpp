@@ -114,7 +114,7 @@ class tls_stream {
   }
 
   /// Reads until the spans are full, or nothing that could be decrypted is left, here or below.
-  io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  io_result read_some(scatter_list spans) noexcept {
     if (!s_->established) return {io_status::would_block, 0, 0};
     if (s_->end) return *s_->end;
     ERR_clear_error();
@@ -135,8 +135,8 @@ class tls_stream {
     return {io_status::ok, 0, got};
   }
   /// The same, and the first read from Next may wait, if Next can.
-  io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds timeout) noexcept
-    requires requires(Next& n, std::span<const std::span<std::byte>> in) { n.read_or_wait(in, timeout); }
+  io_result read_or_wait(scatter_list spans, std::chrono::milliseconds timeout) noexcept
+    requires requires(Next& n, scatter_list in) { n.read_or_wait(in, timeout); }
   {
     s_->patience = timeout;
     const io_result io = read_some(spans);
@@ -152,7 +152,7 @@ class tls_stream {
   }
 
   /// Sends records: long spans go as they are, short ones are gathered.
-  io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  io_result write_some(gather_list spans) noexcept {
     if (!s_->established) return {io_status::would_block, 0, 0};
     if (s_->end) return *s_->end;
     if (s_->write_end) return *s_->write_end;
@@ -206,7 +206,7 @@ class tls_stream {
  private:
   /// Where the next byte of a list of spans is.
   struct cursor {
-    explicit cursor(std::span<const std::span<const std::byte>> list) noexcept : spans(list) {
+    explicit cursor(gather_list list) noexcept : spans(list) {
       for (const auto s : list) bytes += s.size();
       settle();
     }
@@ -243,7 +243,7 @@ class tls_stream {
         at = 0;
       }
     }
-    std::span<const std::span<const std::byte>> spans;
+    gather_list spans;
     std::size_t at = 0, bytes = 0;
   };
   struct state {

@@ -124,13 +124,13 @@ class basic_udp_link {
     }
   }
   /// As datagram_link asks.
-  io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  io_result send(gather_list spans, const address& to) noexcept {
     const io_result io = collect(spans, to);
     if (io.bytes > 0) (void)flush();
     return io;
   }
   /// The same, but the datagram may leave later, with others.
-  io_result collect(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  io_result collect(gather_list spans, const address& to) noexcept {
     if (error_ != 0) return {io_status::closed, error_, 0};
     buffers& b = *buffers_;
     std::size_t n = 0;

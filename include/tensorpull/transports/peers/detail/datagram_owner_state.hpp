@@ -199,7 +199,7 @@ struct datagram_owner_state {
   }
 
   /// Sends a datagram, with the peer's word in front if there are words.
-  io_result put(std::span<const std::span<const std::byte>> frames, const address& to, std::uint64_t word) noexcept {
+  io_result put(gather_list frames, const address& to, std::uint64_t word) noexcept {
     if constexpr (front == 0) {
       return send_or_collect(link, frames, to);
     } else {

@@ -118,12 +118,12 @@ class owner_endpoint : public frameless_end {
     return out[0].empty() ? 0 : 1;
   }
   template <class Transfer>
-  void arrived(Transfer&, std::span<const std::span<std::byte>>, std::size_t n) noexcept {
+  void arrived(Transfer&, scatter_list, std::size_t n) noexcept {
     if (phase_ != phase::leaving) in_.arrived(n);
     else if ((thrown_ += n) > most_thrown) leaves_at_ = {};
   }
   template <class Transfer>
-  result<void> received(Transfer& t, std::span<const std::span<std::byte>> spans, std::size_t n) noexcept {
+  result<void> received(Transfer& t, scatter_list spans, std::size_t n) noexcept {
     arrived(t, spans, n);
     return parse(t);
   }

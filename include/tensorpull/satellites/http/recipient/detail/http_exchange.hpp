@@ -127,11 +127,11 @@ class http_exchange {
       queue_.go_on_with(described_.take_rest());
       position_ = described_.prefix().size();
       if (needs_digest_ && !file().verifiable && !file().sha256) {
-        t.fail({errc::not_verifiable, 0, 0, {}});
+        t.fail({errc::not_verifiable});
         return {};
       }
       if (version_ != 0 && file().ours && file().stated_xxh3 != version_) {
-        t.fail({errc::stale_version, 0, 0, {}});
+        t.fail({errc::stale_version});
         return {};
       }
       if (file().sha256) checked.expect(*file().sha256);
@@ -241,7 +241,7 @@ class http_exchange {
     return p;
   }
   template <class Pull>
-  static void landed(Pull& pull, item& i, std::span<const std::span<std::byte>> memory, std::uint64_t bytes) {
+  static void landed(Pull& pull, item& i, scatter_list memory, std::uint64_t bytes) {
     i.landed += bytes;
     for (const auto& s : memory) {
       const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(s.size(), bytes));
@@ -340,7 +340,7 @@ class http_exchange {
   result<void> confirm(const frame& f, Pull& pull) {
     auto& t = pull.transfer();
     if (!file().ours) {
-      t.fail({errc::unsupported_request, 0, 0, {}});
+      t.fail({errc::unsupported_request});
       return {};
     }
     std::string text = requests_.about_the_end("/confirm");

@@ -123,7 +123,7 @@ class http_line {
         reader_.emplace();
         break;
       }
-      const io_result io = stream_->write_some(std::span<const std::span<const std::byte>>(out.data(), pieces));
+      const io_result io = stream_->write_some(gather_list(out.data(), pieces));
       if (io.status == io_status::would_block) return false;
       if (io.status != io_status::ok) return failure(error_of(io));
       sent_ += io.bytes;
@@ -170,7 +170,7 @@ class http_line {
     return ended_ ? 0 : left_;
   }
   /// Reads bytes of the body, at most as many as available() said.
-  io_result take(std::span<const std::span<std::byte>> out) noexcept {
+  io_result take(scatter_list out) noexcept {
     io_result io{};
     if (in_.empty()) io = stream_->read_some(out);
     else io.bytes = in_.copy(out);

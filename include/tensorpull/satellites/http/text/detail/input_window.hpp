@@ -1,6 +1,8 @@
 // Bytes of a connection that have come and were not read yet.
 #pragma once
 
+#include <tensorpull/core/spans.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -31,7 +33,7 @@ class input_window {
   }
   void arrived(std::size_t n) noexcept { end_ += n; }
   /// Copies from the front, and takes what it copied. Returns how many bytes.
-  std::size_t copy(std::span<const std::span<std::byte>> out) noexcept {
+  std::size_t copy(scatter_list out) noexcept {
     std::size_t copied = 0;
     for (const auto& span : out) {
       const std::size_t n = span.size() < size() ? span.size() : size();
