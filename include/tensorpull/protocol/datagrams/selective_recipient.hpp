@@ -31,11 +31,18 @@ enum class landing_place : std::uint8_t {
 /// A request is lost if one that left three later was answered, or if nothing arrived for the time-out of round_trip.
 /// Doubled and late answers, and those of another version or range than was asked for, are nothing.
 template <chunking_strategy Chunking, class Limits = default_limits>
-class selective_recipient : public recipient<Chunking, Limits> {
+class selective_recipient : private recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
   using phase = typename base::phase;
+  using base::answers_last, base::ask_, base::ask_for, base::chunk_cap_, base::chunking_, base::confirms_,
+      base::context_, base::description_came_, base::first_id_, base::length_at, base::next_id_, base::nonce_,
+      base::phase_, base::received_, base::request_, base::request_sent_, base::version_, base::wanted_;
 
  public:
+  // what stays as it is
+  using base::anew, base::resume, base::confirm, base::part_end, base::is_last_part, base::in_parts, base::settle,
+      base::describing, base::description, base::nonce, base::expected_digest, base::own_digest, base::verified,
+      base::request, base::next_id, base::delay;
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
   /// Chunks from the first missing one on that may be asked for: a power of two.
@@ -49,9 +56,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
 
   /// As recipient; the request's `window` is the least that the congestion window falls to. An owner that allows one
   /// request is asked for one at a time.
-  selective_recipient(const pull_request& request, Chunking chunking, std::uint32_t first_id) noexcept
-      : base(request, chunking, first_id),
-        window_(request.window != 0 ? request.window : 4,
+  selective_recipient(const pull_request& what, Chunking chunking, std::uint32_t first_id) noexcept
+      : base(what, chunking, first_id),
+        window_(what.window != 0 ? what.window : 4,
                 std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
         head_id_(first_id) {
     asked_.fill(nobody);
@@ -62,7 +69,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   void measured(std::uint64_t landed, std::chrono::nanoseconds time_passed) noexcept
     requires detail::adapts<Chunking>
   {
-    this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time_passed});
+    chunking_.measured({ask_.offset, ask_.offset, landed, time_passed});
   }
   /// The longest chunk that the link carries, in bytes; call it before the first request.
   void fits(std::uint64_t payload_bytes) noexcept {
@@ -85,13 +92,13 @@ class selective_recipient : public recipient<Chunking, Limits> {
 
   /// The next request that is no pull: one at a time. False: there is none now.
   bool next(frame& out) noexcept {
-    if (this->phase_ == phase::pulling) return false;
-    if (this->phase_ == phase::describing && (!this->request_.by_name() || !this->description_came_))
+    if (phase_ == phase::pulling) return false;
+    if (phase_ == phase::describing && (!request_.by_name() || !description_came_))
       return false;  // nothing is asked ahead of the description
     return base::next(out);
   }
   /// Whether the next request may be longer than 100 bytes.
-  bool next_is_long() const noexcept { return base::next_is_long() && this->description_came_; }
+  bool next_is_long() const noexcept { return base::next_is_long() && description_came_; }
 
   /// Requests for chunks that may travel in one datagram, as the owner states; at least 1.
   std::uint32_t batch() const noexcept { return batch_; }
@@ -108,17 +115,17 @@ class selective_recipient : public recipient<Chunking, Limits> {
     } else {
       start_[k % slots] = static_cast<std::uint32_t>(asked_to_);
       here_.clear(k % slots);
-      const std::uint64_t length = this->length_at(this->ask_);
-      this->wanted_.advance(this->ask_, length);
+      const std::uint64_t length = length_at(ask_);
+      wanted_.advance(ask_, length);
       asked_to_ += length;
       ++last_;
     }
     out = {};
-    out.ref = this->request_.ref;
-    out.version = this->version_;
-    this->ask_for(out, this->wanted_.at(begin_of(k)).offset, length_of(k));
-    out.id = this->next_id_++;
-    last = begin_of(k) + out.length == this->wanted_.total();
+    out.ref = request_.ref;
+    out.version = version_;
+    ask_for(out, wanted_.at(begin_of(k)).offset, length_of(k));
+    out.id = next_id_++;
+    last = begin_of(k) + out.length == wanted_.total();
     asked_[out.id % slots] = static_cast<std::uint16_t>(k % slots);
     if (in_flight_++ == 0) deadline_ = now + timeout();
     if (!timing_) {
@@ -142,12 +149,12 @@ class selective_recipient : public recipient<Chunking, Limits> {
     if (in_flight_ == 0 || now < deadline_) return;
     trip_.back_off();
     window_.timed_out();
-    give_up_before(this->next_id_);
+    give_up_before(next_id_);
     timing_ = false;
   }
   /// When at() or next_pull() has something to do although nothing arrives; time::max(): never.
   time wakes() const noexcept {
-    if (this->phase_ != phase::pulling) return time::max();
+    if (phase_ != phase::pulling) return time::max();
     const bool asks = worth_asking();
     if (in_flight_ > 0) return asks ? std::min(deadline_, window_.release()) : deadline_;
     return asks ? time::min() : time::max();
@@ -155,7 +162,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
 
   /// Checks an answer other than a chunk. An error ends the transfer. Answers that are late or doubled are nothing.
   result<recipient_event> on(const frame& m) noexcept {
-    if (m.ref != this->request_.ref || !is_awaited(m)) return recipient_event::nothing;
+    if (m.ref != request_.ref || !is_awaited(m)) return recipient_event::nothing;
     if (m.kind != frame_kind::description) return begun(base::on(m));
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
@@ -166,10 +173,10 @@ class selective_recipient : public recipient<Chunking, Limits> {
 
   /// Checks a chunk. True: its payload is wanted, at `place()`; call arrived() or damaged() when all of it is there.
   bool on_chunk(const frame& m) noexcept {
-    if (this->phase_ != phase::pulling || m.ref != this->request_.ref || m.version != this->version_) return false;
+    if (phase_ != phase::pulling || m.ref != request_.ref || m.version != version_) return false;
     const std::uint32_t k = find(m);
     if (k == last_ || m.length != length_of(k)) return false;
-    if (m.nonce != this->nonce_ && !any_owner_) {
+    if (m.nonce != nonce_ && !any_owner_) {
       // another serve: the owner was started again or has published the content again, if it answers what was asked
       // just now
       anew_ = in_flight(m.id) && asked_[m.id % slots] == k % slots;
@@ -181,9 +188,9 @@ class selective_recipient : public recipient<Chunking, Limits> {
       again_.clear(k % slots);
       --again_count_;
     }
-    if (this->confirms_) {
-      this->phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
-      this->request_sent_ = false;
+    if (confirms_) {
+      phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
+      request_sent_ = false;
       return false;
     }
     current_ = k;
@@ -209,7 +216,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   /// All of it is there. One in order is passed at once, the others are told by first_held() and first_early() in their
   /// turn.
   void arrived() noexcept {
-    if (this->phase_ != phase::pulling) return;
+    if (phase_ != phase::pulling) return;
     if (place_ == landing_place::next) {
       pass();
     } else {
@@ -231,13 +238,13 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
   /// The next chunk in order has been taken.
   void pass() noexcept {
-    this->received_ += length_of(first_);
-    this->anew = {};
+    received_ += length_of(first_);
+    anew = {};
     ++first_;
   }
   /// The consumer has no memory: what is missing is asked for again from `received` on.
   void go_back(std::uint64_t received) noexcept {
-    this->received_ = received;
+    received_ = received;
     begin_window();
   }
 
@@ -253,7 +260,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
   /// Whether an answer to this request is still awaited.
   bool expects(std::uint32_t id) const noexcept {
-    return !base::comes_before(id, this->first_id_) && this->phase_ != phase::settled;
+    return !base::comes_before(id, first_id_) && phase_ != phase::settled;
   }
   /// Whether a chunk may arrive.
   bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
@@ -275,19 +282,17 @@ class selective_recipient : public recipient<Chunking, Limits> {
 
   /// Whether this is the first answer to what was asked last.
   bool is_awaited(const frame& m) const noexcept {
-    if (base::comes_before(m.id, this->first_id_) || !base::comes_before(m.id, this->next_id_)) return false;
-    const bool describing = this->phase_ == phase::describing;
+    if (base::comes_before(m.id, first_id_) || !base::comes_before(m.id, next_id_)) return false;
+    const bool describes = phase_ == phase::describing;
     switch (m.kind) {
-      case frame_kind::description: return describing && !this->description_came_ && m.id == this->first_id_;
-      case frame_kind::located:
-        return describing && this->description_came_ && this->request_.by_name() && m.id == this->first_id_ + 1;
-      case frame_kind::schema_page: return this->phase_ == phase::comparing && this->answers_last(m);
+      case frame_kind::description: return describes && !description_came_ && m.id == first_id_;
+      case frame_kind::located: return describes && description_came_ && request_.by_name() && m.id == first_id_ + 1;
+      case frame_kind::schema_page: return phase_ == phase::comparing && answers_last(m);
       case frame_kind::confirmed:
-        return this->phase_ == phase::confirming && this->answers_last(m) && m.nonce == this->nonce_ &&
-               m.version == this->version_;
+        return phase_ == phase::confirming && answers_last(m) && m.nonce == nonce_ && m.version == version_;
       case frame_kind::refused:
-        if (describing) return m.id == this->next_id_ - 1;
-        return this->phase_ == phase::pulling ? in_flight(m.id) : this->answers_last(m);
+        if (describes) return m.id == next_id_ - 1;
+        return phase_ == phase::pulling ? in_flight(m.id) : answers_last(m);
       default: return false;
     }
   }
@@ -295,25 +300,25 @@ class selective_recipient : public recipient<Chunking, Limits> {
   result<recipient_event> begun(result<recipient_event> event) noexcept {
     if (!event) return event;
     if (*event == recipient_event::described || *event == recipient_event::described_again ||
-        *event == recipient_event::busy || this->phase_ == phase::start)
+        *event == recipient_event::busy || phase_ == phase::start)
       begin_window();
     return event;
   }
   /// Nothing is asked for, and what is missing begins at received_.
   void begin_window() noexcept {
-    give_up_before(this->next_id_);
+    give_up_before(next_id_);
     again_ = here_ = held_ = {};
     again_count_ = 0;
     first_ = last_ = 0;
-    asked_to_ = this->received_;
+    asked_to_ = received_;
     timing_ = anew_ = false;
-    if (this->phase_ == phase::pulling) this->ask_ = this->wanted_.at(this->received_);
+    if (phase_ == phase::pulling) ask_ = wanted_.at(received_);
   }
 
   std::uint64_t begin_of(std::uint32_t k) const noexcept {
-    return k == last_ ? asked_to_
-                      : this->received_ +
-                            static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(this->received_));
+    return k == last_
+               ? asked_to_
+               : received_ + static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(received_));
   }
   std::uint64_t length_of(std::uint32_t k) const noexcept { return begin_of(k + 1) - begin_of(k); }
   std::uint32_t held_slots() const noexcept {
@@ -321,25 +326,25 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
   std::size_t room_for_one() const noexcept {
     return static_cast<std::size_t>(
-        (std::max<std::uint64_t>(std::min<std::uint64_t>(this->chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) &
+        (std::max<std::uint64_t>(std::min<std::uint64_t>(chunk_cap_, Chunking::max_chunk_bytes), 1) + 7) &
         ~std::uint64_t{7});
   }
   std::span<std::byte> memory_of(std::uint32_t k) const noexcept {
     return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(length_of(k)));
   }
   bool in_flight(std::uint32_t id) const noexcept {
-    return !base::comes_before(id, head_id_) && base::comes_before(id, this->next_id_) && asked_[id % slots] != nobody;
+    return !base::comes_before(id, head_id_) && base::comes_before(id, next_id_) && asked_[id % slots] != nobody;
   }
 
   /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer
   /// keeps.
   bool wants_order(std::uint64_t position) const noexcept {
-    return !any_order_ || (!this->request_.by_name() && position < this->context_.data_start);
+    return !any_order_ || (!request_.by_name() && position < context_.data_start);
   }
   /// How many pulls may leave now, as far as windows and memory are concerned.
   std::uint32_t may_ask() const noexcept {
-    if (this->phase_ != phase::pulling || in_flight_ >= window_.size()) return 0;
-    const std::uint32_t room = std::min(window_.size() - in_flight_, slots - (this->next_id_ - head_id_));
+    if (phase_ != phase::pulling || in_flight_ >= window_.size()) return 0;
+    const std::uint32_t room = std::min(window_.size() - in_flight_, slots - (next_id_ - head_id_));
     return std::min(room, again_count_ + new_chunks(room));
   }
   /// Whether there are enough of them for a datagram, too few on their way to wait for more, or the rest of those that
@@ -352,13 +357,13 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
-    if (this->wanted_.over(this->ask_)) return 0;
+    if (wanted_.over(ask_)) return 0;
     const std::uint32_t span = wants_order(asked_to_) ? std::max<std::uint32_t>(held_slots(), 1) : slots;
     return last_ - first_ < span ? std::min(most, span - (last_ - first_)) : 0;
   }
   /// Whether there would be more to ask for than this.
   bool more_after(std::uint32_t n) const noexcept {
-    return again_count_ > n || (!this->wanted_.over(this->ask_) && last_ - first_ + n < slots);
+    return again_count_ > n || (!wanted_.over(ask_) && last_ - first_ + n < slots);
   }
   std::uint32_t first_again() const noexcept {
     for (std::uint32_t k = first_; k != last_;) {
@@ -379,8 +384,8 @@ class selective_recipient : public recipient<Chunking, Limits> {
   }
   /// The chunk that an answer is about, or last_.
   std::uint32_t find(const frame& m) const noexcept {
-    const auto at = this->wanted_.position_of(m.offset);
-    if (!at || *at < this->received_ || *at >= asked_to_) return last_;
+    const auto at = wanted_.position_of(m.offset);
+    if (!at || *at < received_ || *at >= asked_to_) return last_;
     if (in_flight(m.id)) {
       const std::uint32_t k = first_ + ((asked_[m.id % slots] - first_) & (slots - 1));
       if (k - first_ < last_ - first_ && begin_of(k) == *at) return k;
@@ -403,7 +408,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     if (!in_flight(id)) return nobody;
     --in_flight_;
     const std::uint16_t slot = std::exchange(asked_[id % slots], nobody);
-    while (head_id_ != this->next_id_ && asked_[head_id_ % slots] == nobody) ++head_id_;
+    while (head_id_ != next_id_ && asked_[head_id_ % slots] == nobody) ++head_id_;
     return slot;
   }
   time timeout() const noexcept { return any_owner_ ? std::max(trip_.timeout(), time(500'000)) : trip_.timeout(); }
@@ -416,7 +421,7 @@ class selective_recipient : public recipient<Chunking, Limits> {
     const std::uint32_t before = in_flight_;
     resolve(id);
     trip_.go_on();
-    window_.answered(trip_, id, this->next_id_, before, again_count_ + new_chunks(1) > 0, now_);
+    window_.answered(trip_, id, next_id_, before, again_count_ + new_chunks(1) > 0, now_);
     deadline_ = now_ + timeout();
     const std::uint32_t later = any_owner_ ? 4 * window_.size() : reordering;
     if (!base::comes_before(id - later, head_id_)) give_up_before(id - later + 1, true);

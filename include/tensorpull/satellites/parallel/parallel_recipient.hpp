@@ -19,9 +19,13 @@ enum class chunk_order : std::uint8_t {
 
 /// The frames of one connection. Descriptions, names and the confirmation are those of recipient.
 template <chunking_strategy Chunking, class Limits = default_limits>
-class parallel_recipient : public recipient<Chunking, Limits> {
+class parallel_recipient : private recipient<Chunking, Limits> {
   using base = recipient<Chunking, Limits>;
   using phase = typename base::phase;
+  using base::ask_, base::ask_for, base::before_last_byte, base::chunk_cap_, base::chunking_, base::confirms_,
+      base::context_, base::expected_id_, base::in_flight_, base::length_at, base::next_id_, base::nonce_,
+      base::owners_cap_, base::phase_, base::received_, base::request_, base::start_over, base::version_, base::wanted_,
+      base::window_;
 
  public:
   /// Chunks that a line asks for ahead.
@@ -38,12 +42,17 @@ class parallel_recipient : public recipient<Chunking, Limits> {
     typename ledger::number of{};  ///< which chunk of the ledger it was
   };
   using base::base;
+  // what stays as it is
+  using base::anew, base::on, base::restart, base::resume, base::confirm, base::next_part, base::part_end,
+      base::is_last_part, base::in_parts, base::next_is_long, base::settle, base::describing, base::awaiting_chunk,
+      base::description, base::nonce, base::expected_digest, base::own_digest, base::verified, base::request,
+      base::next_id, base::delay;
 
   /// Tells an adaptive strategy of the transfer's rate. Lengths may change, since requests are remembered.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
-    this->chunking_.measured({this->ask_.offset, this->ask_.offset, landed, time});
+    chunking_.measured({ask_.offset, ask_.offset, landed, time});
   }
 
   /// Chooses the source of its chunks; one_by_one at first.
@@ -53,47 +62,43 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   /// The next request, other than for a given chunk. False: there is none now.
   bool next(frame& out) noexcept {
     // nothing is asked ahead of the description: how long a chunk is depends on it
-    if (this->phase_ == phase::describing && !this->request_.by_name()) return false;
-    const bool waits = order_ == chunk_order::given || (order_ == chunk_order::one_by_one && this->in_flight_ > 0);
-    if (this->phase_ == phase::pulling && !this->confirms_ && waits) return false;
+    if (phase_ == phase::describing && !request_.by_name()) return false;
+    const bool waits = order_ == chunk_order::given || (order_ == chunk_order::one_by_one && in_flight_ > 0);
+    if (phase_ == phase::pulling && !confirms_ && waits) return false;
     return base::next(out);
   }
   /// Whether chunks are asked for by ask().
-  bool takes_chunks() const noexcept {
-    return order_ == chunk_order::given && this->phase_ == phase::pulling && !this->confirms_;
-  }
+  bool takes_chunks() const noexcept { return order_ == chunk_order::given && phase_ == phase::pulling && !confirms_; }
   /// Whether another chunk may be asked for now.
-  bool may_ask() const noexcept {
-    return takes_chunks() && this->in_flight_ < std::min<std::uint32_t>(this->window_, most_asked);
-  }
+  bool may_ask() const noexcept { return takes_chunks() && in_flight_ < std::min<std::uint32_t>(window_, most_asked); }
   /// Chunks whose answers are awaited.
-  std::uint32_t in_flight() const noexcept { return this->in_flight_; }
+  std::uint32_t in_flight() const noexcept { return in_flight_; }
   /// The request for a chunk.
   void ask(frame& out, const asked_chunk& c) noexcept {
     out = {};
-    out.ref = this->request_.ref;
-    out.version = this->version_;
-    this->ask_for(out, c.offset, c.length);
-    out.id = this->next_id_++;
-    if (this->in_flight_++ == 0) this->expected_id_ = out.id;
+    out.ref = request_.ref;
+    out.version = version_;
+    ask_for(out, c.offset, c.length);
+    out.id = next_id_++;
+    if (in_flight_++ == 0) expected_id_ = out.id;
     asked_[(first_ + count_++) % most_asked] = c;
   }
   /// The chunk that this prefix begins; nothing: nobody awaits it any more. An error ends the line.
   result<optional<asked_chunk>> answered(const frame& m) noexcept {
-    if (m.ref != this->request_.ref || this->in_flight_ == 0 || base::comes_before(m.id, this->expected_id_))
+    if (m.ref != request_.ref || in_flight_ == 0 || base::comes_before(m.id, expected_id_))
       return optional<asked_chunk>();
-    if (m.id != this->expected_id_) return failure(errc::wrong_payload, this->received_);
-    if (m.version != this->version_) return failure(errc::stale_version, this->received_);
+    if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
+    if (m.version != version_) return failure(errc::stale_version, received_);
     const asked_chunk c = asked_[first_];
-    if (m.offset != c.offset || m.length != c.length) return failure(errc::wrong_payload, this->received_);
-    if (m.nonce != this->nonce_) {  // another serve of the same content
-      if (!this->anew.begins()) return failure(errc::wrong_payload, this->received_);
-      this->start_over(this->received_);
+    if (m.offset != c.offset || m.length != c.length) return failure(errc::wrong_payload, received_);
+    if (m.nonce != nonce_) {  // another serve of the same content
+      if (!anew.begins()) return failure(errc::wrong_payload, received_);
+      start_over(received_);
       return optional<asked_chunk>();
     }
-    this->anew = {};
-    --this->in_flight_;
-    ++this->expected_id_;
+    anew = {};
+    --in_flight_;
+    ++expected_id_;
     first_ = (first_ + 1) % most_asked;
     --count_;
     return optional<asked_chunk>(c);
@@ -101,38 +106,38 @@ class parallel_recipient : public recipient<Chunking, Limits> {
   /// Calls `f(asked_chunk)` for each that will not be answered: the line began anew, or its connection is gone.
   template <class F>
   void unanswered(bool gone, F f) noexcept {
-    if (gone) this->in_flight_ = 0;
-    for (; count_ > this->in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
+    if (gone) in_flight_ = 0;
+    for (; count_ > in_flight_; --count_, first_ = (first_ + 1) % most_asked) f(asked_[first_]);
   }
   /// After restart() on a connection that has not asked for the named tensors: an owner accepts their confirmation only
   /// from a line that it has served their end.
   void name_again() noexcept {
-    if (this->phase_ == phase::confirming && this->request_.by_name()) this->start_over(this->before_last_byte());
+    if (phase_ == phase::confirming && request_.by_name()) start_over(before_last_byte());
   }
   /// Later requests are numbered from `id`, if that is after the next one.
   void number_from(std::uint32_t id) noexcept {
-    if (base::comes_before(this->next_id_, id)) this->next_id_ = id;
+    if (base::comes_before(next_id_, id)) next_id_ = id;
   }
 
   /// The length of the chunk at a position, as this line cuts the image, at most `most`.
   std::uint64_t length_from(std::uint64_t position, std::uint64_t most) const noexcept {
-    return std::min(this->length_at(this->wanted_.at(position)), most);
+    return std::min(length_at(wanted_.at(position)), most);
   }
   /// The offset of a position in the image.
-  std::uint64_t offset_of(std::uint64_t position) const noexcept { return this->wanted_.at(position).offset; }
+  std::uint64_t offset_of(std::uint64_t position) const noexcept { return wanted_.at(position).offset; }
   /// The longest chunk that its owner serves.
-  std::uint64_t longest_chunk() const noexcept { return this->owners_cap_; }
+  std::uint64_t longest_chunk() const noexcept { return owners_cap_; }
   /// No later chunk is longer. Call it while none is in flight.
   void cut_at(std::uint64_t most) noexcept {
-    this->chunk_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(this->owners_cap_, most));
+    chunk_cap_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(owners_cap_, most));
   }
   /// Whether another line's owner describes the same image.
   bool agrees_with(const parallel_recipient& other) const noexcept {
-    return this->version_ == other.version_ && this->context_.image_bytes == other.context_.image_bytes &&
-           this->context_.data_start == other.context_.data_start;
+    return version_ == other.version_ && context_.image_bytes == other.context_.image_bytes &&
+           context_.data_start == other.context_.data_start;
   }
   /// The version that is pulled, once it is known.
-  std::uint64_t version() const noexcept { return this->version_; }
+  std::uint64_t version() const noexcept { return version_; }
 
  private:
   std::array<asked_chunk, most_asked> asked_{};

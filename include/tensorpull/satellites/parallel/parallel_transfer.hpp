@@ -4,6 +4,8 @@
 #pragma once
 
 #include <tensorpull/protocol/recipient/transfer.hpp>
+#include <tensorpull/satellites/parallel/detail/line_role.hpp>
+#include <tensorpull/satellites/parallel/detail/sources.hpp>
 #include <tensorpull/satellites/parallel/parallel_recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
@@ -14,49 +16,18 @@
 
 namespace tensorpull {
 
-namespace detail {
-/// Which sources have given which parts of an image, so that one with wrong bytes can be named. A source is a bit.
-class given_parts {
- public:
-  void begin(std::uint8_t shift) noexcept {
-    by_ = {};
-    shift_ = shift;
-  }
-  void note(std::uint64_t begin, std::uint64_t end, std::uint8_t sources) noexcept {
-    if (begin >= end) return;
-    const auto last = static_cast<std::size_t>((end - 1) >> shift_);
-    for (auto i = static_cast<std::size_t>(begin >> shift_); i <= last; ++i) by_[i] |= sources;
-  }
-  /// All sources that have given anything.
-  std::uint8_t all() const noexcept {
-    std::uint8_t sum = 0;
-    for (const std::uint8_t each : by_) sum |= each;
-    return sum;
-  }
-  std::uint8_t of(std::size_t part) const noexcept { return by_[part]; }
-  /// Where a part begins in an image of `bytes` bytes.
-  std::uint64_t begin_of(std::uint64_t part, std::uint64_t bytes) const noexcept {
-    return std::min(part << shift_, bytes);
-  }
-  static std::uint8_t bit(std::uint8_t source) noexcept { return static_cast<std::uint8_t>(1u << (source % 8)); }
-
- private:
-  std::array<std::uint8_t, most_parts> by_{};
-  std::uint8_t shift_ = 0;
-};
-}  // namespace detail
-
 /// One pull over several connections. Borrows the consumer, whose memory takes bytes in any order (consumer, 13). The
 /// header arrives over the first line, which has described the image; chunks follow over all of them. The first line
 /// also fetches the last chunk and confirms. If it is lost, another replaces it. A driver reports up(), lost(), and
-/// ended(line) after each step; line_of() is for an endpoint.
+/// ended(line) after each step. line_of() is for an endpoint.
 ///
 /// If the digest of the whole is wrong and several sources took part, the image is pulled again from one of them alone,
 /// if need be from each in turn: wrong() names those whose bytes were wrong. A pull of named tensors fails instead,
 /// since only the first line's owner tells their digest.
 /// Size: that of a transfer, 8 KiB for eight lines, and a digest's state for each line if chunks have digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
-class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
+class parallel_transfer
+    : private transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
   using machine_type = parallel_recipient<Chunking, Limits>;
   using base = transfer<Consumer, Chunking, Integrity, Limits, machine_type>;
   using ledger_type = typename machine_type::ledger;
@@ -64,60 +35,35 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
       "such as the model itself or a file");
+  using base::answers_, base::arrived, base::chunk_complete, base::chunk_left_, base::chunk_offset_, base::damaged_,
+      base::damaged_in_a_row_, base::ended_, base::finished_, base::hash_back, base::landed_, base::machine_,
+      base::paused_, base::to_, base::verifiable, base::whole_hash_;
 
  public:
   /// The most lines.
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
   using base::base;
+  // what stays as it is
+  using base::read_piece_bytes, base::resume, base::cursor, base::next_is_long, base::measured, base::described,
+      base::awaiting_chunk, base::total_bytes, base::ended, base::request, base::chunks, base::next_id, base::outcome,
+      base::give_reason, base::fail;
+  using typename base::consumer_type;
 
-  /// A line, for an endpoint: a transfer_role.
-  class line {
-   public:
-    /// As that of transfer.
-    static constexpr std::size_t read_piece_bytes = base::read_piece_bytes;
-    /// Borrows the transfer.
-    line(parallel_transfer& all, std::uint8_t number) noexcept : all_(&all), number_(number) {}
-    /// The next request over this connection.
-    bool next(frame& out) noexcept { return all_->next(number_, out); }
-    /// Whether it may be long.
-    bool next_is_long() const noexcept { return number_ == all_->first_ && all_->next_is_long(); }
-    /// An answer other than a chunk.
-    void on(const frame& m) noexcept { all_->on(number_, m); }
-    /// A chunk's prefix.
-    bool on_chunk(const frame& m) noexcept { return all_->on_chunk(number_, m); }
-    /// Memory for the rest of it.
-    prepared prepare(std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
-      return all_->prepare(number_, out, most);
-    }
-    /// These bytes of it were written.
-    void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
-    /// Whether a chunk may arrive over this connection.
-    bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
-    /// Whether its owner has described the reference.
-    bool described() const noexcept { return !all_->machine(number_).describing(); }
-    /// Also if another line has landed the chunk that is arriving: the rest of it is dropped.
-    bool ended() const noexcept { return all_->drops(number_); }
-    /// Ends the whole transfer.
-    void fail(const error& why) noexcept { all_->fail(why); }
-    /// The first request id that this line has not used.
-    std::uint32_t next_id() const noexcept { return all_->machine(number_).next_id(); }
-
-   private:
-    parallel_transfer* all_;
-    std::uint8_t number_;
-  };
+  /// A line as an endpoint drives it: a model of transfer_role.
+  using line = detail::line_role<parallel_transfer>;
   /// Valid as long as this object is.
   line line_of(std::uint8_t number) noexcept { return {*this, number}; }
 
-  /// A line has a connection. `source`: the owner at its other end, below 8. `next_id`: the endpoint's.
-  void up(std::uint8_t number, std::uint8_t source, std::uint32_t next_id) noexcept {
+  /// A line has a connection. `source`: which of the owners is at its other end, below 8. `first_id`: the endpoint's
+  /// next_id().
+  void up(std::uint8_t number, std::uint8_t source, std::uint32_t first_id) noexcept {
     const bool has_first = first_ != nobody && first_ != number && lines_[first_].works();
     state& l = lines_[number];
     l = {};
     l.up = true;
     l.source = source;
-    if (!has_first && (alone_ == nobody || alone_ == source)) begin_with(number, next_id);
-    else begin_other(number, next_id);
+    if (!has_first && sources_.is_asked(source)) begin_with(number, first_id);
+    else begin_other(number, first_id);
   }
   /// Whether a line without a connection may have one soon. Until that is known, no other line's error ends the
   /// transfer.
@@ -128,8 +74,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (!l.up) return;
     give_back(number, true);
     l.up = false;
-    if (this->ended_) return;
-    if (alone_ == l.source && !is_up(alone_)) (void)begin_alone();
+    if (ended_) return;
+    if (sources_.alone() == l.source && !is_up(l.source)) (void)begin_alone();
     else if (number == first_) (void)replace_first();
   }
   /// Why a line can no longer be used although it is connected; nothing: it can.
@@ -156,8 +102,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     }
     return false;
   }
-  /// Whether the others wait for the first line, which brings the beginning.
-  bool waits_for_first() const noexcept { return !sharing_ && !this->finished_ && !this->ended_; }
+  /// Whether all others wait for the first line, which brings the beginning.
+  bool waits_for_first() const noexcept { return !sharing_ && !finished_ && !ended_; }
   /// The line that confirms; most_lines or more: there is none.
   std::uint8_t first_line() const noexcept { return first_; }
   /// Whether a line waits for an answer.
@@ -165,16 +111,17 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const machine_type& m = machine(number);
     return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
   }
-  /// The only source that is asked, after several gave wrong bytes; another number: all are.
-  std::uint8_t alone() const noexcept { return alone_; }
-  /// Sources of wrong bytes, one bit each. Two sources of the same 64th of the image cannot be told apart.
-  std::uint8_t wrong() const noexcept { return wrong_; }
+  /// The only source that is asked, since several have given wrong bytes; another number: all are.
+  std::uint8_t alone() const noexcept { return sources_.alone(); }
+  /// Sources whose bytes were not those of the version, one bit each; of another one's bytes in the same 64th of the
+  /// image it cannot be told.
+  std::uint8_t wrong() const noexcept { return sources_.wrong(); }
 
   /// Answers that are progress. A repeated description is not: its owner may never send a byte.
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
-  /// Bytes that have landed and count, also those after the first missing one.
-  std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : this->landed_; }
-  /// The first line's, if no other can replace it now.
+  /// Bytes that have landed and count, those behind the first missing one among them.
+  std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : landed_; }
+  /// The first line's, if no other one can take its place now.
   std::chrono::milliseconds pause() const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
@@ -195,12 +142,12 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
   /// confirmation.
   optional<frame> farewell_of(std::uint8_t number) const noexcept {
-    if (!this->ended_ || number >= most_lines) return {};
+    if (!ended_ || number >= most_lines) return {};
     const state& l = lines_[number];
     const machine_type& m = machine(number);
-    const bool is_wrong = (wrong_ & detail::given_parts::bit(l.source)) != 0;
+    const bool is_wrong = sources_.is_wrong(l.source);
     if (number == first_ && !is_wrong) return base::farewell();
-    if (!l.up || m.nonce() == 0 || (m.nonce() == this->machine_.nonce() && !is_wrong)) return {};
+    if (!l.up || m.nonce() == 0 || (m.nonce() == machine_.nonce() && !is_wrong)) return {};
     frame bye;
     bye.kind = frame_kind::cancel;
     bye.ref = m.request().ref;
@@ -215,8 +162,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   optional<frame> farewell() const noexcept { return farewell_of(first_); }
 
  private:
+  friend line;
   static constexpr std::uint8_t nobody = 0xff;
-  static constexpr std::uint8_t anybody = 0xff;  // every source
   /// No chunk is shorter than this, unless less is left.
   static constexpr std::uint64_t least_chunk = 64 * 1024;
 
@@ -233,13 +180,11 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     bool works() const noexcept { return up && !why; }
   };
 
-  machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? this->machine_ : lines_[n].machine; }
-  const machine_type& machine(std::uint8_t n) const noexcept {
-    return n == first_ ? this->machine_ : lines_[n].machine;
-  }
+  machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
+  const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   bool usable(std::uint8_t n) const noexcept {
     const state& l = lines_[n];
-    return l.works() && l.pause.count() == 0 && (alone_ == nobody || l.source == alone_);
+    return l.works() && l.pause.count() == 0 && sources_.is_asked(l.source);
   }
   /// Whether another line can replace the first one.
   bool others() const noexcept {
@@ -261,53 +206,53 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// The transfer's own machine continues over another connection, and the one that it leaves joins the others.
   void move_first(std::uint8_t to) noexcept {
     const std::uint8_t from = first_;
-    const std::uint32_t used = lines_[to].machine.next_id(), was = this->machine_.next_id();
+    const std::uint32_t used = lines_[to].machine.next_id(), was = machine_.next_id();
     begin_with(to, used);
     if (from < most_lines && lines_[from].works()) begin_other(from, was);
   }
   /// The transfer's own machine continues over this connection.
-  void begin_with(std::uint8_t number, std::uint32_t next_id) noexcept {
-    if (!sharing_) kept_ = this->landed_;
+  void begin_with(std::uint8_t number, std::uint32_t first_id) noexcept {
+    if (!sharing_) kept_ = landed_;
     first_ = number;
-    this->machine_.number_from(next_id);
+    machine_.number_from(first_id);
     drop_sequential();
     base::restart();
-    this->machine_.name_again();
+    machine_.name_again();
   }
-  void begin_other(std::uint8_t number, std::uint32_t next_id) noexcept {
+  void begin_other(std::uint8_t number, std::uint32_t first_id) noexcept {
     pull_request r;
-    r.ref = this->machine_.request().ref;
-    r.version = this->machine_.version() != 0 ? this->machine_.version() : this->machine_.request().version;
-    r.window = this->machine_.request().window;
-    r.chunk_digest = this->machine_.request().chunk_digest;
-    r.recipient = this->machine_.request().recipient;
-    lines_[number].machine = machine_type(r, Chunking{}, next_id);
+    r.ref = machine_.request().ref;
+    r.version = machine_.version() != 0 ? machine_.version() : machine_.request().version;
+    r.window = machine_.request().window;
+    r.chunk_digest = machine_.request().chunk_digest;
+    r.recipient = machine_.request().recipient;
+    lines_[number].machine = machine_type(r, Chunking{}, first_id);
     lines_[number].machine.take(chunk_order::given);
   }
   /// The chunk that the first line was landing in sequence will not be complete.
   void drop_sequential() noexcept {
-    if constexpr (!Integrity::per_chunk) this->chunk_left_ = 0;
+    if constexpr (!Integrity::per_chunk) chunk_left_ = 0;
   }
 
   bool next(std::uint8_t n, frame& out) noexcept {
-    if (this->ended_ || lines_[n].why) return false;
+    if (ended_ || lines_[n].why) return false;
     if (n == first_) {
-      if (is_sequential(n) && this->machine_.order() == chunk_order::one_by_one) return false;
+      if (is_sequential(n) && machine_.order() == chunk_order::one_by_one) return false;
       if (base::next(out)) return true;
-      if (this->paused_) return false;
+      if (paused_) return false;
     } else {
       // the others follow when the version is known
-      if (lines_[n].pause.count() > 0 || this->machine_.version() == 0) return false;
+      if (lines_[n].pause.count() > 0 || machine_.version() == 0) return false;
       if (lines_[n].machine.next(out)) return true;
     }
     machine_type& m = machine(n);
-    if (!sharing_ || !m.may_ask() || (alone_ != nobody && lines_[n].source != alone_)) return false;
+    if (!sharing_ || !m.may_ask() || !sources_.is_asked(lines_[n].source)) return false;
     typename ledger_type::chunk* const c = choose(n);
     if (c == nullptr) return false;
     ++c->asked;
     // another line may have cut it, whose owner serves longer ones
     const auto length = static_cast<std::uint32_t>(std::min(c->length(), m.longest_chunk()));
-    m.ask(out, {c->begin, this->machine_.offset_of(c->begin), length, missing_.number_of(*c)});
+    m.ask(out, {c->begin, machine_.offset_of(c->begin), length, missing_.number_of(*c)});
     return true;
   }
   /// The next chunk for a line; nullptr: none. The last byte is for the line that will confirm, since an owner accepts
@@ -319,7 +264,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (auto* const c = missing_.first_asked(0, not_for_it)) return c;
     if (missing_.has_part(n, least_chunk)) {
       const std::uint64_t most = std::min(missing_.rest_of(n), machine(n).longest_chunk());
-      return missing_.cut(n, this->machine_.length_from(missing_.next_of(n), most));
+      return missing_.cut(n, machine_.length_from(missing_.next_of(n), most));
     }
     if (machine(n).in_flight() > 0) return nullptr;
     // it has nothing else to do: perhaps it is faster than the one that was asked
@@ -330,10 +275,10 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   }
 
   void on(std::uint8_t n, const frame& m) noexcept {
-    if (this->ended_ || lines_[n].why) return;
+    if (ended_ || lines_[n].why) return;
     if (n != first_) return on_other(n, m);
     if (!goes_on_with(n, m)) return;
-    const bool is_known = m.kind == frame_kind::description && this->machine_.version() != 0;
+    const bool is_known = m.kind == frame_kind::description && machine_.version() != 0;
     const std::uint32_t before = base::answers();
     base::on(m);
     if (is_known) repeated_ += base::answers() - before;
@@ -343,7 +288,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// its owner is busy, a line that can go on replaces it.
   bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
     if (!others()) return true;
-    machine_type looks = this->machine_;
+    machine_type looks = machine_;
     const auto event = looks.on(m);
     if (!event) {
       end_line(n, event.error());
@@ -358,29 +303,27 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     const auto event = l.machine.on(m);
     if (!event) return end_line(n, event.error());
     if (*event == recipient_event::nothing) return;
-    this->answers_ += m.kind != frame_kind::description;
+    answers_ += m.kind != frame_kind::description;
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
-    else if (!l.machine.describing() && !l.machine.agrees_with(this->machine_)) return end_line(n, {errc::bad_frame});
+    else if (!l.machine.describing() && !l.machine.agrees_with(machine_)) return end_line(n, {errc::bad_frame});
     give_back(n, false);
   }
   /// The first line's machine has moved on.
   void settle_first() noexcept {
     give_back(first_, false);
-    if (this->ended_ || this->machine_.describing()) return;
+    if (ended_ || machine_.describing()) return;
     const std::uint64_t lines = std::max<std::uint64_t>(up_lines(), 2);
-    this->machine_.cut_at(std::max(least_chunk, this->machine_.part_end() / (16 * lines)));
-    if (sharing_ || this->landed_ < this->machine_.description().data_start || this->chunk_left_ > 0 ||
-        this->landed_ >= this->machine_.part_end() || this->finished_)
+    machine_.cut_at(std::max(least_chunk, machine_.part_end() / (16 * lines)));
+    if (sharing_ || landed_ < machine_.description().data_start || chunk_left_ > 0 || landed_ >= machine_.part_end() ||
+        finished_)
       return;
-    if (Integrity::whole && this->arrived().schema == nullptr) return this->machine_.take(chunk_order::all);
+    if (Integrity::whole && arrived().schema == nullptr) return machine_.take(chunk_order::all);
     sharing_ = true;
-    this->machine_.take(chunk_order::given);
-    const std::uint8_t shift = ledger_type::shift_for(this->machine_.part_end());
-    missing_.begin(this->landed_, this->machine_.part_end(), shift);
-    if (alone_ != nobody) return;
-    given_.begin(shift);
-    given_.note(0, kept_, anybody);
-    note_given(first_, kept_, this->landed_);
+    machine_.take(chunk_order::given);
+    const std::uint8_t shift = ledger_type::shift_for(machine_.part_end());
+    missing_.begin(landed_, machine_.part_end(), shift);
+    sources_.begin(shift, kept_);
+    note_given(first_, kept_, landed_);
   }
   void end_line(std::uint8_t n, const error& why) noexcept {
     give_back(n, true);
@@ -406,8 +349,8 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
 
   bool on_chunk(std::uint8_t n, const frame& m) noexcept {
     state& l = lines_[n];
-    if (this->ended_ || l.why) return false;
-    if (n == first_ && !this->machine_.takes_chunks()) {
+    if (ended_ || l.why) return false;
+    if (n == first_ && !machine_.takes_chunks()) {
       if (!goes_on_with(n, m)) return false;
       const bool wanted = base::on_chunk(m);
       settle_first();
@@ -431,31 +374,30 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if constexpr (Integrity::per_chunk) l.hash = {};
     return true;
   }
-  /// Not with one source alone: the sources of earlier bytes are still to be named.
   void note_given(std::uint8_t n, std::uint64_t begin, std::uint64_t end) noexcept {
-    if (alone_ == nobody) given_.note(begin, end, detail::given_parts::bit(lines_[n].source));
+    sources_.gave(lines_[n].source, begin, end);
   }
-  bool is_sequential(std::uint8_t n) const noexcept { return n == first_ && this->chunk_left_ > 0; }
+  bool is_sequential(std::uint8_t n) const noexcept { return n == first_ && chunk_left_ > 0; }
   /// The chunk that lands over this connection; nullptr: another one lands it.
   typename ledger_type::chunk* landing(std::uint8_t n) noexcept {
     auto* const c = missing_.find(lines_[n].chunk);
     return c != nullptr && c->writer == n ? c : nullptr;
   }
   bool drops(std::uint8_t n) noexcept {
-    if (this->ended_ || lines_[n].why) return true;
+    if (ended_ || lines_[n].why) return true;
     return !is_sequential(n) && (lines_[n].left == 0 || landing(n) == nullptr);
   }
   prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     if (is_sequential(n)) return base::prepare(out, most);
-    return this->to_.prepare(lines_[n].at, std::min(most, lines_[n].left), out);
+    return to_.prepare(lines_[n].at, std::min(most, lines_[n].left), out);
   }
   void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
-    if (this->ended_) return;
+    if (ended_) return;
     if (is_sequential(n)) {
-      const std::uint64_t before = this->damaged_;
+      const std::uint64_t before = damaged_;
       base::landed(bytes);
-      if (this->damaged_ != before && others()) {
-        this->damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
+      if (damaged_ != before && others()) {
+        damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
         count_damage(n);
       }
       return settle_first();
@@ -463,7 +405,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     state& l = lines_[n];
     auto* const c = landing(n);
     if (c == nullptr) return;
-    if (const auto ok = this->to_.commit(l.at, bytes); !ok) return this->fail(ok.error());
+    if (const auto ok = to_.commit(l.at, bytes); !ok) return fail(ok.error());
     if constexpr (Integrity::per_chunk) l.hash.update(bytes);
     l.at += bytes.size();
     l.left -= bytes.size();
@@ -471,7 +413,7 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     if (l.left > 0) return;
     if constexpr (Integrity::per_chunk)
       if (l.hash.digest() != l.digest) {
-        ++this->damaged_;
+        ++damaged_;
         c->landed = 0;
         missing_.give_back(*c, n, false);
         return count_damage(n);
@@ -487,26 +429,27 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   }
   /// Accounts for the bytes up to the first missing one.
   void drain() noexcept {
-    if (this->ended_ || !sharing_) return;
-    const std::uint64_t n = missing_.first_missing() - this->landed_;  // not hashed yet
+    if (ended_ || !sharing_) return;
+    const std::uint64_t n = missing_.first_missing() - landed_;  // not hashed yet
     if (n == 0) return;
-    if (!this->hash_back(n)) return this->fail({errc::io});
-    this->landed_ += n;
-    if (this->landed_ == this->machine_.part_end()) {
-      if (is_wrong() && again_alone()) return;
-      if (alone_ != nobody) compare();
+    if (!hash_back(n)) return fail({errc::io});
+    landed_ += n;
+    if (landed_ == machine_.part_end()) {
+      const auto digest = [this](std::uint64_t begin, std::uint64_t end) { return digest_of(begin, end); };
+      if (is_wrong() && sources_.accuse(machine_.part_end(), digest) && begin_alone()) return;
+      if constexpr (Integrity::whole) sources_.compare(machine_.part_end(), digest);
       sharing_ = false;
-      this->machine_.take(chunk_order::one_by_one);
+      machine_.take(chunk_order::one_by_one);
     }
-    this->chunk_complete(true);
+    chunk_complete(true);
     if (sharing_) return;
-    if (this->finished_) confirm_over_idle_line();
+    if (finished_) confirm_over_idle_line();
     give_back_quietly(first_);
     settle_first();
   }
   /// The first line may still be receiving what others have brought, and an answer would have to wait for it.
   void confirm_over_idle_line() noexcept {
-    if (this->machine_.request().by_name()) return;  // another line's owner would have to be told the names first
+    if (machine_.request().by_name()) return;  // another line's owner would have to be told the names first
     std::uint8_t best = first_;
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && usable(i) && !machine(i).describing() && machine(i).in_flight() < machine(best).in_flight())
@@ -516,35 +459,22 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
   /// Whether the whole is here and wrong.
   bool is_wrong() const noexcept {
     if constexpr (Integrity::whole)
-      return !this->machine_.request().by_name() && this->verifiable() &&
-             this->whole_hash_.digest() != this->machine_.expected_digest();
+      return !machine_.request().by_name() && verifiable() && whole_hash_.digest() != machine_.expected_digest();
     else return false;
-  }
-  /// The bytes of several sources are wrong: begins again with one of them. False: none is left that could be right.
-  bool again_alone() noexcept {
-    if constexpr (Integrity::whole) {
-      if (alone_ == nobody) {
-        if (std::popcount(given_.all()) < 2) return false;
-        for (std::size_t i = 0; i < detail::most_parts; ++i) before_[i] = digest_of(i);
-      } else {
-        wrong_ |= detail::given_parts::bit(alone_);
-      }
-      return begin_alone();
-    } else return false;
   }
   /// Begins from the first byte with one source that has not been wrong. False: there is none.
   bool begin_alone() noexcept {
     if constexpr (Integrity::whole) {
       for (std::uint8_t i = 0; i < most_lines; ++i) {
         const state& l = lines_[i];
-        if (!l.works() || (wrong_ & detail::given_parts::bit(l.source)) != 0) continue;
-        alone_ = l.source;
+        if (!l.works() || sources_.is_wrong(l.source)) continue;
+        sources_.ask_alone(l.source);
         for (std::uint8_t k = 0; k < most_lines; ++k) give_back_quietly(k);
         sharing_ = false;
-        this->machine_.take(chunk_order::one_by_one);
-        this->landed_ = this->chunk_offset_ = this->chunk_left_ = 0;
-        this->whole_hash_ = {};
-        if (const auto ok = this->to_.begin(this->machine_.description()); !ok) this->fail(ok.error());
+        machine_.take(chunk_order::one_by_one);
+        landed_ = chunk_offset_ = chunk_left_ = 0;
+        whole_hash_ = {};
+        if (const auto ok = to_.begin(machine_.description()); !ok) fail(ok.error());
         else if (i == first_) base::restart();
         else move_first(i);
         return true;
@@ -556,20 +486,11 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
     lines_[n].left = 0;
     machine(n).unanswered(true, [](const auto&) {});
   }
-  /// The whole is right, from one source: earlier bytes that differed were of others.
-  void compare() noexcept {
-    if constexpr (Integrity::whole)
-      for (std::size_t i = 0; i < detail::most_parts; ++i) {
-        const std::uint8_t gave = given_.of(i);
-        if (std::popcount(gave) == 1 && digest_of(i) != before_[i]) wrong_ |= gave;
-      }
-  }
-  std::uint64_t digest_of(std::size_t part) const noexcept {
-    const std::uint64_t all = this->machine_.part_end(), start = this->machine_.description().data_start,
-                        from = std::max(given_.begin_of(part, all), start), to = given_.begin_of(part + 1, all);
-    if (from >= to) return 0;
-    const source_view there = this->arrived();
-    const auto d = range_digest<xxh3_64>(there, there.schema->header_bytes + (from - start), to - from);
+  std::uint64_t digest_of(std::uint64_t begin, std::uint64_t end) const noexcept {
+    const std::uint64_t start = machine_.description().data_start, from = std::max(begin, start);
+    if (from >= end) return 0;
+    const source_view there = arrived();
+    const auto d = range_digest<xxh3_64>(there, there.schema->header_bytes + (from - start), end - from);
     return d ? *d : 0;
   }
 
@@ -577,11 +498,10 @@ class parallel_transfer : public transfer<Consumer, Chunking, Integrity, Limits,
 
   std::array<state, machine_type::most_lines> lines_{};
   ledger_type missing_{};
-  detail::given_parts given_{};
-  std::array<std::uint64_t, detail::most_parts> before_{};  // digests of the parts that several have given
+  detail::sources sources_{};
   std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from any source
   std::uint32_t repeated_ = 0;
-  std::uint8_t first_ = nobody, alone_ = nobody, wrong_ = 0;
+  std::uint8_t first_ = nobody;
   bool sharing_ = false;
 };
 
