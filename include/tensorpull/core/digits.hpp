@@ -58,7 +58,8 @@ constexpr bool take_word(std::string_view text, std::uint64_t& word) noexcept {
 
 /// A number that no 64 bits hold, as decimal_number() reads it.
 inline constexpr std::uint64_t beyond_64_bits = ~std::uint64_t{0};
-/// The number that decimal digits spell, without a sign and nothing else. What 64 bits do not hold is beyond_64_bits.
+/// The number that decimal digits spell, without a sign or anything else. A number that 64 bits do not hold is read as
+/// beyond_64_bits.
 constexpr optional<std::uint64_t> decimal_number(std::string_view text) noexcept {
   if (text.empty()) return {};
   std::uint64_t n = 0;

@@ -35,7 +35,7 @@ inline constexpr std::uint64_t secret_words[24] = {
 };
 // clang-format on
 
-/// The same as bytes: a load at any place is less code than two words and a shift.
+/// The same as bytes: a load at any position is less code than two words and a shift.
 inline constexpr struct secret_text {
   std::byte at[192]{};
   constexpr secret_text() noexcept {

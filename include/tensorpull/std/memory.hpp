@@ -56,8 +56,7 @@ class unique_ptr {
 template <class T>
 class heap_array {
  public:
-  /// Allocates, and touches all of it: a program that asks for more than the machine has is refused here, if the system
-  /// says so.
+  /// Allocates, and touches all of it: where the system refuses memory that the machine lacks, it does so here.
   explicit heap_array(std::size_t count) noexcept {
     if (count > ~std::size_t{0} / 2 / sizeof(T)) return;
     items_ = new (std::nothrow) T[count]();

@@ -68,7 +68,7 @@ class maybe {
   }
   ~maybe() { reset(); }
 
-  /// Makes a T in the place of the one that was there.
+  /// Makes a T, which replaces the one that was there.
   template <class... Arguments>
   T& emplace(Arguments&&... arguments) {
     reset();

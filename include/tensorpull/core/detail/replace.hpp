@@ -7,7 +7,7 @@
 
 namespace tensorpull::detail {
 
-/// What operator=(T&&) does where the destructor and the move constructor say all there is to say.
+/// Move assignment made of the destructor and the move constructor. Assignment to itself does nothing.
 template <class T>
 T& replace(T& to, T&& from) noexcept {
   static_assert(std::is_nothrow_move_constructible_v<T>);

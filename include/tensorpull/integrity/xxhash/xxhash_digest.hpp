@@ -22,7 +22,7 @@ using words_16 [[gnu::vector_size(16)]] = std::uint64_t;
 using words_32 [[gnu::vector_size(32)]] = std::uint64_t;
 using words_64 [[gnu::vector_size(64)]] = std::uint64_t;
 
-// What is inlined has the instructions of its caller. Vectors are handed out by reference: g++ warns of one that a
+// An inlined function uses the instructions of its caller. Vectors are handed out by reference: g++ warns of one that a
 // function returns, since its ABI would depend on the instructions.
 [[gnu::always_inline]] inline void swap_words(words_16& to, const words_16& a) noexcept {
   to = __builtin_shufflevector(a, a, 1, 0);

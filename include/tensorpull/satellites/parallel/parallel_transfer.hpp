@@ -121,7 +121,7 @@ class parallel_transfer
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
   /// Bytes that have landed and count, those behind the first missing one among them.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : landed_; }
-  /// The first line's, if no other one can take its place now.
+  /// The first line's, if no other one can replace it now.
   std::chrono::milliseconds pause() const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != first_ && usable(i)) return std::chrono::milliseconds(0);

@@ -26,7 +26,7 @@ class line_role {
   void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
   bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
   bool described() const noexcept { return !all_->machine(number_).describing(); }
-  /// Also if another line has landed the chunk that is coming: the rest of it is thrown away.
+  /// Also if another line has landed the chunk that is arriving: the rest of it is discarded.
   bool ended() const noexcept { return all_->drops(number_); }
   /// Ends the whole transfer.
   void fail(const error& why) noexcept { all_->fail(why); }

@@ -1,4 +1,4 @@
-// Who has given which parts of an image, so that one that has given wrong bytes can be named. A source is a number
+// The sources of the parts of an image, so that one that has given wrong bytes can be named. A source is a number
 // below 8, and one bit in a set of them.
 #pragma once
 
