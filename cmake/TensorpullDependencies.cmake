@@ -1,11 +1,10 @@
 # What each component needs; read by the project itself and, installed, by its config file. The components of the ground floor are here; a satellite is a
 # line of include/tensorpull/folders.txt, which is installed beside this file.
 
-set(tensorpull_all_components freestanding tensorpull asio capnp messages safetensors torch tls testing)
+set(tensorpull_all_components freestanding tensorpull capnp messages safetensors torch tls testing)
 
 # Other components.
 set(tensorpull_needs_tensorpull freestanding)
-set(tensorpull_needs_asio tensorpull)
 set(tensorpull_needs_capnp freestanding)
 set(tensorpull_needs_messages tensorpull capnp)
 set(tensorpull_needs_safetensors tensorpull)
@@ -15,7 +14,6 @@ set(tensorpull_needs_testing tensorpull)
 
 # Other libraries, as targets.
 set(tensorpull_libraries_tensorpull Boost::headers)
-set(tensorpull_libraries_asio Threads::Threads)
 set(tensorpull_libraries_capnp tensorpull::capnproto)
 set(tensorpull_libraries_torch torch)
 set(tensorpull_libraries_tls OpenSSL::SSL OpenSSL::Crypto)
@@ -81,8 +79,6 @@ macro(tensorpull_find_dependencies component finder)
     if(NOT TENSORPULL_BOOST)  # examples/python has found headers without Boost's CMake files, and has made the target of them
       cmake_language(CALL ${finder} Boost 1.74 CONFIG ${ARGN})
     endif()
-  elseif("${component}" STREQUAL "asio")
-    cmake_language(CALL ${finder} Threads ${ARGN})
   elseif("${component}" STREQUAL "capnp")
     cmake_language(CALL ${finder} TensorpullCapnProto 0.9.2 MODULE ${ARGN})
   elseif("${component}" STREQUAL "torch")
@@ -102,7 +98,7 @@ function(tensorpull_resolve_components result)
   set(named)
   foreach(component IN LISTS ARGN)
     if(component STREQUAL "ground")
-      list(APPEND named freestanding tensorpull asio capnp messages safetensors tls testing)
+      list(APPEND named freestanding tensorpull capnp messages safetensors tls testing)
     elseif(component STREQUAL "satellites")
       foreach(satellite IN LISTS tensorpull_satellites)
         if(satellite IN_LIST tensorpull_all_components)
@@ -118,7 +114,7 @@ endfunction()
 
 # What is built where nobody says which components: those that need Cap'n Proto only if it is there.
 function(tensorpull_default_components result)
-  set(components freestanding tensorpull asio testing)
+  set(components freestanding tensorpull testing)
   if(NOT DEFINED TENSORPULL_COMPONENTS)
     list(PREPEND CMAKE_MODULE_PATH "${tensorpull_cmake_folder}")
     find_package(TensorpullCapnProto 0.9.2 MODULE QUIET)

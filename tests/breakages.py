@@ -402,5 +402,4 @@ BREAKAGES = [
     ("transports/host/event_loop.hpp", "round_ = count_;  //", "round_ = ~std::size_t{0};  //", "transports/event_loop", "*goes_on_for_ever*"),
     ("transports/host/event_loop.hpp", "arm(*e.target, 0);", "", "transports/event_loop", "*once_for_each_wait*"),
     ("transports/host/event_loop.hpp", "(events & (EPOLLERR | EPOLLHUP)) != 0;", "false;", "transports/event_loop", "*hang_up*"),
-    ("transports/asio/in_io_context.hpp", "s->loop->poll(turn);", "s->loop->poll();", "transports/in_io_context", "*has_its_turn*"),
 ]

@@ -36,7 +36,7 @@ class Tensorpull(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        components = ["freestanding", "tensorpull", "asio", "testing"] + (["capnp", "messages"] if self.options.messages else [])
+        components = ["freestanding", "tensorpull", "testing"] + (["capnp", "messages"] if self.options.messages else [])
         toolchain.cache_variables["TENSORPULL_COMPONENTS"] = ";".join(components)
         toolchain.generate()
 

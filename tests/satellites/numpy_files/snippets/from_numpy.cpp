@@ -1,4 +1,4 @@
-// NEEDS tensorpull::asio tensorpull::numpy_files
+// NEEDS tensorpull::numpy_files
 // SNIPPET 1
 #include "context.hpp"
 

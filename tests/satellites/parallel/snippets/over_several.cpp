@@ -1,4 +1,4 @@
-// NEEDS tensorpull::asio tensorpull::parallel
+// NEEDS tensorpull::parallel
 // SNIPPET 1
 #include "context.hpp"
 

@@ -1,4 +1,4 @@
-// NEEDS tensorpull::asio tensorpull::relay
+// NEEDS tensorpull::relay
 // SNIPPET 1
 #include "context.hpp"
 

@@ -1,4 +1,4 @@
-// NEEDS tensorpull::asio tensorpull::shared_memory
+// NEEDS tensorpull::shared_memory
 // SNIPPET 1
 #include "context.hpp"
 

@@ -1,4 +1,4 @@
-#include <tensorpull/transports/asio/in_io_context.hpp>
+#include <tensorpull/satellites/asio/in_io_context.hpp>
 
 #include <tensorpull/transports/host/owner.hpp>
 
