@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include <memory>
+#include <stop_token>
 #include <thread>
 
 using namespace tensorpull;

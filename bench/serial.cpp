@@ -10,6 +10,8 @@
 
 #include <cstring>
 #include <memory>
+#include <stop_token>
+#include <thread>
 
 using namespace tensorpull;
 

@@ -7,6 +7,8 @@
 #include <tensorpull/transports/host/owner.hpp>
 
 #include <optional>
+#include <stop_token>
+#include <thread>
 
 using namespace tensorpull;
 

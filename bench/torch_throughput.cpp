@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <stop_token>
 
 using namespace tensorpull;
 

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdio>
+#include <stop_token>
 #include <thread>
 #include <vector>
 

@@ -6,6 +6,7 @@
 #include <tensorpull/transports/peers/owner.hpp>
 
 #include <cstdio>
+#include <stop_token>
 #include <thread>
 
 using namespace tensorpull;

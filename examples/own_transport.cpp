@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <stop_token>
 #include <string>
 #include <thread>
 

@@ -3,6 +3,7 @@
 #include <tensorpull/transports/host/owner.hpp>
 
 #include <cstdio>
+#include <stop_token>
 #include <string>
 #include <thread>
 

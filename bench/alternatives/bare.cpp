@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 #include <cerrno>
+#include <thread>
 
 class sender {
  public:

@@ -7,6 +7,7 @@
 #include <capnp/ez-rpc.h>
 
 #include <deque>
+#include <thread>
 
 class model_server final : public Model::Server {
  public:

@@ -7,6 +7,8 @@
 #include <tensorpull/satellites/relay/relay.hpp>
 
 #include <memory>
+#include <stop_token>
+#include <thread>
 
 namespace sites {
 

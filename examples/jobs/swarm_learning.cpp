@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <stop_token>
+#include <thread>
 
 namespace sites {
 

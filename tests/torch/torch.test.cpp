@@ -21,6 +21,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <thread>
 

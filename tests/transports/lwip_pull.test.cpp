@@ -13,6 +13,7 @@
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
 
 #include <functional>
+#include <stop_token>
 
 BOOST_HANA_ADAPT_STRUCT(test::device_model, weight, bias, mask);
 

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <deque>
+#include <stop_token>
 
 namespace test {
 

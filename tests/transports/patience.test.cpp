@@ -12,6 +12,7 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
+#include <stop_token>
 
 namespace patience_test {
 

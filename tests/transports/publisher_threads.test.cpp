@@ -6,6 +6,7 @@
 #include <atomic>
 #include <latch>
 #include <mutex>
+#include <stop_token>
 
 namespace publisher_threads_test {
 

@@ -12,6 +12,7 @@
 
 #include <cstring>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 namespace test {

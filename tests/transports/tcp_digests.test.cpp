@@ -4,6 +4,7 @@
 #include <tensorpull/tensors/tensor_list.hpp>
 
 #include <atomic>
+#include <stop_token>
 
 namespace tcp_digests_test {
 

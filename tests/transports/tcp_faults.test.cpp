@@ -6,6 +6,7 @@
 #include <sys/time.h>
 #include <atomic>
 #include <csignal>
+#include <stop_token>
 
 namespace tcp_faults_test {
 

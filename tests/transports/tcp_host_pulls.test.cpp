@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <stop_token>
+#include <thread>
 
 namespace test {
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <latch>
+#include <stop_token>
 
 namespace tcp_retry_test {
 

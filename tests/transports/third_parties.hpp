@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 

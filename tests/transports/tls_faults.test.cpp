@@ -7,6 +7,7 @@
 
 #include <sys/resource.h>
 #include <csignal>
+#include <stop_token>
 
 namespace tls_faults_test {
 

@@ -4,6 +4,7 @@
 #include "support/frames.hpp"
 
 #include <atomic>
+#include <stop_token>
 #include <vector>
 
 namespace nats_strangers_test {

@@ -6,6 +6,7 @@
 #include "transports/network.hpp"
 
 #include <fstream>
+#include <stop_token>
 
 namespace nats_tls_test {
 

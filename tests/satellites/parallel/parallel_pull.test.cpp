@@ -14,6 +14,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <stop_token>
 
 namespace parallel_pull_test {
 

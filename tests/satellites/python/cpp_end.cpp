@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>

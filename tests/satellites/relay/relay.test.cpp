@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <semaphore>
+#include <stop_token>
 
 namespace relay_test {
 

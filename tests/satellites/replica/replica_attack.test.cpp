@@ -12,6 +12,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <stop_token>
 
 namespace replica_attack_test {
 

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <latch>
 #include <optional>
+#include <stop_token>
 
 namespace replica_strangers_test {
 

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <functional>
+#include <stop_token>
 
 namespace shm_attack_test {
 

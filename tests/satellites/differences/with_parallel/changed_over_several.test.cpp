@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <stop_token>
 
 namespace changed_over_several_test {
 
