@@ -1,14 +1,36 @@
-# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DFILE= -DONCE= -P check.cmake: compiles one wrong use and checks how it is refused. In the file:
-#   // EXPECT: <text>     the diagnostic contains it; may stand more than once. Without any, the file must compile.
+# cmake -DCOMPILER= -DCOMPILER_ID= -DINCLUDES=a|b -DFILE= -DONCE= [-DCASE= -DFOLDER=] -P check.cmake: compiles one wrong use and checks how it is refused. A file has
+# several: what stands ahead of the first `// CASE name` is part of each, and what stands behind `// EACH ENDS WITH`, too. FOLDER is where the whole of a case goes.
+# In a case, or ahead of the first for those that do not say it themselves:
+#   // EXPECT: <text>     the diagnostic contains it; may stand more than once
 #   // EXPECT_GCC: <text>  the same, with g++ only: clang++ stops after 20 errors
-#   // WITHIN_LINES: <n>  with g++, the first EXPECT is in the first n lines; without it, it may be anywhere
-#   // MAX_ERRORS: <n>    errors at most (3)
-#   // MAX_LINES: <n>     lines of diagnostic at most (40)
-# ONCE is a header that includes the umbrella. If it is FILE itself it is precompiled, for the other files that include the umbrella.
+#   // WITHIN_LINES: <n>  with g++, the first EXPECT is in the first n lines (5); 0: anywhere
+#   // MAX_ERRORS: <n>    errors at most (1)
+#   // MAX_LINES: <n>     lines of diagnostic at most (24)
+# Without a case, the file must compile. ONCE is a header that includes the umbrella. If it is FILE itself it is precompiled, for the cases that include the umbrella.
 
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND "-I")
 file(READ "${FILE}" source)
+if(DEFINED CASE)
+  string(FIND "${source}" "// CASE " first)
+  string(SUBSTRING "${source}" 0 ${first} common)
+  string(FIND "${source}" "// CASE ${CASE}\n" at)
+  string(SUBSTRING "${source}" ${at} -1 case)
+  string(SUBSTRING "${case}" 3 -1 rest)
+  set(end "")
+  string(FIND "${rest}" "// EACH ENDS WITH\n" at)
+  if(NOT at EQUAL -1)
+    string(SUBSTRING "${rest}" ${at} -1 end)
+    string(SUBSTRING "${rest}" 0 ${at} rest)
+  endif()
+  string(FIND "${rest}" "// CASE " at)
+  string(SUBSTRING "${rest}" 0 ${at} case)
+  get_filename_component(here "${FILE}" DIRECTORY)
+  list(APPEND includes "-I${here}")
+  set(FILE "${FOLDER}/${CASE}.cpp")
+  file(WRITE "${FILE}" "${common}// ${case}${end}")
+endif()
+
 set(command -fsyntax-only)
 if(FILE STREQUAL ONCE)
   set(suffix gch)
@@ -16,7 +38,7 @@ if(FILE STREQUAL ONCE)
     set(suffix pch)
   endif()
   set(command -x c++-header -o "${ONCE}.${suffix}")
-elseif(source MATCHES "\n#include (<tensorpull/tensorpull.hpp>|\"(compile_fail/)?model.hpp\")")
+elseif(source MATCHES "\n#include (<tensorpull/tensorpull.hpp>|\"(compile_fail/)?(model|message).hpp\")")
   set(command -fsyntax-only -include "${ONCE}")
 endif()
 execute_process(
@@ -25,33 +47,40 @@ execute_process(
   OUTPUT_VARIABLE output
   ERROR_VARIABLE output)
 
-string(REGEX MATCHALL "// EXPECT: [^\n]+" expectations "${source}")
-if(NOT COMPILER MATCHES "clang")
-  string(REGEX MATCHALL "// EXPECT_GCC: [^\n]+" more "${source}")
-  list(APPEND expectations ${more})
-endif()
-
-string(REGEX MATCH "[^\n/][^\n]* (WITHIN_LINES|MAX_ERRORS|MAX_LINES): [^\n]*" joined "${source}")
-if(joined)
-  message(FATAL_ERROR "this is not read, since it does not begin a line: ${joined}")
-endif()
-
-function(limit name default result)
-  set(value ${default})
-  if(source MATCHES "// ${name}: ([0-9]+)")
-    set(value ${CMAKE_MATCH_1})
-  endif()
-  set(${result} ${value} PARENT_SCOPE)
-endfunction()
-limit(WITHIN_LINES 0 first_lines)
-limit(MAX_ERRORS 3 most_errors)
-limit(MAX_LINES 40 most_lines)
-
-if(NOT expectations)
+if(NOT DEFINED CASE)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "must compile, and does not:\n${output}")
   endif()
   return()
+endif()
+
+function(limit name default result)
+  set(value ${default})
+  foreach(text IN ITEMS "${common}" "${case}")
+    if(text MATCHES "// ${name}: ([0-9]+)")
+      set(value ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  set(${result} ${value} PARENT_SCOPE)
+endfunction()
+limit(WITHIN_LINES 5 first_lines)
+limit(MAX_ERRORS 1 most_errors)
+limit(MAX_LINES 24 most_lines)
+
+string(REGEX MATCHALL "// EXPECT: [^\n]+" expectations "${case}")
+if(NOT expectations)
+  string(REGEX MATCHALL "// EXPECT: [^\n]+" expectations "${common}")
+endif()
+if(NOT expectations)
+  message(FATAL_ERROR "${CASE} does not say what is expected")
+endif()
+if(NOT COMPILER MATCHES "clang")
+  string(REGEX MATCHALL "// EXPECT_GCC: [^\n]+" more "${case}")
+  list(APPEND expectations ${more})
+endif()
+string(REGEX MATCH "[^\n/ ][^\n]* (WITHIN_LINES|MAX_ERRORS|MAX_LINES): [^\n]*" joined "${common}${case}")
+if(joined)
+  message(FATAL_ERROR "this is not read, since it does not begin a line: ${joined}")
 endif()
 
 if(status EQUAL 0)
