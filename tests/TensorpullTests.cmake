@@ -99,7 +99,7 @@ function(tensorpull_add_tests folder)
     "TENSORPULL_MESSAGE_SCHEMA=\"${PROJECT_SOURCE_DIR}/include/tensorpull/messages/decomposed.capnp\""
     "TENSORPULL_HEADERS=\"${PROJECT_SOURCE_DIR}/include/tensorpull\"")
   target_link_libraries(${target} PRIVATE tensorpull::tensorpull tensorpull_test_schema tensorpull_dev GTest::gtest GTest::gtest_main
-    nlohmann_json::nlohmann_json tensorpull_time_limit ${arg_LIBS})
+    nlohmann_json::nlohmann_json tensorpull_test_support ${arg_LIBS})
   if(folder IN_LIST TENSORPULL_OPTIMISED_GROUPS)
     target_compile_options(${target} PRIVATE -O1)
   endif()

@@ -31,7 +31,7 @@ TOKEN = re.compile(r"""
 """, re.VERBOSE | re.DOTALL | re.MULTILINE)
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 # What compile_fail/check.cmake reads is one line each.
-PRAGMA = re.compile(r"// (EXPECT|EXPECT_GCC): ")
+PRAGMA = re.compile(r"\s*// (EXPECT|EXPECT_GCC): ")
 TEST = {"TEST", "TEST_F", "TEST_P", "TYPED_TEST", "TYPED_TEST_P"}
 SUITE = re.compile(r"[A-Z][A-Za-z0-9]*")
 # A case: a capital letter, words with underscores between them; a fault's number may stand in front.

@@ -77,6 +77,10 @@ def ports(text, tokens):
     for kind, token, at in tokens:
         if kind == "string" and MADE_UP.search(token):
             yield at, f"a port that somebody has made up: {token}"
+    for i, token, at in words(text, tokens, "local", "sin_port"):
+        number = after(tokens, i, 2) if token == "local" else after(tokens, i, 4)
+        if re.match("[1-9]", number):
+            yield at, f"a port that somebody has made up: {number}"
 
 
 def answers(text, tokens):
@@ -139,7 +143,7 @@ def test():
         "members": ["class a { joined_thread thread_; int later_; };", "struct a { joined_thread thread_{[this] { f(); }}; std::string s; };"],
         "sleeps": ["std::this_thread::sleep_for(1s);", "::usleep(5);", "sleep_until(end);"],
         "children": ["const pid_t a = ::fork();", "::waitpid(a, &status, 0);"],
-        "ports": ["connect(\"127.0.0.1:8002\");", "f(\"tcp://localhost:1\");"],
+        "ports": ["connect(\"127.0.0.1:8002\");", "f(\"tcp://localhost:1\");", "f(local(1));", "at.sin_port = htons(1);"],
         "answers": ["server.instead = [&](int) {};", "server.instead = [&, n](int) {};"],
         "names": ["auto a = testing::TempDir() + \"x\";", "f(\"x\" + std::to_string(::getpid()));"],
         "waits": ["import subprocess\nsubprocess.run(['a'])", "subprocess.Popen(['a'])", "threading.Thread(target=f)", "time.sleep(1)"],
@@ -149,7 +153,7 @@ def test():
         "members": ["class a { int before_; joined_thread thread_; };", "joined_thread a([&] {}); int b;", "struct a { joined_thread thread_{[this] { f(); }}; };"],
         "sleeps": ["be_slow(1s);", "f(\"sleep_for\");"],
         "children": ["random_.fork()", "::waitpid(-1, nullptr, WNOHANG);\n", "child_process a(f);"],
-        "ports": ["open(\"127.0.0.1:0\");", "local(port);"],
+        "ports": ["open(\"127.0.0.1:0\");", "local(port);", "f(local(0));", "at.sin_port = htons(port);"],
         "answers": ["server.instead = [this](int) {};", "const answering here(server, [&](int) {});"],
         "names": ["own_folder folder;", "EXPECT_EQ(who.process, ::getpid());"],
         "waits": ["subprocess.run(['a'], timeout=5)", "processes.Program(['a'])", "threading.Thread(target=f, daemon=True)", "asyncio.sleep(1)"],

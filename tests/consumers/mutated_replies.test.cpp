@@ -2,7 +2,6 @@
 // it is an error. Bits of control frames, of payload, of both and of anything are flipped, for a model in memory, for
 // one that is made from the header, and for a file.
 #include "../support/pair.hpp"
-#include "../support/sanitizers.hpp"
 #include "../support/whole_schedule.hpp"
 #include "safetensors_text.hpp"
 
@@ -202,12 +201,6 @@ class MutatedReplies : public folder_test {
   tally sum_{};
 };
 
-#if defined(TENSORPULL_TEST_SANITIZED)  // the fuzz target of landings has them, too
-const std::uint64_t less = ::test::whole_schedule() ? 1 : 4;
-#else
-constexpr std::uint64_t less = 1;
-#endif
-
 TEST_F(MutatedReplies, Every_bit_of_the_first_and_the_last_frame) {
   every_bit_of_first_and_last<tp::image_digest, into_memory>();
   every_bit_of_first_and_last<tp::image_digest, into_new_model>();
@@ -216,11 +209,11 @@ TEST_F(MutatedReplies, Every_bit_of_the_first_and_the_last_frame) {
   every_bit_of_first_and_last<tp::chunk_and_image_digest, into_new_model>();
 }
 TEST_F(MutatedReplies, Every_control_bit_together_with_a_bit_of_payload) {
-  every_control_bit_with_payload<tp::image_digest, into_memory>(8 / less);
-  every_control_bit_with_payload<tp::image_digest, into_new_model>(8 / less);
+  every_control_bit_with_payload<tp::image_digest, into_memory>(::test::repetitions(8));
+  every_control_bit_with_payload<tp::image_digest, into_new_model>(::test::repetitions(8));
   every_control_bit_with_payload<tp::image_digest, into_file>(1);
-  every_control_bit_with_payload<tp::chunk_and_image_digest, into_memory>(8 / less);
-  every_control_bit_with_payload<tp::chunk_and_image_digest, into_new_model>(8 / less);
+  every_control_bit_with_payload<tp::chunk_and_image_digest, into_memory>(::test::repetitions(8));
+  every_control_bit_with_payload<tp::chunk_and_image_digest, into_new_model>(::test::repetitions(8));
 }
 TEST_F(MutatedReplies, A_damaged_chunk_of_the_header_of_a_new_model_comes_again) {
   learn<tp::chunk_and_image_digest, into_new_model>();
@@ -239,15 +232,15 @@ TEST_F(MutatedReplies, A_damaged_chunk_of_the_header_of_a_new_model_comes_again)
   EXPECT_EQ(sum_.damaged, bits);
 }
 TEST_F(MutatedReplies, Anything_in_memory) {
-  random_damage<tp::image_digest, into_memory>(20'000 / less);
+  random_damage<tp::image_digest, into_memory>(::test::repetitions(20'000));
   expect_both<tp::image_digest>();
-  random_damage<tp::chunk_and_image_digest, into_memory>(20'000 / less);
+  random_damage<tp::chunk_and_image_digest, into_memory>(::test::repetitions(20'000));
   expect_both<tp::chunk_and_image_digest>();
 }
 TEST_F(MutatedReplies, Anything_in_a_new_model) {
-  random_damage<tp::image_digest, into_new_model>(20'000 / less);
+  random_damage<tp::image_digest, into_new_model>(::test::repetitions(20'000));
   expect_both<tp::image_digest>();
-  random_damage<tp::chunk_and_image_digest, into_new_model>(20'000 / less);
+  random_damage<tp::chunk_and_image_digest, into_new_model>(::test::repetitions(20'000));
   expect_both<tp::chunk_and_image_digest>();
 }
 TEST_F(MutatedReplies, Anything_in_a_file) {

@@ -4,6 +4,7 @@
 #include "../support/child_process.hpp"
 #include "../support/own_folder.hpp"
 #include "../support/process_entries.hpp"
+#include "../support/whole_schedule.hpp"
 #include "feed.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -425,7 +426,7 @@ TEST_F(SafetensorsFile, D1_WhatHadArrivedWhenTheDiskGotFullStays) {
     return net::pull(*owner, *ref, *file, {.cursor = &where});
   };
   for (const auto kind : {fault::long_write, fault::write})  // with room for where it stands, or without
-    for (int k = 1; k < 48; k += 5) {
+    for (int k = 1; k < 48; k += ::test::whole_schedule() ? 5 : 12) {
       tp::resume_cursor left, found;
       injected = {kind, k, ENOSPC, false};
       const auto full = pull(left);

@@ -1,6 +1,7 @@
 #include <tensorpull/embedded/cursor_slots.hpp>
 
 #include "simulated_flash.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <gtest/gtest.h>
 
@@ -108,7 +109,7 @@ TYPED_TEST(CursorSlots, Survive_a_power_cut_at_every_operation) {
   for (const power_cut kind : {power_cut::before, power_cut::within, power_cut::after})
     for (std::uint64_t at = 0;; ++at) {
       bool done = false;
-      for (std::uint64_t seed = 0; seed < (kind == power_cut::within ? 40u : 1u); ++seed) {
+      for (std::uint64_t seed = 0; seed < test::repetitions(kind == power_cut::within ? 40 : 1); ++seed) {
         TypeParam flash(4, seed * 1000 + at);
         std::uint64_t stored = 0;
         {

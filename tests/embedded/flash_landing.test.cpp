@@ -1,6 +1,7 @@
 #include <tensorpull/embedded/flash_landing.hpp>
 
 #include "simulated_flash.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <tensorpull/embedded/landing.hpp>
 
@@ -175,7 +176,7 @@ TYPED_TEST(FlashLanding, Goes_on_after_a_power_cut_at_any_operation) {
     for (const power_cut kind : {power_cut::before, power_cut::within, power_cut::after})
       for (std::uint64_t at = 0;; ++at) {
         bool done = false;
-        for (std::uint64_t seed = 0; seed < (kind == power_cut::within ? 8u : 2u); ++seed) {
+        for (std::uint64_t seed = 0; seed < test::repetitions(kind == power_cut::within ? 8 : 2); ++seed) {
           typename shape::flash flash = fresh;
           // The first cut is at each operation in turn, the ones after it are anywhere.
           flash.cut_after(at, kind);
@@ -375,7 +376,7 @@ TYPED_TEST(FlashLanding, A_worn_cell_never_ends_as_completed_with_other_bytes) {
   using image = typename shape::image;
   const published<image> model(1);
   for (const std::uint32_t chunk : {shape::chunk, 24u, 7u})
-    for (std::uint32_t at = 0; at < image::data_bytes; at += 3) {
+    for (std::uint32_t at = 0; at < image::data_bytes; at += test::whole_schedule() ? 3 : 11) {
       typename shape::flash flash(this->pages, 5, true);
       flash.wear((first_page + 2) * flash.page_bytes + at, std::byte{0x10});
       typename shape::landing landing(flash, first_page);

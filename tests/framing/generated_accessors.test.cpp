@@ -3,6 +3,7 @@
 #include <tensorpull/core/byte_order.hpp>
 #include "support/generated_codec.hpp"
 #include "support/random_messages.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/word_framing.hpp>
@@ -180,7 +181,7 @@ TEST(GeneratedAccessors, Readers_agree_on_every_kind_with_any_word_changed) {
   for (const tp::frame& m : every_message()) {
     frame f = encode(m);
     expect_agreement(f);
-    for (int round = 0; round < 3000; ++round) {
+    for (std::uint64_t round = repetitions(3000); round > 0; --round) {
       const std::size_t word = 1 + random.below(f.size() / 8 - 1);
       const std::uint64_t was = f.word(word), pick = random.below(4);
       const auto any = [&] {

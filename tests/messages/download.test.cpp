@@ -1,4 +1,5 @@
 // A third party pulls what a locator names.
+#include "support/clocks.hpp"
 #include "support/own_folder.hpp"
 #include "transports/network.hpp"
 
@@ -25,6 +26,7 @@ class Download : public testing::Test {
     for (const auto p : ports) EXPECT_TRUE(l.add(local(p)));
     return l;
   }
+  const own_port nobody;
   std::unique_ptr<mlp> model = random_model<mlp>(1), mine = blank<mlp>();
   std::optional<net::downloader> owner, other;
   tp::reference ref;
@@ -32,7 +34,8 @@ class Download : public testing::Test {
 };
 
 TEST_F(Download, The_first_address_that_has_it_serves) {
-  const auto done = tp::download_tensors<net>(at({1, other->port(), owner->port(), 2}), *mine);
+  const fast_clock fast(20);
+  const auto done = tp::download_tensors<net>(at({nobody, other->port(), owner->port(), nobody}), *mine);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_EQ(done->version, ref.version);
@@ -40,8 +43,9 @@ TEST_F(Download, The_first_address_that_has_it_serves) {
 }
 
 TEST_F(Download, Without_success_the_last_error_is_the_outcome) {
-  EXPECT_EQ(tp::download_tensors<net>(at({1, other->port()}), *mine).error().code, tp::errc::unknown_reference);
-  EXPECT_EQ(tp::download_tensors<net>(at({other->port(), 1}), *mine).error().code, tp::errc::connection_failed);
+  const fast_clock fast(20);
+  EXPECT_EQ(tp::download_tensors<net>(at({nobody, other->port()}), *mine).error().code, tp::errc::unknown_reference);
+  EXPECT_EQ(tp::download_tensors<net>(at({other->port(), nobody}), *mine).error().code, tp::errc::connection_failed);
   EXPECT_EQ(tp::download_tensors<net>(at({}), *mine).error().code, tp::errc::bad_address);
   EXPECT_EQ(tp::download_tensors<net>(tp::locator(), *mine).error().code, tp::errc::bad_address);
 }
@@ -79,7 +83,6 @@ TEST_F(Download, An_address_is_what_its_transport_takes) {
   auto near = unix_net::downloader::open({.listen = at});
   ASSERT_TRUE(near);
   tp::locator l(*near->add_tensors(*model));
-  const own_port nobody;
   EXPECT_TRUE(l.add("tcp://" + local(nobody)) && l.add("unix:" + at));
   serving run(*near);
   const auto done = tp::download_tensors<unix_net>(l, *mine);
@@ -114,7 +117,6 @@ TEST_F(Download, The_caller_makes_anything_that_a_transport_takes_besides_an_add
     return a;
   };
   tp::locator l(ref);
-  const own_port nobody;
   EXPECT_TRUE(l.add("tcp://" + local(nobody)) && l.add(local(owner->port())));
   ASSERT_TRUE(tp::download_tensors<net>(l, where, *mine));
   EXPECT_EQ(asked, (std::vector<std::string>{local(nobody), local(owner->port())}));
@@ -131,7 +133,7 @@ TEST_F(Download, Another_version_is_not_taken) {
 TEST_F(Download, A_model_that_does_not_fit_ends_the_search) {
   using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   const auto wrong = blank<tiny>();
-  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), 1}), *wrong).error().code, tp::errc::schema_mismatch)
+  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), nobody}), *wrong).error().code, tp::errc::schema_mismatch)
       << "the next address would say connection_failed";
 }
 

@@ -3,6 +3,7 @@
 #include "support/painted_stack.hpp"
 #include "support/process_entries.hpp"
 #include "support/safetensors_text.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/tensors/safetensors/safetensors.hpp>
@@ -136,8 +137,10 @@ TEST_F(SafetensorsSource, S2_ALongestHeaderIsReadInAGibibyteAndALongerOneIsNot) 
   fill(one + "}", "", longest + 1, ' ');
   EXPECT_EQ(verdict(), 100 + static_cast<int>(errc::does_not_fit));
 #if !defined(TENSORPULL_TEST_SANITIZED)  // which make a byte of JSON cost a hundred times as much
-  fill(one + "}", "", longest, ' ');
-  EXPECT_EQ(verdict(), 1);
+  if (test::whole_schedule()) {
+    fill(one + "}", "", longest, ' ');
+    EXPECT_EQ(verdict(), 1);
+  }
   fill(one + ",\"__metadata__\":{\"k\":\"", "\"}}", longest, 'v');
   EXPECT_EQ(verdict(), 11);
 #endif

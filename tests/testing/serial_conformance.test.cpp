@@ -46,6 +46,6 @@ TEST(SerialConformance, Q6_A_serial_line_keeps_every_requirement) {
   expect_all<128>(0);
   expect_all<640>(0);
 }
-TEST(SerialConformance, So_does_a_slow_one) { expect_all<256>(115'200); }
+TEST(SerialConformance, So_does_a_slow_one) { expect_all<256>(460'800); }
 
 }  // namespace serial_conformance_test

@@ -3,6 +3,7 @@
 // rounds, and 1,000 publications instead of 200.
 #include "crowd.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/clocks.hpp"
 #include "support/process_entries.hpp"
 #include "support/sanitizers.hpp"
 #include "support/waiting.hpp"
@@ -22,6 +23,7 @@ constexpr std::array<std::uint32_t, 45> participants{27, 28, 23, 23, 29, 25, 24,
                                                      25, 22, 24, 28, 20, 30, 21, 23, 30, 28, 27, 28, 24, 28, 27,
                                                      30, 23, 24, 25, 24, 26, 26, 30, 22, 25, 26, 26, 26, 22, 27};
 constexpr std::size_t baseline_round = 6;  // counted from 1
+constexpr auto idle = 20s;  ///< after which a recipient counts as vanished
 
 /// What is there between two rounds.
 struct footing {
@@ -97,7 +99,7 @@ class schedule {
     tp::transaction_options expect;
     expect.recipients = n;
     expect.least = honest;
-    expect.budgets.recipient_idle = 500ms;
+    expect.budgets.recipient_idle = idle;
     expect.settled = tell;
     auto& published = owner_.published();
     const auto transaction = published.open_transaction(expect);
@@ -133,13 +135,18 @@ class schedule {
             heard[i] = 1, peers[i].reset();
         }
       };
-      EXPECT_TRUE(until(all,
-                        [&] {
-                          hear();
-                          return settlements > 0 && all.ended == honest + aborting;
-                        }))
-          << number << ": " << settlements << " settled, " << all.ended << " ended of " << honest + aborting;
-      for (std::uint32_t i = 0; i < silent; ++i) EXPECT_GE(heard[i], image);
+      const auto none_is_under_way = [&] {
+        hear();
+        const auto status = published.status_of(*ref);
+        return all.ended == honest + aborting && status->completed == honest && status->cancelled == aborting &&
+               std::all_of(heard.begin(), heard.begin() + silent, [](std::uint64_t bytes) { return bytes >= image; }) &&
+               std::all_of(heard.begin() + silent, heard.end(), [](std::uint64_t acted) { return acted != 0; });
+      };
+      EXPECT_TRUE(until(all, none_is_under_way)) << number << ": " << all.ended << " ended";
+      published.tick();
+      pass_time(idle);
+      published.tick();
+      EXPECT_TRUE(until(all, [&] { return settlements > 0; })) << number;
       EXPECT_EQ(std::tuple(all.completed, all.gave_up, all.other), std::tuple(honest, aborting, 0u)) << number;
       peers.clear();
       all.host.stop();

@@ -1,4 +1,5 @@
 // Links with the shortest datagrams, 128 bytes: a description does not fit one of them, and travels in pieces.
+#include "support/clocks.hpp"
 #include "transports/udp_network.hpp"
 
 #include <tensorpull/transports/peers/owner.hpp>
@@ -72,6 +73,7 @@ void expect_a_model_arrives(bool without_loss = true) {
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
   serving run(*owner);
+  const fast_clock fast(10);
   const auto done = Net::download_tensors(local(owner->port()), *ref, *mine);
   ASSERT_TRUE(done) << tp::to_string(done.error().code);
   EXPECT_EQ(done->outcome, tp::outcome::completed);

@@ -2,12 +2,15 @@
 #pragma once
 
 #include "network.hpp"
+#include "support/clocks.hpp"
+#include "support/threads.hpp"
 
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <netinet/tcp.h>
 #include <sys/syscall.h>
 
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -17,6 +20,8 @@ namespace test {
 inline std::optional<tcp_info> told;
 /// Of which sockets it says so: those whose other end has this port; 0: of all.
 inline std::uint16_t told_of = 0;
+/// How often somebody has looked after a line.
+inline std::atomic<int> looks{0};
 
 inline std::uint16_t port_at_the_other_end(int fd) {
   sockaddr_in there{};
@@ -26,6 +31,7 @@ inline std::uint16_t port_at_the_other_end(int fd) {
 
 // In the place of the C library's: one file of a program includes this header.
 extern "C" int getsockopt(int fd, int level, int name, void* value, socklen_t* size) noexcept {
+  if (level == IPPROTO_TCP && name == TCP_INFO) ++looks;
   if (!told || level != IPPROTO_TCP || name != TCP_INFO || (told_of != 0 && told_of != port_at_the_other_end(fd)))
     return static_cast<int>(::syscall(SYS_getsockopt, fd, level, name, value, size));
   *size = std::min<socklen_t>(*size, sizeof *told);
@@ -61,6 +67,23 @@ inline bool asks(int fd) {
   socklen_t size = sizeof on;
   return ::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on != 0;
 }
+
+/// Once bytes are due at this socket, they do not come for longer than a line may be silent, and for `more` once
+/// somebody has looked after the line.
+class silence {
+ public:
+  explicit silence(int fd, std::chrono::milliseconds more = 0ms)
+      : thread_([=] {
+          if (!eventually("bytes are due", [&] { return asks(fd); })) return;
+          const int before = looks;
+          pass_time(tp::detail::longest_silence + 1s);
+          if (more != 0ms && eventually("somebody looks after the line", [&] { return looks != before; }))
+            pass_time(more);
+        }) {}
+
+ private:
+  joined_thread thread_;
+};
 
 struct ends {
   tp::posix_stream left, right;

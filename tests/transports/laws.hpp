@@ -106,12 +106,17 @@ class Laws : public testing::Test {
     const tp::recipient_id me{99};
     tp::resume_cursor cursor;
     in_the_middle abort{[&] { stopping.request_stop(); }, from};
+    std::vector<tp::progress_phase> phases;
+    const auto watch = [&](const tp::progress_event& e) {
+      phases.push_back(e.phase);
+      abort(e);
+    };
     const auto cut = pull(ref, {.window = 1,
                                 .stop = stopping.get_token(),
                                 .stop_reason = &reason,
                                 .recipient = me,
                                 .cursor = &cursor,
-                                .progress = abort,
+                                .progress = watch,
                                 .progress_interval = 0ms});
     if constexpr (!in_pieces) {
       EXPECT_EQ(abort.acted, 0);
@@ -123,6 +128,8 @@ class Laws : public testing::Test {
     EXPECT_EQ(cut.error(), tp::errc::cancelled) << describe(cut.error());
     EXPECT_GT(cut.error().at, 0u);
     EXPECT_LT(cut.error().at, image_bytes);
+    EXPECT_EQ(phases.front(), tp::progress_phase::started);
+    EXPECT_EQ(phases.back(), tp::progress_phase::aborted);
     ASSERT_TRUE(cursor);
     EXPECT_GT(cursor.offset, 0u);
     if constexpr (exact) {  // a datagram that says it may be lost

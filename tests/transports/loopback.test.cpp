@@ -10,34 +10,48 @@ namespace loopback_test {
 
 using namespace test;
 
-template <class Integrity, class Chunking>
-void expect_download(Chunking cut = {}) {
-  using net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, Chunking, Integrity>;
+template <class Model, class Integrity, class Chunking>
+void expect_download(Chunking cut, std::uint64_t chunks) {
+  using net = tp::pipeline<tp::loopback, tp::raw_tensors<Model>, Chunking, Integrity>;
   const auto owner = std::make_unique<typename net::downloader>();
-  const auto source = random_model<mlp>(1), mine = blank<mlp>();
+  const auto source = random_model<Model>(1), mine = blank<Model>();
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
   const auto done = net::download_tensors(*owner, *ref, *mine, {}, cut);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*source, *mine));
-  EXPECT_EQ(done->outcome == tp::outcome::completed, Integrity::whole);
+  EXPECT_EQ(done->outcome, Integrity::whole ? tp::outcome::completed : tp::outcome::completed_unverified);
+  EXPECT_EQ(done->chunks, chunks);
+  EXPECT_EQ(done->bytes, tp::raw_tensors<Model>::schema().image_bytes);
+  EXPECT_EQ(done->version, ref->version);
   EXPECT_TRUE(owner->settled(*ref));
+  const auto status = owner->status_of(*ref);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->acquired, 1u);
+  EXPECT_EQ(status->completed, Integrity::whole ? 1u : 0u);
+  EXPECT_EQ(status->final(), 1u);
+  EXPECT_EQ(status->bytes_sent, done->bytes);
 }
-template <class Chunking>
-void expect_downloads(Chunking cut = {}) {
-  expect_download<tp::image_digest>(cut);
-  expect_download<tp::chunk_digest>(cut);
-  expect_download<tp::chunk_and_image_digest>(cut);
-  expect_download<tp::unverified>(cut);
+template <class Model, class Chunking>
+void expect_downloads(Chunking cut, std::uint64_t chunks) {
+  expect_download<Model, tp::image_digest>(cut, chunks);
+  expect_download<Model, tp::chunk_digest>(cut, chunks);
+  expect_download<Model, tp::chunk_and_image_digest>(cut, chunks);
+  expect_download<Model, tp::unverified>(cut, chunks);
+}
+template <class Model>
+constexpr std::uint64_t chunks_of(std::uint64_t bytes) {
+  return (tp::raw_tensors<Model>::schema().image_bytes + bytes - 1) / bytes;
 }
 TEST(Loopback, Every_integrity_policy_with_every_chunking) {
-  expect_downloads(tp::fixed_bytes<8>{});
-  expect_downloads(tp::fixed_bytes<1000>{});
-  expect_downloads(tp::fixed_bytes<2_MiB>{});
-  expect_downloads(tp::bytes_up_to<1_MiB>{777});
-  expect_downloads(tp::per_tensor<4096>{});
-  expect_downloads(tp::per_tensor<2_MiB>{});
-  expect_downloads(tp::whole{});
+  expect_downloads<tiny>(tp::fixed_bytes<8>{}, chunks_of<tiny>(8));
+  expect_downloads<mlp>(tp::fixed_bytes<1000>{}, chunks_of<mlp>(1000));
+  expect_downloads<mlp>(tp::fixed_bytes<2_MiB>{}, 1);
+  expect_downloads<mlp>(tp::bytes_up_to<1_MiB>{777}, chunks_of<mlp>(777));
+  // the header and three short tensors are a chunk each
+  expect_downloads<mlp>(tp::per_tensor<4096>{}, 4 + sizeof(dense::w) / 4096);
+  expect_downloads<mlp>(tp::per_tensor<2_MiB>{}, 5);
+  expect_downloads<mlp>(tp::whole{}, 1);
 }
 
 using net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;

@@ -3,6 +3,7 @@
 #include "transports/lwip_names.hpp"  // first: this host's headers make macros of the names in it
 
 #include "support/allocation_counter.hpp"
+#include "support/clocks.hpp"
 #include "transports/lwip_device.hpp"
 #include "transports/lwip_shim.hpp"
 #include "transports/network.hpp"
@@ -141,6 +142,7 @@ TEST_F(LwipPull, T2_An_owner_that_says_nothing_is_given_up) {
 }
 
 TEST_F(LwipPull, F6_An_owner_that_stalls_is_left_and_the_next_try_goes_on) {
+  const fast_clock fast(5);
   for (const std::size_t stall : {0u, 1u, 100u, 300u, 20'000u}) {
     *mine = {};
     raw_listener listener;

@@ -1,54 +1,16 @@
-// What a pull does with time. The clocks of this program are the tests' own: waiting passes time without taking any,
-// and the wall clock can jump.
+// What a pull does with time. Waiting passes time without taking any, and the wall clock can jump.
 #include "network.hpp"
+#include "support/clocks.hpp"
 #include "support/pair.hpp"
 #include "support/processor_time.hpp"
 
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <unistd.h>
 #include <atomic>
-#include <ctime>
 #include <functional>
 #include <stop_token>
 
 namespace patience_test {
-
-std::atomic<std::int64_t> time_passed_ns{0};  // what the tests add to the monotonic clock
-std::atomic<bool> wall_clock_jumps{false};
-std::atomic<std::uint64_t> wall_clock_reads{0};
-
-/// An hour forward and back, with each reading.
-std::time_t jump() noexcept {
-  const auto n = wall_clock_reads.fetch_add(1);
-  if (!wall_clock_jumps) return 0;
-  return n % 2 == 0 ? 3600 : -3600;
-}
-
-// In the place of the C library's, also for the clocks of <chrono>.
-extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
-  const long status = ::syscall(SYS_clock_gettime, which, t);
-  if (which == CLOCK_REALTIME) t->tv_sec += jump();
-  if (which != CLOCK_MONOTONIC) return static_cast<int>(status);
-  const std::int64_t now = t->tv_nsec + time_passed_ns.load();
-  t->tv_sec += now / 1'000'000'000;
-  t->tv_nsec = now % 1'000'000'000;
-  return static_cast<int>(status);
-}
-extern "C" std::time_t time(std::time_t* out) noexcept {
-  timespec t{};
-  ::clock_gettime(CLOCK_REALTIME, &t);
-  if (out != nullptr) *out = t.tv_sec;
-  return t.tv_sec;
-}
-extern "C" int gettimeofday(timeval* out, void*) noexcept {
-  timespec t{};
-  ::clock_gettime(CLOCK_REALTIME, &t);
-  *out = {t.tv_sec, t.tv_nsec / 1000};
-  return 0;
-}
 
 using namespace test;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1024>, tp::tcp>;
@@ -85,7 +47,7 @@ struct world {
     ++waits;
     waited += t;
     if (stop.stop_requested()) waited_after_stop += t;
-    time_passed_ns += std::chrono::nanoseconds(std::max(t, 0ms)).count();
+    pass_time(std::max(t, 0ms));
     allowed = most_per_wait;
     if (on_wait) on_wait();
   }

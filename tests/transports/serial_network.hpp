@@ -2,6 +2,7 @@
 #pragma once
 
 #include "sample_models.hpp"
+#include "support/clocks.hpp"
 #include "support/noisy_line.hpp"
 
 #include <tensorpull/transports/over/serial/serial.hpp>
@@ -47,6 +48,7 @@ class over_line {
 
  private:
   serving serving_;
+  fast_clock fast_{4};
 };
 
 }  // namespace test

@@ -1,5 +1,6 @@
 // Both ends of a serial line in both roles: messages, pulls one way and the other, at once.
 #include "serial_network.hpp"
+#include "support/clocks.hpp"
 
 namespace serial_session_test {
 
@@ -31,6 +32,7 @@ TEST(SerialSession, Messages_arrive_once_and_in_order_whatever_the_noise) {
   noisy_line line({.flipped = 150, .lost = 100, .inserted = 100, .seed = 5}, 0);
   auto left = session::connect(line.left()), right = session::connect(line.right());
   ASSERT_TRUE(left && right);
+  const fast_clock fast(10);
   constexpr std::uint32_t count = 20;
   joined_thread other([&] {
     for (std::uint32_t i = 0; i < count; ++i) {

@@ -20,7 +20,7 @@ tp::io_result read(tp::posix_stream& from) {
 // A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
 TEST(SilentLine, Silence_before_bytes_are_due_does_not_count) {
   auto [left, right] = connected();
-  be_slow(tp::detail::longest_silence + 1s);
+  pass_time(tp::detail::longest_silence + 1s);
   const gone_line gone;
   right.expect_bytes(true);
   EXPECT_FALSE(right.wait(true, false, 20ms).read);
@@ -42,7 +42,7 @@ TEST(SilentLine, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_
     told.reset();
   }
   right.expect_bytes(true);
-  be_slow(tp::detail::longest_silence + 1s);
+  pass_time(tp::detail::longest_silence + 1s);
   EXPECT_FALSE(right.wait(true, false, 1ms).read);
   {
     const gone_line gone;
@@ -57,7 +57,7 @@ TEST(SilentLine, A_line_is_gone_if_what_was_sent_again_or_two_questions_are_not_
 TEST(SilentLine, A_read_that_finds_nothing_notices_it_without_a_wait) {
   auto [left, right] = connected();
   right.expect_bytes(true);
-  be_slow(tp::detail::longest_silence + 1s);
+  pass_time(tp::detail::longest_silence + 1s);
   EXPECT_EQ(read(right).status, tp::io_status::would_block);
   const gone_line gone;
   EXPECT_EQ(read(left).status, tp::io_status::would_block) << "nothing is due there";
@@ -87,8 +87,8 @@ struct pulling {
   template <class C> void closed(C&, const tp::error& e) { ends.push_back(e); }
 
   template <class Done> bool turn_until(Done done) {
-    const auto end = std::chrono::steady_clock::now() + 200s;  // only a program that hangs needs as long
-    while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(20ms);
+    const auto end = within(ample_time);
+    while (!done() && !end.stop_requested()) io.run_one_for(20ms);
     return done();
   }
 };
@@ -98,27 +98,41 @@ int socket_to(std::uint16_t port) {
     if (port_at_the_other_end(fd) == port) return fd;
   return -1;
 }
-std::uint16_t own_port(int fd) {
+std::uint16_t port_here(int fd) {
   sockaddr_in here{};
   socklen_t size = sizeof here;
   EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size), 0);
   return ntohs(here.sin_port);
 }
 
+/// A client that dials in and is silent from then on.
+struct silent_client {
+  explicit silent_client(pulling& p, std::uint16_t to) : peer(to), port(port_here(peer.stream().native_handle())) {
+    EXPECT_TRUE(p.turn_until([&] {
+      if (fd < 0) fd = socket_to(port);
+      return fd >= 0 && asks(fd);
+    })) << "the kernel was not told to ask for a sign of life";
+  }
+  raw_peer peer;
+  std::uint16_t port;
+  int fd = -1;  ///< of the host
+};
+
 // Before this the connection kept its place until its budget was over.
 TEST(SilentLine, A_host_that_pulls_gives_up_a_line_that_is_gone_and_its_place_to_the_client_that_dials_again) {
   pulling p;
   const auto port = p.host.listen("127.0.0.1:0");
   ASSERT_TRUE(port);
-  raw_peer lost(*port);
-  const gone_line gone(own_port(lost.stream().native_handle()));
+  const silent_client lost(p, *port);
+  auto again = net::session::connect(local(*port));
+  ASSERT_TRUE(again);
+  const auto source = random_model<tiny>(1);
+  ASSERT_TRUE(again->add_tensors(*source, {.recipients = 1, .id = p.ref.id}));
+  const gone_line gone(lost.port);
+  pass_time(tp::detail::longest_silence + 1s);
   std::atomic<bool> served = false;
   joined_thread client([&] {
-    auto again = net::session::connect(local(*port));
-    ASSERT_TRUE(again);
-    const auto source = random_model<tiny>(1);
-    ASSERT_TRUE(again->add_tensors(*source, {.recipients = 1, .id = p.ref.id}));
-    EXPECT_TRUE(again->serve(tp::until_settled(p.ref), 200s));
+    EXPECT_TRUE(again->serve(tp::until_settled(p.ref), ample_time));
     served = true;
   });
   EXPECT_TRUE(p.turn_until([&] { return served.load(); }));
@@ -137,19 +151,32 @@ TEST(SilentLine, A_host_that_pulls_waits_for_a_client_that_is_there_and_silent) 
   p.options = {.per_request_timeout = tp::detail::longest_silence + 4s, .retry = {.retries = 0}};
   const auto port = p.host.listen("127.0.0.1:0");
   ASSERT_TRUE(port);
-  raw_peer silent(*port);
-  int fd = -1;
-  bool asked = false;
-  EXPECT_TRUE(p.turn_until([&] {
-    if (fd < 0) fd = socket_to(own_port(silent.stream().native_handle()));
-    asked = asked || (fd >= 0 && asks(fd));
-    return !p.outcomes.empty();
-  }));
+  const silent_client silent(p, *port);
+  const int before = looks;
+  pass_time(tp::detail::longest_silence + 1s);
+  EXPECT_TRUE(p.turn_until([&] { return looks != before; })) << "nobody looks after the line";
+  EXPECT_TRUE(p.outcomes.empty());
+  pass_time(3s);
+  EXPECT_TRUE(p.turn_until([&] { return !p.outcomes.empty(); }));
   ASSERT_EQ(p.outcomes.size(), 1u);
   EXPECT_EQ(p.outcomes[0].error(), tp::errc::timed_out);
   EXPECT_TRUE(p.ends.empty());
-  EXPECT_TRUE(asked) << "the kernel was not told to ask for a sign of life";
-  EXPECT_FALSE(asks(fd)) << "nothing is due after the pull";
+  EXPECT_FALSE(asks(silent.fd)) << "nothing is due after the pull";
+}
+
+// The line is there, and says so if the kernel asks.
+TEST(SilentLine, An_owner_that_is_silent_for_longer_than_a_line_may_be_is_waited_for) {
+  raw_listener owner;
+  const auto mine = blank<tiny>();
+  const joined_thread passes([&] {
+    raw_peer silent = owner.accept();
+    const silence here(socket_to(owner.port()), 3s);
+    (void)silent.hear_end();
+  });
+  const auto done = net::download_tensors(
+      local(owner.port()), tp::reference{{5, 6}, 0, 0}, *mine,
+      {.per_request_timeout = tp::detail::longest_silence + 4s, .retry = {.retries = 0}});
+  EXPECT_EQ(done.error(), tp::errc::timed_out);
 }
 
 // A client that served waited until its kernel sent again, or for ever if nothing was under way.
@@ -161,12 +188,17 @@ TEST(SilentLine, A_client_that_serves_notices_that_the_line_to_its_recipient_is_
   const auto source = random_model<tiny>(1);
   const auto ref = client->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
-  const auto there = client->serve(tp::until_settled(*ref), tp::detail::longest_silence + 2s);
+  const int fd = client->stream().native_handle();
+  const auto serve = [&](std::chrono::milliseconds time, std::chrono::milliseconds more) {
+    const silence here(fd, more);
+    return client->serve(tp::until_settled(*ref), time);
+  };
+  const auto there = serve(tp::detail::longest_silence + 4s, 3s);
   ASSERT_FALSE(there);
   EXPECT_EQ(there.error(), tp::errc::timed_out) << "the recipient is there and asks for nothing";
-  EXPECT_FALSE(asks(client->stream().native_handle())) << "nothing is due after the call";
+  EXPECT_FALSE(asks(fd)) << "nothing is due after the call";
   const gone_line gone(host.port());
-  const auto lost = client->serve(tp::until_settled(*ref), 60s);
+  const auto lost = serve(60s, 0s);
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, tp::errc::connection_lost);
   EXPECT_EQ(lost.error().system, ETIMEDOUT);

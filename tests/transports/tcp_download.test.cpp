@@ -1,54 +1,12 @@
 // One-shot downloads over real sockets: connect, pull, close.
 #include "network.hpp"
+#include "support/clocks.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
 
 namespace tcp_download_test {
 
 using namespace test;
-
-template <class Chunking, class Integrity>
-void expect_download(Chunking cut, tp::outcome outcome, std::uint64_t chunks) {
-  using net = tp::pipeline<tp::raw_tensors<mlp>, Chunking, Integrity, tp::tcp>;
-  const auto source = random_model<mlp>(1);
-  const auto mine = blank<mlp>();
-  auto owner = net::downloader::open({});
-  ASSERT_TRUE(owner);
-  const auto ref = owner->add_tensors(*source, {.recipients = 1});
-  ASSERT_TRUE(ref);
-  serving server(*owner);
-  const auto done = net::download_tensors(local(owner->port()), *ref, *mine, {.per_request_timeout = 60s}, cut);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  server.stop();
-  EXPECT_TRUE(same(*source, *mine));
-  EXPECT_EQ(done->outcome, outcome);
-  EXPECT_EQ(done->chunks, chunks);
-  EXPECT_EQ(done->bytes, tp::raw_tensors<mlp>::schema().image_bytes);
-  EXPECT_EQ(done->version, ref->version);
-  const auto status = owner->status_of(*ref);
-  ASSERT_TRUE(status);
-  EXPECT_EQ(status->acquired, 1u);
-  EXPECT_EQ(status->completed, outcome == tp::outcome::completed ? 1u : 0u);
-  EXPECT_EQ(status->final(), 1u);
-  EXPECT_EQ(status->bytes_sent, done->bytes);
-  EXPECT_TRUE(owner->settled(*ref));
-}
-
-constexpr std::uint64_t image_bytes = tp::raw_tensors<mlp>::schema().image_bytes;
-constexpr std::uint64_t chunks_of(std::uint64_t n) { return (image_bytes + n - 1) / n; }
-
-TEST(TcpDownload, Every_integrity_policy) {
-  expect_download<tp::fixed_bytes<64_KiB>, tp::image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
-  expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest>({}, tp::outcome::completed, chunks_of(64_KiB));
-  expect_download<tp::fixed_bytes<64_KiB>, tp::chunk_digest>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
-  expect_download<tp::fixed_bytes<64_KiB>, tp::unverified>({}, tp::outcome::completed_unverified, chunks_of(64_KiB));
-}
-TEST(TcpDownload, Every_chunking) {
-  expect_download<tp::whole, tp::image_digest>({}, tp::outcome::completed, 1);
-  expect_download<tp::per_tensor<2_MiB>, tp::image_digest>({}, tp::outcome::completed, 5);
-  expect_download<tp::bytes_up_to<1_MiB>, tp::image_digest>({999}, tp::outcome::completed, chunks_of(999));
-  expect_download<tp::fixed_bytes<1000>, tp::image_digest>({}, tp::outcome::completed, chunks_of(1000));
-}
 
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
 
@@ -121,6 +79,7 @@ TEST(TcpDownload, Malformed_addresses_are_refused) {
 }
 TEST(TcpDownload, Nobody_listens) {
   const own_port nobody;
+  const fast_clock fast(20);
   const auto mine = blank<mlp>();
   const auto done = net::download_tensors(local(nobody), tp::ref_id{1, 2}, *mine);
   ASSERT_FALSE(done);

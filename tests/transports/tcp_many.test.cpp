@@ -2,6 +2,7 @@
 // destroyed.
 #include "network.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <sys/resource.h>
 
@@ -222,7 +223,7 @@ TEST(TcpMany, Rounds_of_changing_sizes_leave_nothing_behind) {
   options.reserved_connections = 64;
   auto owner = net::downloader::open({.host = options});
   ASSERT_TRUE(owner);
-  for (int round = 0; round < 45; ++round) {
+  for (std::uint64_t round = 0; round < repetitions(45, 2); ++round) {
     const std::size_t n = 10 + static_cast<std::size_t>(random.below(31));
     const auto ref = *owner->add_tensors(*source, {.recipients = static_cast<std::uint32_t>(n)});
     serving server(*owner);

@@ -1,6 +1,7 @@
 // A peer that has shown nothing to a host gets nothing that others need: no buffer, no time, and no place among its
 // connections.
 #include "network.hpp"
+#include "support/clocks.hpp"
 #include "support/frames.hpp"
 
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
@@ -128,10 +129,12 @@ TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_bac
 TEST(TcpStrangers, A_silent_one_is_let_alone_at_a_full_table_if_nobody_waits) {
   auto owner = *net::downloader::open({.host = {.max_connections = 2}});
   serving server(owner);
+  const std::size_t none = descriptors();
   raw_peer first(owner.port());
-  be_slow(1500ms);  // longer than a silent connection is tolerated while others wait
+  EXPECT_TRUE(eventually("it is there", [&] { return descriptors() >= none + 2; }));
+  pass_time(2s);  // longer than a silent connection is tolerated while others wait
   raw_peer second(owner.port());
-  be_slow(600ms);
+  be_slow(600ms);  // the host looks twice a second
   EXPECT_FALSE(first.ended());
 }
 
@@ -190,8 +193,9 @@ TEST(TcpStrangers, Silent_connections_make_room_for_a_recipient_where_a_host_is_
   std::vector<raw_peer> silent;
   for (int i = 0; i < 8; ++i) silent.emplace_back(owner.port());
   const auto mine = blank<mlp>();
+  const fast_clock fast(5);
   const auto done = net::download_tensors(local(owner.port()), ref, *mine,
-                                          {.per_request_timeout = 20s, .retry = {.retries = 0}});
+                                          {.per_request_timeout = 200s, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *source));
 }

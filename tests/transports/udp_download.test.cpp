@@ -1,5 +1,6 @@
 // Whole transfers over UDP: both families, lengths of datagrams, many recipients on one socket, what differs, what
 // ends.
+#include "support/clocks.hpp"
 #include "udp_network.hpp"
 
 #include <atomic>
@@ -81,6 +82,7 @@ TEST(UdpDownload, An_owner_sends_no_faster_than_it_is_told) {
     auto owner = udp_net::downloader::open({.limits = limits});
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
+    const fast_clock fast(5);
     const auto start = std::chrono::steady_clock::now();
     std::atomic<int> right{0};
     on_threads(2, [&](std::size_t) {

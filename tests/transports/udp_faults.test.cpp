@@ -1,4 +1,5 @@
 // UDP over networks that lose, double, re-order and damage, and with ends that stop, start again, or go.
+#include "support/clocks.hpp"
 #include "udp_network.hpp"
 
 #include <atomic>
@@ -110,6 +111,7 @@ TEST(UdpFaults, An_owner_is_told_of_an_abort) {
 TEST(UdpFaults, Nobody_there_is_told_soon_and_not_after_the_time_out) {
   const own_udp_port nobody;
   const auto mine = blank<mlp>();
+  const fast_clock fast(5);
   const auto start = std::chrono::steady_clock::now();
   const auto done = udp_net::download_tensors(nobody.address(), tp::ref_id{1, 2}, *mine, {.retry = {.retries = 0}});
   ASSERT_FALSE(done);

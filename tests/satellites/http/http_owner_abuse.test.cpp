@@ -125,7 +125,7 @@ TEST_F(HttpOwnerPages, Pages_of_metrics_that_nobody_reads_leave_memory_for_other
   EXPECT_EQ(handler.of_all.counts.answers(200), 3u);
 }
 
-/// An owner with one model, on a thread of its own.
+/// An owner with one model, on a thread of its own. A test may ask it meanwhile.
 struct HttpOwnerSettles : testing::Test {
   void publish(const tp::publish_options& options) {
     ref = *owner->add_tensors(*source, options);
@@ -137,7 +137,8 @@ struct HttpOwnerSettles : testing::Test {
                                     "\r\nTensorpull-Recipient: " + std::string(name) + "\r\n" + std::string(fields)) +
            std::string(body);
   }
-  tp::result<net::downloader> owner = net::downloader::open();
+  using owning = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp_on_threads>>;
+  tp::result<owning::downloader> owner = owning::downloader::open();
   const std::unique_ptr<mlp> source = random_model<mlp>(1);
   tp::reference ref;
   std::optional<serving> thread;

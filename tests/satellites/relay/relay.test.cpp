@@ -1,4 +1,5 @@
 // A middle party between an owner and a recipient, each on a thread of its own, over TCP.
+#include "support/clocks.hpp"
 #include "support/allocation_counter.hpp"
 
 #include "support/frames.hpp"
@@ -390,8 +391,9 @@ TEST(Relay, The_recipient_is_sent_no_more_in_a_second_than_the_limit) {
   ASSERT_TRUE(up);
   link upstream(std::move(*up));
   std::vector<std::byte> chunk(buffer_bytes);
-  tp::relay_options slow{30s, {}};
+  tp::relay_options slow{300s, {}};
   slow.bytes_per_second = rate;
+  const fast_clock fast(5);
   const auto began = std::chrono::steady_clock::now();
   const auto done = tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, slow);
   ASSERT_TRUE(done) << to_string(done.error().code);

@@ -20,13 +20,17 @@ TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   auto [recipient, served] = connected();
   std::vector<std::byte> chunk(1024);
   const tp::reference ref{{5, 6}, 0, 0};
-  const auto one = tp::relay<net::parts>(upstream, served, ref, chunk,
-                                         {.idle_timeout = tp::detail::longest_silence + 2s});
+  const int fd = upstream.stream().native_handle();
+  const auto relay = [&](std::chrono::milliseconds time, std::chrono::milliseconds more) {
+    const silence here(fd, more);
+    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time});
+  };
+  const auto one = relay(tp::detail::longest_silence + 4s, 3s);
   ASSERT_FALSE(one);
   EXPECT_EQ(one.error(), tp::errc::timed_out) << "the owner is there";
-  EXPECT_FALSE(asks(upstream.stream().native_handle())) << "nothing is due after the relay";
+  EXPECT_FALSE(asks(fd)) << "nothing is due after the relay";
   const gone_line gone(owner.port());
-  const auto two = tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = 60s});
+  const auto two = relay(60s, 0s);
   ASSERT_FALSE(two);
   EXPECT_EQ(two.error(), tp::errc::connection_lost);
 }

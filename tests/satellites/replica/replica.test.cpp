@@ -217,7 +217,8 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
 
 TEST(Replica, A_coordinator_may_be_waited_for_without_end) {
   const auto model = random_model<mlp>(8);
-  replica_at_work<net<mlp>> replica(*model, 9, {.gone = std::chrono::milliseconds::max()});
+  const own_port nobody;
+  replica_at_work<net<mlp>> replica(*model, nobody, {.gone = std::chrono::milliseconds::max()});
   auto mine = blank<mlp>();
   const auto waits = net<mlp>::download_tensors(replica.address(), replica.ref, *mine,
                                                 {.per_request_timeout = 1500ms, .retry = {.retries = 0}});

@@ -1,4 +1,5 @@
 // A replica that has few descriptors or places for connections, among strangers and among many recipients at once.
+#include "support/clocks.hpp"
 #include "support/child_process.hpp"
 #include "support/few_descriptors.hpp"
 #include "support/frames.hpp"
@@ -6,7 +7,6 @@
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/satellites/replica/replica_owner.hpp>
-
 
 #include <atomic>
 #include <latch>
@@ -64,7 +64,7 @@ struct ReplicaStrangers : testing::Test {
     ASSERT_TRUE(session);
     const auto mine = blank<mlp>();
     const auto done = session->download_tensors(tp::reference{shared, 0, 0}, *mine,
-                                                {.per_request_timeout = 20s, .retry = {.retries = 0}});
+                                                {.per_request_timeout = 200s, .retry = {.retries = 0}});
     ASSERT_TRUE(done) << describe(done.error());
     EXPECT_TRUE(done->confirmed);
     EXPECT_TRUE(same(*mine, *model));
@@ -81,6 +81,7 @@ TEST_F(ReplicaStrangers, Q2_those_that_ask_for_what_is_unknown_and_take_all_desc
     ASSERT_TRUE(strangers.back().say(request(tp::frame_kind::describe, i, unknown, 0, 0)));
   }
   auto last = connected_aside();
+  const fast_clock fast(5);
   const few_descriptors limit(20);
   serving server(*replica);
   expect_arrives(std::move(last));
@@ -91,6 +92,7 @@ TEST_F(ReplicaStrangers, Q2_silent_ones_that_take_all_descriptors_make_room_for_
   std::vector<raw_peer> strangers;
   for (int i = 0; i < 60; ++i) strangers.emplace_back(connected_aside());
   auto last = connected_aside();
+  const fast_clock fast(5);
   const few_descriptors limit(20);
   serving server(*replica);
   expect_arrives(std::move(last));
@@ -101,16 +103,19 @@ TEST_F(ReplicaStrangers, Silent_ones_make_room_for_a_recipient_if_a_replica_is_f
   serving server(*replica);
   std::vector<raw_peer> strangers;
   for (int i = 0; i < 8; ++i) strangers.emplace_back(replica->port());
+  const fast_clock fast(5);
   expect_arrives(connected_aside());
 }
 
 TEST_F(ReplicaStrangers, A_silent_one_is_let_alone_at_a_full_replica_if_nobody_waits) {
   open({.max_connections = 2, .budgets = patient});
   serving server(*replica);
+  const std::size_t none = descriptors();
   raw_peer first(replica->port());
-  be_slow(1500ms);  // longer than a silent connection is tolerated while others wait
+  EXPECT_TRUE(eventually("it is there", [&] { return descriptors() >= none + 2; }));
+  pass_time(2s);  // longer than a silent connection is tolerated while others wait
   raw_peer second(replica->port());
-  be_slow(600ms);
+  be_slow(600ms);  // the host looks twice a second
   EXPECT_FALSE(first.ended());
 }
 
