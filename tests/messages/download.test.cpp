@@ -133,7 +133,8 @@ TEST_F(Download, Another_version_is_not_taken) {
 TEST_F(Download, A_model_that_does_not_fit_ends_the_search) {
   using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
   const auto wrong = blank<tiny>();
-  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), nobody}), *wrong).error().code, tp::errc::schema_mismatch)
+  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), nobody}), *wrong).error().code,
+            tp::errc::schema_mismatch)
       << "the next address would say connection_failed";
 }
 

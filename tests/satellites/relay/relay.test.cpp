@@ -1,6 +1,6 @@
 // A middle party between an owner and a recipient, each on a thread of its own, over TCP.
-#include "support/clocks.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/clocks.hpp"
 
 #include "support/frames.hpp"
 #include "transports/network.hpp"

@@ -1,6 +1,6 @@
 // A replica that has few descriptors or places for connections, among strangers and among many recipients at once.
-#include "support/clocks.hpp"
 #include "support/child_process.hpp"
+#include "support/clocks.hpp"
 #include "support/few_descriptors.hpp"
 #include "support/frames.hpp"
 #include "transports/network.hpp"
