@@ -1,3 +1,5 @@
+#include "support/threads.hpp"
+
 #include <tensorpull/transports/host/event_loop.hpp>
 
 #include <gtest/gtest.h>
@@ -152,22 +154,19 @@ TEST(EventLoop, Threads_that_run_it_call_one_target_one_at_a_time_and_miss_nothi
   for (int i = 0; i < 4; ++i) targets.push_back(new counting(loop));
   const owned keeps(new noting(loop));
   keeps->alarm_after(1h);
-  std::vector<std::thread> runners, posters;
-  for (int i = 0; i < 3; ++i) runners.emplace_back([&] { loop.run(); });
-  for (int i = 0; i < 2; ++i)
-    posters.emplace_back([&] {
-      for (int n = 0; n < 20'000; ++n) {
-        counting& t = *targets[static_cast<std::size_t>(n) % targets.size()];
-        ++t.posted;
-        t.post(event_target::own);
-      }
-    });
-  for (auto& t : posters) t.join();
+  test::joined_threads runners(3, [&](std::size_t) { loop.run(); });
+  test::on_threads(2, [&](std::size_t) {
+    for (int n = 0; n < 20'000; ++n) {
+      counting& t = *targets[static_cast<std::size_t>(n) % targets.size()];
+      ++t.posted;
+      t.post(event_target::own);
+    }
+  });
   for (counting* t : targets)
     while (t->handled != 10'000) std::this_thread::yield();
   keeps->drop_alarm();
   keeps->post(event_target::own);  // after that there is nothing to wait for, on any thread
-  for (auto& t : runners) t.join();
+  runners.join();
   for (counting* t : targets) {
     EXPECT_EQ(t->most, 1);
     EXPECT_GT(t->calls, 0u);
@@ -179,10 +178,9 @@ TEST(EventLoop, Stop_ends_the_wait_of_each_thread_until_it_is_restarted) {
   event_loop loop;
   const owned keeps(new noting(loop));
   keeps->alarm_after(1h);
-  std::vector<std::thread> runners;
-  for (int i = 0; i < 3; ++i) runners.emplace_back([&] { loop.run(); });
+  test::joined_threads runners(3, [&](std::size_t) { loop.run(); });
   loop.stop();
-  for (auto& t : runners) t.join();
+  runners.join();
   keeps->post(8);
   EXPECT_EQ(loop.run_one(), 0u);
   loop.restart();

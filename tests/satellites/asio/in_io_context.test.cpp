@@ -3,10 +3,11 @@
 #include <tensorpull/transports/host/owner.hpp>
 
 #include "sample_models.hpp"
+#include "support/threads.hpp"
 
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <atomic>
 
 namespace in_io_context_test {
 
@@ -25,17 +26,14 @@ TEST(InIoContext, An_owner_serves_and_settles_in_the_program_s_own_loop) {
   const auto end = [&](const settlement&) { settled = true; };
   const auto ref = *owner->add_tensors(*source, {.recipients = 2, .settled = end});
   const in_io_context serving(owner->event_loop(), io);
-  std::vector<std::thread> recipients;
   std::atomic<int> equal{0};
-  for (int i = 0; i < 2; ++i)
-    recipients.emplace_back([&] {
-      auto mine = std::make_unique<mlp>();
-      if (net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), ref, *mine))
-        equal += same(*mine, *source);
-    });
+  test::joined_threads recipients(2, [&](std::size_t) {
+    auto mine = std::make_unique<mlp>();
+    if (net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), ref, *mine)) equal += same(*mine, *source);
+  });
   while (!settled && io.run_one() != 0) {
   }
-  for (auto& r : recipients) r.join();
+  recipients.join();
   EXPECT_TRUE(settled);
   EXPECT_EQ(equal, 2);
 }
@@ -53,7 +51,7 @@ TEST(InIoContext, What_is_posted_on_another_thread_wakes_it_and_other_work_has_i
   auto* const target = new counting(loop);
   {
     const in_io_context serving(loop, io);
-    std::thread other([&] { target->post(event_target::own); });
+    test::joined_thread other([&] { target->post(event_target::own); });
     int turns = 0;
     while (target->calls < 1000 && io.run_one() != 0) {
       EXPECT_LE(target->calls, ++turns * static_cast<int>(in_io_context::turn));
