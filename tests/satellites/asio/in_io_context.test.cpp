@@ -2,8 +2,8 @@
 
 #include <tensorpull/transports/host/owner.hpp>
 
-#include "sample_models.hpp"
 #include "support/threads.hpp"
+#include "transports/sample_models.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 // buffer, index of the first element's byte in it, rank, extents, strides in bytes}, or 2 with the same for arrays in
 // memory that are to be written. Answer: 0 and {length, bytes} of the image, gathered in odd steps, or the code of the
 // error, {its name}, {its sentence}.
-#include "support/standard_streams.hpp"
+#include "../../support/standard_streams.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/satellites/numpy_files/numpy_file.hpp>

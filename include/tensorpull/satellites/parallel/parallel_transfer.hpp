@@ -435,9 +435,9 @@ class parallel_transfer
     if (!hash_back(n)) return fail({errc::io});
     landed_ += n;
     if (landed_ == machine_.part_end()) {
-      const auto digest = [this](std::uint64_t begin, std::uint64_t end) { return digest_of(begin, end); };
-      if (is_wrong() && sources_.accuse(machine_.part_end(), digest) && begin_alone()) return;
-      if constexpr (Integrity::whole) sources_.compare(machine_.part_end(), digest);
+      const auto of_range = [this](std::uint64_t begin, std::uint64_t end) { return digest_of(begin, end); };
+      if (is_wrong() && sources_.accuse(machine_.part_end(), of_range) && begin_alone()) return;
+      if constexpr (Integrity::whole) sources_.compare(machine_.part_end(), of_range);
       sharing_ = false;
       machine_.take(chunk_order::one_by_one);
     }
