@@ -143,7 +143,7 @@ TYPED_TEST(CursorSlots, Survive_a_power_cut_at_every_operation) {
       }
       if (done) break;
     }
-  EXPECT_GT(torn, 100u);
+  EXPECT_GT(torn, test::repetitions(100));
   EXPECT_EQ(lost, 4u);
 }
 

@@ -210,7 +210,7 @@ TYPED_TEST(FlashLanding, Goes_on_after_a_power_cut_at_any_operation) {
         if (done) break;
       }
   }
-  EXPECT_GT(cuts, 1000u);
+  EXPECT_GT(cuts, test::repetitions(1000));
   EXPECT_GT(resumed, cuts / 2);
   EXPECT_GT(refetched, cuts / 4);
 }

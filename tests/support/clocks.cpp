@@ -3,14 +3,38 @@
 
 #include <dlfcn.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
 
 namespace test {
 namespace {
 
+constexpr std::int64_t second = 1'000'000'000;
+
 std::atomic<std::int64_t> passed_ns{0};
+
+/// When each timer of the kernel's is due, by its descriptor, in nanoseconds of the test's clock; 0: never. An array,
+/// since some tests count allocations.
+std::mutex timers_mutex;
+std::array<std::int64_t, 4096> timers{};
+
+using set_timer = int (*)(int, int, const itimerspec*, itimerspec*);
+int set_in_the_kernel(int fd, int flags, const itimerspec& at, itimerspec* old) noexcept {
+  static const auto of_the_kernel = reinterpret_cast<set_timer>(::dlsym(RTLD_NEXT, "timerfd_settime"));
+  return of_the_kernel(fd, flags, &at, old);
+}
+/// The same moment on the kernel's clock.
+itimerspec kernel_time(std::int64_t due) noexcept {
+  const std::int64_t at = std::max<std::int64_t>(due - passed_ns.load(), 1);
+  itimerspec spec{};
+  spec.it_value = {at / second, at % second};
+  return spec;
+}
 
 std::time_t jump() noexcept {
   static std::atomic<std::uint64_t> readings{0};
@@ -20,7 +44,21 @@ std::time_t jump() noexcept {
 
 }  // namespace
 
-void pass_time(std::chrono::nanoseconds time) noexcept { passed_ns += time.count(); }
+void pass_time(std::chrono::nanoseconds time) noexcept {
+  const std::lock_guard lock(timers_mutex);
+  passed_ns += time.count();
+  for (std::size_t fd = 0; fd < timers.size(); ++fd)
+    if (timers[fd] != 0)
+      (void)set_in_the_kernel(static_cast<int>(fd), TFD_TIMER_ABSTIME, kernel_time(timers[fd]), nullptr);
+}
+
+extern "C" int timerfd_settime(int fd, int flags, const itimerspec* at, itimerspec* old) noexcept {
+  const std::lock_guard lock(timers_mutex);
+  const std::int64_t due = at->it_value.tv_sec * second + at->it_value.tv_nsec;
+  const bool ours = (flags & TFD_TIMER_ABSTIME) != 0 && static_cast<std::size_t>(fd) < timers.size();
+  if (ours) timers[static_cast<std::size_t>(fd)] = due;
+  return set_in_the_kernel(fd, flags, ours && due != 0 ? kernel_time(due) : *at, old);
+}
 
 extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
   static const auto of_the_kernel = reinterpret_cast<int (*)(clockid_t, timespec*)>(
@@ -29,8 +67,8 @@ extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {
   if (which == CLOCK_REALTIME) t->tv_sec += jump();
   if (which != CLOCK_MONOTONIC) return status;
   const std::int64_t now = t->tv_nsec + passed_ns.load();
-  t->tv_sec += now / 1'000'000'000;
-  t->tv_nsec = now % 1'000'000'000;
+  t->tv_sec += now / second;
+  t->tv_nsec = now % second;
   return status;
 }
 extern "C" std::time_t time(std::time_t* out) noexcept {

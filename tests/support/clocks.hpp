@@ -8,8 +8,9 @@
 
 namespace test {
 
-/// The monotonic clock is later at once, and with it steady_clock and all that asks it. A wait of the kernel's that has
-/// begun, like poll's, ends no earlier for that: the library's have at most 50 ms.
+/// The monotonic clock is later at once, and with it steady_clock, all that asks it, and timers for a moment
+/// (timerfd_settime). A wait of the kernel's that has begun, like poll's, ends no earlier for that: the library's have
+/// at most 50 ms.
 void pass_time(std::chrono::nanoseconds time) noexcept;
 
 /// As long as it lives, time passes so many times as fast. For waits that somebody else would have to end: a budget

@@ -164,11 +164,7 @@ TEST(TcpDescriptors, T2_AListenerWhoseQueueIsFullTimesOut) {
       list[i].ai_addrlen = sizeof to[i];
     }
     list[0].ai_next = &list[1];
-    {
-      const auto deadline = std::chrono::steady_clock::now() + 120s;
-      const time_passes half(60s);
-      EXPECT_TRUE(tp::detail::connect_any(list, "both", deadline, {}));
-    }
+    EXPECT_TRUE(tp::detail::connect_any(list, "both", std::chrono::steady_clock::now() + 10s, {}));
     list[0].ai_next = nullptr;
     EXPECT_EQ(tp::detail::connect_any(list, "one", std::chrono::steady_clock::now() + 100ms, {}).error(),
               tp::errc::timed_out);
