@@ -54,10 +54,13 @@ void pass_time(std::chrono::nanoseconds time) noexcept {
 
 extern "C" int timerfd_settime(int fd, int flags, const itimerspec* at, itimerspec* old) noexcept {
   const std::lock_guard lock(timers_mutex);
-  const std::int64_t due = at->it_value.tv_sec * second + at->it_value.tv_nsec;
-  const bool ours = (flags & TFD_TIMER_ABSTIME) != 0 && static_cast<std::size_t>(fd) < timers.size();
-  if (ours) timers[static_cast<std::size_t>(fd)] = due;
-  return set_in_the_kernel(fd, flags, ours && due != 0 ? kernel_time(due) : *at, old);
+  const std::int64_t value = at->it_value.tv_sec * second + at->it_value.tv_nsec;
+  if (static_cast<std::size_t>(fd) >= timers.size()) return set_in_the_kernel(fd, flags, *at, old);
+  const std::int64_t now = (flags & TFD_TIMER_ABSTIME) != 0
+                               ? 0
+                               : std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::int64_t due = timers[static_cast<std::size_t>(fd)] = value == 0 ? 0 : now + value;
+  return set_in_the_kernel(fd, TFD_TIMER_ABSTIME, due == 0 ? *at : kernel_time(due), old);
 }
 
 extern "C" int clock_gettime(clockid_t which, timespec* t) noexcept {

@@ -8,7 +8,7 @@
 
 namespace test {
 
-/// The monotonic clock is later at once, and with it steady_clock, all that asks it, and timers for a moment
+/// The monotonic clock is later at once, and with it steady_clock, all that asks it, and timers of the kernel's
 /// (timerfd_settime). A wait of the kernel's that has begun, like poll's, ends no earlier for that: the library's have
 /// at most 50 ms.
 void pass_time(std::chrono::nanoseconds time) noexcept;

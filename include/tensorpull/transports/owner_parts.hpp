@@ -4,15 +4,20 @@
 namespace tensorpull {
 
 /// The policies of an owner. How a recipient cuts, and what a model is, are not among them: an owner publishes images
-/// and answers for any range. `Hash` and `ChunkHash`: of its digests. `Verifiable`: whether a version is the digest of
-/// its image.
+/// and answers for any range.
 template <class Transport, class Framing, class Limits, class Hash, class ChunkHash, bool Verifiable>
 struct owner_parts {
+  /// The transport policy.
   using transport = Transport;
+  /// The framing policy.
   using framing = Framing;
+  /// The bounds on a peer.
   using limits = Limits;
+  /// The hash of its digests of an image.
   using owner_hash = Hash;
+  /// The hash of its digests of a chunk.
   using owner_chunk_hash = ChunkHash;
+  /// Whether a version is the digest of its image.
   static constexpr bool verifiable = Verifiable;
 };
 

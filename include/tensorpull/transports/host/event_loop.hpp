@@ -27,8 +27,14 @@ class event_loop;
 /// it. Made with `new`; retire() destroys it.
 class event_target {
  public:
-  /// Bits of what has happened. Those above are the target's own.
-  static constexpr std::uint32_t readable = 1, writable = 2, alarm = 4, own = 8;
+  /// Bits of what has happened: the descriptor can be read.
+  static constexpr std::uint32_t readable = 1;
+  /// It can be written.
+  static constexpr std::uint32_t writable = 2;
+  /// The alarm is due.
+  static constexpr std::uint32_t alarm = 4;
+  /// The first of the target's own; all above are its own too.
+  static constexpr std::uint32_t own = 8;
 
   /// Borrows the loop.
   explicit event_target(event_loop& on) noexcept : loop_(on) {}
@@ -274,12 +280,13 @@ class event_loop {
     if (alarms_ == nullptr) return;
     auto first = alarms_->alarm_at_;
     for (const event_target* t = alarms_; t != nullptr; t = t->next_alarm_) first = std::min(first, t->alarm_at_);
-    const auto since = first.time_since_epoch();
-    const auto s = std::chrono::duration_cast<std::chrono::seconds>(since);
-    itimerspec at{};
-    at.it_value.tv_sec = static_cast<time_t>(s.count());
-    at.it_value.tv_nsec = static_cast<long>((since - s).count());
-    (void)::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
+    // from now: the program's clock may be another than the kernel's, as under libfaketime; 0 would be no timer
+    const auto time = std::max<clock::duration>(first - clock::now(), std::chrono::nanoseconds(1));
+    const auto s = std::chrono::duration_cast<std::chrono::seconds>(time);
+    itimerspec after{};
+    after.it_value.tv_sec = static_cast<time_t>(s.count());
+    after.it_value.tv_nsec = static_cast<long>((time - s).count());
+    (void)::timerfd_settime(timer_.get(), 0, &after, nullptr);
   }
   /// Has room for descriptors below this number.
   bool grow(std::size_t wanted) noexcept {

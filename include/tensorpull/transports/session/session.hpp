@@ -336,7 +336,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   }
 
  private:
-  friend publishing<basic_session, typename Parts::tensors>;
+  friend class publishing<basic_session, typename Parts::tensors>;
   /// Steps that a call still takes when its time is over, as long as something moves: earlier bytes are received
   /// although there is no time to wait, and a peer that goes on talking keeps nobody.
   static constexpr int most_late_steps = 16;
