@@ -42,6 +42,7 @@ LIBRARIES = {
     "zlib": ("zlib.h",),
     "OpenSSL": ("openssl/",),
     "libnats": ("nats/nats.h",),
+    "libcurl": ("curl/curl.h",),
     "libtorch": ("ATen/", "c10/", "torch/"),
     "POSIX": ("sys/", "netinet/", "arpa/", "net/", "fcntl.h", "unistd.h", "poll.h", "netdb.h", "termios.h", "dirent.h", "pthread.h", "signal.h", "dlfcn.h",
               "spawn.h", "linux/", "ifaddrs.h", "sched.h", "semaphore.h"),

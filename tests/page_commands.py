@@ -70,7 +70,7 @@ COMMANDS = {
     "conan create cmake/conan": (TEST, "consumer.conan"),
     "cmake --preset armhf": (THIS, ""),
     "ctest --preset armhf": (THIS, ""),
-    "apt-get install g++ libboost-dev zlib1g-dev libssl-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libssl-dev"),
+    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev"),
     "pip install ./examples/python": (TEST, "python.install"),
     'pip install "./examples/python[nvflare]"': (TEST, "python.install"),
     "pip install --config-settings=cmake.define.TENSORPULL_PYTHON_TLS=OFF": (TEST, "python.wheel"),
@@ -85,7 +85,7 @@ COMMANDS = {
 
 
 # Commands of a satellite's page that name nothing of it.
-SATELLITE = {"apt-get install g++ libboost-dev zlib1g-dev libssl-dev": "python"}
+SATELLITE = {"apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": "python"}
 
 
 def commands(root):

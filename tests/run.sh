@@ -143,7 +143,7 @@ own_python() {
   /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv # a Python without them makes no environment
   echo python3-dev
 }
-of_satellites=(zlib1g-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl)
+of_satellites=(zlib1g-dev libcurl4-openssl-dev libnats-dev nats-server tinyproxy-bin haproxy curl:curl openssl:openssl)
 build_package=(pybind11==3.1.0 scikit-build-core==1.1.2)
 
 needs_ground() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" openssl:openssl; own_python; }
@@ -231,7 +231,7 @@ run_fuzz() {
 }
 
 needs_freestanding() {
-  printf '%s\n' "${compilers[@]}" "${libraries[@]}" zlib1g-dev arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
+  printf '%s\n' "${compilers[@]}" "${libraries[@]}" zlib1g-dev libcurl4-openssl-dev arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
   has_digits "$digits" || python3 -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip
 }
 digits=$build/examples/data/mnist_5k.csv

@@ -5,6 +5,7 @@
 #include "text.hpp"
 
 #include <tensorpull/system/link_url.hpp>
+#include <tensorpull/transports/tls_options.hpp>
 
 #include <cstdint>
 #include <cstdlib>
@@ -20,6 +21,20 @@ using tensorpull::link_scheme;
 struct tls_choice {
   std::string authorities, certificate, key, revocations, name;
   bool clients = false;  ///< whether a client has to show a certificate
+
+  /// Borrows the names.
+  tensorpull::tls_options options() const {
+    tensorpull::tls_options o;
+    const auto given = [](const std::string& file) {
+      return file.empty() ? std::string_view{} : std::string_view(file);
+    };
+    o.authorities.file = given(authorities);
+    o.certificate.file = given(certificate);
+    o.key.file = given(key);
+    o.revocations.file = given(revocations);
+    o.clients_have_certificates = clients;
+    return o;
+  }
 };
 
 /// A port that answers HTTP beside the link.

@@ -1,8 +1,8 @@
 #include "pull_over.hpp"
 
+#include <tensorpull/satellites/http/proxy/proxied_address.hpp>
 #include <tensorpull/satellites/shared_memory/shared_memory.hpp>
 #include <tensorpull/transports/over/pipe/pipe.hpp>
-#include <tensorpull/transports/over/proxy/proxied_address.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <functional>

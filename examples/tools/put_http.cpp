@@ -1,10 +1,7 @@
 #include "puts.hpp"
 
-#if TENSORPULL_TOOLS_TLS
-#include "tls_context_of.hpp"
+#include "link_choice.hpp"
 
-#include <tensorpull/satellites/http/https/https_put.hpp>
-#endif
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/http/recipient/http_put.hpp>
 
@@ -34,15 +31,8 @@ tp::result<std::uint64_t> put_over_http(const link_choice& link, const tp::sourc
                                         std::chrono::milliseconds timeout, const tp::stop_token& stop) {
   const auto version = version_of(image, stop);
   if (!version) return version;
-  const tp::http_address at{.url = link.address};
-  const tp::http_put_options options{.timeout = timeout, .stop = stop, .digest = *version};
-#if TENSORPULL_TOOLS_TLS
-  const auto context = tls_context_of(link.tls);
-  if (!context) return tp::failure(context.error());
-  const auto done = tp::https_put(tp::https_address{at, *context}, image, options);
-#else
-  const auto done = tp::http_put(at, image, options);
-#endif
+  const tp::http_address at{.url = link.address, .tls = link.tls.options()};
+  const auto done = tp::http_put(at, image, {.timeout = timeout, .stop = stop, .digest = *version});
   if (!done) return tp::failure(done.error());
   return done->digest;
 }

@@ -143,8 +143,6 @@ void check_url(const std::vector<std::string>& words, choices& c) {
   if (!c.ref.id)
     throw option_error(
         "that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
-  if (c.link.http.secure && !TENSORPULL_TOOLS_TLS)
-    throw option_error("this program was built without OpenSSL, which https needs");
   check_link_options(c.link);
   if (c.name.size() > 128)
     throw option_error("--name: over HTTP it has at most 128 characters, and this has " +

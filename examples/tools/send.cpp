@@ -123,8 +123,6 @@ choices read_choices(int count, char** arguments) {
         throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
       c.listen.http.used = true;
       c.listen.http.secure = value.starts_with("https");
-      if (c.listen.http.secure && !TENSORPULL_TOOLS_TLS)
-        throw option_error("this program was built without OpenSSL, which https needs");
       c.put = value;
     } else if (name == "listen") {
       parse_link(value, "--listen wants HOST:PORT, as in 0.0.0.0:8002, or a link such as unix:/run/model", c.listen);

@@ -65,7 +65,7 @@ source "$root/examples/digits.sh"
 source "$root/examples/jobs/nvflare/install.sh"
 source "$root/examples/jobs/microcontroller/device.sh"
 mapfile -t items < <(needs_of_jobs)
-[[ -n $python ]] || items+=(python3-venv zlib1g-dev)
+[[ -n $python ]] || items+=(python3-venv zlib1g-dev libcurl4-openssl-dev)
 install_packages "$work/apt.log" "${items[@]}" openssl:openssl libssl-dev \
   arm-none-eabi-g++:gcc-arm-none-eabi libstdc++-arm-none-eabi-newlib qemu-system-arm:qemu-system-arm
 [[ -n $python ]] || install_flare

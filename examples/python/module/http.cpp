@@ -1,22 +1,15 @@
-// Pulls from any web server (http://, https://). With OpenSSL one policy takes both, since a redirect may lead from
-// http to https.
+// Pulls from any web server (http://, https://).
 #include "http.hpp"
 
-#if TENSORPULL_PYTHON_TLS
-#include <tensorpull/satellites/http/https/https_pull.hpp>
-#else
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
-#endif
 
 namespace tensorpull::python {
 
 void check_web_url(std::string_view url, const tls_settings* tls) {
-  const http_url parsed = value_or_raise(parse_http_url(url));
-  if (parsed.secure && !TENSORPULL_PYTHON_TLS)
-    raise(errc::bad_address, {}, "this build of tensorpull has no TLS: OpenSSL was not there when it was built");
+  (void)value_or_raise(parse_http_url(url));
 #if TENSORPULL_PYTHON_TLS
   // a redirect may lead to another host, which cannot have the same name
-  if (tls != nullptr && !tls->at({}).name.empty())
+  if (tls != nullptr && !tls->given().check_hostname.empty())
     raise(errc::invalid_argument, "check_hostname", "the certificate of a URL is checked for the URL's host");
 #else
   (void)tls;
@@ -48,17 +41,15 @@ result<receipt> pull_web(std::string_view url, const http_settings& how, const t
                   .recipient = how.recipient,
                   .most_header_bytes = how.max_header_bytes};
 #if TENSORPULL_PYTHON_TLS
-  https_address where{at, {}};
   if (tls != nullptr) {
-    const tls_address with = tls->at({});
-    where.to.proxy = with.proxy;
-    where.context = with.context;
+    const tls_arguments& given = tls->given();
+    at.proxy = {given.proxy, given.proxy_user, given.proxy_password};
+    at.tls = given.options();
   }
-  return pull_if_revocable([&](auto& target) { return net<https>::pull(where, from, target, options, cut); }, to);
 #else
   (void)tls;
-  return pull_if_revocable([&](auto& target) { return net<http>::pull(at, from, target, options, cut); }, to);
 #endif
+  return pull_if_revocable([&](auto& target) { return net<http>::pull(at, from, target, options, cut); }, to);
 }
 
 }  // namespace tensorpull::python

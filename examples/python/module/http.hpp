@@ -22,8 +22,7 @@ inline bool is_web_url(std::string_view text) noexcept {
   return text.starts_with("http://") || text.starts_with("https://");
 }
 
-/// Raises bad_address for text that is not a URL, or for a URL that needs TLS in a build without it; invalid_argument
-/// for a name that would not be heeded.
+/// Raises bad_address for text that is not a URL; invalid_argument for a name that would not be heeded.
 void check_web_url(std::string_view url, const tls_settings* tls);
 /// The ID under which a part of a file knows what it is of: the URL's own, since two URLs may name two files. With a
 /// version that of the reference: bytes are compared with it.

@@ -10,6 +10,7 @@
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 #include <tensorpull/transports/session/stream_session.hpp>
 #if TENSORPULL_PYTHON_TLS
+#include <tensorpull/satellites/http/proxy/proxied_address.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 #endif
 
@@ -52,17 +53,20 @@ class tls_settings {
  public:
   explicit tls_settings(const tls_arguments& a)
       : given_(a), context_(value_or_raise(without_lock([this] { return tls_context::make(given_.options()); }))) {}
+  tls_settings(const tls_settings&) = delete;
   /// Reads the files again.
   void reload() {
     value_or_raise(without_lock([this] { return context_.reload(given_.options()); }));
   }
   tls_address at(std::string_view address) const noexcept {
-    return {address, context_, given_.check_hostname, {given_.proxy, given_.proxy_user, given_.proxy_password}};
+    return {address, context_, given_.check_hostname, given_.proxy.empty() ? nullptr : &through_};
   }
+  const tls_arguments& given() const noexcept { return given_; }
 
  private:
   tls_arguments given_;
   tls_context context_;
+  proxy_dialer through_{{given_.proxy, given_.proxy_user, given_.proxy_password}};
 };
 #else
 /// There is no TLS in this build.

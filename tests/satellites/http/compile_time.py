@@ -2,7 +2,6 @@
 
 PULLS = {
     "http": ("satellites/http/recipient/http_pull.hpp", "http", "fixed_bytes<4096>", '"http://server/model"'),
-    "https": ("satellites/http/https/https_pull.hpp", "https", "fixed_bytes<4096>", '"https://server/model"'),
 }
 OWNERS = {
     "http_only<tcp>, owner": ("satellites/http/owner/http_owner.hpp", "http_only<tensorpull::tcp>", "net0::downloader::open()"),
@@ -12,6 +11,6 @@ USES = {
                  "bool f(const model& m) { return tensorpull::http_put({.url = \"http://server/model\"}, tensorpull::raw_tensors<model>::source(m)).has_value(); }\n"),
 }
 BOUNDS = {
-    "g++ 12": {"http": 53_380, "https": 63_420, "http_only<tcp>, owner": 47_090},
-    "clang 14": {"http": 14_880, "https": 18_080, "http_only<tcp>, owner": 13_040},
+    "g++ 12": {"http": 53_380, "http_only<tcp>, owner": 47_090},
+    "clang 14": {"http": 14_880, "http_only<tcp>, owner": 13_040},
 }

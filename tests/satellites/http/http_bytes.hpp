@@ -6,7 +6,7 @@
 
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/satellites/http/text/detail/text_writer.hpp>
+#include <tensorpull/satellites/http/owner/detail/text_writer.hpp>
 
 #include <string>
 

@@ -25,9 +25,10 @@ struct HttpFar : testing::Test {
   tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0, .first_delay = 1ms}};
   http_server server{file};  // the last: its threads use what is above
 
-  tp::result<tp::receipt> pull() {
+  tp::result<tp::receipt> pull() { return pull(digest); }
+  tp::result<tp::receipt> pull(std::string_view states) {
     const std::string url = server.url();
-    return net::download_tensors(tp::http_address{.url = url, .digest = digest}, tp::ref_id{}, *mine, options);
+    return net::download_tensors(tp::http_address{.url = url, .digest = states}, tp::ref_id{}, *mine, options);
   }
   void expect_arrived() {
     const auto done = pull();
@@ -119,7 +120,8 @@ TEST_F(HttpFar, A_connection_that_breaks_costs_one_request_from_the_first_missin
     const auto all = server.asked();
     ASSERT_EQ(all.size(), before + 2) << at;
     const std::uint64_t header = tp::load_le64(reinterpret_cast<const std::byte*>(file.data())) + 8;
-    EXPECT_EQ(all.back().field("range") + "\n", at < header ? "bytes=0-\n" : to_the_end(at)) << at;
+    const std::string rest = at < header ? "bytes=" + std::to_string(at) + "-\n" : to_the_end(at);
+    EXPECT_EQ(all.back().field("range") + "\n", rest) << at;
   }
 }
 
@@ -159,7 +161,7 @@ TEST_F(HttpFar, A_signed_url_that_runs_out_before_the_rest_is_asked_for_is_had_a
   };
   expect_arrived();
   const std::string rest = to_the_end(150'000);
-  EXPECT_EQ(asked(), "bytes=0-\nbytes=0-\n" + rest + rest + rest);  // refused, led anew, and answered
+  EXPECT_EQ(asked(), "bytes=0-\nbytes=0-\n" + rest + rest);  // led anew, and answered
 }
 
 TEST_F(HttpFar, A_server_that_answers_200_and_says_that_it_knows_ranges_is_gone_on_with_like_any_other) {
@@ -293,21 +295,20 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhe
   EXPECT_TRUE(busy);
 }
 
-TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_ends_the_pull) {
+TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_sends_everything_again) {
   options.retry.retries = 3;
   server.close_after = 150'000;
   server.instead = [this](const http_asked& a, raw_peer& peer) {
     return a.number > 0 && peer.say("HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: " +
                                     std::to_string(file.size()) + "\r\n\r\n" + file);
   };
-  const auto done = pull();
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), errc::unsupported_request);
-  EXPECT_EQ(done.error().at, 150'000u);
+  expect_arrived();
+  EXPECT_EQ(asked(), "bytes=0-\n" + to_the_end(150'000));
 }
 
 TEST_F(HttpFar, A_file_that_is_replaced_before_a_broken_connection_is_gone_on_with_is_stale) {
   options.retry.retries = 3;
+  options.unverified = true;
   server.close_after = 150'000;
   server.instead = [this](const http_asked& a, raw_peer&) {
     if (a.number > 0) {
@@ -316,28 +317,19 @@ TEST_F(HttpFar, A_file_that_is_replaced_before_a_broken_connection_is_gone_on_wi
     }
     return false;
   };
-  EXPECT_EQ(pull().error(), errc::stale_version);
+  const auto done = pull({});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error(), errc::stale_version);
 }
 
-TEST_F(HttpFar, A_server_may_answer_with_fewer_bytes_and_no_fewer_than_a_chunk) {
-  give_at_most(100'000);
-  expect_arrived();
-  const std::size_t asks = server.asked().size(), before = server.connections();
-  EXPECT_LE(asks, (file.size() + 65535) / 65536);
-  give_at_most(128_KiB);
-  expect_arrived();
-  EXPECT_EQ(server.asked().size(), asks + (file.size() + 131071) / 131072);
-  EXPECT_EQ(server.connections(), before + 1) << "each answer has whole chunks, so the connection is kept";
-  give_at_most(60'000);
-  EXPECT_EQ(pull().error(), errc::wrong_payload);
-  const std::size_t now = server.asked().size();
-  const answering while_here(server, [&](const http_asked& a, raw_peer& peer) {  // the first answer is right, the
-                                                                                 // second one too short
-    if (a.number == now) return peer.say(head(0, 131'071) + "Content-Length: 131072\r\n\r\n" + file.substr(0, 131'072));
-    return peer.say(head(131'072, 140'000) + "Content-Length: 8929\r\n\r\n" + file.substr(131'072, 8929));
-  });
-  EXPECT_EQ(pull().error(), errc::wrong_payload);
-  EXPECT_EQ(server.asked().size(), now + 2);
+TEST_F(HttpFar, A_server_may_answer_with_fewer_bytes_than_it_was_asked_for) {
+  for (const std::uint64_t most : {std::uint64_t{128_KiB}, std::uint64_t{100'000}, std::uint64_t{60'000}}) {
+    const std::size_t asks = server.asked().size(), connections = server.connections();
+    give_at_most(most);
+    expect_arrived();
+    EXPECT_EQ(server.asked().size(), asks + (file.size() + most - 1) / most);
+    EXPECT_EQ(server.connections(), connections + 1) << "the connection is kept";
+  }
 }
 
 TEST_F(HttpFar, An_answer_that_is_another_than_was_asked_for_is_refused) {
@@ -357,6 +349,7 @@ TEST_F(HttpFar, An_answer_that_is_another_than_was_asked_for_is_refused) {
       {head(150'000, last) + "Content-Encoding: br\r\n", errc::unsupported_layout},
   };
   options.retry.retries = 1;
+  options.unverified = true;  // the caller states no digest, which would count more than a tag
   for (const auto& [text, code] : cases) {
     const std::size_t before = server.asked().size();
     const answering while_here(server, [&, before, text = text](const http_asked& a, raw_peer& peer) {
@@ -366,7 +359,7 @@ TEST_F(HttpFar, An_answer_that_is_another_than_was_asked_for_is_refused) {
       }
       return peer.say(text + "\r\n" + file);
     });
-    EXPECT_EQ(pull().error(), code) << text;
+    EXPECT_EQ(pull({}).error(), code) << text;
   }
 }
 

@@ -1,7 +1,5 @@
-#include <tensorpull/satellites/http/https/https_pull.hpp>
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
 #include "transport_table.hpp"
 
 TEST(TransportTable, Says_what_http_says) { test::table_says<tensorpull::http>("http"); }
-TEST(TransportTable, Says_what_https_says) { test::table_says<tensorpull::https>("https"); }

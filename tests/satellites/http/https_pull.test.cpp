@@ -4,14 +4,15 @@
 #include "transports/certificates.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/satellites/http/https/https_pull.hpp>
-#include <tensorpull/satellites/http/https/https_put.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_put.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 namespace https_pull_test {
 
 using namespace test;
 using tp::errc;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::https>;
+using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http>;
 
 struct HttpsPull : testing::Test {
   const pki certificates{};
@@ -25,7 +26,8 @@ struct HttpsPull : testing::Test {
   std::unique_ptr<mlp> mine = blank<mlp>();
   tp::pull_options options{.per_request_timeout = 60s, .retry = {.retries = 0}};
   tp::tls_context at_server = context_of(&certificates.server, certificates.authority);
-  tp::tls_context trusts = context_of(nullptr, certificates.authority);
+  std::string trusted = certificates.authority.certificate();
+  tp::tls_options trusts{.authorities = {.text = trusted}};
   std::mutex mutex;
   std::vector<std::string> requests;
   std::function<std::string(std::size_t)> says = [](std::size_t) { return "HTTP/1.1 200 OK\r\n\r\n"; };
@@ -33,7 +35,7 @@ struct HttpsPull : testing::Test {
   http_server server{file};
   /// TLS in front of the server.
   each_connection front{[this](raw_peer& peer, std::size_t, const std::stop_token& stop) {
-    auto near = tp::tls_connection::server(tp::proxied_stream(std::move(peer.stream())), at_server);
+    auto near = tp::tls_connection::server(std::move(peer.stream()), at_server);
     if (!near || !tp::detail::establish_by(*near, std::chrono::steady_clock::now() + 20s, stop)) return;
     auto far = tp::tcp_connect(local(server.port()), std::chrono::steady_clock::now() + 20s);
     if (far) pass_on(*near, *far, stop);
@@ -58,10 +60,10 @@ struct HttpsPull : testing::Test {
   }};
   std::string url = "https://" + front.address() + "/v1/model/latest?key=hidden", via = proxy.address();
 
-  tp::result<tp::receipt> pull(tp::http_address to, const tp::tls_context& with) {
-    to.url = url;
+  tp::result<tp::receipt> pull(tp::http_address to, const tp::tls_options& with) {
+    to.url = url, to.tls = with;
     mine = blank<mlp>();
-    const auto done = net::download_tensors(tp::https_address{to, with}, tp::reference{{}, digest, 0}, *mine, options);
+    const auto done = net::download_tensors(to, tp::reference{{}, digest, 0}, *mine, options);
     if (done) {
       EXPECT_EQ(done->outcome, tp::outcome::completed);
       EXPECT_TRUE(same(*mine, *source));
@@ -97,7 +99,9 @@ TEST_F(HttpsPull, Several_connections_are_made_and_the_server_is_checked) {
   EXPECT_LE(server.connections(), 4u);
   EXPECT_TRUE(asked_of_proxy().empty());
   const pki other;
-  EXPECT_EQ(pull({}, context_of(nullptr, other.authority)).error(), errc::not_authenticated);
+  const std::string not_its = other.authority.certificate();
+  const auto refused = pull({}, {.authorities = {.text = not_its}});
+  EXPECT_EQ(refused.error(), errc::not_authenticated) << describe(refused.error());
 }
 
 TEST_F(HttpsPull, A_proxy_sees_a_name_and_its_own_password_and_nothing_else) {
@@ -123,7 +127,8 @@ TEST_F(HttpsPull, A_proxy_sees_a_name_and_its_own_password_and_nothing_else) {
 
 TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse) {
   const pki other;
-  EXPECT_EQ(pull(proxied(), context_of(nullptr, other.authority)).error(), errc::not_authenticated);
+  const std::string not_its = other.authority.certificate();
+  EXPECT_EQ(pull(proxied(), {.authorities = {.text = not_its}}).error(), errc::not_authenticated);
   EXPECT_EQ(server.asked().size(), 0u);
   const std::pair<const char*, errc> cases[]{{"407 Proxy Authentication Required", errc::proxy_refused},
                                              {"403 Forbidden", errc::proxy_refused},
@@ -143,6 +148,38 @@ TEST_F(HttpsPull, The_far_end_is_checked_behind_a_proxy_and_the_proxy_may_refuse
   const auto done = pull(proxied(), trusts);
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(server.connections(), 1u);
+}
+
+TEST_F(HttpsPull, A_certificate_is_shown_to_the_origin_that_the_caller_names_and_nowhere_else) {
+  at_server = context_of(&certificates.server, certificates.authority, {.clients_have_certificates = true});
+  std::atomic<int> came{0}, shown{0};
+  each_connection elsewhere{[&](raw_peer& peer, std::size_t, const std::stop_token& stop) {
+    auto near = tp::tls_connection::server(std::move(peer.stream()), at_server);
+    ++came;
+    if (near && tp::detail::establish_by(*near, std::chrono::steady_clock::now() + 20s, stop)) ++shown;
+  }};
+  EXPECT_EQ(pull({}, trusts).error(), errc::not_authenticated) << "it wants a certificate";
+  const std::string certificate = certificates.client.certificate(), key = certificates.client.key();
+  trusts.certificate = {.text = certificate}, trusts.key = {.text = key};
+  ASSERT_TRUE(pull({}, trusts));
+  const std::string away = "https://" + local(elsewhere.port()) + "/there";
+  for (const bool at_once : {true, false}) {
+    const std::size_t before = server.asked().size();
+    const answering while_here(server, [&, before](const http_asked& a, raw_peer& peer) {
+      if (at_once || a.number > before)
+        return peer.say("HTTP/1.1 307 There\r\nLocation: " + away + "\r\nContent-Length: 0\r\n\r\n");
+      peer.say("HTTP/1.1 206 P\r\nETag: \"v1\"\r\nContent-Range: bytes 0-" + std::to_string(file.size() - 1) + "/" +
+               std::to_string(file.size()) + "\r\n\r\n" + file.substr(0, 200'000));
+      close_now(peer);
+      return true;
+    });
+    options.retry.retries = 1;
+    const auto done = pull({}, trusts);
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error(), errc::not_authenticated) << describe(done.error());
+  }
+  EXPECT_GE(came, 2);
+  EXPECT_EQ(shown, 0);
 }
 
 TEST_F(HttpsPull, A_kept_connection_that_was_closed_costs_no_retry_and_no_confirmation) {
@@ -171,9 +208,9 @@ TEST_F(HttpsPull, An_upload_goes_through_it_too) {
     return peer.say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
   });
   tp::http_address to = proxied();
-  to.url = url;
-  const auto done = tp::https_put(tp::https_address{to, trusts}, tp::raw_tensors<mlp>::source(*source),
-                                  {.timeout = 60s, .consent = 30s, .retry = {.retries = 0}});
+  to.url = url, to.tls = trusts;
+  const auto done = tp::http_put(to, tp::raw_tensors<mlp>::source(*source),
+                                 {.timeout = 60s, .consent = 30s, .retry = {.retries = 0}});
   ASSERT_TRUE(done) << describe(done.error());
   const std::lock_guard lock(mutex);
   EXPECT_EQ(kept, file);

@@ -31,9 +31,9 @@ import zipfile
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
 import processes  # noqa: E402
 
-#: What a wheel may need of the machine: what auditwheel's policy lets it. libssl and libcrypto are in the wheel, under names of their own.
+#: What a wheel may need of the machine: what auditwheel's policy lets it. OpenSSL, libcurl and all that libcurl needs are in the wheel, under names of their own.
 OF_EVERY_MACHINE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libz.so.1"}  # manylinux leaves it to the machine, as Python's own zipfile does
-BROUGHT = re.compile(r"lib(ssl|crypto)-[0-9a-f]{8}\.so\.3(\.[0-9.]+)?")
+BROUGHT = re.compile(r"lib[\w.+-]+-[0-9a-f]{8}(\.[0-9]+)?\.so(\.[0-9.]+)?")
 
 #: In the installed package: which links it has, and what it says about one that it has not.
 LINKS = """

@@ -56,31 +56,7 @@ void make_http_requests() {
   for (const auto& [name, said] : files) write("http_requests", name, said);
 }
 
-void make_http_responses() {
-  const std::string ok = "HTTP/1.1 206 Partial Content\r\n";
-  write("http_responses", "valid-range",
-        ok + "Content-Length: 10\r\nContent-Range: bytes 5-14/100\r\nETag: \"a\"\r\n\r\n");
-  write("http_responses", "valid-digests",
-        ok + "Repr-Digest: xxh3=:AAAAAAAAAAI=:, sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:\r\n\r\n");
-  write("http_responses", "valid-chunked",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
-  write("http_responses", "valid-redirect",
-        "HTTP/1.1 302 Found\r\nLocation: ../other/./x?a=%2F\r\nContent-Length: 0\r\n\r\n");
-  write(
-      "http_responses", "valid-busy",
-      "HTTP/1.1 503 Service Unavailable\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:47 GMT\r\n\r\n");
-  write("http_responses", "valid-body",
-        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\n");
-  write("http_responses", "valid-until-close", "HTTP/1.0 200 OK\r\n\r\nabc");
-  write("http_responses", "valid-trailers",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nA;x=y\r\n0123456789\r\n001\r\nz\r\n0\r\nX: y\r\n\r\n");
-  write("http_responses", "cut-piece", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nabc");
-  write("http_responses", "two-lengths", ok + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n");
-  write("http_responses", "both-lengths", ok + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n");
-  write("http_responses", "cut", ok + "Content-Len");
-}
-
-const seeds mine{make_http_requests, make_http_responses};
+const seeds mine{make_http_requests};
 
 }  // namespace
 }  // namespace test::fuzz

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
-#include <tensorpull/satellites/http/text/detail/text_writer.hpp>
+#include <tensorpull/satellites/http/owner/detail/text_writer.hpp>
 
 #include <array>
 #include <atomic>

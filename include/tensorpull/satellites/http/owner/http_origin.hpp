@@ -1,7 +1,7 @@
 // Which web pages a browser lets read an owner's answers (the origin of the Fetch standard's CORS protocol).
 #pragma once
 
-#include <tensorpull/transports/over/proxy/detail/characters.hpp>
+#include <tensorpull/satellites/http/detail/characters.hpp>
 
 #include <array>
 #include <cstddef>

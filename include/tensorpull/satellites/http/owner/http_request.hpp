@@ -4,9 +4,9 @@
 #pragma once
 
 #include <tensorpull/core/ids.hpp>
-#include <tensorpull/satellites/http/text/detail/digests.hpp>
-#include <tensorpull/satellites/http/text/detail/head_lines.hpp>
-#include <tensorpull/satellites/http/text/detail/ranges.hpp>
+#include <tensorpull/satellites/http/detail/digests.hpp>
+#include <tensorpull/satellites/http/owner/detail/head_lines.hpp>
+#include <tensorpull/satellites/http/owner/detail/ranges.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,18 +1,17 @@
-// Sends an image to an object store, or to any server that takes PUT. With TLS too:
-// satellites/http/https/https_put.hpp.
+// Sends an image to an object store, or to any server that takes PUT. It needs libcurl.
 #pragma once
 
 #include <tensorpull/image/gather_scatter.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
-#include <tensorpull/satellites/http/recipient/detail/http_dial.hpp>
-#include <tensorpull/satellites/http/recipient/detail/http_line.hpp>
-#include <tensorpull/satellites/http/recipient/detail/request_text.hpp>
+#include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/satellites/http/recipient/detail/http_requests.hpp>
 #include <tensorpull/transports/blocking/tries.hpp>
 
 #include <algorithm>
 #include <array>
-#include <memory>
+#include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,149 +42,149 @@ struct http_put_receipt {
 
 namespace detail {
 
-template <class Dial>
-class http_upload {
+class http_upload final : http_taker {
  public:
-  using line = http_line<typename Dial::stream>;
-  static constexpr std::size_t slice_bytes = 64 * 1024;
+  /// Borrows all of them.
+  http_upload(http_requests& requests, const http_address& to, const source_view& image,
+              const http_put_options& options)
+      : requests_(requests), to_(to), image_(image), options_(options), over_(1), slice_(slice_bytes) {}
 
-  http_upload(const Dial& dial, const http_address& to, const source_view& image, const http_put_options& options)
-      : dial_(dial), to_(to), image_(image), options_(options), line_(new line), slice_(slice_bytes) {}
-
-  /// How long the server of the last try wants us to stay away.
-  std::chrono::milliseconds asked_to_wait() const noexcept { return asked_to_wait_; }
-  /// One try. Errors: those of the stream, the server's refusal, unreadable (the image).
-  result<http_put_receipt> put(const http_url& origin) {
-    http_url url = origin;
-    asked_to_wait_ = {};
-    const std::uint64_t total = image_.schema->image_bytes;
-    bool expects = true;  // consent
+  /// How long the server of the last try is left alone.
+  std::chrono::milliseconds rest() const noexcept { return rest_; }
+  /// One try. Errors: those of the connection, the server's refusal, unreadable (the image).
+  result<http_put_receipt> put() {
+    requests_.go_to(requests_.origin());
+    rest_ = {};
+    http_line& l = over_.first();
+    bool consent = true;
     for (std::uint32_t redirects = 0;;) {
-      std::string text = begin_request("PUT", to_, url, url.target, origin);
-      add_field(text, "Content-Type", "application/octet-stream");
-      add_field(text, "Content-Length", std::to_string(total));
-      if (expects) add_field(text, "Expect", "100-continue");
-      auto s = dial_.connect(url, to_.proxy, options_.timeout, options_.stop);
-      if (!s) return failure(s.error());
-      line_->connect(std::move(*s));
-      line_->ask(text);
-      const auto sent = send(total, expects);
-      if (!sent) return failure(sent.error());
-      const unsigned status = line_->head().status;
-      if (status == 417 && std::exchange(expects, false)) {  // it, or a proxy, knows no consent (RFC 9110, 10.1.1)
-        line_->drop();
-        continue;
-      }
-      if (status == 307 || status == 308) {  // the others change what is asked
+      if (const auto ok = ask(l, consent); !ok) return failure(ok.error());
+      if (const auto ok = until_answered(l); !ok) return failure(why_.code != errc{} ? why_ : ok.error());
+      const http_head h = l.head();
+      over_.drop(l);
+      if (h.status == 417 && std::exchange(consent, false)) continue;  // it, or a proxy, knows none, and has closed
+      if (h.status == 307 || h.status == 308) {  // the others change what is asked
         if (redirects++ == to_.redirects)
-          return failure(errc::not_permitted, status, std::string_view("too many redirects"));
-        auto next = resolve_location(url, line_->head().location);
+          return failure(errc::not_permitted, h.status, std::string_view("too many redirects"));
+        auto next = resolve_location(requests_.url(), h.location);
         if (!next) return failure(next.error());
-        line_->drop();
-        url = std::move(*next);
+        requests_.go_to(std::move(*next));
         continue;
       }
-      asked_to_wait_ = std::chrono::seconds(std::min<std::uint64_t>(line_->head().retry_after_s, 1'000'000));
-      line_->drop();
-      if (status != 200 && status != 201 && status != 204) return failure(error_of_status(status, url));
-      if (*sent != total) return failure(errc::unexpected_frame, *sent, std::string_view("an answer before the end"));
-      return http_put_receipt{status, total, hash_.digest()};
+      rest_ = h.is_busy() ? back_off(options_.retry, busy_++, h.wait) : h.wait;
+      if (h.status != 200 && h.status != 201 && h.status != 204)
+        return failure(error_of_status(h.status, requests_.url()));
+      if (sent_ != total()) return failure(errc::unexpected_frame, sent_, std::string_view("an answer before the end"));
+      return http_put_receipt{h.status, sent_, hash_.digest()};
     }
   }
 
  private:
-  /// Sends the request and the body until the answer has come. The number of bytes of the body that were taken.
-  result<std::uint64_t> send(std::uint64_t total, bool expects) {
+  static constexpr std::size_t slice_bytes = 64 * 1024;
+  std::uint64_t total() const noexcept { return image_.schema->image_bytes; }
+
+  result<void> ask(http_line& l, bool consent) {
+    begin_anew();
+    if (const auto ok = requests_.begin(over_, l, *this, requests_.url()); !ok) return ok;
+    l.set(CURLOPT_UPLOAD, 1L);
+    l.set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(total()));
+    l.set(CURLOPT_READFUNCTION, &on_read);
+    l.set(CURLOPT_READDATA, this);
+    l.set(CURLOPT_SEEKFUNCTION, &on_seek);
+    l.set(CURLOPT_SEEKDATA, this);
+    l.set(CURLOPT_EXPECT_100_TIMEOUT_MS,
+          static_cast<long>(std::clamp<std::int64_t>(options_.consent.count(), 0, no_timeout_ms)));
+    l.add("Content-Type: application/octet-stream");
+    if (!consent) l.add("Expect:");
+    return over_.start(l);
+  }
+  result<void> until_answered(http_line& l) {
     using clock = std::chrono::steady_clock;
     auto moved = clock::now();
-    const auto asked = moved;
-    std::uint64_t sent = 0, counted = 0;
-    hash_.reset();
-    for (;;) {
+    for (std::uint64_t counted = 0;;) {
       if (options_.stop.stop_requested()) return failure(errc::cancelled);
-      const auto there = line_->step();
+      const bool did = over_.perform();
+      const auto there = l.answered();
       if (!there) return failure(there.error());
-      if (*there) return sent;
-      const bool may = line_->now() == line::phase::head &&
-                       (!expects || line_->interim() > 0 || has_passed(clock::now() - asked, options_.consent));
-      if (may && sent < total) {
-        std::array<std::span<const std::byte>, 16> pieces;
-        const bool last = sent + 1 == total;
-        const std::uint64_t most = total - sent - (options_.digest != 0 && !last ? 1 : 0);
-        const gathered g = gather(image_, sent, std::min<std::uint64_t>(most, 1 << 20), pieces, slice_);
-        if (g.failed) return failure(errc::unreadable, sent);
-        if (options_.digest != 0 && last && !completes(pieces[0])) return failure(errc::digest_mismatch, sent);
-        const io_result io = line_->stream().write_some(gather_list(pieces.data(), g.pieces));
-        if (io.status != io_status::ok && io.status != io_status::would_block) {
-          const auto answer = line_->step();  // a server that refuses may close before it has read everything
-          if (answer && *answer) return sent;
-          return failure(error_of(io));
-        }
-        take(std::span(pieces).first(g.pieces), io.bytes);
-        sent += io.bytes;
-        if (sent - counted >= 64 * 1024 || sent == total) {
-          counted = sent;
-          moved = clock::now();
-        }
-        if (io.bytes > 0) continue;
+      if (*there) return {};
+      if (sent_ - counted >= 64 * 1024 || sent_ < counted || (sent_ == total() && counted != sent_)) {
+        counted = sent_;
+        moved = clock::now();
       }
       const auto spent = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - moved);
       if (spent >= options_.timeout) return failure(errc::timed_out);
-      pollfd p = line_->waits_for(true);
-      if (may && sent < total) p.events = static_cast<short>(p.events | POLLOUT);
-      (void)::poll(&p, 1, static_cast<int>(std::min(wait_step, options_.timeout - spent).count()));
+      if (!did) over_.wait(std::min(wait_step, options_.timeout - spent));
     }
   }
+  std::size_t take(http_line&, std::span<const std::byte>) noexcept override { return 0; }  // the head says enough
 
-  /// Whether the bytes that were sent have the digest with this one.
-  bool completes(std::span<const std::byte> last) const noexcept {
-    xxhash_digest all = hash_;
-    all.update(last);
-    return std::max<std::uint64_t>(all.digest(), 1) == options_.digest;
+  static std::size_t on_read(char* to, std::size_t, std::size_t room, void* self) noexcept {
+    http_upload& u = *static_cast<http_upload*>(self);
+    return u.give(std::as_writable_bytes(std::span(to, room))) ? u.given_ : std::size_t{CURL_READFUNC_ABORT};
   }
-  /// What has been sent, of these pieces.
-  void take(gather_list pieces, std::size_t bytes) noexcept {
-    for (const auto& p : pieces) {
-      const auto some = p.first(std::min(p.size(), bytes));
-      hash_.update(some);
-      bytes -= some.size();
+  /// libcurl sends it again from its first byte: over another connection, or without asking for consent.
+  static int on_seek(void* self, curl_off_t to, int) noexcept {
+    static_cast<http_upload*>(self)->begin_anew();
+    return to == 0 ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_CANTSEEK;
+  }
+  void begin_anew() noexcept {
+    sent_ = 0;
+    hash_.reset();
+    why_ = {};
+  }
+  /// Copies the next bytes. False: they cannot be read, or are others than they should be.
+  bool give(std::span<std::byte> to) noexcept {
+    const bool last = sent_ + 1 == total();
+    // the last byte goes alone, if the digest of all has to be right
+    const std::uint64_t most = total() - sent_ - (options_.digest != 0 && sent_ < total() && !last ? 1 : 0);
+    to = to.first(static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), most)));
+    given_ = 0;
+    if (to.empty()) return true;
+    std::array<std::span<const std::byte>, 16> pieces;
+    const gathered g = gather(image_, sent_, to.size(), pieces, slice_);
+    if (g.failed) why_ = {errc::unreadable, 0, sent_, {}};
+    for (const auto& p : std::span(pieces).first(g.failed ? 0 : g.pieces)) {
+      std::memcpy(to.data() + given_, p.data(), p.size());
+      given_ += p.size();
     }
+    hash_.update(to.first(given_));
+    if (options_.digest != 0 && last && std::max<std::uint64_t>(hash_.digest(), 1) != options_.digest)
+      why_ = {errc::digest_mismatch, 0, sent_, {}};
+    sent_ += given_;
+    return why_.code == errc{};
   }
 
-  const Dial& dial_;
+  http_requests& requests_;
   const http_address& to_;
   const source_view& image_;
   const http_put_options& options_;
-  std::unique_ptr<line> line_;
+  http_lines over_;
   std::vector<std::byte> slice_;
+  std::size_t given_ = 0;
+  std::uint64_t sent_ = 0;
+  unsigned busy_ = 0;  // how often the server was
   xxhash_digest hash_{};  // of what was sent in this try
-  std::chrono::milliseconds asked_to_wait_{0};
+  error why_{};  // why the image is not sent
+  std::chrono::milliseconds rest_{0};
 };
-
-template <class Dial>
-result<http_put_receipt> http_put_with(const Dial& dial, const http_address& to, const source_view& image,
-                                       const http_put_options& options) noexcept {
-  try {
-    const auto url = checked_url(to);
-    if (!url) return failure(url.error());
-    http_upload<Dial> upload(dial, to, image, options);
-    return keep_trying([&] { return upload.put(*url); }, retry_state(options.retry, options.timeout), options.stop,
-                       [&] { return upload.asked_to_wait(); });
-  } catch (const std::bad_alloc&) {
-    return failure(errc::out_of_memory);
-  }
-}
 
 }  // namespace detail
 
-/// Sends the image as one object, with its length, in pieces as the connection takes them: nothing is held but 64 KiB
-/// for bytes that are not in memory. A signed URL is sent as it is, and nothing is added that would be signed. `digest`
-/// and `recipient` of the address mean nothing here. Errors: as those of `http`; unreadable: the image cannot be read
-/// any more; digest_mismatch: it is not what `options.digest` says. Only the server knows whether it has kept the
-/// bytes: a pull of them compares a digest.
+/// Sends the image as one object, with its length, in pieces as the connection takes them. A signed URL is sent as it
+/// is, and nothing is added that would be signed. `digest` of the address means nothing here. Errors: as those of
+/// `http`; unreadable: the image cannot be read any more; digest_mismatch: it is not what `options.digest` says. Only
+/// the server knows whether it has kept the bytes: a pull of them compares a digest.
 inline result<http_put_receipt> http_put(const http_address& to, const source_view& image,
                                          const http_put_options& options = {}) noexcept {
-  return detail::http_put_with(detail::http_dial{}, to, image, options);
+  try {
+    detail::http_requests requests(to, {});
+    if (const auto ok = requests.prepare(); !ok) return failure(ok.error());
+    detail::http_upload upload(requests, to, image, options);
+    return detail::keep_trying([&] { return upload.put(); }, retry_state(options.retry, options.timeout), options.stop,
+                               [&] { return upload.rest(); });
+  } catch (const std::bad_alloc&) {
+    return failure(errc::out_of_memory);
+  }
 }
 
 }  // namespace tensorpull

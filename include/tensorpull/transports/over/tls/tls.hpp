@@ -1,21 +1,21 @@
-// TLS over TCP, with OpenSSL; through an HTTP proxy, if an address names one. For an owner, or for many connections,
-// include transports/host/owner.hpp or host.hpp, too.
+// TLS over TCP, with OpenSSL. For an owner, or for many connections, include transports/host/owner.hpp or host.hpp,
+// too.
 #pragma once
 
+#include <tensorpull/links/posix/dialer.hpp>
+#include <tensorpull/links/posix/establish.hpp>
 #include <tensorpull/transports/host_budget.hpp>
-#include <tensorpull/transports/over/proxy/proxied_stream.hpp>
 #include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 #include <tensorpull/transports/over/tls/tls_stream.hpp>
 
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace tensorpull {
 
 /// One end of a connection of `tls`.
-using tls_connection = tls_stream<proxied_stream>;
+using tls_connection = tls_stream<posix_stream>;
 
 /// Accepts TLS connections. Movable; the destructor stops listening.
 class tls_listener {
@@ -118,7 +118,7 @@ class tls_listener {
   }
   result<tls_connection> secure(result<posix_stream> socket) noexcept {
     if (!socket) return failure(socket.error());
-    return tls_connection::server(proxied_stream(std::move(*socket)), context_);
+    return tls_connection::server(std::move(*socket), context_);
   }
   tcp_listener listener_;
   tls_context context_;
@@ -129,11 +129,9 @@ static_assert(stream_listener<tls_listener, tls_connection>);
 /// The addresses of a host, for a program that connects to one after the other without waiting.
 class tls_addresses {
  public:
-  /// `name`: what the certificate has to have. `request`: what the addresses, which are a proxy's, are asked for; none:
-  /// they are the host's own.
-  tls_addresses(tcp_addresses addresses, tls_context context, const host_port& name,
-                std::optional<proxy_request> request) noexcept
-      : addresses_(std::move(addresses)), context_(std::move(context)), name_(name), request_(request) {}
+  /// `name`: what the certificate has to have.
+  tls_addresses(tcp_addresses addresses, tls_context context, const host_port& name) noexcept
+      : addresses_(std::move(addresses)), context_(std::move(context)), name_(name) {}
 
   /// Whether an address is left.
   bool more() const noexcept { return addresses_.more(); }
@@ -141,17 +139,13 @@ class tls_addresses {
   result<tls_connection> start_connect() noexcept {
     auto socket = addresses_.start_connect();
     if (!socket) return failure(socket.error());
-    auto next = request_ ? proxied_stream::through(std::move(*socket), *request_)
-                         : result<proxied_stream>(proxied_stream(std::move(*socket)));
-    if (!next) return failure(next.error());
-    return tls_connection::client(std::move(*next), context_, name_.host.data());
+    return tls_connection::client(std::move(*socket), context_, name_.host.data());
   }
 
  private:
   tcp_addresses addresses_;
   tls_context context_;
   host_port name_;
-  std::optional<proxy_request> request_;
 };
 
 /// Where `tls` connects to, or what an owner listens on: `net::session::connect(tls_address{"server:8002", context})`.
@@ -162,19 +156,20 @@ struct tls_address {
   tls_context context{};
   /// what the other end's certificate has to have: a name or an address; empty: the host of `address`
   std::string_view name{};
-  http_proxy proxy{};  ///< on the way; without an address: none
+  /// what makes the TCP connection, borrowed; null: tcp_connect
+  const dialer* through = nullptr;
 
-  /// Connects and shakes hands. Errors: as tcp_connect and as proxied_address::connect; bad_file: there are no
-  /// authorities; invalid_argument: there is no name to check; not_authenticated: one end does not accept the other's
-  /// certificate, or its lack (`name`: why, in OpenSSL's words); connection_failed with EPROTO: the other end does not
-  /// speak TLS, or no version or cipher that we speak.
+  /// Connects and shakes hands. Errors: as tcp_connect, or the dialer's; bad_file: there are no authorities;
+  /// invalid_argument: there is no name to check; not_authenticated: one end does not accept the other's certificate,
+  /// or its lack (`name`: why, in OpenSSL's words); connection_failed with EPROTO: the other end does not speak TLS, or
+  /// no version or cipher that we speak.
   result<tls_connection> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
     const auto deadline = detail::deadline_after(timeout);
     const auto checked = to_check();
     if (!checked) return failure(checked.error());
     const auto with = own_context();
     if (!with) return failure(with.error());
-    auto next = detail::connect_through(address, proxy, deadline, stop);
+    auto next = through != nullptr ? through->dial(address, timeout, stop) : tcp_connect(address, deadline, stop);
     if (!next) return failure(next.error());
     auto s = tls_connection::client(std::move(*next), *with, checked->host.data());
     if (!s) return s;
@@ -184,21 +179,17 @@ struct tls_address {
       return failure(errc::not_authenticated, 0, std::string_view(X509_verify_cert_error_string(why)));
     return failure(ok.error().code, 0, address, ok.error().system);
   }
-  /// For a host that connects. Errors: as connect() before the first byte.
+  /// For a host that connects. Errors: as connect() before the first byte; unsupported_request: a dialer waits, and a
+  /// host does not. Connect on another thread, and let the host adopt() the connection.
   result<tls_addresses> resolve() const noexcept {
+    if (through != nullptr) return failure(errc::unsupported_request, 0, std::string_view("a dialer"));
     const auto checked = to_check();
     if (!checked) return failure(checked.error());
     auto with = own_context();
     if (!with) return failure(with.error());
-    std::optional<proxy_request> request;
-    if (!proxy.address.empty()) {
-      const auto asked = proxy_request::to(address, proxy);
-      if (!asked) return failure(asked.error());
-      request = *asked;
-    }
-    auto addresses = tcp_addresses::of(request ? proxy.address : address);
+    auto addresses = tcp_addresses::of(address);
     if (!addresses) return failure(addresses.error());
-    return tls_addresses(std::move(*addresses), std::move(*with), *checked, request);
+    return tls_addresses(std::move(*addresses), std::move(*with), *checked);
   }
   /// For an owner, or for a program that accepts connections itself. Errors: as tcp_listener::open; invalid_argument:
   /// there is no context, or no certificate in it.

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/satellites/http/owner/detail/text_writer.hpp>
 #include <tensorpull/satellites/http/owner/http_origin.hpp>
 #include <tensorpull/satellites/http/owner/http_request.hpp>
-#include <tensorpull/satellites/http/text/detail/text_writer.hpp>
 
 #include <algorithm>
 #include <array>

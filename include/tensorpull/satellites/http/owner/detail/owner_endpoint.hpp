@@ -8,9 +8,9 @@
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/satellites/http/owner/detail/answer_text.hpp>
 #include <tensorpull/satellites/http/owner/detail/frameless_end.hpp>
+#include <tensorpull/satellites/http/owner/detail/input_window.hpp>
 #include <tensorpull/satellites/http/owner/detail/owner_coverage.hpp>
 #include <tensorpull/satellites/http/owner/http_metrics.hpp>
-#include <tensorpull/satellites/http/text/detail/input_window.hpp>
 
 #include <chrono>
 #include <utility>

@@ -1,11 +1,10 @@
-// What the answers of a server say of the file that is pulled: what its bytes are known by, how they come, and what its
-// header says.
+// What the answers of a server say of the file that is pulled: what its bytes are known by, and what its header says.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/header_reader.hpp>
-#include <tensorpull/satellites/http/recipient/http_response.hpp>
+#include <tensorpull/satellites/http/recipient/detail/http_head.hpp>
 #include <tensorpull/system/entropy.hpp>
 
 #include <algorithm>
@@ -16,107 +15,82 @@
 
 namespace tensorpull::detail {
 
-/// How the bytes of a file come.
-enum class http_delivery : std::uint8_t {
-  unknown,  ///< the file has not been described
-  ranges,  ///< those that are asked for
-  whole,  ///< all of them in one answer, which can be had again
-  once,  ///< all of them in one answer; nothing shows whether another would be of the same file
-};
-
 /// One file at a server.
 struct http_file {
   /// A length that the server does not say.
   static constexpr std::uint64_t no_length = ~std::uint64_t{0};
 
-  http_delivery comes = http_delivery::unknown;
+  bool found = false;  ///< a server has answered with bytes of it
+  bool described = false;  ///< and the transfer was told what its header says
   std::uint64_t total = 0, data_start = 0, fingerprint = 0, tensors = 0, version = 0;
-  optional<sha256_value> sha256{};  ///< that the bytes have to have
-  bool verifiable = false;  ///< `version` is the digest that they have to have
-  std::uint64_t stated_xxh3 = 0;  ///< what it says that it has, if it is `ours`
-  bool ours = false;  ///< an owner of this library has it, which wants to hear of the end
-  bounded_text<256> if_range{};  ///< what makes sure that ranges are of one file; empty: nothing does
+  stated_digest digest{};  ///< that the bytes have to have
+  bool proved = false;  ///< it is compared in the end, so that a mixture of two files is found
+  bool by_caller = false;  ///< and the caller has stated it, so that nothing that a server says of itself matters
+  std::uint64_t stated_xxh3 = 0;  ///< what an owner of this library says that it has; 0: nothing
+  bounded_text validator{};  ///< an ETag or a date that two answers of one file share; empty: nothing does
 
-  bool known() const noexcept { return comes != http_delivery::unknown; }
-  /// Whether its bytes come in one answer.
-  bool in_one_answer() const noexcept { return comes == http_delivery::whole || comes == http_delivery::once; }
-  /// Whether two answers are known to be of the same file.
-  bool can_go_on() const noexcept { return verifiable || sha256 || !if_range.empty(); }
+  /// Whether a mixture of two files cannot come to be, or is found. If not, all of it comes in one answer or not at
+  /// all.
+  bool can_go_on() const noexcept { return proved || !validator.empty(); }
+  /// What a request for a range says, so that it gets bytes of this file alone. With the caller's digest it says
+  /// nothing: the nodes of a network may have a tag each, and some servers forget the range.
+  std::string_view if_range() const noexcept { return by_caller ? std::string_view() : validator.view(); }
 
-  /// What answers with a body have to be.
-  static result<void> check_body(const http_head& h) noexcept {
-    if (h.encoded) return failure(errc::unsupported_layout, 0, std::string_view("Content-Encoding"));
-    if (h.multipart) return failure(errc::wrong_payload, 0, std::string_view("multipart/byteranges"));
-    return {};
-  }
-  /// What the bytes are known by. What the caller has stated counts more than what the server says.
-  result<void> identify(const http_head& h, const stated_digest& stated) noexcept {
+  /// What the bytes are known by, as the first answer says. What the caller has stated counts more than what the server
+  /// says. `hashes`: an XXH3 is computed.
+  result<void> identify(const http_head& h, const stated_digest& stated, bool hashes) noexcept {
     if (h.digest.doubtful) return failure(errc::bad_frame, 0, std::string_view("Repr-Digest"));
-    (void)if_range.assign(!h.etag.empty() ? h.etag.view() : h.modified.view());
-    sha256 = stated.sha256;
-    if (!stated.any() && h.digest.known) sha256 = h.digest.sha256;
-    ours = h.digest.ours;
-    stated_xxh3 = std::max<std::uint64_t>(h.digest.xxh3, 1);
-    verifiable = stated.xxh3 != 0 || (!stated.any() && ours);
-    if (stated.any()) version = version_of(stated);
-    else if (verifiable) version = stated_xxh3;
-    else if (sha256) version = number_of(*sha256);
-    else if (!if_range.empty()) version = number_of(std::as_bytes(std::span(if_range.view())));
-    else version = system_entropy{}() | 1;
+    total = h.is_part() ? h.range->total : h.length.value_or(no_length);
+    validator = h.etag;
+    if (validator.empty() && h.dated_strongly) validator = h.dated;
+    digest = stated;
+    stated_xxh3 = xxh3_of(h);
+    if (!stated.any()) {
+      digest.xxh3 = stated_xxh3;
+      if (h.digest.known) digest.sha256 = h.digest.sha256;
+    }
+    proved = digest.sha256 || (hashes && digest.xxh3 != 0);
+    by_caller = proved && stated.any();
+    version = version_of(digest);
+    if (version == 0 && !validator.empty()) version = number_of(std::as_bytes(std::span(validator.view())));
+    if (version == 0) version = system_entropy{}() | 1;
+    found = can_go_on() || !h.is_part();
     return {};
   }
-  /// The version of a file whose digest the caller has stated, wherever it is; 0: none is stated.
+  /// The version of a file whose digest is known, wherever it is; 0: none is.
   static std::uint64_t version_of(const stated_digest& stated) noexcept {
     return stated.xxh3 != 0 || !stated.sha256 ? stated.xxh3 : number_of(*stated.sha256);
   }
-  /// What the first answer's range has to be, if it has one: the first bytes, `least` of them if the file has so many,
-  /// and no more than `most`.
-  static result<void> check_first(const http_head& h, std::uint64_t least, std::uint64_t most) noexcept {
-    if (!h.has_range || h.range.from != 0 || h.range.unsatisfied)
-      return failure(errc::wrong_payload, 0, std::string_view("Content-Range"));
-    if (h.range.total == no_length)
+  /// Whether an answer is the whole of this file, or has bytes of it from `from` on, and none behind `to`: a server may
+  /// send fewer than it was asked for (RFC 9110, 15.3.7).
+  result<void> check(const http_head& h, std::uint64_t from, std::uint64_t to) const noexcept {
+    const auto& r = h.range;
+    if (h.encoded) return failure(errc::unsupported_layout, 0, std::string_view("Content-Encoding"));
+    if (h.multipart) return failure(errc::wrong_payload, 0, std::string_view("multipart/byteranges"));
+    if (r && r->total == no_length)
       return failure(errc::unsupported_request, 0, std::string_view("Content-Range without a length"));
-    if (h.range.to < std::min(least, h.range.total) || h.range.to > std::min(most, h.range.total) ||
-        (h.has_length && h.length != h.range.to))
-      return failure(errc::wrong_payload, h.range.to, std::string_view("Content-Range"));
-    return {};
-  }
-  /// Whether an answer is the bytes [from, to) of this file. A server may send fewer than it was asked for (RFC 9110,
-  /// 15.3.7), but not fewer than those before `least`.
-  result<void> check_range(const http_head& h, std::uint64_t from, std::uint64_t to,
-                           std::uint64_t least) const noexcept {
-    if (const auto ok = check_body(h); !ok) return ok;
-    if (h.status == 200)
-      return failure(is_same(h) ? errc::unsupported_request : errc::stale_version, from,
-                     std::string_view("200 instead of a range"));
-    if (!h.has_range || h.range.unsatisfied || h.range.from != from || h.range.to > to || h.range.to < least)
-      return failure(errc::wrong_payload, from, std::string_view("Content-Range"));
-    if (h.range.total != total || !is_same(h))
+    const bool fits = h.is_whole() || (r && r->from == from && r->to <= std::min(to, r->total) &&
+                                       (!h.length || *h.length == r->to - from));
+    if (!fits) return failure(errc::wrong_payload, from, std::string_view("Content-Range"));
+    if (found && (!is_same(h) || (h.is_part() ? r->total : h.length.value_or(total)) != total))
       return failure(errc::stale_version, from, std::string_view("another file"));
-    if (h.has_length && h.length != h.range.to - from)
-      return failure(errc::wrong_payload, from, std::string_view("Content-Length"));
-    return {};
-  }
-  /// Whether an answer is the whole of this file.
-  result<void> check_whole(const http_head& h) const noexcept {
-    if (const auto ok = check_body(h); !ok) return ok;
-    if (!is_same(h) || (h.has_length && h.length != total))
-      return failure(errc::stale_version, 0, std::string_view("another file"));
     return {};
   }
 
   /// Reads the header, which is whole. One that this library would not have written is not looked into: such a file has
   /// no fingerprint, and lands in a file alone. Throws std::bad_alloc.
   result<void> read_header(std::span<const std::byte> text, std::uint64_t most_tensors) {
-    fingerprint = tensors = 0;
     header_reader reader(most_tensors);
     std::vector<tensor_entry> entries;
     std::vector<std::uint64_t> extents;
     std::vector<metadata_entry> metadata;
-    if (!reader.take(text) || !reader.complete()) return unknown_header();
-    reader.entries(entries, extents, metadata);
+    const bool reads = reader.take(text) && reader.complete();
+    if (reads) reader.entries(entries, extents, metadata);
     const auto schema = arrange(entries, {}, metadata);
-    if (!schema || schema->header_bytes != data_start || !is_ours(*schema, text)) return unknown_header();
+    if (!reads || !schema || schema->header_bytes != data_start || !is_ours(*schema, text)) {
+      if (total == no_length) return failure(errc::unsupported_request, 0, std::string_view("Content-Length"));
+      return {};
+    }
     if (total != no_length && total != schema->image_bytes)
       return failure(errc::bad_file, total, std::string_view("its length is not what its header says"));
     total = schema->image_bytes;
@@ -126,16 +100,20 @@ struct http_file {
   }
 
  private:
-  /// Servers may ignore If-Range, so what the answer says of itself is compared, too. A weak tag in place of a strong
-  /// one is another tag.
+  /// Servers may ignore If-Range, so what the answer says of itself is compared. A weak tag in place of a strong one is
+  /// another tag. An answer that says nothing of itself is taken only if a digest finds a mixture.
   bool is_same(const http_head& h) const noexcept {
-    if (if_range.empty()) return true;
-    if (if_range.view().starts_with('"')) return !h.tagged || h.etag.view() == if_range.view();
-    return h.dated.empty() || h.dated.view() == if_range.view();
+    if (by_caller) return true;
+    if ((stated_xxh3 != 0 && h.digest.ours && xxh3_of(h) != stated_xxh3) ||
+        (digest.sha256 && h.digest.known && h.digest.sha256 != *digest.sha256))
+      return false;
+    const bool tag = validator.view().starts_with('"');
+    if (!validator.empty() && (tag ? h.tagged : !h.dated.empty()))
+      return (tag ? h.etag : h.dated).view() == validator.view();
+    return proved;
   }
-  result<void> unknown_header() const noexcept {
-    if (total == no_length) return failure(errc::unsupported_request, 0, std::string_view("Content-Length"));
-    return {};
+  static std::uint64_t xxh3_of(const http_head& h) noexcept {
+    return h.digest.ours ? std::max<std::uint64_t>(h.digest.xxh3, 1) : 0;
   }
   template <class Schema>
   static bool is_ours(const Schema& schema, std::span<const std::byte> text) noexcept {

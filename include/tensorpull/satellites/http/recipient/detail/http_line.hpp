@@ -1,318 +1,199 @@
-// One connection of a pull over HTTP: sends a request, reads the head of its answer, and hands the body over.
+// One request at a time, as a handle of libcurl: its options, and what has come of its answer.
 #pragma once
 
-#include <tensorpull/links/byte_stream.hpp>
-#include <tensorpull/links/posix/pollable_stream.hpp>
-#include <tensorpull/satellites/http/recipient/http_response.hpp>
-#include <tensorpull/satellites/http/text/detail/input_window.hpp>
+#include <tensorpull/satellites/http/recipient/detail/http_head.hpp>
 
-#include <poll.h>
-
-#include <algorithm>
 #include <array>
-#include <optional>
+#include <chrono>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace tensorpull::detail {
 
-/// The error of a stream that has ended.
-inline error error_of(const io_result& io) noexcept {
-  switch (io.status) {
-    case io_status::truncated: return {errc::truncated, io.system, 0, {}};
-    case io_status::refused: return {errc::not_authenticated, io.system, 0, {}};
-    case io_status::failed: return {errc::io, io.system, 0, {}};
-    default: return {errc::connection_lost, io.system, 0, {}};
-  }
-}
+class http_line;
 
-/// Borrows the text that is common to all requests. Its buffer is the one allocation of each connection, made when the
-/// pull begins.
-template <pollable_stream Stream>
+/// What takes the body of an answer.
+class http_taker {
+ public:
+  /// Bytes of the body that come next. How many were taken; fewer: the rest is offered again after go_on().
+  virtual std::size_t take(http_line& from, std::span<const std::byte> bytes) noexcept = 0;
+
+ protected:
+  ~http_taker() = default;
+};
+
 class http_line {
  public:
   enum class phase : std::uint8_t {
-    idle,    ///< nothing is on its way; there may be no connection either
-    opening, ///< the connection is being made
-    asking,  ///< the request is being sent
-    head,    ///< the head of the answer is awaited
-    body,    ///< the head has come
+    idle,  ///< there is no request
+    asking,  ///< the head of the answer is awaited
+    body,  ///< it has come
+    ended,  ///< the answer has ended, or cannot come
   };
+  /// Bytes of the longest head, with the interim answers before it and the trailers behind the body.
+  static constexpr std::size_t most_head_bytes = 64 * 1024;
   /// Interim answers (1xx) in front of the answer itself. A server that sends more has nothing to say.
   static constexpr unsigned most_interim = 8;
 
+  // What the taker knows of the answer, and sets: the next byte of the file in it, and the one behind its last; the
+  // last one, which does not count before the answer has ended; whether the head was found to be what was asked for;
+  // when it was asked for, and at which place.
+  std::uint64_t at = 0, until = 0;
+  optional<std::byte> held{};
+  bool judged = false;
+  std::chrono::steady_clock::time_point asked{};
+  unsigned place = 0;
+
+  http_line() = default;
+  http_line(const http_line&) = delete;
+  http_line& operator=(const http_line&) = delete;
+
   phase now() const noexcept { return phase_; }
-  /// Whether there is a connection, or one is being made.
-  bool connected() const noexcept { return stream_.has_value(); }
-  /// Whether an earlier answer has come over this connection, which the server may be closing meanwhile.
-  bool used() const noexcept { return answers_ > 0; }
+  /// Whether it has a connection, for its request or kept behind the last one.
+  bool connected() const noexcept { return connected_; }
   /// Whether a byte of the answer has come.
-  bool heard() const noexcept {
-    return phase_ == phase::body || (phase_ == phase::head && (!in_.empty() || interim_ > 0));
+  bool heard() const noexcept { return heard_ > 0; }
+  /// Whether the head of the answer has come. Error: it cannot come.
+  result<bool> answered() const noexcept {
+    if (phase_ == phase::ended && !whole_head_ && why_.code != errc{}) return failure(why_);
+    return whole_head_ || phase_ == phase::ended;
   }
-  Stream& stream() noexcept { return *stream_; }
-  void connect(Stream stream) noexcept {
-    drop();
-    stream_.emplace(std::move(stream));
+  http_head& head() noexcept { return head_; }
+  /// How the answer has ended.
+  result<void> outcome() const noexcept {
+    if (why_.code != errc{}) return failure(why_);
+    return {};
   }
-  /// Takes a connection that is still being made: establish() goes on with it.
-  void open(Stream stream) noexcept {
-    connect(std::move(stream));
-    phase_ = phase::opening;
-    opens_ = {false, true};
-  }
-  /// Goes on with a connection that is being made. True: it is there; false: wait. Errors: the stream's.
-  result<bool> establish() noexcept {
-    if constexpr (requires { stream_->establish(); }) {
-      const establishment now = stream_->establish();
-      if (now.status == io_status::would_block) {
-        opens_ = now.waits_for;
-        return false;
-      }
-      if (now.status != io_status::ok) return failure(now.code, 0, {}, now.system);
-    }
-    phase_ = phase::idle;
-    return true;
-  }
-  /// Whether an idle connection can be asked again: the server has not closed it, and has said nothing that nobody has
-  /// asked for.
-  bool still_there() noexcept {
-    std::byte one{};
-    const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
-    return stream_->read_some(in).status == io_status::would_block;
-  }
-  void drop() noexcept {
-    stream_.reset();
-    phase_ = phase::idle;
-    in_.clear();
-    answers_ = 0;
+  /// Ends the answer, from within take().
+  void refuse(const error& why) noexcept { why_ = why; }
+  /// Offers again what was not taken.
+  void go_on() noexcept {
+    if (std::exchange(paused_, false)) (void)curl_easy_pause(easy_.get(), CURLPAUSE_CONT);
   }
 
-  /// To the end of the file, wherever that is.
-  static constexpr std::uint64_t to_the_end = ~std::uint64_t{0};
-  /// The line that asks for [from, to), under a condition if there is one.
-  void ask(std::string_view common, std::uint64_t from, std::uint64_t to, std::string_view if_range) noexcept {
-    text_writer own(own_);
-    own << "Range: bytes=" << from << "-";
-    if (to != to_the_end) own << to - 1;
-    own << "\r\n";
-    if (!if_range.empty()) own << "If-Range: " << if_range << "\r\n";
-    start(common, own << "\r\n");
+  /// Sets an option of the request.
+  template <class T>
+  void set(CURLoption what, T to) noexcept {
+    set_ = set_ && curl_easy_setopt(easy_.get(), what, to) == CURLE_OK;
   }
-  /// Asks without fields of its own.
-  void ask(std::string_view common) noexcept {
-    text_writer own(own_);
-    start(common, own << "\r\n");
-  }
-
-  /// Goes on with the request and the head. True: the head is there; false: wait for the stream. Errors: the stream's;
-  /// those of http_response_reader.
-  result<bool> step() noexcept {
-    while (phase_ == phase::asking) {
-      const std::string_view fields(own_.data(), own_size_);
-      std::array<std::span<const std::byte>, 2> out{};
-      std::size_t pieces = 0;
-      if (sent_ < common_.size()) out[pieces++] = std::as_bytes(std::span(common_.substr(sent_)));
-      const std::size_t of_own = sent_ - std::min(sent_, common_.size());
-      if (of_own < fields.size()) out[pieces++] = std::as_bytes(std::span(fields.substr(of_own)));
-      if (pieces == 0) {
-        phase_ = phase::head;
-        in_.clear();
-        interim_ = 0;
-        reader_.emplace();
-        break;
-      }
-      const io_result io = stream_->write_some(gather_list(out.data(), pieces));
-      if (io.status == io_status::would_block) return false;
-      if (io.status != io_status::ok) return failure(error_of(io));
-      sent_ += io.bytes;
-    }
-    while (phase_ == phase::head) {
-      if (const auto got = fill(); !got || !*got) return got;
-      while (phase_ == phase::head) {
-        const auto used = reader_->take(in_.text());
-        if (!used) return failure(used.error());
-        if (*used == 0) break;
-        in_.take(*used);
-        const unsigned status = reader_->head().status;
-        if (status >= 200) {
-          begin_body();
-          break;
-        }
-        if (status == 101 || ++interim_ > most_interim)
-          return failure(errc::unexpected_frame, status, std::string_view("1xx"));
-        reader_.emplace();
-      }
-    }
-    return phase_ == phase::body;
-  }
-  /// Interim answers since the request was sent.
-  unsigned interim() const noexcept { return interim_; }
-  http_head& head() noexcept { return reader_->head(); }
-
-  /// How many bytes of the body may be read at once, at least one unless body_ended(); of a body in pieces it reads the
-  /// next length. 0: wait, or the error.
-  result<std::uint64_t> available() noexcept {
-    while (form_ == body_form::pieces && left_ == 0 && !ended_) {
-      const cut_line line = first_line(in_.text());
-      if (line.is == cut_line::kind::none && in_.size() < most_piece_line + 2) {
-        const auto got = fill();
-        if (!got) return failure(got.error());
-        if (!*got) return std::uint64_t{0};
-        continue;
-      }
-      if (line.is != cut_line::kind::whole || line.text.size() > most_piece_line || !is_line_text(line.text))
-        return failure(bad_piece());
-      in_.take(line.bytes);
-      if (const auto ok = take_piece_line(line.text); !ok) return failure(ok.error());
-    }
-    return ended_ ? 0 : left_;
-  }
-  /// Reads bytes of the body, at most as many as available() said.
-  io_result take(scatter_list out) noexcept {
-    io_result io{};
-    if (in_.empty()) io = stream_->read_some(out);
-    else io.bytes = in_.copy(out);
-    if (form_ == body_form::until_close && io.status == io_status::closed && io.system == 0) ended_ = true;
-    if (io.status == io_status::ok && form_ != body_form::until_close)
-      left_ -= std::min<std::uint64_t>(left_, io.bytes);
-    if (form_ == body_form::length && left_ == 0) ended_ = true;
-    return io;
-  }
-  bool body_ended() const noexcept { return ended_; }
-  /// Whether nothing of the body is left behind what was wanted of it. False: wait. Error: wrong_payload: there is
-  /// more.
-  result<bool> at_end() noexcept {
-    const auto more = [] {
-      return failure(errc::wrong_payload, 0, std::string_view("more bytes than were asked for"));
-    };
-    if (ended_) return true;
-    if (form_ == body_form::length) return left_ == 0 ? result<bool>(true) : more();
-    if (form_ == body_form::pieces) {
-      const auto n = available();
-      if (!n) return failure(n.error());
-      if (*n > 0) return more();
-      return ended_;
-    }
-    if (!in_.empty()) return more();
-    std::byte one{};
-    const std::array<std::span<std::byte>, 1> in{std::span(&one, 1)};
-    const io_result io = stream_->read_some(in);
-    if (io.status == io_status::would_block) return false;
-    if (io.status == io_status::ok) return more();
-    return ended_ = true;
-  }
-  /// Ends with this answer. The connection stays if the answer has ended, nothing more has come, and the server lets
-  /// it.
-  void done() noexcept {
-    if (form_ == body_form::pieces && !ended_ && left_ == 0) (void)available();  // the last length, if it is here
-    if (!ended_ || !reader_->head().persists || !in_.empty()) return drop();
-    ++answers_;
-    phase_ = phase::idle;
-  }
-
-  /// What poll() has to wait for. `reads`: whether the body is wanted now.
-  pollfd waits_for(bool reads) const noexcept {
-    if (!stream_) return {-1, 0, 0};
-    io_ready wanted = opens_;
-    if (phase_ != phase::opening) {
-      wanted = {phase_ == phase::head || (phase_ == phase::body && reads), phase_ == phase::asking};
-      if (!wanted.read && !wanted.write) return {-1, 0, 0};
-      if constexpr (requires { stream_->interest(wanted); }) wanted = stream_->interest(wanted);
-    }
-    return {stream_->native_handle(), static_cast<short>((wanted.read ? POLLIN : 0) | (wanted.write ? POLLOUT : 0)), 0};
+  void set(CURLoption what, const std::string& to) noexcept { set(what, to.c_str()); }
+  /// Adds a field to the request.
+  void add(const char* field) noexcept {
+    curl_slist* const all = curl_slist_append(fields_.get(), field);
+    set_ = set_ && all != nullptr;
+    if (fields_ == nullptr) fields_.reset(all);
   }
 
  private:
-  enum class body_form : std::uint8_t {
-    length,
-    pieces,
-    until_close
-  };
-  /// What a line of a body in pieces is.
-  enum class piece_line : std::uint8_t {
-    length,
-    end_of_piece,
-    trailer
-  };
-  static constexpr std::size_t most_piece_line = 256;
-  static constexpr unsigned most_trailers = 64;
+  friend class http_lines;
 
-  void start(std::string_view common, const text_writer& own) noexcept {
-    common_ = common;
-    own_size_ = own.text().size();
-    sent_ = 0;
-    phase_ = phase::asking;
-    in_.clear();
+  static http_line& of(void* self) noexcept { return *static_cast<http_line*>(self); }
+  static std::size_t on_head(char* text, std::size_t, std::size_t size, void* self) noexcept {
+    return of(self).take_head({text, size}) ? size : 0;
   }
-  void begin_body() noexcept {
-    const http_head& h = reader_->head();
-    phase_ = phase::body;
-    ended_ = false;
-    trailers_ = 0;
-    piece_ = piece_line::length;
-    form_ = body_form::until_close;
-    left_ = ~std::uint64_t{0};
-    if (h.chunked) {
-      form_ = body_form::pieces;
-      left_ = 0;
-    } else if (h.has_length) {
-      form_ = body_form::length;
-      left_ = h.length;
-    }
-    if (h.status == 204 || h.status == 304) {  // they have no body, whatever their fields say
-      form_ = body_form::length;
-      left_ = 0;
-    }
-    ended_ = form_ == body_form::length && left_ == 0;
+  static std::size_t on_body(char* bytes, std::size_t, std::size_t size, void* self) noexcept {
+    return of(self).take_body(std::as_bytes(std::span(bytes, size)));
   }
-  static error bad_piece() noexcept { return {errc::bad_frame, 0, 0, std::string_view("a piece of the body")}; }
-  result<void> take_piece_line(std::string_view line) noexcept {
-    switch (piece_) {
-      case piece_line::length: {
-        const auto n = hex_number(line.substr(0, line.find_first_of("; \t")));
-        if (!n) return failure(bad_piece());
-        left_ = *n;
-        piece_ = left_ == 0 ? piece_line::trailer : piece_line::end_of_piece;
-        return {};
-      }
-      case piece_line::end_of_piece:
-        piece_ = piece_line::length;
-        if (!line.empty()) return failure(bad_piece());
-        return {};
-      case piece_line::trailer:
-        ended_ = line.empty();
-        if (!ended_ && ++trailers_ > most_trailers)
-          return failure(errc::too_large, 0, std::string_view("trailer fields"));
-        return {};
-    }
-    return {};
+  static int on_connection(void* self, char*, char*, int, int) noexcept {
+    of(self).connected_ = of(self).moved_ = true;
+    return CURL_PREREQFUNC_OK;
   }
-  /// Reads what has come. True: something has.
-  result<bool> fill() noexcept {
-    const std::array<std::span<std::byte>, 1> room{in_.room()};
-    if (room[0].empty()) return failure(errc::too_large, in_.size(), std::string_view("header fields"));
-    const io_result io = stream_->read_some(room);
-    if (io.status == io_status::would_block) return false;
-    if (io.status != io_status::ok) return failure(error_of(io));
-    in_.arrived(io.bytes);
+
+  /// Forgets the last request, and begins the options of another.
+  bool begin(http_taker& taker, std::string_view server, const http_proxy& proxy) {
+    if (easy_ == nullptr) easy_.reset(curl_easy_init());
+    if (easy_ == nullptr) return false;
+    curl_easy_reset(easy_.get());
+    taker_ = &taker, server_ = server, proxy_ = proxy;
+    fields_.reset();
+    said_[0] = '\0';
+    set(CURLOPT_PRIVATE, this);
+    set(CURLOPT_ERRORBUFFER, said_.data());
+    set(CURLOPT_HEADERFUNCTION, &on_head);
+    set(CURLOPT_HEADERDATA, this);
+    set(CURLOPT_WRITEFUNCTION, &on_body);
+    set(CURLOPT_WRITEDATA, this);
+    set(CURLOPT_PREREQFUNCTION, &on_connection);
+    set(CURLOPT_PREREQDATA, this);
     return true;
   }
+  /// Is asked now.
+  bool start() noexcept {
+    if (fields_ != nullptr) set(CURLOPT_HTTPHEADER, fields_.get());
+    phase_ = phase::asking;
+    connected_ = false;
+    kept_ = -1;
+    return set_;
+  }
+  /// The request is no more. The connection is kept if the answer has ended well.
+  void forget() noexcept {
+    connected_ = connected_ && kept_ >= 0;
+    at = until = 0;
+    held = {};
+    why_ = {};
+    taken_ = heard_ = 0;
+    interim_ = 0;
+    phase_ = phase::idle;
+    set_ = true;
+    judged = whole_head_ = paused_ = false;
+  }
+  /// `no_socket`: errno, if there was none.
+  void end(CURLcode how, int no_socket) noexcept {
+    phase_ = phase::ended;
+    moved_ = true;
+    if (how == CURLE_OK) (void)curl_easy_getinfo(easy_.get(), CURLINFO_ACTIVESOCKET, &kept_);
+    if (how == CURLE_OK || why_.code != errc{}) return;
+    why_ = error_of(easy_.get(), how, said_.data(), server_, proxy_, whole_head_);
+    if (how == CURLE_COULDNT_CONNECT && no_socket != 0) why_.system = no_socket;
+  }
 
-  std::optional<Stream> stream_;
-  std::optional<http_response_reader> reader_;
-  std::string_view common_{};
-  std::array<char, 512> own_;
-  input_window<http_response_reader::most_bytes> in_;
-  std::size_t own_size_ = 0, sent_ = 0;
-  std::uint64_t left_ = 0;
-  io_ready opens_{};  // what a connection that is being made waits for
-  unsigned interim_ = 0, answers_ = 0, trailers_ = 0;
+  bool take_head(std::string_view line) noexcept {
+    moved_ = true;
+    heard_ += line.size();
+    if (heard_ > most_head_bytes) refuse({errc::too_large, 0, heard_, std::string_view("header fields")});
+    else if (!whole_head_ && line.find_first_not_of("\r\n") == line.npos) end_head();
+    return why_.code == errc{};
+  }
+  void end_head() noexcept {
+    try {
+      head_ = read_head(easy_.get());
+    } catch (...) {
+      return refuse({errc::out_of_memory, 0, 0, {}});
+    }
+    // behind 417 libcurl asks again, without waiting for consent
+    whole_head_ = head_.status / 100 != 1 && head_.status != 417;
+    if (whole_head_) phase_ = phase::body;
+    else if (++interim_ > most_interim || head_.status == 101)
+      refuse({errc::unexpected_frame, 0, head_.status, std::string_view("1xx")});
+  }
+  std::size_t take_body(std::span<const std::byte> bytes) noexcept {
+    moved_ = true;
+    const std::size_t took = taker_->take(*this, bytes.subspan(taken_));
+    if (why_.code != errc{}) return 0;
+    // bytes that were not taken are offered again with those before them
+    taken_ += took;
+    paused_ = taken_ < bytes.size();
+    if (paused_) return CURL_WRITEFUNC_PAUSE;
+    taken_ = 0;
+    return bytes.size();
+  }
+
+  http_taker* taker_ = nullptr;
+  curl_easy_ptr easy_;
+  curl_fields_ptr fields_;
+  std::string server_{};
+  http_proxy proxy_{};
+  http_head head_{};
+  error why_{};
+  std::size_t taken_ = 0, heard_ = 0;
+  curl_socket_t kept_ = -1;  // the connection of an answer that has ended well
+  unsigned interim_ = 0;
   phase phase_ = phase::idle;
-  body_form form_ = body_form::length;
-  piece_line piece_ = piece_line::length;
-  bool ended_ = false;
+  bool set_ = true, connected_ = false, whole_head_ = false, paused_ = false, moved_ = false;
+  std::array<char, CURL_ERROR_SIZE> said_{};
 };
 
 }  // namespace tensorpull::detail
