@@ -14,7 +14,7 @@ plots (SVG), report.json, log.txt.
   --smoke          everything is built and every suite runs once, in its smallest form, without NVIDIA FLARE and torch: does it still work? Its figures mean nothing
   --all            also NVIDIA FLARE's memory and threads over 45 rounds (suite flatness); some minutes more. With --only wan: every line, loss and model,
                    which takes hours
-  --only NAME      one of: transfers chunks recipients tls tensors latency local udp wan changes unix_socket nats hostile serial shared_memory flatness guide micro profile compile;
+  --only NAME      one of: transfers chunks recipients tls tensors latency local udp wan changes unix_socket nats http hostile serial shared_memory flatness guide micro profile compile;
                    may be given again
   --rounds N       at most N rounds of each suite, for a machine with little time
   --json           print report.json instead of tables
@@ -54,13 +54,13 @@ done
 
 mkdir -p -- "$build"
 source "$root/cmake/packages.sh"
-items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev zlib1g-dev
+items=(g++:g++ cmake:cmake ninja:ninja-build capnp:capnproto python3:python3 pkg-config:pkg-config ca-certificates libboost-dev libcapnp-dev zlib1g-dev libcurl4-openssl-dev curl:curl
   libzmq3-dev cppzmq-dev libnats-dev nats-server libssl-dev libgrpc++-dev protoc:protobuf-compiler libprotobuf-dev grpc_cpp_plugin:protobuf-compiler-grpc libbenchmark-dev)
 python=/usr/bin/python3 # another Python may come first, and it needs no venv
 [[ -x $python ]] || python=python3
 ((!with_python)) || "$python" -c 'import venv, ensurepip' 2>/dev/null || items+=(python3-venv)
 # the suite wan needs root, and nobody else has to install for it
-((EUID != 0)) || items+=(curl:curl gtlsclient:ngtcp2-client gtlsserver:ngtcp2-server)
+((EUID != 0)) || items+=(gtlsclient:ngtcp2-client gtlsserver:ngtcp2-server)
 install_packages "$build/apt.log" "${items[@]}"
 ((EUID != 0)) || fetch_nginx "$build/nginx" "$build/apt.log" || say "nginx is not installed and cannot be fetched; the suite wan goes without it"
 if ((with_python)); then

@@ -24,6 +24,7 @@ SUITES = {
     "changes": others.changes,
     "unix_socket": others.unix_socket,
     "nats": others.nats,
+    "http": others.http,
     "hostile": others.hostile,
     "serial": others.serial,
     "shared_memory": others.shared_memory,

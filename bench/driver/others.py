@@ -495,6 +495,20 @@ def nats(run, quick, folder, say):
     return section
 
 
+def http(run, quick, folder, say):
+    section = Section("http", "A file of a web server over loopback, beside curl; both are a process that writes a new file")
+    if shutil.which("curl") is None or not os.path.exists(os.path.join(run.build, "bench_http")):
+        section.text.append("No curl here, or no libcurl, so no figures.")
+        return section
+    say("http")
+    mib, rounds = ("64", "2") if quick else ("1024", str(run.most_rounds or 9))
+    section.raw = rows = [json.loads(line) for line in output_of([os.path.join(run.build, "bench_http"), mib, rounds], run.log).splitlines()]
+    section.tables.append(Table("http", f"{mib} MiB", ["", "GiB/s", "least", "most", "of curl"], [[r["case"]] + [short(r[k]) for k in ("rate", "least", "most")] + [short(r["rate"] / rows[0]["rate"])] for r in rows]))
+    ratio = rows[2]["rate"] / rows[0]["rate"]
+    section.targets.append(("a file over HTTP with its digest, of curl", "at least 0.95", short(ratio), ratio >= 0.95))
+    return section
+
+
 def hostile(run, quick, folder, say):
     section = Section("hostile", "Honest recipients, paced at half of what they get alone, beside attackers")
     say("hostile")
