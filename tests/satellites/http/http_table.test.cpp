@@ -2,4 +2,4 @@
 
 #include "transport_table.hpp"
 
-TEST(TransportTable, Says_what_http_says) { test::table_says<tensorpull::http>("http"); }
+TEST(TransportTable, Says_what_http_says) { test::table_says<tensorpull::http>("http", "satellites/http"); }
