@@ -2,10 +2,7 @@
 // on the program's locale.
 #pragma once
 
-#include <tensorpull/satellites/http/detail/characters.hpp>
-
 #include <array>
-#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
@@ -14,26 +11,6 @@ namespace tensorpull::detail {
 
 inline constexpr std::string_view http_days = "SunMonTueWedThuFriSat",
                                   http_months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-
-/// Seconds since 1970; the two obsolete spellings are none.
-constexpr optional<std::int64_t> parse_http_date(std::string_view t) noexcept {
-  if (t.size() != 29 || t.substr(3, 2) != ", " || t[7] != ' ' || t[11] != ' ' || t[16] != ' ' || t[19] != ':' ||
-      t[22] != ':' || t.substr(25) != " GMT")
-    return {};
-  const std::size_t at = http_months.find(t.substr(8, 3));
-  const auto day = decimal_number(t.substr(5, 2)), year = decimal_number(t.substr(12, 4)),
-             hour = decimal_number(t.substr(17, 2)), minute = decimal_number(t.substr(20, 2)),
-             second = decimal_number(t.substr(23, 2));
-  if (at == http_months.npos || at % 3 != 0 || !day || !year || !hour || !minute || !second || *day < 1 || *day > 31 ||
-      *year < 1970 || *hour > 23 || *minute > 59 || *second > 60)
-    return {};
-  // days of the proleptic Gregorian calendar, with years that begin in March
-  const auto month = static_cast<std::int64_t>(at / 3 + 1);
-  const std::int64_t y = static_cast<std::int64_t>(*year) - (month <= 2 ? 1 : 0), era = y / 400, of_era = y - era * 400;
-  const std::int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + static_cast<std::int64_t>(*day) - 1;
-  const std::int64_t days = era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
-  return days * 86400 + static_cast<std::int64_t>(*hour * 3600 + *minute * 60 + *second);
-}
 
 /// The text of a time, from 1970 to 9999, and a zero behind it.
 inline std::array<char, 80> http_date(std::time_t when) noexcept {
