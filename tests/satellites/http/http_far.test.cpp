@@ -153,7 +153,7 @@ TEST_F(HttpFar, A_cursor_costs_a_request_for_the_header_and_one_for_what_is_miss
 TEST_F(HttpFar, A_signed_url_that_runs_out_before_the_rest_is_asked_for_is_had_again_from_the_origin) {
   options.retry.retries = 1;
   server.close_after = 150'000;
-  server.instead = [this](const http_asked& a, raw_peer& peer) {
+  server.instead = [](const http_asked& a, raw_peer& peer) {
     if (!a.target.starts_with("/signed"))
       return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?" + std::to_string(a.number) +
                       "\r\nContent-Length: 0\r\n\r\n");

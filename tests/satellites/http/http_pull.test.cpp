@@ -238,7 +238,7 @@ TEST_F(HttpPull, A_server_that_is_not_there_is_tried_again_and_one_that_dies_is_
   auto done = pull({.url = url, .digest = digest});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error(), errc::connection_failed);
-  server.instead = [this, calls = 0](const http_asked&, raw_peer& peer) mutable {
+  server.instead = [calls = 0](const http_asked&, raw_peer& peer) mutable {
     if (++calls > 2) return false;
     close_now(peer);
     return true;
@@ -376,7 +376,7 @@ TEST_F(HttpPull, A_signed_url_that_runs_out_before_the_whole_can_be_sent_again_i
 }
 
 TEST_F(HttpPull, A_place_that_refuses_under_every_signature_ends_the_pull) {
-  server.instead = [this](const http_asked& a, raw_peer& peer) {
+  server.instead = [](const http_asked& a, raw_peer& peer) {
     std::uint64_t first = 0, last = 0;
     if (!a.target.starts_with("/signed"))
       return peer.say("HTTP/1.1 302 Found\r\nLocation: /signed?sig=1\r\nContent-Length: 0\r\n\r\n");

@@ -178,7 +178,7 @@ TEST_F(HttpPut, Redirects_that_keep_the_method_are_followed_and_others_are_not) 
       EXPECT_EQ(far.asked().back().field("authorization"), "");  // it is another origin
     }
   }
-  server.instead = [this](const http_asked&, raw_peer& peer) {
+  server.instead = [](const http_asked&, raw_peer& peer) {
     return answer(peer, "307 Temporary Redirect", "Location: /round\r\n");
   };
   EXPECT_EQ(put().error(), errc::not_permitted);
