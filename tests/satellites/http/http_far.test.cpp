@@ -293,6 +293,9 @@ TEST(HttpFarHeader, The_rest_of_a_long_header_comes_in_many_answers_from_elsewhe
   ASSERT_TRUE(done) << describe(done.error());
   EXPECT_EQ(to.image_bytes(), bytes);
   EXPECT_TRUE(busy);
+  tp::land again(to.destination());
+  const auto several = any::pull(tp::http_address{.url = url, .digest = digest, .connections = 4}, tp::ref_id{}, again);
+  EXPECT_TRUE(several) << describe(several.error());
 }
 
 TEST_F(HttpFar, A_server_that_ignores_ranges_after_the_first_sends_everything_again) {

@@ -434,6 +434,7 @@ TEST_F(HttpPull, A_cursor_goes_on_under_a_url_that_was_signed_anew_if_the_digest
     const auto [done, least] = part(~std::uint64_t{0}, of, "/m?sig=2");
     ASSERT_TRUE(done) << describe(done.error());
     EXPECT_GE(least, at) << "it was fetched again";
+    EXPECT_LT(least, file.size()) << "the first request asked for everything";
     EXPECT_TRUE(same(*mine, *source));
   }
   // what has no digest, or another, begins anew

@@ -196,6 +196,7 @@ TEST_F(HttpTrust, The_digest_that_the_caller_states_counts_more_than_what_server
           return serves(a, peer, before);
         });
         expect_arrived({.digest = states, .connections = connections});
+        for (const auto& a : server.asked()) EXPECT_EQ(a.field("if-range"), "");
       }
 }
 
