@@ -31,7 +31,8 @@ struct establishment {
 ///     on accepted streams too. After an `ok` it returns that again;
 ///  5. optionally, `s.interest(wanted) -> io_ready`: the directions of the descriptor to wait for, so that the stream
 ///     can read or write as `wanted`. A TLS stream may have to write before it can read. Without it they are the wanted
-///     ones.
+///     ones;
+///  6. optionally, `s.encrypted()`: whether it encrypts, if its transport has streams that do and others that do not.
 template <class S>
 concept pollable_stream = byte_stream<S> && requires(const S s) {
   { s.native_handle() } noexcept -> std::same_as<int>;

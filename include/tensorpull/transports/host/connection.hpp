@@ -164,8 +164,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
         break;
       }
     }
-    if constexpr (requires { end_.said_all(); } && !transport::encrypted)
-      if (end_.said_all())
+    if constexpr (requires { end_.said_all(); })
+      if (!encrypts() && end_.said_all())
         // the other end need not wait until what it still sends has been thrown away
         ::shutdown(stream_.native_handle(), SHUT_WR);
     host_.published().deliver();
@@ -182,6 +182,11 @@ class connection : private event_target, private send_limiter<typename Host::loc
     if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
     wait_for({did.wants_read, end_.output_ready() && !did.write_ended && !limited});
+  }
+  /// Whether bytes are encrypted: the transport knows, or the stream, if they are of several kinds.
+  bool encrypts() const noexcept {
+    if constexpr (requires { stream_.encrypted(); }) return stream_.encrypted();
+    else return transport::encrypted;
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
   bool awaits_us(const pumped& did) const noexcept { return lacks_memory(did) && end_.output_idle(); }

@@ -15,6 +15,7 @@
 #include <tensorpull/transports/concept.hpp>
 #include <tensorpull/transports/publisher.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
+#include <tensorpull/transports/session/connect_options.hpp>
 #include <tensorpull/transports/session/inbox.hpp>
 #include <tensorpull/transports/until_settled.hpp>
 
@@ -22,16 +23,6 @@
 #include <utility>
 
 namespace tensorpull {
-
-/// How a session connects.
-struct connect_options {
-  /// How long each try may take.
-  std::chrono::milliseconds timeout = std::chrono::seconds(10);
-  /// How often to try again if the other end cannot be reached: a device that starts before its server waits for it.
-  retry_policy retry{};
-  /// Ends the wait; noticed within 0.1 s, except by the system's resolver.
-  stop_token stop{};
-};
 
 /// The directions of one step of a session.
 enum class session_moves : std::uint8_t {
@@ -108,7 +99,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   using owner_type = typename published_type::owner_type;
 
   struct state {
-    explicit state(link_type l) noexcept : wire(std::move(l)) {}
+    state(link_type l, const owner_room_size& room) noexcept : wire(std::move(l)), published(room) {}
     /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
     void pass_time() noexcept {
       const auto now = std::chrono::steady_clock::now();
@@ -143,10 +134,10 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   static constexpr std::size_t state_bytes = sizeof(state) - buffer_bytes;
 
   /// Takes over a link to one peer: a connected stream (one with establish(), after that has returned `ok`), a link
-  /// whose address is proved. Error: out_of_memory.
-  static result<basic_session> over(link_type link) noexcept {
-    detail::unique_ptr<state> s(new (std::nothrow) state(std::move(link)));
-    if (!s) return failure(errc::out_of_memory);
+  /// whose address is proved. `room`: as connect_options::room. Error: out_of_memory.
+  static result<basic_session> over(link_type link, const owner_room_size& room = {}) noexcept {
+    detail::unique_ptr<state> s(new (std::nothrow) state(std::move(link), room));
+    if (!s || !s->published.has_room()) return failure(errc::out_of_memory);
     return basic_session(std::move(s));
   }
   /// Connects with the pipeline's transport; over datagrams nothing is sent before the first call. Errors: those of the
@@ -354,7 +345,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
                                     retry_state(options.retry), options.stop,
                                     [] { return std::chrono::milliseconds(); });
     if (!link) return failure(link.error());
-    return over(std::move(*link));
+    return over(std::move(*link), options.room);
   }
 
   template <consumer Consumer>
