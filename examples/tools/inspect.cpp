@@ -4,10 +4,11 @@
 #include "error_text.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
-#include "pulls.hpp"
+#include "link_choice.hpp"
 #include "sha256.hpp"
 #include "tensor_file.hpp"
 
+#include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/core/describe.hpp>
 
 #include <algorithm>
@@ -185,7 +186,7 @@ int list(const elsewhere& at, bool json) {
                                  .window = 1,
                                  .stop = interrupted{},
                                  .recipient = who};
-  const auto done = pull({at.link, at.ref, options, 64 * 1024}, &seen);
+  const auto done = pull_call{.link = at.link, .ref = at.ref, .options = options, .chunk = 64 * 1024}.into(seen);
   if (interrupted_by != 0) return interrupted_status();
   const std::string where = at.link.text + " " + at.ref_text;
   if (!seen.complete()) {
@@ -232,7 +233,8 @@ int list(const elsewhere& at, bool json) {
 
 /// Whether the words are an address and a reference, and no files.
 bool is_elsewhere(const std::vector<std::string>& words) {
-  if (words.size() != 2 || !tp::parse_reference(words[1]) || !tp::parse_link_url(words[0])) return false;
+  if (words.size() != 2 || !tp::parse_reference(words[1]) || is_url(words[0]) || !facade::scheme_of(words[0]))
+    return false;
   return ::access(words[0].c_str(), F_OK) != 0 && ::access(words[1].c_str(), F_OK) != 0;
 }
 
@@ -248,7 +250,7 @@ int main(int count, char** arguments) {
     of_link = true;
     if (name == "timeout") at.timeout_ms = parse_seconds("--timeout", value);
     else if (name == "name") at.name = value;
-    else if (name == "tls-name") at.link.tls.name = value;
+    else if (name == "tls-name") at.link.tls.check_hostname = value;
     else set_link_option(name, value, at.link);
   };
   const auto paths = read_command_line(count, arguments, "inspect", help, forms, set, [&](const auto& words) {

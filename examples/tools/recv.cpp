@@ -1,12 +1,13 @@
 // recv ADDRESS REF -o FILE: pulls what `send` publishes into a safetensors file.
 #include "command_line.hpp"
+#include "difference.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
-#include "pulls.hpp"
+#include "link_choice.hpp"
+#include "received_file.hpp"
 
 #include <tensorpull/core/describe.hpp>
-#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -106,7 +107,7 @@ struct choices {
 };
 
 /// [USER:PASSWORD@]HOST:PORT
-void set_proxy(std::string_view value, link_choice& to) {
+void set_proxy(std::string_view value, facade::tls_arguments& to) {
   const std::size_t at = value.rfind('@');
   const std::string_view who = value.substr(0, at == value.npos ? 0 : at),
                          where = value.substr(at == value.npos ? 0 : at + 1);
@@ -118,7 +119,6 @@ void set_proxy(std::string_view value, link_choice& to) {
     throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");
 }
 
-bool is_url(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
 /// The first line of a small file that has a secret.
 std::string first_line_of(const std::string& path) {
   std::ifstream in(path);
@@ -135,14 +135,12 @@ void check_url(const std::vector<std::string>& words, choices& c) {
   if (!c.link.also_text.empty() || c.link.connections != 0)
     throw option_error("--also and --connections are for TCP, unix: and tls://, and not for a URL");
   if (!c.base.empty()) throw option_error("--base is for what 'send' publishes, and a web server has no differences");
-  c.link.http.used = true;
-  c.link.http.secure = words[0].starts_with("https");
-  c.link.address = words[0];
-  c.link.text = without_query(words[0]);
-  c.ref.id = http_reference(words[0]);
-  if (!c.ref.id)
+  need(*facade::scheme_of(words[0]));
+  if (!facade::place::read(words[0]))
     throw option_error(
         "that is no URL: http[s]://HOST[:PORT]/PATH is wanted, without a user before the host and with %20 for a space");
+  parse_url(words[0], {}, c.link);
+  c.ref.id = c.link.at->id;
   check_link_options(c.link);
   if (c.name.size() > 128)
     throw option_error("--name: over HTTP it has at most 128 characters, and this has " +
@@ -157,11 +155,10 @@ void check_url(const std::vector<std::string>& words, choices& c) {
     throw option_error("--resume needs the digest: without it nobody knows whether the first part is right");
 }
 
-/// The address of one sender.
-void parse_sender(const std::string& text, link_choice& to) {
-  parse_link(text, "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model", to);
-  if (const auto parsed = tp::parse_address(to.address);
-      to.has_port() && (parsed->host[0] == '\0' || parsed->number == 0))
+constexpr const char* address_wanted = "HOST:PORT is wanted, as in 127.0.0.1:8002, or a link such as unix:/run/model";
+/// Refuses an address that can only be listened on.
+void check_sender(const std::string& text, const facade::place& at) {
+  if (const auto parsed = tp::parse_address(at.address); at.is.port && (parsed->host[0] == '\0' || parsed->number == 0))
     throw option_error("'" + printable(text) +
                        "' is no address of an owner: HOST:PORT is wanted, as in 127.0.0.1:8002");
 }
@@ -169,18 +166,18 @@ void parse_sender(const std::string& text, link_choice& to) {
 void check_senders(const std::string& first, choices& c) {
   link_choice& link = c.link;
   if (link.also_text.empty() && link.connections == 0) return;
-  if (!link.is_parallel())
+  if (!link.at->is.several)
     throw option_error("--also and --connections are for TCP, unix: and tls://, and not for '" + printable(first) +
                        "'");
   if (c.chunk == 0) throw option_error("--chunk 0 asks for all of it at once: it excludes --also and --connections");
   if (link.also_text.size() > 7) throw option_error("--also can be given 7 times: eight senders are the most");
   for (const std::string& text : link.also_text) {
-    link_choice other;
-    parse_sender(text, other);
-    if (other.scheme != link.scheme)
+    const facade::place other = parse_place(text, address_wanted);
+    check_sender(text, other);
+    if (other.scheme != link.at->scheme)
       throw option_error("--also wants the same kind of link as '" + printable(first) + "', not '" + printable(text) +
                          "'");
-    link.also.push_back(other.address);
+    link.also.push_back(other);
   }
 }
 
@@ -205,13 +202,13 @@ choices read_choices(int count, char** arguments) {
     else if (name == "unverified") c.unverified = true;
     else if (name == "no-digest") c.no_digest = true;
     else if (name == "believe") c.believe = true;
-    else if (name == "tls-name") c.link.tls.name = value;
+    else if (name == "tls-name") c.link.tls.check_hostname = value;
     else if (name == "digest") c.link.http.digest = value;
     else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
-    else if (name == "base") c.base = parse_path("--base", value);
+    else if (name == "base") need_differences(), c.base = parse_path("--base", value);
     else if (name == "also") c.link.also_text.emplace_back(value);
     else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);
-    else if (name == "proxy") set_proxy(value, c.link);
+    else if (name == "proxy") set_proxy(value, c.link.tls);
     else if (set_link_option(name, value, c.link)) return;
     else c.json = true;
   };
@@ -223,7 +220,8 @@ choices read_choices(int count, char** arguments) {
     if (words.size() > 2)
       throw option_error("'" + printable(words[2]) +
                          "' is one word too many: after the address and the reference comes -o FILE");
-    parse_sender(words[0], c.link);
+    parse_link(words[0], address_wanted, c.link);
+    check_sender(words[0], *c.link.at);
     check_link_options(c.link);
     check_senders(words[0], c);
     c.ref_text = words[1];
@@ -235,7 +233,7 @@ choices read_choices(int count, char** arguments) {
     if (c.output.empty()) throw option_error("where to? -o FILE says it");
     if (c.no_digest && !c.base.empty())
       throw option_error("--base needs the digest: without it nobody knows whether what came of it is right");
-    if (c.no_digest && !c.link.is_stream())
+    if (c.no_digest && c.link.at->is.loses)
       throw option_error("--no-digest is for links that lose nothing, and '" + printable(c.link.text) + "' may");
     if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
     if (c.resume && c.no_digest)
@@ -269,7 +267,7 @@ bool is_foreign(const std::string& part) {
 
 /// The command that resumes, quoted for a shell.
 std::string again(const choices& c, const char* how) {
-  if (c.link.http.used)
+  if (c.link.at->is.web)
     return "the same command with" + std::string(how);  // its query and its files of keys are not repeated
   std::string text = called_as + "recv " + shell_word(c.link.text) + " " + c.ref_text + " -o " + shell_word(c.output);
   if (c.force) text += " --force";
@@ -348,12 +346,12 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
   const std::size_t others = c.link.also.size();
   const std::string at = printable(c.link.text),
                     everywhere = at + (others == 0 ? "" : " and " + count_text(others, "other sender"));
-  if (c.link.http.used) return http_error(c, e, total);
+  if (c.link.at->is.web) return http_error(c, e, total);
   switch (e.code) {
     case errc::connection_failed: return "nobody can be reached at " + everywhere + ": " + reason_text(e);
     case errc::bad_address:
-      if (c.link.scheme == link_scheme::pipe_url) return at + " cannot be run: " + std::string(describe(e).view());
-      return c.link.has_port() ? "the host of " + at + " is not known" : std::string(describe(e).view());
+      if (c.link.at->scheme == "pipe") return at + " cannot be run: " + std::string(describe(e).view());
+      return c.link.at->is.port ? "the host of " + at + " is not known" : std::string(describe(e).view());
     case errc::not_authenticated:
       return at + " and this end do not accept each other's certificates" +
              (e.name.empty() ? "" : ": " + printable(e.name.view()));
@@ -428,56 +426,9 @@ tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_a
   not_asked = c.ref.version != 0 && where->version != c.ref.version;
   if (not_asked) return tp::failure(errc::stale_version);
   const tp::pull_options options = options_of(c, line, &*where);
-  const auto how = pull({.link = c.link, .ref = c.ref, .options = options}, &file);
+  const auto how = pull_call{.link = c.link, .ref = c.ref, .options = options}.into(file);
   line.clear();
   return how;
-}
-
-/// Makes the file what is published, by the difference to --base or by the tensors that have changed, if the sender has
-/// the one or says the digests of the others; otherwise leaves it to the pull of the whole, which finds out also if
-/// what came of it is right. Returns how many bytes came; `where` is set if the whole is there then.
-std::uint64_t bring_difference(const choices& c, const tensor_file& base, transfer_line& line,
-                               tp::safetensors_file& file, tp::resume_cursor& where) {
-  line.prelude();
-  const auto from = tp::image_version<tp::xxh3_64>(base.source(), watch{&line});
-  if (!from) return 0;
-  link_choice one = c.link;  // what is short comes from the first sender
-  one.also.clear();
-  one.connections = 0;
-  tp::pull_options options = options_of(c, line, nullptr);
-  options.believe = true;  // what comes of it is compared with the version
-  options.window = 1;
-  options.unverified = true;
-  tp::published_schema seen({});
-  (void)pull({.link = one, .ref = c.ref, .options = options, .chunk = 64 * 1024}, &seen);
-  const tp::description& d = seen.described();
-  if (!seen.complete() || d.version == 0 || d.image_bytes > c.most_bytes) return 0;
-  auto made = file_difference::begin(base, seen, file);
-  if (!made) return 0;
-  options.window = 0;
-  options.unverified = false;
-  const tp::reference whole{c.ref.id, d.version, 0};
-  const auto came = pull(
-      {.link = one, .ref = {tp::difference_id(whole, *from), 0, 0}, .options = options, .chunk = c.chunk},
-      &(*made)->target());
-  const auto go_on_from_its_end = [&] {
-    if ((*made)->end()) where = {c.ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
-  };
-  if (came) {
-    go_on_from_its_end();
-    return came->bytes;
-  }
-  const std::uint64_t in_vain = came.error().at;
-  if (interrupted_by != 0) return in_vain;
-  const auto changed = tp::changed_tensors::find<tp::xxhash_digest>((*made)->model(), seen.schema_of_image(),
-                                                                    watch{&line});
-  if (!changed || changed->are_all()) return in_vain;
-  changed_to_file to(changed->destination());
-  options.part = true;
-  options.version = d.version;
-  const auto how = pull({.link = one, .ref = whole, .options = options, .chunk = c.chunk}, &to);
-  if (to.complete() && (*made)->copy_others(*changed)) go_on_from_its_end();
-  return in_vain + (how ? how->bytes : how.error().at);
 }
 
 outcome pull(const choices& c, transfer_line& line) {
@@ -492,7 +443,7 @@ outcome pull(const choices& c, transfer_line& line) {
     }
     base.emplace(std::move(*opened));
   }
-  if (c.resume && !c.link.http.used && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
+  if (c.resume && !c.link.at->is.web && length_of(c.output) != 0 && !(c.force && is_there(part_of(c.output)))) {
     done.how = check(c, line, done.not_asked);
     done.was_there = done.how || done.how.error().code != errc::stale_version || !c.force;
     if (done.was_there) return done;
@@ -518,7 +469,7 @@ outcome pull(const choices& c, transfer_line& line) {
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
     // another URL may name another file, unless --digest says which one it is: a URL may have been signed anew
-    const bool of_another_url = c.link.http.used && where && where.ref != c.ref.id && c.link.http.digest.empty();
+    const bool of_another_url = c.link.at->is.web && where && where.ref != c.ref.id && c.link.http.digest.empty();
     done.not_asked = where && c.ref.version != 0 && where.version != c.ref.version;
     if (of_another_url || done.not_asked) {
       done.how = tp::failure(errc::stale_version);
@@ -526,7 +477,10 @@ outcome pull(const choices& c, transfer_line& line) {
       return done;
     }
     if (!where && base) {
-      done.difference = bring_difference(c, *base, line, file, where);
+      line.prelude();
+      const tp::pull_options options = options_of(c, line, nullptr);
+      if constexpr (TENSORPULL_TOOLS_DIFFERENCES)
+        done.difference = bring_difference({c.link, c.ref, options, c.chunk, c.most_bytes}, *base, file, where);
       if (interrupted_by != 0) {
         where = {};
         done.how = tp::failure(errc::cancelled);
@@ -540,13 +494,13 @@ outcome pull(const choices& c, transfer_line& line) {
       say("recv", "going on with " + bytes_text(where.offset) + " of " + printable(part) + ", once they are checked");
 
     const tp::pull_options options = options_of(c, line, c.no_digest ? nullptr : &where);
-    done.how = pull({.link = c.link,
-                     .ref = c.ref,
-                     .options = options,
-                     .chunk = c.chunk,
-                     .wrong = &done.wrong,
-                     .digest = !c.no_digest},
-                    &file);
+    done.how = pull_call{.link = c.link,
+                         .ref = c.ref,
+                         .options = options,
+                         .chunk = c.chunk,
+                         .wrong = &done.wrong,
+                         .digest = !c.no_digest}
+                   .into(file);
     line.clear();
     done.foreign_part = !done.how && done.how.error().code == errc::stale_version && found;
     if (done.foreign_part) where = found;  // not ours to delete
@@ -623,13 +577,13 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     if (line.first() != 0) std::printf(", of which %s were there", bytes_text(line.first()).c_str());
     if (done.difference != 0) std::printf(" (with a difference of %s)", bytes_text(done.difference).c_str());
     if (seconds >= 0.5) std::printf(", %s/s", bytes_text(static_cast<double>(line.received()) / seconds).c_str());
-    const char* const believed = c.link.http.used ? " (believed: no --digest was given)"
-                                                  : " (believed: the reference has no version)";
+    const char* const believed = c.link.at->is.web ? " (believed: no --digest was given)"
+                                                   : " (believed: the reference has no version)";
     if (done.how->outcome == tp::outcome::completed)
       std::printf("; digest %016llx agrees%s\n", wide(done.how->digest), done.how->believed ? believed : "");
     else std::printf("; not checked\n");
     // a web server records nothing
-    if (!done.how->confirmed && !(c.link.http.used && done.how->unconfirmed_because == errc::unsupported_request))
+    if (!done.how->confirmed && !(c.link.at->is.web && done.how->unconfirmed_because == errc::unsupported_request))
       say("recv", "the file is complete, but " + printable(c.link.text) +
                       " is not known to have recorded that: " + std::string(to_string(done.how->unconfirmed_because)));
     return printed(c, done) ? status : unwritable;
@@ -638,7 +592,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   const std::string part = printable(part_of(c.output));
   if (done.foreign_part) {
     say("recv", part + " is of another version than what is " + (done.not_asked ? "wanted" : "there now") +
-                    (c.link.http.used ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
+                    (c.link.at->is.web ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
                     again(c, " --restart"));
   } else if (done.kept != 0) {
     const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";

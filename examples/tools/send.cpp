@@ -1,18 +1,14 @@
 // send FILE...: publishes files of tensors until they have been pulled often enough, or until Ctrl-C.
 #include "command_line.hpp"
+#include "difference.hpp"
 #include "error_text.hpp"
 #include "interruption.hpp"
 #include "json.hpp"
-#include "puts.hpp"
-#include "serving.hpp"
-#include "tensor_file.hpp"
+#include "link_choice.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
-#include <tensorpull/satellites/differences/deflate/deflate.hpp>
-#include <tensorpull/satellites/differences/difference.hpp>
-#include <tensorpull/satellites/http/owner/http_origin.hpp>
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -93,19 +89,28 @@ more, or standard output cannot be written, or the recipient behind --stdio has 
 
 using clock = std::chrono::steady_clock;
 
+struct signal_heard {
+  static bool stop_requested() noexcept { return interrupted_by != 0; }
+};
+
 constexpr int well = 0, failed = 1, idle = 3;
+/// How many files a sender has at most.
+constexpr std::size_t most_files = 256;
 
 struct choices {
   std::vector<std::string> files, expected, bases;
   std::string put;  ///< a URL to send the file to
   std::vector<tp::reference> refs;
-  link_choice listen, coordinator;
+  link_choice listen, coordinator;  ///< the latter of a replica, the owner that coordinates
   bool replica = false;
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
   bool tensor_digests = false;
   bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
+
+/// Of "host:port".
+std::string host_of(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 choices read_choices(int count, char** arguments) {
   choices c;
@@ -119,29 +124,27 @@ choices read_choices(int count, char** arguments) {
                                         "metrics", "allow-origin", "replica-of", "base", "tensor-digests"})
       c.serves = c.serves || name == only;
     if (name == "put") {
-      if (!value.starts_with("http://") && !value.starts_with("https://"))
-        throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
-      c.listen.http.used = true;
-      c.listen.http.secure = value.starts_with("https");
+      if (!is_url(value)) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
       c.put = value;
     } else if (name == "listen") {
       parse_link(value, "--listen wants HOST:PORT, as in 0.0.0.0:8002, or a link such as unix:/run/model", c.listen);
     } else if (name == "stdio") {
       parse_link("pipe:-", {}, c.listen);
     } else if (name == "http") {
+      need("http");
       const bool port_alone = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
-      c.listen.door.address = port_alone ? ":" + std::string(value) : std::string(value);
-      if (!tp::parse_address(c.listen.door.address))
+      c.listen.door.listen = port_alone ? ":" + std::string(value) : std::string(value);
+      if (!tp::parse_address(c.listen.door.listen))
         throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
     } else if (name == "metrics") {
       c.listen.door.metrics = true;
     } else if (name == "allow-origin") {
-      if (!tp::http_origin::parse(value))
+      if (!facade::is_origin(value))
         throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" +
                            printable(value) + "'");
       c.listen.door.origin = value;
     } else if (name == "tls-clients") {
-      c.listen.tls.clients = true;
+      c.listen.tls.require_client_certificates = true;
     } else if (set_link_option(name, value, c.listen)) {
     } else if (name == "recipients") {
       c.recipients = parse_number<std::uint32_t>("--recipients", value, 1, 1'000'000);
@@ -155,6 +158,7 @@ choices read_choices(int count, char** arguments) {
         throw option_error("--ref: two files cannot have the same reference");
       c.refs.push_back(*ref);
     } else if (name == "base") {
+      need_differences();
       c.bases.push_back(parse_path("--base", value));
     } else if (name == "tensor-digests") {
       c.tensor_digests = true;
@@ -174,45 +178,42 @@ choices read_choices(int count, char** arguments) {
     if (words.size() > most_files) throw option_error("at most " + std::to_string(most_files) + " files at a time");
     if (c.refs.size() > words.size()) throw option_error("there are more references than files");
     if (c.bases.size() > words.size()) throw option_error("there are more --base than files");
+    if (!c.listen.at) parse_link("127.0.0.1:0", {}, c.listen);
     if (!c.put.empty()) {
       if (c.serves)
         throw option_error(
             "--put sends the file away, and nobody is served: the options for recipients have no meaning beside it");
       if (words.size() > 1) throw option_error("--put takes one file: each has a URL of its own");
-      c.listen.address = c.put, c.listen.text = without_query(c.put);
+      parse_url(c.put, "http[s]://HOST[:PORT]/PATH is wanted", c.listen);
     }
     check_link_options(c.listen);
     if (!c.put.empty()) return;
-    if (!c.listen.door.origin.empty() && c.listen.door.address.empty())
+    const facade::place& listen = *c.listen.at;
+    if (!c.listen.door.origin.empty() && c.listen.door.listen.empty())
       throw option_error("--allow-origin is about the port of --http");
-    if (c.listen.door.metrics && c.listen.door.address.empty())
+    if (c.listen.door.metrics && c.listen.door.listen.empty())
       throw option_error("--metrics is answered on the port of --http");
-    if (!c.listen.door.address.empty()) {
-      const tp::link_scheme s = c.listen.scheme;
-      if (s != link_scheme::tcp_url && s != link_scheme::tls_url && s != link_scheme::unix_url)
-        throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
-      if (c.listen.door.address.front() == ':')
-        c.listen.door.address = (c.listen.has_port() ? c.listen.address.substr(0, c.listen.address.rfind(':'))
-                                                     : "127.0.0.1") +
-                                c.listen.door.address;
+    if (!c.listen.door.listen.empty()) {
+      if (!listen.is.several) throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
+      if (c.listen.door.listen.front() == ':')
+        c.listen.door.listen = (listen.is.port ? host_of(listen.address) : "127.0.0.1") + c.listen.door.listen;
     }
-    if (c.listen.scheme == link_scheme::tls_url && c.listen.tls.certificate.empty())
+    if (listen.is.encrypted && c.listen.tls.cert_file.empty())
       throw option_error(
           "tls://HOST:PORT needs a certificate: --tls-cert FILE, and --tls-key FILE if its key is in another file");
-    if (!c.listen.tls.clients && !(c.listen.tls.authorities + c.listen.tls.revocations).empty())
+    if (!c.listen.tls.require_client_certificates && !(c.listen.tls.ca_file + c.listen.tls.crl_file).empty())
       throw option_error(
           "--tls-ca and --tls-crl are about recipients' certificates, and only --tls-clients asks for them");
-    const bool replicates = c.listen.scheme == link_scheme::tcp_url || c.listen.scheme == link_scheme::unix_url;
-    if (c.replica && (!replicates || c.coordinator.scheme != c.listen.scheme))
+    const bool replicates = listen.is.several && !listen.is.encrypted;
+    if (c.replica && (!replicates || c.coordinator.at->scheme != listen.scheme))
       throw option_error("--replica-of and --listen are both HOST:PORT, or both unix:PATH");
     if (c.replica && c.refs.size() != words.size())
       throw option_error("--replica-of needs the reference of each file, as the other sender has it: --ref");
     if (c.replica && (c.recipients != 0 || !c.expected.empty()))
       throw option_error("--recipients and --expect are for the sender that --replica-of names");
     if (c.replica && !c.bases.empty()) throw option_error("--base is for the sender that --replica-of names");
-    if (c.replica && !c.listen.door.address.empty())
+    if (c.replica && !c.listen.door.listen.empty())
       throw option_error("--http is for the sender that --replica-of names");
-    if (c.replica) c.listen.coordinator = c.coordinator.address;
     if (c.recipients != 0 && !c.expected.empty()) throw option_error("--recipients and --expect exclude each other");
   };
   c.files = read_command_line(count, arguments, "send", help, forms, set, check);
@@ -237,13 +238,17 @@ std::string an_own_address(bool v6) {
   return v6 ? "[::1]" : "127.0.0.1";
 }
 
-/// The address that recipients connect to.
-std::string reachable_address(const link_choice& listen, std::uint16_t port) {
-  if (listen.is_path()) return listen.with(std::filesystem::absolute(listen.address).string());
-  if (!listen.has_port()) return listen.text;
-  std::string host = listen.address.substr(0, listen.address.rfind(':'));
+/// "HOST:PORT" that recipients connect to, of one that is listened on.
+std::string reachable(const std::string& address, std::uint16_t port) {
+  std::string host = host_of(address);
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = an_own_address(host == "[::]");
-  return listen.with(host + ":" + std::to_string(port));
+  return host + ":" + std::to_string(port);
+}
+/// The link that recipients connect to.
+std::string reachable(const link_choice& listen, std::uint16_t port) {
+  const facade::place& at = *listen.at;
+  if (at.is.path && at.address.front() != '@') return at.with(std::filesystem::absolute(at.address).string());
+  return at.is.port ? at.with(reachable(at.address, port)) : listen.text;
 }
 
 /// A file's name as a part of a URL.
@@ -279,21 +284,19 @@ class sender {
       files_.push_back(std::move(*file));
     }
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };  // until the owner is gone
-    auto opened = serve(choices_.listen);
+    auto opened = serve();
     if (!opened) {
       const error& why = opened.error();
       std::string reason = reason_text(why);
       if (why.code == errc::bad_address && why.system == 0)
-        reason = choices_.listen.has_port() ? "the host is not known" : std::string(describe(why).view());
+        reason = choices_.listen.at->is.port ? "the host is not known" : std::string(describe(why).view());
       return complain("cannot listen on " + printable(choices_.listen.text) + ": " + reason, why.code);
     }
-    served& owner = **opened;
-    address_ = reachable_address(choices_.listen, owner.port());
-    if (const std::uint16_t port = owner.http_port(); port != 0) {
-      link_choice http;
-      http.address = choices_.listen.door.address;
-      http_ = (choices_.listen.scheme == link_scheme::tls_url ? "https://" : "http://") + reachable_address(http, port);
-    }
+    facade::any_owner& owner = **opened;
+    address_ = reachable(choices_.listen, owner.port());
+    if (http_port_ != 0)
+      http_ = (choices_.listen.at->is.encrypted ? "https://" : "http://") +
+              reachable(choices_.listen.door.listen, http_port_);
 
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
@@ -309,7 +312,7 @@ class sender {
         if (!with) return complain(file_error_text(choices_.files[i], with.error()), with.error().code);
         with_digests_.push_back(std::move(*with));
       }
-      const auto ref = owner.add_image(published(i), options);
+      const auto ref = owner.add_image(published(i), options, {});
       if (!ref) return complain(file_error_text(choices_.files[i], ref.error()), ref.error().code);
       if (i < choices_.refs.size() && choices_.refs[i].version != 0 && choices_.refs[i].version != ref->version)
         return complain(printable(choices_.files[i]) + " is not what --ref says: " + digits_of(*ref) +
@@ -352,20 +355,27 @@ class sender {
   }
 
  private:
+  /// Begins to listen.
+  tp::result<std::unique_ptr<facade::any_owner>> serve() {
+    const auto at = places_of(choices_.listen, {*choices_.listen.at});
+    if (!at) return tp::failure(at.error());
+    if (choices_.replica) return facade::open_replica(at->front(), *choices_.coordinator.at);
+    auto owner = facade::open_owner(at->front());
+    if (!owner || choices_.listen.door.listen.empty()) return owner;
+    const auto port = (*owner)->open_door(choices_.listen.door);
+    if (!port) return tp::failure(port.error());
+    http_port_ = *port;
+    return owner;
+  }
   /// Codes what has changed in file i since its --base, and publishes it where recv looks for it.
-  int publish_difference(served& owner, std::size_t i) {
+  int publish_difference(facade::any_owner& owner, std::size_t i) {
     const std::string &path = choices_.files[i], &old = choices_.bases[i];
     const auto base = tensor_file::open(old);
     if (!base) return complain(file_error_text(old, base.error()), base.error().code);
-    struct signal_heard {
-      static bool stop_requested() noexcept { return interrupted_by != 0; }
-    };
-    const auto from = tp::image_version<tp::xxh3_64>(base->source(), signal_heard{});
-    tp::deflate_coder coder;
     const std::uint64_t all = files_[i].schema().image_bytes;
-    auto made = from ? tp::model_difference::make(base->source(), files_[i].source(), coder, all / 10 * 9,
-                                                  signal_heard{})
-                     : tp::result<tp::model_difference>(tp::failure(from.error()));
+    tp::result<std::unique_ptr<coded_difference>> made = tp::failure(errc::unsupported_request);
+    if constexpr (TENSORPULL_TOOLS_DIFFERENCES)
+      made = code_difference(base->source(), files_[i].source(), signal_heard{});
     if (interrupted_by != 0) return interrupted_status();
     if (!made && made.error().code == errc::too_large) {
       if (!choices_.json) say("send", "almost all of " + printable(path) + " is new: it is sent whole");
@@ -375,15 +385,15 @@ class sender {
       return complain(printable(old) + " has other tensors than " + printable(path) + ", so there is no difference",
                       errc::schema_mismatch);
     if (!made) return complain(file_error_text(old, made.error()), made.error().code);
-    differences_.push_back(std::make_unique<tp::model_difference>(std::move(*made)));
+    differences_.push_back(std::move(*made));
     tp::publish_options options;
-    options.id = tp::difference_id(refs_[i], *from);
+    options.id = differences_.back()->id_beside(refs_[i]);
     options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
     options.budgets.transaction_idle = {};
-    const auto ref = owner.add_image(differences_.back()->image(), options);
+    const auto ref = owner.add_image(differences_.back()->image(), options, {});
     if (!ref) return complain(file_error_text(path, ref.error()), ref.error().code);
     beside_.push_back(*ref);
-    const std::uint64_t bytes = differences_.back()->bytes().size();
+    const std::uint64_t bytes = differences_.back()->bytes();
     if (choices_.json)
       print({{"event", "difference"}, {"file", path}, {"base", old}, {"bytes", bytes}, {"total_bytes", all}});
     else
@@ -407,7 +417,7 @@ class sender {
     return true;
   }
   /// Reports files that were withdrawn because they can no longer be read; the others are served on.
-  void look_for_lost_files(served& owner) {
+  void look_for_lost_files(facade::any_owner& owner) {
     for (std::size_t i = 0; i < refs_.size(); ++i) {
       if (lost_.contains(i) || !owner.settled(refs_[i])) continue;
       lost_.insert(i);
@@ -437,7 +447,7 @@ class sender {
                       "): others wait until one ends. A higher 'ulimit -n' lets in more");
   }
   /// A number that changes whenever something happens.
-  std::uint64_t activity(served& owner) const {
+  std::uint64_t activity(facade::any_owner& owner) const {
     std::uint64_t sum = 0;
     for (const tp::reference& ref : refs_)
       if (const auto status = owner.status_of(ref))
@@ -503,7 +513,7 @@ class sender {
   }
 
   /// Prints what recipients have done since the last call.
-  void tell(served& owner) {
+  void tell(facade::any_owner& owner) {
     if (choices_.replica)
       return heard_.clear();  // it sees a part of what a recipient does; the sender that counts says the rest
     for (const tp::progress_event& e : std::exchange(heard_, {})) {
@@ -562,7 +572,7 @@ class sender {
   struct silent_recipients {
     std::size_t count = 0, file = 0;
   };
-  silent_recipients unconfirmed(served& owner) const {
+  silent_recipients unconfirmed(facade::any_owner& owner) const {
     silent_recipients found;
     for (std::size_t i = refs_.size(); i-- > 0;) {
       const auto status = owner.status_of(refs_[i]);
@@ -582,7 +592,7 @@ class sender {
            url_of(i) + "/confirm";
   }
 
-  void finish(served& owner, int status) {
+  void finish(facade::any_owner& owner, int status) {
     std::uint64_t sent = 0;
     std::string refs;
     for (std::size_t i = 0; i < refs_.size(); ++i) {
@@ -627,15 +637,14 @@ class sender {
     std::string command = called_as + "send";
     for (const std::string& path : choices_.files) command += " " + shell_word(path);
     const link_choice& listen = choices_.listen;
-    command += " --listen " +
-               shell_word(listen.has_port() ? listen.with(listen.address.substr(0, listen.address.rfind(':')) + ":" +
-                                                          std::to_string(owner.port()))
-                                            : listen.text) +
+    const facade::place& at = *listen.at;
+    const auto with_port = [](const std::string& address, std::uint16_t port) {
+      return host_of(address) + ":" + std::to_string(port);
+    };
+    command += " --listen " + shell_word(at.is.port ? at.with(with_port(at.address, owner.port())) : listen.text) +
                link_options(listen);
-    if (const std::uint16_t port = owner.http_port(); port != 0)
-      command += " --http " +
-                 shell_word(listen.door.address.substr(0, listen.door.address.rfind(':')) + ":" +
-                            std::to_string(port)) +
+    if (http_port_ != 0)
+      command += " --http " + shell_word(with_port(listen.door.listen, http_port_)) +
                  (listen.door.metrics ? " --metrics" : "") +
                  (listen.door.origin.empty() ? "" : " --allow-origin " + shell_word(listen.door.origin));
     command += refs;
@@ -651,9 +660,10 @@ class sender {
   std::vector<tensor_file> files_;
   std::vector<tp::image_with_tensor_digests> with_digests_;  ///< of each file, if that is wanted
   std::vector<tp::reference> refs_;
-  std::vector<std::unique_ptr<tp::model_difference>> differences_;
+  std::vector<std::unique_ptr<coded_difference>> differences_;
   std::vector<tp::reference> beside_;  ///< of the differences
   std::string address_, http_;
+  std::uint16_t http_port_ = 0;
   std::vector<tp::progress_event> heard_;
   std::map<std::uint64_t, std::string> names_;
   std::map<std::pair<std::size_t, std::uint64_t>, clock::time_point> began_;
@@ -675,11 +685,11 @@ int put(const choices& c) {
   };
   const auto file = tensor_file::open(c.files[0]);
   if (!file) return complain(file_error_text(c.files[0], file.error()), file.error().code);
-  struct signal_heard {
-    static bool stop_requested() noexcept { return interrupted_by != 0; }
-  };
   const auto began = clock::now();
-  const auto how = put_over_http(c.listen, file->source(), std::chrono::milliseconds(c.timeout_ms), signal_heard{});
+  const auto to = places_of(c.listen, {*c.listen.at});
+  const auto how = to ? facade::put(to->front(), file->source(), std::chrono::milliseconds(c.timeout_ms),
+                                    signal_heard{})
+                      : tp::failure(to.error());
   const std::string at = printable(c.listen.text);
   if (!how) {
     const error& e = how.error();

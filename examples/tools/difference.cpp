@@ -1,23 +1,22 @@
 // A file of tensors becomes its next version by a difference, or by the tensors that have changed: the old file is
 // read, and the new one is written beside it.
-#pragma once
-
-#include "received_file.hpp"
-#include "tensor_file.hpp"
+#include "difference.hpp"
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/satellites/differences/applied_difference.hpp>
 #include <tensorpull/satellites/differences/changed_tensors.hpp>
 #include <tensorpull/satellites/differences/deflate/deflate.hpp>
+#include <tensorpull/satellites/differences/difference.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
 namespace tools {
+namespace {
 
 /// What a pull of a difference goes into.
 using applied_to_file = tp::applied_difference<tp::deflate_coder>;
@@ -34,7 +33,7 @@ class changed_to_file : public tp::land {
   tp::result<void> finish(const tp::receipt& r) noexcept {
     if (const auto ok = land::finish(r); !ok) return ok;
     complete_ = true;
-    return tp::failure(errc::cancelled);
+    return tp::failure(tp::errc::cancelled);
   }
   static constexpr bool looked() noexcept { return true; }
 
@@ -52,7 +51,7 @@ class file_difference {
                                                             tp::safetensors_file& file) {
     std::unique_ptr<file_difference> made(new file_difference(base, seen, file));
     const tp::image_schema& schema = seen.schema_of_image();
-    if (schema.fingerprint != base.schema().fingerprint) return tp::failure(errc::schema_mismatch);
+    if (schema.fingerprint != base.schema().fingerprint) return tp::failure(tp::errc::schema_mismatch);
     std::vector<tp::mutable_tensor_view> views;
     for (std::size_t i = 0; i < schema.tensor_count; ++i) {
       const tp::tensor_entry& t = schema.tensors[i];
@@ -70,7 +69,7 @@ class file_difference {
     const tp::image_schema& ours = made->image_->schema();
     const tp::description& d = seen.described();
     if (ours.header_bytes != d.data_start || ours.image_bytes != d.image_bytes)
-      return tp::failure(errc::schema_mismatch);  // an owner whose headers are written in another way
+      return tp::failure(tp::errc::schema_mismatch);  // an owner whose headers are written in another way
     auto applied = applied_to_file::make(made->image_->destination(), made->coder_);
     if (!applied) return tp::failure(applied.error());
     made->applied_.emplace(std::move(*applied));
@@ -117,7 +116,7 @@ class file_difference {
   tp::result<void> put(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     while (!bytes.empty()) {
       std::array<std::span<std::byte>, 1> room;
-      if (file_.safetensors_file::prepare(offset, bytes.size(), room).pieces == 0) return tp::failure(errc::io);
+      if (file_.safetensors_file::prepare(offset, bytes.size(), room).pieces == 0) return tp::failure(tp::errc::io);
       const std::size_t n = std::min(room[0].size(), bytes.size());
       std::copy_n(bytes.begin(), n, room[0].begin());
       if (const auto ok = file_.safetensors_file::commit(offset, room[0].first(n)); !ok) return ok;
@@ -150,5 +149,70 @@ class file_difference {
   std::optional<tp::dynamic_image> image_;
   std::optional<applied_to_file> applied_;
 };
+
+class coded_in_memory final : public coded_difference {
+ public:
+  coded_in_memory(tp::model_difference made, std::uint64_t from) noexcept : made_(std::move(made)), from_(from) {}
+  tp::source_view image() const override { return made_.image(); }
+  std::uint64_t bytes() const override { return made_.bytes().size(); }
+  tp::ref_id id_beside(const tp::reference& whole) const override { return tp::difference_id(whole, from_); }
+
+ private:
+  tp::model_difference made_;
+  std::uint64_t from_;
+};
+
+}  // namespace
+
+tp::result<std::unique_ptr<coded_difference>> code_difference(const tp::source_view& old, const tp::source_view& now,
+                                                              const tp::stop_token& stop) {
+  const auto from = tp::image_version<tp::xxhash_digest>(old, stop);
+  if (!from) return tp::failure(from.error());
+  tp::deflate_coder coder;
+  auto made = tp::model_difference::make(old, now, coder, now.schema->image_bytes / 10 * 9, stop);
+  if (!made) return tp::failure(made.error());
+  return std::unique_ptr<coded_difference>(std::make_unique<coded_in_memory>(std::move(*made), *from));
+}
+
+std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
+                               tp::resume_cursor& where) {
+  const auto& [link, ref, given, chunk, most_bytes] = wanted;
+  tp::pull_options options = given;
+  const tp::stop_token stop = options.stop;
+  const auto from = tp::image_version<tp::xxhash_digest>(base.source(), stop);
+  if (!from) return 0;
+  options.believe = true;  // what comes of it is compared with the version
+  options.window = 1;
+  options.unverified = true;
+  tp::published_schema seen({});
+  (void)pull_call{.link = link, .ref = ref, .options = options, .chunk = 64 * 1024, .first_alone = true}.into(seen);
+  const tp::description& d = seen.described();
+  if (!seen.complete() || d.version == 0 || d.image_bytes > most_bytes) return 0;
+  auto made = file_difference::begin(base, seen, file);
+  if (!made) return 0;
+  options.window = 0;
+  options.unverified = false;
+  const tp::reference whole{ref.id, d.version, 0}, beside{tp::difference_id(whole, *from), 0, 0};
+  const auto came = pull_call{.link = link, .ref = beside, .options = options, .chunk = chunk, .first_alone = true}
+                        .into((*made)->target());
+  const auto go_on_from_its_end = [&] {
+    if ((*made)->end()) where = {ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
+  };
+  if (came) {
+    go_on_from_its_end();
+    return came->bytes;
+  }
+  const std::uint64_t in_vain = came.error().at;
+  if (stop.stop_requested()) return in_vain;
+  const auto changed = tp::changed_tensors::find<tp::xxhash_digest>((*made)->model(), seen.schema_of_image(), stop);
+  if (!changed || changed->are_all()) return in_vain;
+  changed_to_file to(changed->destination());
+  options.part = true;
+  options.version = d.version;
+  const auto how = pull_call{.link = link, .ref = whole, .options = options, .chunk = chunk, .first_alone = true}.into(
+      to);
+  if (to.complete() && (*made)->copy_others(*changed)) go_on_from_its_end();
+  return in_vain + (how ? how->bytes : how.error().at);
+}
 
 }  // namespace tools

@@ -1,0 +1,111 @@
+// A consumer of which links know only this: a pull is compiled once for each kind of link, whatever it pulls into.
+#pragma once
+
+#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/image/view.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace tensorpull::facade {
+
+/// A model of `consumer`, with a call of a virtual function for each piece of a chunk.
+class any_consumer {
+ public:
+  /// Whoever pulls asks undoes() and takes_any_order(), and chooses the pipeline accordingly.
+  static constexpr bool irrevocable = false, any_order = true;
+
+  /// The whole image has to come in one chunk, or the pull ends with does_not_fit.
+  bool in_one_chunk = false;
+  /// What the owner has said of the image; empty before.
+  const description& described() const noexcept { return described_; }
+  /// The longest chunk of the link, which says so before the pull.
+  void fits(std::uint64_t bytes) noexcept { most_ = bytes; }
+
+  /// Whether a chunk that was wrong can be undone; if not, each chunk needs a digest of its own.
+  virtual bool undoes() const noexcept = 0;
+  /// Whether it is `any_order`.
+  virtual bool takes_any_order() const noexcept = 0;
+
+  result<void> begin(const description& d) noexcept {
+    described_ = d;
+    if (in_one_chunk && d.image_bytes > most_) return failure(errc::does_not_fit, d.image_bytes);
+    return begin_with(d);
+  }
+  virtual std::uint64_t fingerprint() const noexcept = 0;
+  virtual const image_schema* schema() const noexcept = 0;
+  virtual prepared prepare(std::uint64_t offset, std::uint64_t length,
+                           std::span<std::span<std::byte>> out) noexcept = 0;
+  virtual result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept = 0;
+  virtual result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept = 0;
+  virtual result<void> finish(const receipt& r) noexcept = 0;
+  virtual void abandon(const error& why) noexcept = 0;
+  virtual void rewind(std::uint64_t offset) noexcept = 0;
+  virtual source_view read_back() const noexcept = 0;
+  /// A view without schema, if bytes have to come in order.
+  virtual source_view arrived() const noexcept = 0;
+  virtual void confirmed() noexcept = 0;
+  virtual bool looked() const noexcept = 0;
+
+ protected:
+  ~any_consumer() = default;
+
+ private:
+  virtual result<void> begin_with(const description& d) noexcept = 0;
+
+  description described_{};
+  std::uint64_t most_ = max_payload_bytes;
+};
+static_assert(consumer<any_consumer>);
+
+/// `Consumer` as an any_consumer. Borrows it.
+template <consumer Consumer>
+class consumer_for final : public any_consumer {
+  static constexpr bool out_of_order = requires { requires Consumer::any_order; };
+
+ public:
+  explicit consumer_for(Consumer& to) noexcept : to_(to) {}
+
+  bool undoes() const noexcept override { return !Consumer::irrevocable; }
+  bool takes_any_order() const noexcept override { return out_of_order; }
+  std::uint64_t fingerprint() const noexcept override { return to_.fingerprint(); }
+  const image_schema* schema() const noexcept override { return to_.schema(); }
+  prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept override {
+    return to_.prepare(offset, length, out);
+  }
+  result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept override {
+    return to_.commit(offset, bytes);
+  }
+  result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept override { return to_.chunk(offset, length); }
+  result<void> finish(const receipt& r) noexcept override { return to_.finish(r); }
+  void abandon(const error& why) noexcept override { to_.abandon(why); }
+  void rewind(std::uint64_t offset) noexcept override {
+    if constexpr (requires { to_.rewind(offset); }) to_.rewind(offset);
+  }
+  source_view read_back() const noexcept override {
+    if constexpr (requires { to_.read_back(); }) return to_.read_back();
+    else return {};
+  }
+  source_view arrived() const noexcept override {
+    if constexpr (!out_of_order) return {};
+    else if constexpr (requires { to_.arrived(); }) return to_.arrived();
+    else return to_.read_back();
+  }
+  void confirmed() noexcept override {
+    if constexpr (requires { to_.confirmed(); }) to_.confirmed();
+  }
+  bool looked() const noexcept override {
+    if constexpr (requires { to_.looked(); }) return to_.looked();
+    else return false;
+  }
+
+ private:
+  result<void> begin_with(const description& d) noexcept override { return to_.begin(d); }
+
+  Consumer& to_;
+};
+
+}  // namespace tensorpull::facade

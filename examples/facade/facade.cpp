@@ -1,0 +1,98 @@
+// Reads addresses, and asks the tables for what is done with them.
+#include "table.hpp"
+
+#include <tensorpull/system/link_url.hpp>
+
+#include <algorithm>
+
+namespace tensorpull::facade {
+namespace {
+
+struct address_parts {
+  std::string_view scheme, address;
+};
+result<address_parts> parts_of(std::string_view text) noexcept {
+  for (const std::string_view web : {"https", "http"})
+    if (text.starts_with(web) && text.substr(web.size()).starts_with("://")) return address_parts{web, text};
+  const auto url = parse_link_url(text);
+  if (!url) return failure(url.error());
+  return address_parts{to_string(url->scheme), url->address};
+}
+
+/// Calls a function of a table.
+auto call(auto* f, auto&&... arguments) -> decltype(f(arguments...)) {
+  if (f == nullptr) return failure(errc::unsupported_request);
+  return f(arguments...);
+}
+
+}  // namespace
+
+result<place> place::read(std::string_view text) {
+  const auto parts = parts_of(text);
+  if (!parts) return failure(parts.error());
+  const auto kind = std::ranges::find(kinds, parts->scheme, &link_kind::name);
+  if (kind == kinds.end()) return failure(errc::unsupported_request, 0, without_secrets(text));
+  place made{*kind, (*kind)->is, parts->scheme, std::string(parts->address)};
+  if (made.is.web) {
+    const auto id = (*kind)->url_id(text);
+    if (!id) return failure(id.error());
+    made.id = *id;
+  }
+  return made;
+}
+std::string place::with(std::string_view other) const {
+  const std::string name = scheme == "tcp" ? "" : std::string(scheme) + (is.port ? "://" : ":");
+  return name + std::string(other);
+}
+result<std::string_view> scheme_of(std::string_view address) noexcept {
+  const auto parts = parts_of(address);
+  if (!parts) return failure(parts.error());
+  return parts->scheme;
+}
+std::string_view missing(std::string_view scheme) noexcept {
+  const auto found = std::ranges::find(missing_kinds, scheme, &missing_kind::name);
+  return found == missing_kinds.end() ? std::string_view() : found->why;
+}
+
+tls_options options_of(const tls_arguments& a) noexcept {
+  const auto given = [](const std::string& text) noexcept {
+    return text.empty() ? std::string_view{} : std::string_view(text);
+  };
+  tls_options o;
+  o.authorities = {given(a.ca_text), given(a.ca_file)};
+  o.certificate = {given(a.cert_text), given(a.cert_file)};
+  o.key = {given(a.key_text), given(a.key_file)};
+  o.key_password = a.key_password;
+  o.revocations = {{}, given(a.crl_file)};
+  o.clients_have_certificates = a.require_client_certificates;
+  o.minimum = a.only_tls_1_3 ? tls_version::v1_3 : tls_version::v1_2;
+  o.session_tickets = a.session_tickets;
+  return o;
+}
+result<std::shared_ptr<any_tls>> any_tls::make(const tls_arguments& given) { return call(features.tls, given); }
+result<receipt> any_pull::operator()(const reference& ref, any_consumer& to, const pull_options& options) {
+  wrong = 0;
+  return call(from.front().kind->pull, *this, ref, to, options);
+}
+result<std::unique_ptr<any_owner>> open_owner(const place& at, const host_options& options) {
+  return call(at.kind->own, at, options);
+}
+result<std::unique_ptr<any_owner>> open_replica(const place& at, const place& coordinator) {
+  if (!at.is.several || at.kind != coordinator.kind) return failure(errc::unsupported_request);
+  return call(features.replica, at, coordinator);
+}
+bool is_origin(std::string_view text) noexcept { return features.is_origin != nullptr && features.is_origin(text); }
+result<std::unique_ptr<any_session>> connect_session(const place& to, const connect_options& how) {
+  return call(to.kind->connect, to, how);
+}
+result<any_listener> listen_for_sessions(const place& at) { return call(at.kind->listen, at); }
+result<std::uint64_t> put(const place& at, const source_view& image, std::chrono::milliseconds timeout,
+                          const stop_token& stop) {
+  return call(at.kind->put, at, image, timeout, stop);
+}
+result<any_view> open_view(const place& at, const reference& ref, const view_settings& how,
+                           const pull_options& options) {
+  return call(at.kind->view, at, ref, how, options);
+}
+
+}  // namespace tensorpull::facade

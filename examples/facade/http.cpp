@@ -1,0 +1,52 @@
+// Files of any web server, to pull and to put, and TCP through a proxy: what libcurl does.
+#include "engine.hpp"
+
+#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/satellites/http/proxy/proxied_address.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/http/recipient/http_put.hpp>
+
+namespace tensorpull::facade {
+namespace {
+
+http_proxy proxy_of(const proxy_settings& s) noexcept { return {s.address, s.user, s.password}; }
+http_address web_place(const place& p) noexcept {
+  return {.url = p.address,
+          .digest = p.http.digest,
+          .bearer = p.http.bearer,
+          .recipient = p.http.recipient,
+          .proxy = proxy_of(p.proxy),
+          .most_header_bytes = p.http.max_header_bytes,
+          .tls = p.tls ? options_of(p.tls->given) : tls_options{}};
+}
+
+result<receipt> pull_web(any_pull& how, const reference& ref, any_consumer& to, const pull_options& options) {
+  if (!to.undoes()) return failure(errc::unsupported_request);  // a web server sends no digests of chunks
+  const any_chunks cut{how.chunk_bytes};
+  if (how.digest) return net<http>::pull(web_place(how.from.front()), ref, to, options, cut);
+  return net<http, any_chunks, unverified>::pull(web_place(how.from.front()), ref, to, options, cut);
+}
+result<std::uint64_t> put_web(const place& at, const source_view& image, std::chrono::milliseconds timeout,
+                              const stop_token& stop) {
+  const auto version = image_version<xxhash_digest, 16 * 1024>(image, stop);
+  if (!version) return failure(version.error() == errc::io ? errc::unreadable : version.error().code);
+  const auto done = http_put(web_place(at), image, {.timeout = timeout, .stop = stop, .digest = *version});
+  if (!done) return failure(done.error());
+  return done->digest;
+}
+result<ref_id> web_id(std::string_view url) { return http_reference(url); }
+constexpr link_kind kind(std::string_view name, bool encrypted) {
+  return {
+      .name = name, .is = {.encrypted = encrypted, .web = true}, .pull = &pull_web, .url_id = &web_id, .put = &put_web};
+}
+
+}  // namespace
+
+extern const link_kind link_http = kind("http", false), link_https = kind("https", true);
+
+result<posix_stream> dial_through(const proxy_settings& proxy, std::string_view address,
+                                  std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+  return proxy_dialer(proxy_of(proxy)).dial(address, timeout, stop);
+}
+
+}  // namespace tensorpull::facade

@@ -1,0 +1,46 @@
+// What has changed since an older file: coded by send, and fetched by recv. It is compiled where the component is there
+// (TENSORPULL_TOOLS_DIFFERENCES).
+#pragma once
+
+#include "link_choice.hpp"
+#include "tensor_file.hpp"
+
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
+#include <tensorpull/consumers/resume_cursor.hpp>
+
+#include <cstdint>
+#include <memory>
+
+namespace tools {
+
+/// Refuses --base in a build without it.
+inline void need_differences() {
+  if (!TENSORPULL_TOOLS_DIFFERENCES) throw option_error("--base: this program was built without differences");
+}
+
+/// A difference that is held in memory.
+class coded_difference {
+ public:
+  virtual ~coded_difference() = default;
+  virtual tp::source_view image() const = 0;
+  virtual std::uint64_t bytes() const = 0;
+  /// Under which it is published beside the whole.
+  virtual tp::ref_id id_beside(const tp::reference& whole) const = 0;
+};
+/// Codes what has changed. Errors: as model_difference::make; too_large: almost all is new.
+tp::result<std::unique_ptr<coded_difference>> code_difference(const tp::source_view& old, const tp::source_view& now,
+                                                              const tp::stop_token& stop);
+
+struct wanted_difference {
+  const link_choice& link;  ///< what is short comes from the first sender
+  tp::reference ref;
+  const tp::pull_options& options;
+  std::uint64_t chunk, most_bytes;
+};
+/// Makes the file what is published, by the difference to `base` or by the tensors that have changed, if the sender has
+/// the one or says the digests of the others; otherwise leaves it to the pull of the whole, which finds out also if
+/// what came of it is right. Returns how many bytes came; `where` is set if the whole is there then.
+std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
+                               tp::resume_cursor& where);
+
+}  // namespace tools
