@@ -13,6 +13,7 @@
 #endif
 
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,15 @@ struct facade_limits : default_limits {
 using any_chunks = bytes_up_to<max_payload_bytes>;
 template <class Transport, class Chunking = any_chunks, class... More>
 using net = pipeline<tensor_list, Chunking, Transport, facade_limits, More...>;
+
+/// `Model` of what was made, as a `Base`.
+template <class Base, class Model, class Made, class... Arguments>
+result<std::unique_ptr<Base>> boxed_as(result<Made> made, Arguments&&... arguments) noexcept {
+  if (!made) return failure(made.error());
+  std::unique_ptr<Base> box(new (std::nothrow) Model(std::move(*made), std::forward<Arguments>(arguments)...));
+  if (!box) return failure(errc::out_of_memory);
+  return box;
+}
 
 /// Pulls over streams, with the digests that the consumer needs.
 template <class Transport, class Where>
@@ -97,12 +107,14 @@ class owner_of : public publisher_of<any_owner, End, Turns> {
     else return 0;
   }
   std::size_t connections() const noexcept override {
-    if constexpr (requires { this->end.connections(); }) return this->mine()->connections();
+    if constexpr (requires { this->end.connections(); }) return this->end.connections() + (door ? door() : 0);
     else return this->mine()->peers();
   }
   bool run(const std::function<bool()>& until) override {
     return this->end.run([&](const End&) { return until(); });
   }
+  End& below() noexcept { return this->end; }
+  std::function<std::size_t()> door{};  ///< of a door, how many connections it has; keeps it open
 
  private:
   std::unique_ptr<const place> keep_;

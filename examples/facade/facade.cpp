@@ -2,6 +2,7 @@
 #include "table.hpp"
 
 #include <tensorpull/system/link_url.hpp>
+#include <tensorpull/system/without_secrets.hpp>
 
 #include <algorithm>
 
@@ -19,20 +20,14 @@ result<address_parts> parts_of(std::string_view text) noexcept {
   return address_parts{to_string(url->scheme), url->address};
 }
 
-/// Calls a function of a table.
-auto call(auto* f, auto&&... arguments) -> decltype(f(arguments...)) {
-  if (f == nullptr) return failure(errc::unsupported_request);
-  return f(arguments...);
-}
-
 }  // namespace
 
 result<place> place::read(std::string_view text) {
-  const auto parts = parts_of(text);
-  if (!parts) return failure(parts.error());
-  const auto kind = std::ranges::find(kinds, parts->scheme, &link_kind::name);
+  const auto url = parts_of(text);
+  if (!url) return failure(url.error());
+  const auto kind = std::ranges::find(kinds, url->scheme, &link_kind::name);
   if (kind == kinds.end()) return failure(errc::unsupported_request, 0, without_secrets(text));
-  place made{*kind, (*kind)->is, parts->scheme, std::string(parts->address)};
+  place made{*kind, (*kind)->is, (*kind)->name, std::string(url->address)};
   if (made.is.web) {
     const auto id = (*kind)->url_id(text);
     if (!id) return failure(id.error());
@@ -45,9 +40,9 @@ std::string place::with(std::string_view other) const {
   return name + std::string(other);
 }
 result<std::string_view> scheme_of(std::string_view address) noexcept {
-  const auto parts = parts_of(address);
-  if (!parts) return failure(parts.error());
-  return parts->scheme;
+  const auto url = parts_of(address);
+  if (!url) return failure(url.error());
+  return url->scheme;
 }
 std::string_view missing(std::string_view scheme) noexcept {
   const auto found = std::ranges::find(missing_kinds, scheme, &missing_kind::name);
@@ -69,30 +64,9 @@ tls_options options_of(const tls_arguments& a) noexcept {
   o.session_tickets = a.session_tickets;
   return o;
 }
-result<std::shared_ptr<any_tls>> any_tls::make(const tls_arguments& given) { return call(features.tls, given); }
 result<receipt> any_pull::operator()(const reference& ref, any_consumer& to, const pull_options& options) {
   wrong = 0;
-  return call(from.front().kind->pull, *this, ref, to, options);
-}
-result<std::unique_ptr<any_owner>> open_owner(const place& at, const host_options& options) {
-  return call(at.kind->own, at, options);
-}
-result<std::unique_ptr<any_owner>> open_replica(const place& at, const place& coordinator) {
-  if (!at.is.several || at.kind != coordinator.kind) return failure(errc::unsupported_request);
-  return call(features.replica, at, coordinator);
-}
-bool is_origin(std::string_view text) noexcept { return features.is_origin != nullptr && features.is_origin(text); }
-result<std::unique_ptr<any_session>> connect_session(const place& to, const connect_options& how) {
-  return call(to.kind->connect, to, how);
-}
-result<any_listener> listen_for_sessions(const place& at) { return call(at.kind->listen, at); }
-result<std::uint64_t> put(const place& at, const source_view& image, std::chrono::milliseconds timeout,
-                          const stop_token& stop) {
-  return call(at.kind->put, at, image, timeout, stop);
-}
-result<any_view> open_view(const place& at, const reference& ref, const view_settings& how,
-                           const pull_options& options) {
-  return call(at.kind->view, at, ref, how, options);
+  return from.front().kind->pull(*this, ref, to, options);
 }
 
 }  // namespace tensorpull::facade

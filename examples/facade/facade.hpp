@@ -7,6 +7,7 @@
 
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/image/view.hpp>
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/any.hpp>
@@ -80,31 +81,18 @@ struct door_settings {
   bool metrics = false;  ///< whether it answers GET /metrics
   std::string origin{};  ///< of web pages that may read the answers; none: of no other
 };
-/// Whether web pages have such an origin.
-bool is_origin(std::string_view text) noexcept;
-
 /// An owner of many recipients; over a pipe of one. Any thread may call, also while another one runs it; over datagrams
 /// a call waits for that one, 0.05 s at most.
 class any_owner : public any_publisher {
  public:
   /// The port that it listens on; 0: the link has none.
   virtual std::uint16_t port() const noexcept = 0;
-  /// How many recipients are connected, those of the door, too.
+  /// How many recipients are connected, those of its door, too.
   virtual std::size_t connections() const noexcept = 0;
-  /// Answers HTTP on a port of its own from now on, and returns that; with TLS, if the owner's link has it. Nobody runs
-  /// the owner meanwhile. Errors: those of listening; unsupported_request: it is not beside TCP, TLS or a Unix socket.
-  virtual result<std::uint16_t> open_door(const door_settings&) { return failure(errc::unsupported_request); }
   /// Serves on this thread until `until()` is true, which is asked several times a second. False: nobody is there any
   /// more, and nobody can come.
   virtual bool run(const std::function<bool()>& until) = 0;
 };
-/// Starts to serve there; "pipe:" serves the one program at the other end. Over datagrams there are 1,024 recipients at
-/// most, since their places are allocated at once, and one at a serial line. Errors: bad_address, connection_failed
-/// with errno, out_of_memory, and those of the link; unsupported_request: nobody can be served on such a link.
-result<std::unique_ptr<any_owner>> open_owner(const place& at, const host_options& options = {});
-/// Starts to help the owner at `coordinator`, as replica_owner does. unsupported_request: they are not places of one
-/// stream, or this build has no replicas.
-result<std::unique_ptr<any_owner>> open_replica(const place& at, const place& coordinator);
 
 /// How a relay goes on.
 struct relay_settings {
@@ -138,17 +126,12 @@ class any_session : public any_publisher {
   /// unsupported_request: there is no stream, or this build has no relays.
   virtual result<relay_counts> relay_to(any_stream& to, const reference& ref, const relay_settings& how) noexcept = 0;
 };
-/// Connects. unsupported_request: there are no sessions with a web server.
-result<std::unique_ptr<any_session>> connect_session(const place& to, const connect_options& how);
-
 /// What accepts connections that become sessions.
 struct any_listener {
   std::uint16_t port = 0;
   /// timed_out: nobody has called within the time. Several threads may accept.
   std::function<result<std::unique_ptr<any_session>>(std::chrono::milliseconds, const stop_token&)> accept;
 };
-/// Starts to listen. unsupported_request: nobody can listen on a link of this kind.
-result<any_listener> listen_for_sessions(const place& at);
 
 struct view_settings {
   bool writable = false;  ///< pages that are written become this view's own
@@ -163,14 +146,61 @@ struct any_view {
   receipt how{};
   std::shared_ptr<const void> keep{};
 };
-/// Opens what is published there. Errors: as basic_shared_memory::view; unsupported_request: the link shares no memory.
-result<any_view> open_view(const place& at, const reference& ref, const view_settings& how,
-                           const pull_options& options);
 
-/// Reads the image for its digest, then sends it to a URL. The digest of what was sent, which is that one. Errors: as
-/// tensorpull::http_put; digest_mismatch: the image has changed meanwhile, and the store lacks its end;
-/// unsupported_request: the place is no URL.
-result<std::uint64_t> put(const place& at, const source_view& image, std::chrono::milliseconds timeout,
-                          const stop_token& stop);
+/// A function of a table. If it is not there, its result is unsupported_request.
+template <class>
+struct entry;
+template <class Result, class... Arguments>
+struct entry<Result(Arguments...)> {
+  Result (*function)(Arguments...) = nullptr;
+  constexpr entry() = default;
+  constexpr entry(Result (*f)(Arguments...)) noexcept
+      : function(f) {}  // NOLINT: a row of a table is a list of functions
+  explicit operator bool() const noexcept { return function != nullptr; }
+  Result operator()(Arguments... arguments) const {
+    if (function == nullptr) return failure(errc::unsupported_request);
+    return function(arguments...);
+  }
+};
+/// A kind of link: what it is, and what it can do.
+struct link_kind {
+  std::string_view name;  ///< of its addresses
+  link_traits is{};
+  /// As any_pull, which calls it.
+  entry<result<receipt>(any_pull&, const reference&, any_consumer&, const pull_options&)> pull{};
+  /// Starts to serve there; "pipe:" serves the one program at the other end. Over datagrams there are 1,024 recipients
+  /// at most, since their places are allocated at once, and one at a serial line. Errors: bad_address,
+  /// connection_failed with errno, out_of_memory, and those of the link.
+  entry<result<std::unique_ptr<any_owner>>(const place&, const host_options&)> own{};
+  /// Connects.
+  entry<result<std::unique_ptr<any_session>>(const place&, const connect_options&)> connect{};
+  /// Starts to listen.
+  entry<result<any_listener>(const place&)> listen{};
+  /// Opens what is published there. Errors: as basic_shared_memory::view.
+  entry<result<any_view>(const place&, const reference&, const view_settings&, const pull_options&)> view{};
+  /// Reads an image for its digest, then sends it to a URL. The digest of what was sent, which is that one. Errors: as
+  /// http_put; digest_mismatch: the image has changed meanwhile, and the store lacks its end.
+  entry<result<std::uint64_t>(const place&, const source_view&, std::chrono::milliseconds, const stop_token&)> put{};
+  /// What place::id is of a URL.
+  entry<result<ref_id>(std::string_view)> url_id{};
+};
+/// Features beside links.
+struct feature_table {
+  /// As any_tls::make.
+  entry<result<std::shared_ptr<any_tls>>(const tls_arguments&)> tls{};
+  /// Answers HTTP beside the owner at a place, which has to be one of several (link_traits); with TLS, if its link has
+  /// it. The port. Nobody runs the owner meanwhile. Errors: those of listening.
+  entry<result<std::uint16_t>(any_owner&, const place&, const door_settings&, const host_options&)> door{};
+  /// Whether web pages have such an origin.
+  entry<result<void>(std::string_view)> is_origin{};
+  /// As link_kind::pull, from several places.
+  decltype(link_kind::pull) several{};
+  /// Starts to help the owner at the second place, as replica_owner does. Both are places of one of several streams.
+  entry<result<std::unique_ptr<any_owner>>(const place&, const place&)> replica{};
+  /// Connects to an address through a proxy. Errors: as proxy_dialer::dial.
+  entry<result<posix_stream>(const proxy_settings&, std::string_view, std::chrono::milliseconds, const stop_token&)>
+      dial{};
+};
+extern const feature_table features;
 
 }  // namespace tensorpull::facade

@@ -37,7 +37,7 @@ result<std::uint64_t> put_web(const place& at, const source_view& image, std::ch
 result<ref_id> web_id(std::string_view url) { return http_reference(url); }
 constexpr link_kind kind(std::string_view name, bool encrypted) {
   return {
-      .name = name, .is = {.encrypted = encrypted, .web = true}, .pull = &pull_web, .url_id = &web_id, .put = &put_web};
+      .name = name, .is = {.encrypted = encrypted, .web = true}, .pull = &pull_web, .put = &put_web, .url_id = &web_id};
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ constexpr link_kind kind(std::string_view name, bool encrypted) {
 extern const link_kind link_http = kind("http", false), link_https = kind("https", true);
 
 result<posix_stream> dial_through(const proxy_settings& proxy, std::string_view address,
-                                  std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
+                                  std::chrono::milliseconds timeout, const stop_token& stop) {
   return proxy_dialer(proxy_of(proxy)).dial(address, timeout, stop);
 }
 

@@ -36,8 +36,6 @@ struct tls_arguments {
 /// A configuration of TLS, which connections and owners share.
 class any_tls {
  public:
-  /// Reads the files. Errors: those of tls_context::make; unsupported_request: this build has no TLS.
-  static result<std::shared_ptr<any_tls>> make(const tls_arguments& given);
   virtual ~any_tls() = default;
   /// Reads the files again, for connections that come later. After an error the old ones stay.
   virtual result<void> reload() noexcept = 0;

@@ -6,6 +6,7 @@
 namespace tensorpull::facade {
 
 result<std::unique_ptr<any_owner>> open_stream_replica(const place& at, const place& coordinator) {
+  if (!at.is.several || at.kind != coordinator.kind) return failure(errc::unsupported_request);
   using replica = replica_of<net<any_streams>>;
   auto kept = std::make_unique<const place>(coordinator);
   auto opened = replica::open(stream_place{&at}, stream_place{kept.get()});

@@ -18,7 +18,6 @@ class through_proxy final : public dialer {
   explicit through_proxy(const place& p) noexcept : proxy_(p.proxy) {}
   result<posix_stream> dial(std::string_view address, std::chrono::milliseconds timeout,
                             const stop_token& stop) const noexcept override {
-    if (features.dial == nullptr) return failure(errc::unsupported_request, 0, std::string_view("proxy"));
     return features.dial(proxy_, address, timeout, stop);
   }
 
@@ -107,7 +106,6 @@ namespace {
 
 result<receipt> pull_streams(any_pull& how, const reference& ref, any_consumer& to, const pull_options& options) {
   if (how.from.size() > 1 || how.connections) {
-    if (features.several == nullptr) return failure(errc::unsupported_request);
     return features.several(how, ref, to, options);
   }
   const stream_place only{&how.from.front(), options.stop};

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
-#include <tensorpull/system/detail/file_descriptor.hpp>
 
 #include <sys/eventfd.h>
 
@@ -22,21 +22,21 @@ class link_with_bell : public Link {
   explicit link_with_bell(Link&& link) noexcept
       : Link(std::move(link)), bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   /// Ends the wait that is under way, or the next one. Any thread may call it.
-  void ring() const noexcept { (void)::eventfd_write(bell_.get(), 1); }
+  void ring() const noexcept { (void)::eventfd_write(bell_.native_handle(), 1); }
   io_ready wait(bool read, bool write, std::chrono::milliseconds time) noexcept {
     const io_ready now = Link::wait(read, write, {});
     if (now.read || now.write || time.count() <= 0) return now;
     const bool full = !Link::wait(false, true, {}).write;  // what was collected waits for room
     pollfd both[] = {detail::polled(this->native_handle(), {read, write || full}),
-                     detail::polled(bell_.get(), {true, false})};
+                     detail::polled(bell_.native_handle(), {true, false})};
     eventfd_t rung = 0;
     if (detail::poll_for(both, 2, std::min(time, detail::wait_step)) > 0 && both[1].revents != 0)
-      (void)::eventfd_read(bell_.get(), &rung);
+      (void)::eventfd_read(bell_.native_handle(), &rung);
     return Link::wait(read, write, {});
   }
 
  private:
-  detail::file_descriptor bell_;
+  posix_stream bell_;
 };
 
 /// A lock that its holder may take again, since callbacks publish and ask. A thread that serves waits for all others.

@@ -107,7 +107,7 @@ inline tp::result<std::vector<facade::place>> places_of(const link_choice& link,
   std::shared_ptr<facade::any_tls> tls;
   // a redirect may lead from http to https
   if (all.front().is.encrypted || (all.front().is.web && facade::missing("https").empty())) {
-    auto made = facade::any_tls::make(link.tls);
+    auto made = facade::features.tls(link.tls);
     if (!made) return tp::failure(made.error());
     tls = std::move(*made);
   }

@@ -139,7 +139,7 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "metrics") {
       c.listen.door.metrics = true;
     } else if (name == "allow-origin") {
-      if (!facade::is_origin(value))
+      if (!facade::features.is_origin(value))
         throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" +
                            printable(value) + "'");
       c.listen.door.origin = value;
@@ -359,10 +359,10 @@ class sender {
   tp::result<std::unique_ptr<facade::any_owner>> serve() {
     const auto at = places_of(choices_.listen, {*choices_.listen.at});
     if (!at) return tp::failure(at.error());
-    if (choices_.replica) return facade::open_replica(at->front(), *choices_.coordinator.at);
-    auto owner = facade::open_owner(at->front());
+    if (choices_.replica) return facade::features.replica(at->front(), *choices_.coordinator.at);
+    auto owner = at->front().kind->own(at->front(), {});
     if (!owner || choices_.listen.door.listen.empty()) return owner;
-    const auto port = (*owner)->open_door(choices_.listen.door);
+    const auto port = facade::features.door(**owner, at->front(), choices_.listen.door, {});
     if (!port) return tp::failure(port.error());
     http_port_ = *port;
     return owner;
@@ -687,8 +687,8 @@ int put(const choices& c) {
   if (!file) return complain(file_error_text(c.files[0], file.error()), file.error().code);
   const auto began = clock::now();
   const auto to = places_of(c.listen, {*c.listen.at});
-  const auto how = to ? facade::put(to->front(), file->source(), std::chrono::milliseconds(c.timeout_ms),
-                                    signal_heard{})
+  const auto how = to ? to->front().kind->put(to->front(), file->source(), std::chrono::milliseconds(c.timeout_ms),
+                                              signal_heard{})
                       : tp::failure(to.error());
   const std::string at = printable(c.listen.text);
   if (!how) {

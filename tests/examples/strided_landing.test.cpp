@@ -1,7 +1,8 @@
-// The parts of the Python module that know nothing of Python: where strided tensors' bytes go, and which tensors share
-// memory. Each against a walk of all elements.
+// Landing in tensors with strides: where their bytes go, and which of them share memory, which is a part of the Python
+// module that knows nothing of Python. Each against a walk of all elements.
 #include "python/module/overlaps.hpp"
-#include "python/module/strided.hpp"
+
+#include <tensorpull/image/strided.hpp>
 
 #include <gtest/gtest.h>
 
@@ -70,10 +71,12 @@ TEST(StridedLanding, Any_range_goes_where_its_elements_are) {
     std::vector<std::byte> memory(size, std::byte{0xee}), expected = memory,
                                                           image(static_cast<std::size_t>(one.count() * one.item));
     for (std::byte& b : image) b = static_cast<std::byte>(random());
-    const strided_bytes bytes(memory.data() - one.low, one.item, one.shape, one.strides);
+    const auto bytes = [&] {
+      return detail::strided_bytes(one.item, one.shape, one.strides.data(), memory.data() - one.low);
+    };
     for (std::size_t at = 0; at < image.size();) {
       const std::size_t n = std::min<std::size_t>(image.size() - at, 1 + random() % 40);
-      bytes.write(at, std::span<const std::byte>(image).subspan(at, n));
+      bytes().write(at, std::span<const std::byte>(image).subspan(at, n));
       at += n;
     }
     for (std::uint64_t i = 0; i < one.count(); ++i)
@@ -82,7 +85,7 @@ TEST(StridedLanding, Any_range_goes_where_its_elements_are) {
     ASSERT_EQ(memory, expected);
     const std::size_t from = random() % (image.size() + 1), n = random() % (image.size() - from + 1);
     std::vector<std::byte> back(n);
-    bytes.read(from, back);
+    bytes().read(from, back);
     ASSERT_TRUE(std::equal(back.begin(), back.end(), image.begin() + static_cast<std::ptrdiff_t>(from)));
   }
 }

@@ -12,6 +12,7 @@ namespace facade = tensorpull::facade;
 static int complain(const tensorpull::error&) { return 0; }
 static int pull_from(std::string_view address, const tensorpull::reference& ref,
                      const tensorpull::destination_view& model) {
+  tensorpull::land into(model);
   // SNIPPET
   return got ? 1 : 0;
 }

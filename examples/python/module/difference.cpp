@@ -1,12 +1,69 @@
-#include "difference.hpp"
+// A difference between two versions of tensors, without loss or in few bits: made, and applied to the older one while
+// it is pulled.
+#include "parts.hpp"
+#include "pulling.hpp"
+#include "slices.hpp"
+#include "tensor_table.hpp"
 
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
+#include <tensorpull/satellites/differences/applied_difference.hpp>
+#include <tensorpull/satellites/differences/deflate/deflate.hpp>
 #include <tensorpull/satellites/differences/narrowed.hpp>
+#include <tensorpull/satellites/differences/widened.hpp>
 
+#include <algorithm>
 #include <memory>
-#include <optional>
+#include <utility>
 
 namespace tensorpull::python {
 namespace {
+
+/// Makes a consumer of the tensors that are described, and pulls a difference into it. Returns the receipt, of the
+/// difference. A chunk is held until it is whole; longer ones than 16 MiB are applied while they come.
+template <class Make>
+py::tuple download_difference_to(source& from, std::string_view ref, const pull_settings& s, interruption& stop,
+                                 Make make) {
+  auto made = value_or_raise(make(std::min(s.chunk_bytes, std::uint64_t{16} << 20)));
+  facade::consumer_for as(made);
+  return to_python(pull(from, as, ref, s, stop));
+}
+
+/// Pulls a difference without loss and applies it to the tensors that are described.
+py::tuple download_difference(source& from, std::string_view ref, const py::sequence& described,
+                              const py::object& how) {
+  const auto s = settings_of<pull_settings>(how);
+  const tensor_table table(described);
+  interruption stop(s.abort);
+  landing_table image(table, stop);
+  deflate_coder coder;
+  return download_difference_to(from, ref, s, stop, [&](std::uint64_t longest) {
+    return applied_difference<deflate_coder, xxhash_digest>::make(image.destination(), coder, longest);
+  });
+}
+
+/// Calls `f` with the scheme of so many bits.
+template <class F>
+auto with_scheme(int bits, F f) {
+  if (bits == 4) return f(blocks_of_4_bits<>{});
+  if (bits != 8) throw py::value_error("a step has 8 bits or 4");
+  return f(blocks_of_8_bits<>{});
+}
+
+/// Pulls a step in 8 or 4 bits, and moves the tensors that are described by it: contiguous ones in the CPU's memory.
+py::tuple download_narrowed(source& from, std::string_view ref, const py::sequence& described, const py::object& how,
+                            int bits) {
+  const auto s = settings_of<pull_settings>(how);
+  const tensor_table table(described);
+  interruption stop(s.abort);
+  dynamic_image image = table.to_write();
+  land tensors(image.destination());
+  return with_scheme(bits, [&]<class Scheme>(Scheme) {
+    return download_difference_to(from, ref, s, stop, [&](std::uint64_t longest) {
+      return widened<land, Scheme>::make(tensors, image.source(), longest);
+    });
+  });
+}
 
 /// Keeps the coded bytes.
 struct coded {
@@ -86,41 +143,6 @@ py::tuple narrow_tensors(const py::sequence& now, const py::sequence& base, int 
   return with_scheme(bits, [&]<class Scheme>(Scheme) { return narrow<Scheme>(now, base); });
 }
 
-result<void> copy_image(const source_view& from, const destination_view& to, interruption& stop) noexcept {
-  const image_schema &s = *from.schema, &into = *to.schema;
-  if (s.fingerprint != into.fingerprint || s.image_bytes != into.image_bytes) return failure(errc::schema_mismatch);
-  land landing(to);
-  if (const auto ok = landing.begin({.image_bytes = s.image_bytes, .data_start = s.header_bytes}); !ok) return ok;
-  std::array<std::byte, 256 * 1024> some;
-  for (std::uint64_t at = s.header_bytes; at < s.image_bytes;) {
-    if (stop.look()) return failure(errc::cancelled);
-    const std::span piece(some.data(),
-                          static_cast<std::size_t>(std::min<std::uint64_t>(some.size(), s.image_bytes - at)));
-    if (const auto read = detail::read_range(from, at, piece); !read) return read;
-    if (const auto landed = detail::land_bytes(landing, at, piece); !landed) return landed;
-    at += piece.size();
-  }
-  return {};
-}
-
-/// Copies tensors into others of the same names, dtypes and shapes, wherever both are.
-void copy_tensors(const py::sequence& from, const py::sequence& to) {
-  device_reader devices;
-  const dynamic_image image = devices.image_of(tensor_table(from), {});
-  const tensor_table table(to);
-  interruption stop{py::none()};
-  landing_table into(table, stop);
-  const auto done = [&]() -> result<void> {
-    const interpreter_unlock unlocked;
-    devices.copies()->tell(&stop);
-    const auto copied = copy_image(image.source(), into.destination(), stop);
-    devices.copies()->tell(nullptr);
-    return copied;
-  }();
-  stop.rethrow();
-  if (!done) raise(done.error());
-}
-
 }  // namespace
 
 void bind_difference(py::module_& m) {
@@ -129,7 +151,8 @@ void bind_difference(py::module_& m) {
   py::class_<narrowed_step<blocks_of_4_bits<>>>(m, "NarrowedStepIn4Bits");
   m.def("narrow_tensors", &narrow_tensors);
   m.def("encode_difference", &encode_difference);
-  m.def("copy_tensors", &copy_tensors);
+  m.def("download_difference", &download_difference);
+  m.def("download_narrowed", &download_narrowed);
 }
 
 }  // namespace tensorpull::python

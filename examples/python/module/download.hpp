@@ -2,7 +2,7 @@
 #pragma once
 
 #include "named_landing.hpp"
-#include "network.hpp"
+#include "pulling.hpp"
 #include "slices.hpp"
 #include "tensor_table.hpp"
 
@@ -69,36 +69,34 @@ class asking_landing : public named_landing {
   bool forgotten_ = false;
 };
 
-/// Lands in tensors that exist.
-using landing = in_one_chunk<asking_landing>;
-/// Lands in tensors that are made.
-using making = in_one_chunk<new_model<python_allocator>>;
-
 /// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
-/// names of tensors, which the owner has to have tied as they are here. `run(reference, consumer, options, chunks)`
-/// pulls. Returns the receipt, and the metadata as far as `max_header_bytes` lets it be kept; of a subset there is
-/// none.
-template <class Run>
-py::tuple download_into(Run run, std::string_view ref, const py::sequence& described, bool subset, name_ties ties,
-                        std::uint64_t max_header_bytes, const pull_settings& s) {
+/// names of tensors, which the owner has to have tied as they are here. Returns the receipt, and the metadata as far as
+/// `max_header_bytes` lets it be kept; of a subset there is none.
+inline py::tuple download_into(source& from, std::string_view ref, const py::sequence& described, bool subset,
+                               name_ties ties, std::uint64_t max_header_bytes, const py::object& how) {
+  const auto s = settings_of<pull_settings>(how);
   const tensor_table table(described);
   interruption stop(s.abort);
   landing_table image(table, stop);
-  landing to(s.native, image.destination(), std::move(ties), max_header_bytes, s.agrees, stop);
-  const receipt got = pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
-                           ref, s, stop, subset);
+  asking_landing to(image.destination(), std::move(ties), max_header_bytes, s.agrees, stop);
+  facade::consumer_for as(to);
+  const receipt got = pull(from, as, ref, s, stop, {.part = subset});
   return py::make_tuple(to_python(got), to_python(to.metadata()));
 }
-/// Returns the receipt and the metadata.
-template <class Run>
-py::tuple download_new(Run run, std::string_view ref, const py::object& make, const py::object& clear,
-                       const most& limits, const pull_settings& s) {
+/// Lands in tensors that are made. Returns the receipt and the metadata.
+inline py::tuple download_new(source& from, std::string_view ref, const py::object& make, const py::object& clear,
+                              std::uint64_t max_bytes, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
+                              const py::object& how) {
+  const auto s = settings_of<pull_settings>(how);
   interruption stop(s.abort);
-  making to(s.native, python_allocator(make, clear, stop),
-            new_model_limits{limits.bytes, limits.header_bytes, limits.tensors});
-  const auto got = try_pull([&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); },
-                            ref, s, stop, false, [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; });
-  if (!got) raise(got.error(), true, got.error() == errc::too_large ? above(to.described(), limits, true) : "");
+  new_model to(python_allocator(make, clear, stop), new_model_limits{max_bytes, max_header_bytes, max_tensors});
+  facade::consumer_for as(to);
+  const auto got = try_pull(from, as, ref, s, stop,
+                            {.described = [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; }});
+  if (!got)
+    raise(
+        got.error(), true,
+        got.error() == errc::too_large ? above(as.described(), {max_bytes, max_header_bytes, max_tensors}, true) : "");
   return py::make_tuple(to_python(*got), to_python(to.made().pairs()));
 }
 

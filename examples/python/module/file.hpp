@@ -1,7 +1,7 @@
 // A pull into a file, which goes on where an earlier one stopped, also one that was killed.
 #pragma once
 
-#include "route.hpp"
+#include "pulling.hpp"
 
 #include <tensorpull/consumers/any_schema/finished_file.hpp>
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -14,32 +14,22 @@
 
 namespace tensorpull::python {
 
-/// Writes a file.
-using filing = in_one_chunk<safetensors_file>;
-/// Compares a file that is there.
-using comparing = in_one_chunk<finished_file>;
-
 /// Raises an error of a pull into a file: one of the file itself has its whole path.
 [[noreturn]] inline void raise_about_file(const error& e, std::string_view path, bool landed = false) {
   const bool of_file = e.code == errc::io || e.code == errc::disk_full || e.code == errc::bad_file;
   raise(e, landed, e.code == errc::io ? "the file cannot be read or written" : "", of_file ? path : "");
 }
 
-template <class Consumer>
-auto pulling(const route& from, Consumer& to) {
-  return [pull = from.puller(), &to](const reference& r, const pull_options& o, chunks c) { return pull(r, to, o, c); };
-}
-
 /// Whether a file is there under its final name, and is what is published. Throws tensorpull.Error if that cannot be
 /// said.
-inline std::optional<receipt> already_there(const route& from, std::string_view ref, const std::string& path,
-                                            const pull_settings& s, interruption& stop) {
+inline std::optional<receipt> already_there(source& from, std::string_view ref, const std::string& path,
+                                            pull_settings s, interruption& stop) {
   struct stat about{};
   if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return {};
   auto opened = positioned_file::open(path);
   if (!opened) return {};  // whether it may be replaced is said when the new one is made
   const ref_id id = id_or_raise(ref);
-  comparing file(false, std::move(*opened));
+  finished_file file(std::move(*opened));
   auto where = [&] {
     const interpreter_unlock unlocked;
     return finished_file::look(file, id, interruption_token{&stop});
@@ -47,7 +37,9 @@ inline std::optional<receipt> already_there(const route& from, std::string_view 
   stop.rethrow();
   if (!where) raise_about_file(where.error(), path);
   if (s.version != 0 && where->version != s.version) return {};
-  const auto how = try_pull(pulling(from, file), ref, s, stop, false, {}, &*where);
+  s.native = false;
+  facade::consumer_for as(file);
+  const auto how = try_pull(from, as, ref, s, stop, {.cursor = &*where});
   if (how) return *how;
   if (how.error().code == errc::stale_version) return {};
   raise_about_file(how.error(), path, true);
@@ -55,8 +47,9 @@ inline std::optional<receipt> already_there(const route& from, std::string_view 
 
 /// `path`: as the file system has it. `resume`: goes on with what lies in .NAME.part, and keeps it there. Returns the
 /// receipt.
-inline py::tuple download_file(const route& from, std::string_view ref, const std::string& path, bool resume,
-                               bool overwrite, std::uint64_t max_bytes, const pull_settings& s) {
+inline py::tuple download_file(source& from, std::string_view ref, const std::string& path, bool resume, bool overwrite,
+                               std::uint64_t max_bytes, const py::object& how) {
+  const auto s = settings_of<pull_settings>(how);
   const ref_id id = id_or_raise(ref);
   interruption stop(s.abort);
   if (resume && !from.is_web())  // most web servers do not say by which digest they know a file
@@ -66,23 +59,24 @@ inline py::tuple download_file(const route& from, std::string_view ref, const st
     auto made = safetensors_file::create(
         path, {.overwrite = overwrite, .max_bytes = max_bytes, .resume = resume ? &where : nullptr});
     if (!made) raise_about_file(made.error(), path);
-    filing file(s.native, std::move(*made));
+    safetensors_file file = std::move(*made);
+    facade::consumer_for as(file);
     if (anew || (s.version != 0 && where.version != s.version)) where = {};
     if (from.is_web() && where.ref != id) where = {};  // another URL may name another file
     // an owner that was started again may have another reference, but the version must be the same
     where.ref = where ? id : ref_id{};
     const resume_cursor found = where;
-    const auto how = try_pull(pulling(from, file), ref, s, stop, false, {}, resume ? &where : nullptr);
-    if (how) return to_python(*how);
-    const bool other = how.error().code == errc::stale_version && found;
+    const auto got = try_pull(from, as, ref, s, stop, {.cursor = resume ? &where : nullptr});
+    if (got) return to_python(*got);
+    const bool other = got.error().code == errc::stale_version && found;
     if (other && !anew && s.version == 0) {
       // whatever is there now is wanted, and what was begun is of another version
       anew = true;
       continue;
     }
     if (other) where = found;  // what was begun is kept
-    if (how.error().code == errc::too_large) raise(how.error(), true, above(file.described(), {max_bytes}), path);
-    raise_about_file(how.error(), path, true);
+    if (got.error().code == errc::too_large) raise(got.error(), true, above(as.described(), {max_bytes}), path);
+    raise_about_file(got.error(), path, true);
   }
 }
 

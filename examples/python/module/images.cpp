@@ -1,11 +1,13 @@
 // Images read and written by byte ranges, for programs that bring their own transport.
+#include "download.hpp"
 #include "listing.hpp"
-#include "other_links.hpp"
+#include "parts.hpp"
 #include "slices.hpp"
 
 #include <tensorpull/consumers/any_schema/image_landing.hpp>
-#include <tensorpull/image/gather_scatter.hpp>
-#include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/consumers/land.hpp>
+#include <tensorpull/image/read_range.hpp>
+#include <tensorpull/integrity/tensor_digests.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
 #include <pybind11/stl.h>
@@ -19,26 +21,6 @@
 
 namespace tensorpull::python {
 namespace {
-
-/// Copies the image's bytes from `offset` on, as many as there is room for. They are there.
-result<void> copy_range(const source_view& image, std::uint64_t offset, std::span<std::byte> out) noexcept {
-  while (!out.empty()) {
-    std::span<const std::byte> pieces[64];
-    const gathered g = gather(image, offset, out.size(), pieces, out);
-    // what was packed lies at the beginning of `out`, in front of its place if pieces of tensors come before it
-    std::size_t to = 0;
-    for (std::size_t i = 0; i < g.pieces; ++i) to += pieces[i].size();
-    std::size_t end = to;
-    for (std::size_t i = g.pieces; i-- > 0;) {  // from the last one on, so that none is overwritten before it was moved
-      end -= pieces[i].size();
-      std::memmove(out.data() + end, pieces[i].data(), pieces[i].size());
-    }
-    if (g.failed || g.bytes == 0) return failure(errc::io, offset + g.bytes);
-    offset += g.bytes;
-    out = out.subspan(to);
-  }
-  return {};
-}
 
 /// Of a whole header: the bytes of the image that it describes.
 std::uint64_t image_bytes(std::string_view header) {
@@ -67,37 +49,68 @@ std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint6
   return value_or_raise(size_bytes(*known, shape));
 }
 
-/// The digest of each tensor's bytes alone, as an image has them and in its order: (name, XXH3-64). Cost: one pass over
-/// the bytes, with the lock released; Ctrl-C is heard meanwhile, and `abort`, which is None or a callable. Raises.
-py::list tensor_digests(const py::sequence& tensors, py::object abort) {
-  device_reader devices;
-  const dynamic_image image = devices.image_of(tensor_table(tensors), {});
-  const image_schema& schema = image.schema();
-  std::vector<std::uint64_t> digests(schema.tensor_count);
+/// Calls f(stop) without the interpreter's lock: Ctrl-C is heard meanwhile, and `abort`, which is None or a callable,
+/// and exceptions of `devices` are this call's. Raises.
+template <class F>
+void with_devices(const device_reader& devices, py::object abort, F f) {
   interruption stop{std::move(abort)};
-  const auto done = [&]() -> result<void> {
+  const auto done = [&] {
     const interpreter_unlock unlocked;
     devices.copies()->tell(&stop);
-    result<void> read;
-    for (std::size_t i = 0; i < digests.size() && read; ++i) {
-      constexpr std::uint64_t between = std::uint64_t{16} << 20;
-      xxhash_digest h;
-      const std::uint64_t begin = schema.header_bytes + schema.tensors[i].begin, all = schema.tensors[i].size_bytes();
-      for (std::uint64_t at = 0; at < all && read; at += between) {
-        if (stop.look()) read = failure(errc::cancelled);
-        else read = hash_range<xxhash_digest, 16 * 1024>(h, image.source(), begin + at, std::min(between, all - at));
-      }
-      digests[i] = h.digest();
-    }
+    const result<void> how = f(stop);
     devices.copies()->tell(nullptr);
-    return read;
+    return how;
   }();
   stop.rethrow();
   if (!done) raise(done.error());
+}
+/// The digest of each tensor's bytes alone, as an image has them and in its order: (name, XXH3-64). Cost: one pass over
+/// the bytes.
+py::list tensor_digests(const py::sequence& tensors, py::object abort) {
+  device_reader devices;
+  const dynamic_image image = devices.image_of(tensor_table(tensors), {});
+  std::vector<std::uint64_t> digests;
+  with_devices(devices, std::move(abort), [&](interruption& stop) -> result<void> {
+    for (std::size_t i = 0; i < image.schema().tensor_count; ++i) {
+      const auto is = tensor_digest_of<xxhash_digest, 16 * 1024>(image.source(), i, interruption_token{&stop});
+      if (!is) return failure(is.error());
+      digests.push_back(*is);
+    }
+    return {};
+  });
   py::list out;
   for (std::size_t i = 0; i < digests.size(); ++i)
-    out.append(py::make_tuple(to_text(schema.tensors[i].name), digests[i]));
+    out.append(py::make_tuple(to_text(image.schema().tensors[i].name), digests[i]));
   return out;
+}
+
+result<void> copy_image(const source_view& from, const destination_view& to, interruption& stop) noexcept {
+  const image_schema &s = *from.schema, &into = *to.schema;
+  if (s.fingerprint != into.fingerprint || s.image_bytes != into.image_bytes) return failure(errc::schema_mismatch);
+  land landing(to);
+  if (const auto ok = landing.begin({.image_bytes = s.image_bytes, .data_start = s.header_bytes}); !ok) return ok;
+  std::array<std::byte, 256 * 1024> some;
+  for (std::uint64_t at = s.header_bytes; at < s.image_bytes;) {
+    if (stop.look()) return failure(errc::cancelled);
+    const std::span piece(some.data(),
+                          static_cast<std::size_t>(std::min<std::uint64_t>(some.size(), s.image_bytes - at)));
+    if (const auto read = detail::read_range(from, at, piece); !read) return read;
+    if (const auto landed = detail::land_bytes(landing, at, piece); !landed) return landed;
+    at += piece.size();
+  }
+  return {};
+}
+
+/// Copies tensors into others of the same names, dtypes and shapes, wherever both are.
+void copy_tensors(const py::sequence& from, const py::sequence& to) {
+  device_reader devices;
+  const dynamic_image image = devices.image_of(tensor_table(from), {});
+  const tensor_table table(to);
+  interruption stop{py::none()};
+  landing_table into(table, stop);
+  with_devices(devices, py::none(),
+               [&](interruption& caller) { return copy_image(image.source(), into.destination(), caller); });
+  stop.rethrow();
 }
 
 /// An image that is read.
@@ -149,7 +162,7 @@ class image_reader {
   void copy(std::uint64_t offset, std::span<std::byte> out) const {
     const auto done = [&] {
       const interpreter_unlock unlocked;
-      return copy_range(image_.source(), offset, out);
+      return detail::read_range(image_.source(), offset, out);
     }();
     if (!done) raise(done.error());
   }
@@ -269,6 +282,7 @@ class range_landing {
 void bind_images(py::module_& m) {
   m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
   m.def("tensor_bytes", &tensor_bytes);
+  m.def("copy_tensors", &copy_tensors);
   m.def("tensor_digests", &tensor_digests, py::arg("tensors"), py::arg("abort") = py::none());
   py::class_<image_reader>(m, "ImageReader")
       .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object,

@@ -1,5 +1,5 @@
 // What message structs need of the library: the encoding of their bodies is Python's (src/tensorpull/_decomposed.py).
-#include "other_links.hpp"
+#include "parts.hpp"
 #include "slices.hpp"
 
 #include <tensorpull/messages/locator.hpp>

@@ -2,12 +2,11 @@
 // what accepts such connections.
 #pragma once
 
-#include "difference.hpp"
-#include "download.hpp"
-#include "links.hpp"
-#include "listing.hpp"
-#include "other_links.hpp"
 #include "owner.hpp"
+#include "places.hpp"
+#include "publications.hpp"
+
+#include "facade/facade.hpp"
 
 #include <tensorpull/system/pages.hpp>
 
@@ -36,42 +35,13 @@ auto interruptible(const py::object& abort, F f) {
   return done;
 }
 
-/// The place, if two ends can meet there: over NATS they need a name.
-inline place named(const place& at, std::string_view address) {
-  if (at.url.scheme == link_scheme::nats_url && address.find('#') == address.npos)
+/// A place where two ends can meet: over NATS they need a name.
+inline facade::place meeting_place(std::string_view address, const tls_settings& tls, bool to_listen = false) {
+  facade::place at = place_of(address, tls, to_listen);
+  if (at.scheme == "nats" && address.find('#') == address.npos)
     raise(errc::bad_address, without_secrets(address).view(),
           "two ends of a session over NATS meet under a name, which has to be there: nats://server:4222#name");
   return at;
-}
-inline made_session connect_to(const place& at, const connect_options& options) noexcept {
-  switch (at.url.scheme) {
-    case link_scheme::shm_url: return connect_shared_memory(at.url.address, options);
-    case link_scheme::pipe_url: return connect_pipe(at.url.address, options);
-    case link_scheme::udp_url: return connect_udp(at.url.address, options);
-    case link_scheme::serial_url: return connect_serial(at.url.address, options);
-#if TENSORPULL_PYTHON_NATS
-    case link_scheme::nats_url: return connect_nats(at.url.address, options);
-#endif
-    default: break;
-  }
-  return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
-    return connect_over<Transport>(where, options);
-  });
-}
-/// Starts to listen there.
-inline std::shared_ptr<any_listener> listen_at(const place& at) {
-  switch (at.url.scheme) {
-    case link_scheme::shm_url: return listen_shared_memory(at.url.address);
-    case link_scheme::udp_url: return listen_udp(at.url.address);
-    case link_scheme::serial_url: return listen_serial(at.url.address);
-#if TENSORPULL_PYTHON_NATS
-    case link_scheme::nats_url: return listen_nats(at.url.address);
-#endif
-    default: break;
-  }
-  return over(at, [&]<class Transport>(std::type_identity<Transport>, const auto& where) {
-    return listener_at<Transport>(where);
-  });
 }
 
 /// Memory from the system, which has it back afterwards whatever the allocator would keep.
@@ -92,7 +62,7 @@ class pages {
 
 /// One thread at a time moves its bytes; another one that calls meanwhile gets an error. Within a callback the same
 /// thread may publish and ask.
-class session {
+class session final : public source, public publishes<session> {
   /// The session while a call uses it. `moves`: the call moves bytes.
   class use {
    public:
@@ -110,97 +80,36 @@ class session {
     ~use() {
       if (first_) of_.user_ = std::thread::id();
     }
-    any_session* operator->() const noexcept { return session_.get(); }
+    facade::any_session& operator*() const noexcept { return *session_; }
+    facade::any_session* operator->() const noexcept { return session_.get(); }
 
    private:
     session& of_;
-    std::shared_ptr<any_session> session_;
+    std::shared_ptr<facade::any_session> session_;
     bool first_ = false;
   };
-  /// What download_new and the others call.
-  static auto puller(const use& mine) noexcept {
-    return [&mine](const reference& from, auto& to, const pull_options& o, chunks c) {
-      consumer_for<std::remove_reference_t<decltype(to)>> as(to);
-      return mine->pull(from, static_cast<any_consumer&>(as), o, c);
-    };
-  }
 
  public:
-  explicit session(std::shared_ptr<any_session> s) noexcept : session_(std::move(s)) {}
+  explicit session(std::shared_ptr<facade::any_session> s) noexcept : session_(std::move(s)) {}
   ~session() { let_go_of_objects(); }
 
   static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries,
-                                          const py::object& abort, const tls_settings* tls) {
-    const place at = named(place_of(address, tls), address);
-    connect_options options;
-    options.timeout = waiting(timeout_ms);
-    options.retry.retries = retries;
+                                          const py::object& abort, const tls_settings& tls) {
+    const facade::place at = meeting_place(address, tls);
     auto made = interruptible(abort, [&](const stop_token& stop) {
-      options.stop = stop;
-      return connect_to(at, options);
+      return at.kind->connect(at, {waiting(timeout_ms), {.retries = retries}, stop});
     });
     return std::make_unique<session>(value_or_raise(std::move(made)));
   }
+  pull_function begin() override {
+    return [mine = std::make_shared<use>(*this, true)](const reference& from, facade::any_consumer& to,
+                                                       const pull_options& options, std::uint64_t chunk) {
+      return (*mine)->pull(from, to, options, chunk);
+    };
+  }
 
-  py::tuple download_into(std::string_view ref, const py::sequence& described, bool subset, name_ties ties,
-                          std::uint64_t max_header_bytes, const pull_settings& s) {
-    const use mine(*this, true);
-    return python::download_into(
-        [&](const reference& from, landing& to, const pull_options& o, chunks c) { return mine->pull(from, to, o, c); },
-        ref, described, subset, std::move(ties), max_header_bytes, s);
-  }
-  py::tuple download_new(std::string_view ref, const py::object& make, const py::object& clear, std::uint64_t max_bytes,
-                         std::uint64_t max_header_bytes, std::uint64_t max_tensors, const pull_settings& s) {
-    const use mine(*this, true);
-    return python::download_new(puller(mine), ref, make, clear, {max_bytes, max_header_bytes, max_tensors}, s);
-  }
-  py::tuple download_difference(std::string_view ref, const py::sequence& described, const pull_settings& s) {
-    const use mine(*this, true);
-    return python::download_difference(puller(mine), ref, described, s);
-  }
-  py::tuple download_narrowed(std::string_view ref, const py::sequence& described, const pull_settings& s, int bits) {
-    const use mine(*this, true);
-    return python::download_narrowed(puller(mine), ref, described, s, bits);
-  }
-  /// Pulls into a consumer that can undo what it has taken.
-  template <consumer Consumer>
-  py::tuple download_to(Consumer& to, std::string_view ref, const pull_settings& s) {
-    const use mine(*this, true);
-    interruption stop(s.abort);
-    const auto run = puller(mine);
-    return to_python(python::pull(
-        [&](const reference& from, const pull_options& o, chunks c) { return run(from, to, o, c); }, ref, s, stop));
-  }
-  py::tuple look(std::string_view ref, std::uint64_t max_header_bytes, std::uint64_t max_tensors,
-                 const pull_settings& s) {
-    const use mine(*this, true);
-    return python::look(puller(mine), ref, {~std::uint64_t{0}, max_header_bytes, max_tensors}, s);
-  }
-  py::tuple add(const py::sequence& described, const std::vector<std::pair<std::string, std::string>>& metadata,
-                py::object keep, const publish_settings& s) {
-    const use mine(*this, false);
-    return publish(described, metadata, std::move(keep), s, published_,
-                   [&](const source_view& image, const publish_options& o, unique_any k) {
-                     return mine->add_image(image, o, std::move(k));
-                   });
-  }
-  void withdraw(std::string_view ref) {
-    const use mine(*this, false);
-    const reference r{id_or_raise(ref), 0, 0};
-    const auto done = [&] {
-      const interpreter_unlock unlocked;  // what was published is released, which takes the interpreter's lock
-      return mine->withdraw(r);
-    }();
-    if (!done) raise(done.error());
-  }
-  py::tuple status(std::string_view ref) {
-    const use mine(*this, false);
-    return to_python(value_or_raise(mine->status_of({id_or_raise(ref), 0, 0})));
-  }
-  bool settled(std::string_view ref) {
-    const use mine(*this, false);
-    return mine->settled({id_or_raise(ref), 0, 0});
-  }
+  /// In use by the caller, who moves no bytes.
+  use publisher() { return {*this, false}; }
 
   /// `references`: (digits, version, fingerprint) each.
   void send(std::uint32_t kind, const py::bytes& body,
@@ -235,18 +144,11 @@ class session {
   /// is over first.
   bool serve(const std::vector<std::string>& refs, const py::object& until, std::int64_t timeout_ms) {
     const use mine(*this, true);
-    std::vector<reference> all;
-    for (const std::string& ref : refs) all.push_back({id_or_raise(ref), 0, 0});
+    const all_settled all(refs);
     interruption stop(until);  // which ends the wait, and is no error here
     const auto done = [&] {
       const interpreter_unlock unlocked;
-      return mine->serve(
-          [&] {
-            return (!all.empty() &&
-                    std::all_of(all.begin(), all.end(), [&](const reference& r) { return mine->settled(r); })) ||
-                   stop.look();
-          },
-          waiting(timeout_ms), {});
+      return mine->serve([&] { return all(*mine) || stop.look(); }, waiting(timeout_ms));
     }();
     stop.rethrow();
     if (!done && done.error() == errc::timed_out) return false;
@@ -261,12 +163,12 @@ class session {
     if (&to == this) throw py::value_error("a session relays to another one, and not to itself");
     const reference r{id_or_raise(ref), 0, 0};
     interruption stop(abort);
-    result<relayed> passed{relayed{}};
-    std::shared_ptr<any_session> taken;
+    result<facade::relay_counts> passed{facade::relay_counts{}};
+    std::shared_ptr<facade::any_session> taken;
     {
       const use mine(*this, true), others(to, true);
-      auto recipient = others->stream();
-      if (!recipient || !mine->stream())
+      facade::any_stream* const recipient = others->lend();
+      if (recipient == nullptr || mine->lend() == nullptr)
         raise(errc::unsupported_request, {}, "a relay needs streams on both sides: tcp://, tls://, unix: or shm:");
       if (!others->between_frames())
         raise(errc::unread_messages, {},
@@ -274,8 +176,8 @@ class session {
       const pages chunk(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, max_payload_bytes)));
       taken = std::exchange(to.session_, nullptr);  // nobody else speaks on it from now on
       const interpreter_unlock unlocked;
-      passed = mine->relay_to(*recipient, r, chunk.bytes(),
-                              {waiting(timeout_ms), interruption_token{&stop}, bytes_per_second});
+      passed = mine->relay_to(*recipient, r,
+                              {chunk.bytes(), waiting(timeout_ms), interruption_token{&stop}, bytes_per_second});
     }
     let_go(std::move(taken), to.made_by_);
     stop.rethrow();
@@ -298,24 +200,22 @@ class session {
   }
   bool closed() const noexcept { return !session_; }
 
-  void each_object(const auto& f) const noexcept {
-    for (const published* const one : *published_) one->each_object(f);
-  }
   void let_go_of_objects() { let_go(std::exchange(session_, nullptr), made_by_); }
 
  private:
   pid_t made_by_ = ::getpid();
-  publications published_ = std::make_shared<publications::element_type>();
-  std::shared_ptr<any_session> session_;
+  std::shared_ptr<facade::any_session> session_;
   std::atomic<std::thread::id> user_{};
 };
 
 /// What accepts connections that become sessions.
 class listener {
  public:
-  listener(std::string_view listen, const tls_settings* tls) {
-    listener_ = listen_at(named(listening_place_of(listen, tls), listen));
-    port_ = listener_->port();
+  listener(std::string_view listen, const tls_settings& tls) {
+    const facade::place at = meeting_place(listen, tls, true);
+    listener_ = std::make_shared<facade::any_listener>(
+        value_or_raise(without_lock([&] { return at.kind->listen(at); })));
+    port_ = listener_->port;
   }
   ~listener() { close(); }
 
@@ -345,7 +245,7 @@ class listener {
 
  private:
   pid_t made_by_ = ::getpid();
-  std::shared_ptr<any_listener> listener_;
+  std::shared_ptr<facade::any_listener> listener_;
   std::uint16_t port_ = 0;
 };
 

@@ -5,10 +5,10 @@
 
 #include "interruption.hpp"
 #include "overlaps.hpp"
-#include "strided.hpp"
 #include "tensor_table.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/image/strided.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -174,8 +174,8 @@ class landing_table {
     const tensor_row* row;
     bool on_device;
 
-    strided_bytes bytes() const noexcept {
-      return {reinterpret_cast<std::byte*>(row->address), bits(row->type) / 8, row->shape, row->strides};
+    detail::strided_bytes<std::byte> bytes() const noexcept {
+      return {bits(row->type) / 8, row->shape, row->strides.data(), reinterpret_cast<std::byte*>(row->address)};
     }
   };
 

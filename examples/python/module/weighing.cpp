@@ -1,4 +1,7 @@
-#include "weighing.hpp"
+#include "errors.hpp"
+#include "interpreter.hpp"
+#include "parts.hpp"
+#include "tensor_table.hpp"
 
 #include <tensorpull/consumers/average/weighing.hpp>
 #include <tensorpull/image/dynamic.hpp>

@@ -3,7 +3,7 @@
 // byte.
 #pragma once
 
-#include <tensorpull/image/detail/strided.hpp>
+#include <tensorpull/image/strided.hpp>
 #include <tensorpull/image/view.hpp>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tensorpull::detail {
 inline void read_elements(const tensor_entry& entry, const std::byte* from, std::uint64_t offset,
                           std::span<std::byte> out) noexcept {
   if (entry.strides_bytes == nullptr) std::memcpy(out.data(), from + static_cast<std::size_t>(offset), out.size());
-  else strided_reader(entry, from).read(offset, out);
+  else strided_bytes(bits(entry.type) / 8, entry.extents(), entry.strides_bytes, from).read(offset, out);
 }
 
 /// The same with the bytes of each number in reverse. Any range: a number that it cuts is read whole.

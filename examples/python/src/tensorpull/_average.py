@@ -18,7 +18,7 @@ from ._tls import TLS
 from ._trees import is_tensor
 from ._types import OfOneProcess, Receipt, TensorDict, Update
 
-_KINDS = {"divide_by_reached": _native.ReachedAverage, "error": _native.WholeAverage, "staged": _native.StagedAverage}
+_KINDS = ("divide_by_reached", "error", "staged")
 
 
 class WeightedAverage(OfOneProcess):
@@ -74,10 +74,11 @@ class WeightedAverage(OfOneProcess):
         self._to = dict(out)  # the caller's own may have other tensors later
         self._lock = threading.RLock()  # a progress callback may ask how far the average is
         self._pulling = False
+        self._partial = partial
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
-        self._native = _KINDS[partial](
-            tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
+        self._native = _native.Average(
+            partial, tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
         )
 
     def pull(
@@ -110,8 +111,7 @@ class WeightedAverage(OfOneProcess):
         if not 1 <= made_for <= self.round:
             raise ValueError(f"round is a number from 1 to {self.round}, the current round; not {round!r}")
         session = address if isinstance(address, Session) else None
-        staged = self._native if isinstance(self._native, _native.StagedAverage) else None
-        if session is not None and staged is None:
+        if session is not None and self._partial != "staged":
             raise ValueError('over a session only an average with partial="staged" pulls: what it has taken before the digest of the whole is known can be undone')
         if session is not None and ssl is not None:
             raise ValueError("ssl is for addresses: a session has its connection")
@@ -131,11 +131,12 @@ class WeightedAverage(OfOneProcess):
             if len(self._peers) >= self._most_peers:
                 self._forget_peers()
             self._peers[_native.recipient_named(peer)] = peer
+
+            def pull(source: Any) -> Any:
+                return self._native.pull(source, ref_id, float(weight), peer, made_for, settings)
+
             try:
-                if session is not None and staged is not None:
-                    receipt = staged.pull_over(session._session, ref_id, float(weight), peer, made_for, settings)
-                else:
-                    receipt, _ = over_addresses(address, ssl, lambda route: self._native.pull(route, ref_id, float(weight), peer, made_for, settings), None, told)
+                receipt = pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
             finally:
                 self._pulling = False
         return Receipt(*receipt)

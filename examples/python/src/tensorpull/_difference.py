@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from . import _native
 from ._errors import Error
 from ._log import logger, short
+from ._options import PublishSettings
 from ._tensors import Tensors, empty_like
 from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 
@@ -29,12 +30,23 @@ _ID = re.compile("[0-9a-f]{32}")
 Description = Tuple[Any, ...]
 
 
+def _compiled() -> bool:
+    """Whether this build has differences."""
+    return hasattr(_native, "encode_difference")
+
+
+def _need_compiled() -> None:
+    if not _compiled():
+        raise Error("unsupported_request", "this build of tensorpull has no differences")
+
+
 def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, Any]) -> Optional[Tuple[Any, ...]]:
     """Codes what of `new` has changed since `base`; what `publish_coded` takes. `digests`: of each tensor of `new`.
 
     None: nothing that was there has changed, or coding it is not worth it. Cost: one pass over the tensors of `base`, and one over both versions of what has changed, on this thread.
     Memory: the coded bytes.
     """
+    _need_compiled()
     of = {one[0]: one for one in new}
     old = Tensors({name: tensor for name, tensor in base.items() if name in of}, apart=True)
     alike = [one for one in old.described if kind_of(one) == kind_of(of[one[0]])]
@@ -104,6 +116,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
         raise ValueError(f"bits is 8 or 4; not {bits!r}")
     if feedback is not None and not isinstance(feedback, ErrorFeedback):
         raise TypeError(f"feedback is an ErrorFeedback; not {feedback!r}")
+    _need_compiled()
     flat, before = as_flat(tensors), as_flat(base)
     structure, now = getattr(flat, "structure", None), Tensors(flat)
     meant: Dict[str, Any] = {}
@@ -166,7 +179,7 @@ def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, co
     """Publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says. None: there is nothing, or the owner's table is full."""
     if coded is None:
         return None
-    how = _native.PublishSettings()
+    how = PublishSettings()
     how.id = ref_id
     try:
         digits, _, _, nbytes = add(*coded, how)
@@ -198,7 +211,7 @@ def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:
     return described[1], tuple(described[2])
 
 
-def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[str, str], described: List[Description], settings: Any) -> Tuple[int, bool]:
+def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[Description], settings: Any) -> Tuple[int, bool]:
     """Pulls the difference that the metadata of `whole` names, and applies it to these tensors in place: they have to be what it is a difference to. Returns the bytes that came,
     and whether they were applied.
 
@@ -206,14 +219,14 @@ def bring(through: Any, where: Tuple[Any, ...], whole: str, metadata: Mapping[st
     """
     bits = next((bits for bits, key in NARROWED.items() if key in metadata), 0)
     ref_id = metadata.get(NARROWED.get(bits, DIFFERENCE), "")
-    if not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
+    if not _compiled() or not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
     given = settings.version, settings.believe
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
     try:
         if bits:
-            return int(through.download_narrowed(*where, ref_id, described, settings, bits)[1]), True
-        return int(through.download_difference(*where, ref_id, described, settings)[1]), True
+            return int(_native.download_narrowed(source, ref_id, described, settings, bits)[1]), True
+        return int(_native.download_difference(source, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise

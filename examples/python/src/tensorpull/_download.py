@@ -125,8 +125,9 @@ def download_tensors(
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
     got, source = over_addresses(address, ssl, lambda route: pull(
-        _native, (route,), ref_id, per_request_timeout, chunk_size, told, abort, framework, out, subset, names, matching, max_bytes,
-        max_header_bytes, max_tensors, progress_interval, version, recipient, window, retries, unverified, cursor, believe, base,
+        route, ref_id, per_request_timeout, chunk_size, told, abort, framework=framework, out=out, subset=subset, names=names, matching=matching, max_bytes=max_bytes,
+        max_header_bytes=max_header_bytes, max_tensors=max_tensors, progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries,
+        unverified=unverified, believe=believe, base=base, cursor=cursor,
     ), web, told, at_a_time)  # fmt: skip
     assert got.receipt is not None
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
@@ -134,32 +135,32 @@ def download_tensors(
 
 
 def pull(
-    through: Any,
-    where: Tuple[Any, ...],
+    source: Any,
     ref_id: str,
-    per_request_timeout: Optional[float],
-    chunk_size: Optional[int],
-    progress: Any,
-    abort: Any,
-    framework: Optional[str],
-    out: Any,
-    subset: bool,
-    names: Optional[Iterable[str]],
-    matching: Optional[Iterable[str]],
-    max_bytes: Optional[int],
-    max_header_bytes: int,
-    max_tensors: int,
-    progress_interval: float,
-    version: Optional[int],
-    recipient: Optional[str],
-    window: int,
-    retries: int,
-    unverified: bool,
-    cursor: Any = None,
+    per_request_timeout: Optional[float] = 600.0,
+    chunk_size: Optional[int] = None,
+    progress: Any = None,
+    abort: Any = None,
+    *,
+    framework: Optional[str] = None,
+    out: Any = None,
+    subset: bool = False,
+    names: Optional[Iterable[str]] = None,
+    matching: Optional[Iterable[str]] = None,
+    max_bytes: Optional[int] = None,
+    max_header_bytes: int = 16 << 20,
+    max_tensors: int = 1_000_000,
+    progress_interval: float = 0.1,
+    version: Optional[int] = None,
+    recipient: Optional[str] = None,
+    window: int = 0,
+    retries: int = 3,
+    unverified: bool = False,
     believe: bool = False,
     base: Optional[Mapping[str, Any]] = None,
+    cursor: Any = None,
 ) -> TensorDict:
-    """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
+    """The same from a source of the compiled half: a route, or a session."""
     if not isinstance(subset, bool):
         raise TypeError(f"subset is True or False: whether out has only some of the tensors that are published (names says which, without out); not {subset!r}")
     if subset and out is None:
@@ -177,8 +178,7 @@ def pull(
             raise ValueError("base is for all that is published, with its digest")
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
     settings.cursor = cursor
-    if where and hasattr(where[0], "reference_of"):
-        ref_id = where[0].reference_of(ref_id, settings.version)
+    ref_id = source.reference_of(ref_id, settings.version)
     max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     max_tensors = whole(max_tensors, "max_tensors", 2**63 - 1)
     limit = _physical_memory() if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
@@ -189,7 +189,7 @@ def pull(
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
-        changed, spent = _changed(through, where, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
+        changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
         if changed is not None:
             return changed
     if out is not None:
@@ -200,24 +200,24 @@ def pull(
             raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
         tensors.mark_changed()
         try:
-            receipt, metadata = through.download_into(*where, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
+            receipt, metadata = _native.download_into(source, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
         except Error as e:
             about = looking(ref_id, per_request_timeout, abort, version, recipient, 0)
-            raise _in_words(e, lambda: difference(tensors, look(through, where, ref_id, max_header_bytes, max_tensors, about), subset, e.name)) from None
+            raise _in_words(e, lambda: difference(tensors, look(source, ref_id, max_header_bytes, max_tensors, about), subset, e.name)) from None
         result = TensorDict(flat)
         result.metadata, result.structure = own(metadata), getattr(flat, "structure", None)
     elif names is not None or matching is not None:
-        there = look(through, where, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
+        there = look(source, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
         wanted = chosen(there, names, matching)
         tensors, made = _made(wanted, framework, limit)
         settings.version = there.version
-        receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+        receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
         result = TensorDict({name: made[one.name] for name, one in wanted.items()})
         result.metadata = there.metadata
     else:
         made = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
-        receipt, metadata = through.download_new(*where, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
+        receipt, metadata = _native.download_new(source, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
         arrived = arrive(made, metadata)
         result = TensorDict(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
@@ -228,11 +228,11 @@ def pull(
 
 
 def _changed(
-    through: Any, where: Tuple[Any, ...], ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
+    source: Any, ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
     about: Any, settings: Any,
 ) -> Tuple[Optional[TensorDict], int]:  # fmt: skip
     """Pulls what has changed since `base`. None, and how many bytes have come: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
-    seen = look_closely(through, where, ref_id, max_header_bytes, max_tensors, about)
+    seen = look_closely(source, ref_id, max_header_bytes, max_tensors, about)
     if in_place:
         if difference(writable(base), seen.listing, False, "") is not None:
             return None, 0  # landing in all of it says what does not fit
@@ -251,7 +251,7 @@ def _changed(
             tensors, these = _made({name: kinds[name] for name in changed}, framework, limit)
             old = Tensors(changed, apart=True)
             _native.copy_tensors(old.described, tensors.described)
-        brought_bytes, applied = bring(through, where, ref_id, seen.metadata, tensors.described, settings)
+        brought_bytes, applied = bring(source, ref_id, seen.metadata, tensors.described, settings)
         if not applied:
             return {}
         brought_names = frozenset(these)
@@ -280,7 +280,7 @@ def _changed(
 
     settings.agrees = agrees  # before the owner hears that this recipient has all
     try:
-        receipt, _ = through.download_into(*where, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+        receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
     except Error:
         if agreed:
             raise

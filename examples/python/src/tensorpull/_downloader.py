@@ -92,7 +92,7 @@ class Downloader(OfOneProcess):
         self._http = ""
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
-            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin, native(ssl)))
+            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
         self._listen = listen
         self._thread: Optional[threading.Thread] = None

@@ -54,12 +54,12 @@ def list_tensors(
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     settings = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
-    got, source = over_addresses(address, ssl, lambda route: look(_native, (route,), route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
+    got, source = over_addresses(address, ssl, lambda route: look(route, route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
     logger.info("%s at %s has %d tensors, %d bytes", short(ref_id), place(source), len(got.tensors), got.nbytes)
     return got
 
 
-def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int], recipient: Optional[str], retries: int) -> Any:
+def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int] = None, recipient: Optional[str] = None, retries: int = 3) -> Any:
     return pull_settings(ref_id, per_request_timeout, _CHUNK, None, 0.1, abort, version, recipient, 1, retries, True)
 
 
@@ -71,14 +71,14 @@ class Seen(NamedTuple):
     metadata: Dict[str, str]  #: this package's own, too
 
 
-def look(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Listing:
-    """The same `through` the compiled half's functions with `where` before their other arguments, or through its session."""
-    return look_closely(through, where, ref_id, max_header_bytes, max_tensors, settings).listing
+def look(source: Any, ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Listing:
+    """The same from a source of the compiled half: a route, or a session."""
+    return look_closely(source, ref_id, max_header_bytes, max_tensors, settings).listing
 
 
-def look_closely(through: Any, where: Tuple[Any, ...], ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Seen:
-    (version, fingerprint, nbytes, header_bytes, verifiable), tensors, metadata = through.look(
-        *where, reference_id(ref_id), whole(max_header_bytes, "max_header_bytes", 2**63 - 1), whole(max_tensors, "max_tensors", 2**63 - 1), settings
+def look_closely(source: Any, ref_id: str, max_header_bytes: int, max_tensors: int, settings: Any) -> Seen:
+    (version, fingerprint, nbytes, header_bytes, verifiable), tensors, metadata = _native.look(
+        source, reference_id(ref_id), whole(max_header_bytes, "max_header_bytes", 2**63 - 1), whole(max_tensors, "max_tensors", 2**63 - 1), settings
     )
     there = {name: TensorRange(name, dtype, shape, header_bytes + begin, size) for name, dtype, shape, begin, size in tensors}
     listing = Listing(dict(arrive(there, metadata).tensors), version, fingerprint, nbytes, verifiable, own(metadata))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
-from typing import Any, Callable, Iterable, List, Optional
+from typing import Any, Callable, Iterable, List, Optional, Sequence, TypeVar
 
 from . import _native
 from ._errors import Error
@@ -12,6 +13,20 @@ from ._types import PartReference, Progress, Reference
 
 DEFAULT_CHUNK_BYTES = 2097152
 _FOR_EVER = 2**53
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def takes_what(call: Callable[..., Any], *but: str) -> Callable[[_Method], _Method]:
+    """Says of a method that passes its options on that they are those of `call`, so that these stand in one place."""
+
+    def said(method: _Method) -> _Method:
+        whole = inspect.signature(call)
+        taken = [option for option in whole.parameters.values() if option.name not in but]
+        method.__signature__ = whole.replace(parameters=[inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *taken])  # type: ignore[attr-defined]
+        method.__annotations__ = {option.name: option.annotation for option in taken} | {"return": whole.return_annotation}
+        return method
+
+    return said
 
 
 def text(value: Any, what: str, means: str) -> str:
@@ -172,6 +187,36 @@ def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
     return lambda: bool(abort())
 
 
+class PullSettings:
+    """How something is pulled. The compiled half reads it when a pull begins."""
+
+    per_request_timeout_ms: int
+    chunk_bytes: int
+    version: int
+    recipient: int
+    window: int
+    retries: int
+    progress_interval_ms: int
+    native: bool  # the image in one chunk, or an error
+    unverified: bool
+    believe: bool
+    progress: Optional[Callable[[Any], None]]
+    abort: Optional[Callable[[], bool]]
+    cursor: Optional[_native.Cursor] = None  # if a pull goes on that another one began
+    agrees: Optional[Callable[[], bool]] = None  # asked when all has arrived, before the owner hears of it
+
+
+class PublishSettings:
+    """How something is published, read as well when a call begins."""
+
+    id = ""  # digits, or none
+    recipients = least = version = 0
+    named: Sequence[int] = ()
+    acquire_ms, recipient_idle_ms, transaction_idle_ms, progress_interval_ms = 0, 600_000, 600_000, 30_000
+    settled: Optional[Callable[[Any], None]] = None
+    progress: Optional[Callable[[Any], None]] = None
+
+
 def pull_settings(
     ref_id: str,
     per_request_timeout: Optional[float],
@@ -185,12 +230,12 @@ def pull_settings(
     retries: int,
     unverified: bool = False,
     believe: bool = False,
-) -> Any:
+) -> PullSettings:
     digits = reference_id(ref_id)
     if isinstance(ref_id, PartReference):
         how = "tensorpull.messages.recompose(message) reads the message, and its sets have download_tensors(session)"
         raise Error("invalid_argument", f"this reference is a part of a message struct, whose other fields would be lost: {how}")
-    made = _native.PullSettings()
+    made = PullSettings()
     made.per_request_timeout_ms = milliseconds(per_request_timeout, "per_request_timeout")
     made.chunk_bytes = chunk_bytes(chunk_size, ref_id)
     made.native = (chunk_size if chunk_size is not None else getattr(ref_id, "chunk_size", 1)) == 0

@@ -12,7 +12,7 @@ from . import _native
 from ._changed import digests_said
 from ._difference import code, id_beside, publish_coded, to_publish
 from ._errors import Error
-from ._options import milliseconds, reference_id, text, whole
+from ._options import PublishSettings, milliseconds, reference_id, text, whole
 from ._tensors import Tensors
 from ._trees import DIFFERENCE, NARROWED, as_flat, carry, said
 from ._types import Outcome, Progress, Reference, Status
@@ -72,7 +72,7 @@ def publish(
         digests = dict(_native.tensor_digests(described.described))
         pairs.update(digests_said(digests))
     pairs.update(known or {})
-    how = _native.PublishSettings()
+    how = PublishSettings()
     if ref_id == "":
         raise ValueError("ref_id is empty; None is an ID of the owner's choice")
     how.id = reference_id(ref_id) if ref_id is not None else ""

@@ -53,6 +53,13 @@ def is_url(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
+class HttpSettings:
+    """What URLs take besides. Texts are empty if they were not given."""
+
+    digest = bearer = recipient = ""
+    max_header_bytes = 16 << 20
+
+
 def web_settings(address: Addresses, ref_id: str, digest: Optional[str], bearer: Optional[str], recipient: Optional[str]) -> Any:
     """What URLs take besides. ValueError for what would not be heeded: without a URL there is nobody to show a bearer to, and all but URLs want a reference."""
     listed = addresses_of(address)
@@ -64,7 +71,7 @@ def web_settings(address: Addresses, ref_id: str, digest: Optional[str], bearer:
         raise ValueError("digest is for URLs, and others in the list are none: what they sent would not be compared with it")
     if ref_id == "" and not all(map(is_url, listed)):
         raise ValueError("ref_id may be empty for URLs alone, http:// or https://")
-    made = _native.HttpSettings()
+    made = HttpSettings()
     for what, given, means in (("digest", digest, '"sha256:..." or "xxh3:..."'), ("bearer", bearer, "what is sent as authorisation"), ("recipient", recipient, "a name")):
         if given is not None:
             if given == "" and what != "recipient":
@@ -115,7 +122,7 @@ def over_addresses(
 def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any], Result], web: Any, connections: int) -> Tuple[Result, str]:
     listed = addresses_of(address)
     tls = native(ssl)
-    web = _native.HttpSettings() if web is None else web
+    web = HttpSettings() if web is None else web
     secure = [each for each in listed if each.startswith(("tls://", "https://"))]
     e: Optional[Error] = None
     try:

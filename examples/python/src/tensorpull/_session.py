@@ -6,12 +6,12 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from . import _native
 from ._decomposed import references_of_sets
-from ._download import pull
-from ._listing import Listing, look, looking
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, text, whole, with_port
+from ._download import download_tensors, pull
+from ._listing import Listing, list_tensors, look, looking
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
 from ._publish import Beside, publish
 from ._tls import TLS, native
-from ._types import Framework, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
+from ._types import OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
 
 class Message(NamedTuple):
@@ -71,52 +71,18 @@ class Session(OfOneProcess):
         made._beside = Beside(session)
         return made
 
-    def download_tensors(
-        self,
-        ref_id: str,
-        per_request_timeout: Optional[float] = 600.0,
-        chunk_size: Optional[int] = None,
-        progress: Any = None,
-        abort: Any = None,
-        *,
-        framework: Optional[Framework] = None,
-        out: Any = None,
-        subset: bool = False,
-        names: Optional[Iterable[str]] = None,
-        matching: Optional[Iterable[str]] = None,
-        max_bytes: Optional[int] = None,
-        max_header_bytes: int = 16 << 20,
-        max_tensors: int = 1_000_000,
-        progress_interval: float = 0.1,
-        version: Optional[int] = None,
-        recipient: Optional[str] = None,
-        window: int = 0,
-        retries: int = 3,
-        unverified: bool = False,
-        believe: bool = False,
-        base: Optional[Mapping[str, Any]] = None,
-    ) -> TensorDict:
+    @takes_what(download_tensors, "address", "ssl", "digest", "bearer", "connections")
+    def download_tensors(self, ref_id: str, *more: Any, **options: Any) -> TensorDict:
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
-        return pull(
-            self._session, (), ref_id, per_request_timeout, chunk_size, progress, abort, framework, out, subset, names, matching, max_bytes, max_header_bytes, max_tensors,
-            progress_interval, version, recipient, window, retries, unverified, None, believe, base,
-        )  # fmt: skip
+        return pull(self._session, ref_id, *more, **options)
 
+    @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(
-        self,
-        ref_id: str,
-        per_request_timeout: Optional[float] = 600.0,
-        abort: Any = None,
-        *,
-        max_header_bytes: int = 16 << 20,
-        max_tensors: int = 1_000_000,
-        version: Optional[int] = None,
-        recipient: Optional[str] = None,
-        retries: int = 3,
+        self, ref_id: str, per_request_timeout: Optional[float] = 600.0, abort: Any = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, **options: Any
     ) -> Listing:
         """Says what the other end has published under `ref_id`, and pulls none of it. Arguments and errors are those of `tensorpull.list_tensors`."""
-        return look(self._session, (), ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
+        return look(self._session, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, **options))
 
     def add_tensors(
         self,

@@ -12,6 +12,14 @@ from ._options import text
 Path = Union[str, "os.PathLike[str]"]
 
 
+class _Arguments:
+    """As the compiled half reads them. Texts are empty if they were not given."""
+
+    ca_file = ca_text = cert_file = cert_text = key_file = key_text = key_password = crl_file = check_hostname = ""
+    proxy = proxy_user = proxy_password = ""
+    require_client_certificates = only_tls_1_3 = session_tickets = False
+
+
 class TLS:
     """Certificates, keys and authorities for addresses that begin with "tls://": `ssl=tensorpull.TLS(...)`. Either end may have each of them.
 
@@ -49,8 +57,8 @@ class TLS:
         proxy_user: Optional[str] = None,
         proxy_password: Optional[str] = None,
     ) -> None:
-        if not _native.has_tls:
-            raise Error("bad_address", "this build of tensorpull has no TLS: OpenSSL was not there when it was built")
+        if missing := _native.missing_link("tls"):
+            raise Error("bad_address", missing)
         for what, file, words in (("ca", ca_file, ca_text), ("cert", cert_file, cert_text), ("key", key_file, key_text)):
             if file is not None and words is not None:
                 raise ValueError(f"{what}_file or {what}_text, not both")
@@ -62,7 +70,7 @@ class TLS:
             raise ValueError(f'minimum_version is "1.2" or "1.3"; not {minimum_version!r}')
         if isinstance(check_hostname, bool):
             raise TypeError("check_hostname is a name; names are always checked")
-        given = _native.TlsArguments()
+        given = _Arguments()
         for what, file in (("ca_file", ca_file), ("cert_file", cert_file), ("key_file", key_file), ("crl_file", crl_file)):
             if file is not None:
                 setattr(given, what, os.fspath(file))

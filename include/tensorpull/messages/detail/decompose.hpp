@@ -4,7 +4,7 @@
 
 #include <tensorpull/framing/capnp/detail/quiet_kj.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
-#include <tensorpull/image/detail/read_range.hpp>
+#include <tensorpull/image/read_range.hpp>
 #include <tensorpull/messages/detail/fields.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/std/any.hpp>

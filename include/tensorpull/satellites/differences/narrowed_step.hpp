@@ -1,7 +1,7 @@
 // A quantised step that its owner has taken too, for recipients that have its base.
 #pragma once
 
-#include <tensorpull/image/detail/read_range.hpp>
+#include <tensorpull/image/read_range.hpp>
 #include <tensorpull/satellites/differences/narrowed_difference.hpp>
 
 #include <algorithm>

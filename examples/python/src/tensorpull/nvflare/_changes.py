@@ -189,7 +189,7 @@ class Earlier:
             base = newest.tensors if newest is not None and site in newest.sites else None
         if base is None:
             return None
-        seen = look_closely(through._session, (), ref, _MOST_HEADER, _MOST_TENSORS, looking(ref, per_request_timeout, abort, None, None, retries))
+        seen = look_closely(through._session, ref, _MOST_HEADER, _MOST_TENSORS, looking(ref, per_request_timeout, abort, retries=retries))
         ours = {one[0]: kind_of(one) for one in Tensors(base, apart=True).described}
         told = {name: kind_of_published(one) for name, one in seen.listing.tensors.items()}
         if DIGESTS not in seen.metadata or told != ours or sum(one.nbytes for one in seen.in_image) > max_bytes:
@@ -201,15 +201,13 @@ class Earlier:
             return None
         # those that are one at the site are one here, whatever the model had
         tensors = {name: mine[one.name] for name, one in seen.listing.tensors.items()}
-        return _land_in(tensors, through._session, (), ref, per_request_timeout, retries, abort, None)
+        return _land_in(tensors, through._session, ref, per_request_timeout, retries, abort, None)
 
 
-def _land_in(
-    tensors: Dict[str, Any], through: Any, where: Tuple[Any, ...], ref: str, per_request_timeout: Optional[float], retries: int, abort: Any, version: Optional[int]
-) -> TensorDict:  # fmt: skip
+def _land_in(tensors: Dict[str, Any], source: Any, ref: str, per_request_timeout: Optional[float], retries: int, abort: Any, version: Optional[int]) -> TensorDict:
     """Pulls into these tensors what is another than theirs."""
     return pull(
-        through, where, ref, per_request_timeout, None, None, abort, None, tensors, False, None, None, None, _MOST_HEADER, _MOST_TENSORS, 0.1, version, None, 0, retries, False, base=tensors
+        source, ref, per_request_timeout, abort=abort, out=tensors, max_header_bytes=_MOST_HEADER, max_tensors=_MOST_TENSORS, version=version, retries=retries, base=tensors
     )  # fmt: skip
 
 
@@ -263,11 +261,11 @@ class Base:
         if base is None or sum(int(t.nbytes) for t in {id(t): t for t in base.values()}.values()) > max_bytes:
             return None
 
-        def begin(through: Any, *where: Any) -> TensorDict:
-            return _land_in(base, through, where, ref, per_request_timeout, retries, abort, version)
+        def begin(source: Any) -> TensorDict:
+            return _land_in(base, source, ref, per_request_timeout, retries, abort, version)
 
         try:
-            got = begin(through._session) if isinstance(through, Session) else over_addresses(where[0], ssl, lambda route: begin(_native, route))[0]
+            got = begin(through._session) if isinstance(through, Session) else over_addresses(where[0], ssl, begin)[0]
         except tensorpull.Error as e:
             if e.code == "schema_mismatch":
                 return None

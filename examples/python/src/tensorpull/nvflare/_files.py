@@ -9,12 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _native
 from .._options import pull_settings
+from .._route import over_addresses
 from .._types import Receipt, TensorDict
-
-try:
-    from .._route import over_addresses
-except ImportError:  # a package that takes one address at a time
-    over_addresses = None  # type: ignore[assignment]
 
 
 class _Files:
@@ -81,18 +77,13 @@ def fetch(
 ) -> Any:  # fmt: skip
     """Pulls into what `make` makes for each tensor; the receipt and the metadata. `clear`: it begins anew."""
     from .._session import Session
-    from .._tls import native
 
     settings = pull_settings(ref, per_request_timeout, None, None, 0.1, abort, version, None, 4, retries, False)
 
-    def pull(target: Any, *begin: Any) -> Any:
-        return target.download_new(*begin, ref, make, clear, max_bytes, 16 << 20, 1_000_000, settings)
+    def pull(source: Any) -> Any:
+        return _native.download_new(source, ref, make, clear, max_bytes, 16 << 20, 1_000_000, settings)
 
-    if isinstance(through, Session):
-        return pull(through._session)
-    if over_addresses is not None:
-        return over_addresses(*where, ssl, lambda route: pull(_native, route))[0]
-    return pull(_native, *where, native(ssl))
+    return pull(through._session) if isinstance(through, Session) else over_addresses(*where, ssl, pull)[0]
 
 
 def land_in_files(

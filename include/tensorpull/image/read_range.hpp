@@ -4,7 +4,6 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,18 +12,21 @@
 namespace tensorpull::detail {
 
 /// Copies the image's bytes [offset, offset + out.size()), which lie within it. io: a source_reader failed; what was
-/// read before that is there. 4 KiB of the stack.
+/// read before that is there.
 [[nodiscard]] inline result<void> read_range(const source_view& image, std::uint64_t offset,
                                              std::span<std::byte> out) noexcept {
   std::span<const std::byte> pieces[16];
-  std::array<std::byte, 4096> slice;
   while (!out.empty()) {
-    const gathered g = gather(image, offset, out.size(), pieces, slice);
-    for (std::size_t i = 0; i < g.pieces; ++i) {
-      std::memcpy(out.data(), pieces[i].data(), pieces[i].size());
-      out = out.subspan(pieces[i].size());
+    const gathered g = gather(image, offset, out.size(), pieces, out);
+    // packed bytes lie at the beginning of `out`, in front of where they belong if pieces of tensors precede them; from
+    // the last one on none is overwritten before it was moved
+    std::size_t end = static_cast<std::size_t>(g.bytes);
+    for (std::size_t i = g.pieces; i-- > 0;) {
+      end -= pieces[i].size();
+      std::memmove(out.data() + end, pieces[i].data(), pieces[i].size());
     }
     offset += g.bytes;
+    out = out.subspan(static_cast<std::size_t>(g.bytes));
     if (g.failed || g.bytes == 0) return failure(errc::io, offset);
   }
   return {};

@@ -1,5 +1,5 @@
-// Packs any byte range of a strided tensor. Decides how: runs of the innermost contiguous block, found by one division
-// chain a call.
+// Packs and unpacks any byte range of a strided tensor. Decides how: runs of the innermost contiguous block, found by
+// one division chain a call.
 #pragma once
 
 #include <tensorpull/image/schema.hpp>
@@ -8,27 +8,31 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 namespace tensorpull::detail {
 
 /// Walks a strided tensor as a sequence of equal contiguous blocks in C order. Requires rank <= max_strided_rank,
-/// whole-byte elements, and at least one element. Lives on the stack: about 1.6 KiB.
-class strided_reader {
+/// whole-byte elements, and at least one element. Lives on the stack: about 1.6 KiB. For one call of read() or write().
+/// `Byte`: constant, if it is only read.
+template <class Byte>
+class strided_bytes {
  public:
-  strided_reader(const tensor_entry& entry, const std::byte* origin) noexcept
-      : at_(origin), block_(bits(entry.type) / 8) {
-    std::size_t i = entry.rank;
+  strided_bytes(std::uint64_t element_bytes, std::span<const std::uint64_t> shape, const std::int64_t* strides,
+                Byte* origin) noexcept
+      : at_(origin), block_(element_bytes) {
+    std::size_t i = shape.size();
     for (; i > 0; --i) {
-      const std::uint64_t extent = entry.shape[i - 1];
+      const std::uint64_t extent = shape[i - 1];
       if (extent == 1) continue;
-      if (entry.strides_bytes[i - 1] < 0 || static_cast<std::uint64_t>(entry.strides_bytes[i - 1]) != block_) break;
+      if (strides[i - 1] < 0 || static_cast<std::uint64_t>(strides[i - 1]) != block_) break;
       block_ *= extent;
     }
     // The remaining dimensions are walked by counting, innermost dimension first; a dimension that continues the one
     // inside it is joined to it.
     for (; i > 0; --i) {
-      const std::uint64_t extent = entry.shape[i - 1];
-      const std::int64_t stride = entry.strides_bytes[i - 1];
+      const std::uint64_t extent = shape[i - 1];
+      const std::int64_t stride = strides[i - 1];
       if (extent == 1) continue;
       if (rank_ != 0 && stride == strides_[rank_ - 1] * static_cast<std::int64_t>(extents_[rank_ - 1])) {
         extents_[rank_ - 1] *= extent;
@@ -39,30 +43,39 @@ class strided_reader {
     }
   }
 
-  /// Writes the tensor's bytes [offset, offset + out.size()), which must exist.
-  void read(std::uint64_t offset, std::span<std::byte> out) noexcept {
+  /// Writes the tensor's bytes [offset, offset + out.size()), which must exist, to `out`.
+  void read(std::uint64_t offset, std::span<std::byte> out) noexcept { walk(offset, out.data(), out.size()); }
+  /// Takes them from `in`.
+  void write(std::uint64_t offset, std::span<const std::byte> in) noexcept { walk(offset, in.data(), in.size()); }
+
+ private:
+  /// `other`: constant, if bytes go from there to the tensor.
+  template <class Other>
+  void walk(std::uint64_t offset, Other* other, std::size_t left) noexcept {
     seek(offset / block_);
     std::uint64_t within = offset % block_;
-    std::byte* to = out.data();
-    for (std::size_t left = out.size(); left > 0;) {
+    while (left > 0) {
       if (within == 0 && left >= block_ && rank_ != 0) {
         const std::uint64_t run = smaller(left / block_, extents_[0] - index_[0]);
-        copy_run(to, run);
-        to += run * block_;
+        copy_run(other, run);
+        other += run * block_;
         left -= static_cast<std::size_t>(run * block_);
         advance(run);
         continue;
       }
       const auto n = smaller(left, block_ - within);
-      std::memcpy(to, at_ + within, n);
-      to += n;
+      copy(at_ + within, other, n);
+      other += n;
       left -= n;
       within = 0;
       advance(1);
     }
   }
-
- private:
+  template <class Other>
+  static void copy(Byte* at, Other* other, std::size_t n) noexcept {
+    if constexpr (std::is_const_v<Other>) std::memcpy(at, other, n);
+    else std::memcpy(other, at, n);
+  }
   void seek(std::uint64_t block) noexcept {
     for (std::size_t d = 0; d < rank_; ++d) {
       index_[d] = block % extents_[d];
@@ -86,34 +99,35 @@ class strided_reader {
   }
 
   // Blocks of one element are the common case (a transposed matrix): a copy of constant size, not a call for each.
-  template <std::size_t Bytes>
-  void copy_elements(std::byte* to, std::uint64_t n) const noexcept {
-    const std::byte* from = at_;
+  template <std::size_t Bytes, class Other>
+  void copy_elements(Other* other, std::uint64_t n) const noexcept {
+    Byte* at = at_;
     for (std::uint64_t i = 0;;) {
-      std::memcpy(to, from, Bytes);
+      copy(at, other, Bytes);
       if (++i == n) return;
-      to += Bytes;
-      from += static_cast<std::ptrdiff_t>(strides_[0]);
+      other += Bytes;
+      at += static_cast<std::ptrdiff_t>(strides_[0]);
     }
   }
-  void copy_run(std::byte* to, std::uint64_t n) const noexcept {
+  template <class Other>
+  void copy_run(Other* other, std::uint64_t n) const noexcept {
     switch (block_) {
-      case 1: return copy_elements<1>(to, n);
-      case 2: return copy_elements<2>(to, n);
-      case 4: return copy_elements<4>(to, n);
-      case 8: return copy_elements<8>(to, n);
+      case 1: return copy_elements<1>(other, n);
+      case 2: return copy_elements<2>(other, n);
+      case 4: return copy_elements<4>(other, n);
+      case 8: return copy_elements<8>(other, n);
       default: break;
     }
-    const std::byte* from = at_;
+    Byte* at = at_;
     for (std::uint64_t i = 0;;) {
-      std::memcpy(to, from, static_cast<std::size_t>(block_));
+      copy(at, other, static_cast<std::size_t>(block_));
       if (++i == n) return;
-      to += block_;
-      from += static_cast<std::ptrdiff_t>(strides_[0]);
+      other += block_;
+      at += static_cast<std::ptrdiff_t>(strides_[0]);
     }
   }
 
-  const std::byte* at_;
+  Byte* at_;
   std::uint64_t block_;
   std::size_t rank_ = 0;
   std::uint64_t extents_[max_strided_rank], index_[max_strided_rank];

@@ -1,0 +1,49 @@
+// What an owner does, and a session.
+#include "cycles.hpp"
+#include "owner.hpp"
+#include "parts.hpp"
+#include "session.hpp"
+
+#include <pybind11/stl.h>
+
+namespace tensorpull::python {
+
+void bind_owners(py::module_& m) {
+  py::class_<owner>(m, "Owner", in_cycles<owner>())
+      .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
+                    std::uint64_t, const tls_settings&, std::size_t, std::size_t>())
+      .def_property_readonly("port", &owner::port)
+      .def_property_readonly("closed", &owner::closed)
+      .def_property_readonly("connections", &owner::connections)
+      .def("open_door", &owner::open_door)
+      .def("add", &owner::add)
+      .def("add_all", &owner::add_all)
+      .def("withdraw", &owner::withdraw)
+      .def("status", &owner::status)
+      .def("settled", &owner::settled)
+      .def("outcome", &owner::outcome)
+      .def("recipient_state", &owner::recipient_state)
+      .def("serve", &owner::serve)
+      .def("close", &owner::close);
+  py::class_<session, source>(m, "Session", in_cycles<session>())
+      .def_static("connect", &session::connect)
+      .def_property_readonly("closed", &session::closed)
+      .def("add", &session::add)
+      .def("withdraw", &session::withdraw)
+      .def("status", &session::status)
+      .def("settled", &session::settled)
+      .def("send", &session::send)
+      .def("receive", &session::receive)
+      .def("serve", &session::serve)
+      .def("relay_to", &session::relay_to)
+      .def_property_readonly("peer_name", &session::peer_name)
+      .def("close", &session::close);
+  py::class_<listener>(m, "Listener")
+      .def(py::init<std::string_view, const tls_settings&>())
+      .def_property_readonly("port", &listener::port)
+      .def_property_readonly("closed", &listener::closed)
+      .def("accept", &listener::accept)
+      .def("close", &listener::close);
+}
+
+}  // namespace tensorpull::python

@@ -1,0 +1,79 @@
+// Settings, which are objects of Python's: their attributes are read when a call begins.
+#pragma once
+
+#include "facade/facade.hpp"
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+#include <vector>
+
+namespace tensorpull::python {
+
+namespace py = pybind11;
+namespace facade = tensorpull::facade;
+
+/// How something is pulled.
+struct pull_settings {
+  std::int64_t per_request_timeout_ms, progress_interval_ms;
+  std::uint64_t chunk_bytes, version, recipient;
+  std::uint32_t window, retries;
+  bool native;  ///< the image in one chunk, or an error
+  bool unverified;  ///< also an image without a digest
+  bool believe;  ///< over links where anybody can answer first, also without a version
+  py::object progress, abort;
+  py::object cursor;  ///< a Cursor, if a pull goes on that another one began
+  /// Asked by download_into when all has arrived, before the owner hears of it. False: it forgets this recipient.
+  py::object agrees;
+
+  static void each(auto& s, auto take) {
+    take("per_request_timeout_ms", s.per_request_timeout_ms), take("progress_interval_ms", s.progress_interval_ms);
+    take("chunk_bytes", s.chunk_bytes), take("version", s.version), take("recipient", s.recipient);
+    take("window", s.window), take("retries", s.retries);
+    take("native", s.native), take("unverified", s.unverified), take("believe", s.believe);
+    take("progress", s.progress), take("abort", s.abort), take("cursor", s.cursor), take("agrees", s.agrees);
+  }
+};
+/// How something is published.
+struct publish_settings {
+  std::string id;  ///< digits, or empty
+  std::uint32_t recipients, least;
+  std::uint64_t version;  ///< 0: computed
+  py::object named;
+  std::uint64_t acquire_ms, recipient_idle_ms, transaction_idle_ms, progress_interval_ms;
+  py::object settled, progress;
+
+  static void each(auto& s, auto take) {
+    take("id", s.id), take("recipients", s.recipients), take("least", s.least);
+    take("version", s.version), take("named", s.named);
+    take("acquire_ms", s.acquire_ms), take("recipient_idle_ms", s.recipient_idle_ms);
+    take("transaction_idle_ms", s.transaction_idle_ms), take("progress_interval_ms", s.progress_interval_ms);
+    take("settled", s.settled), take("progress", s.progress);
+  }
+};
+struct http_settings : facade::http_settings {
+  static void each(auto& s, auto take) {
+    take("digest", s.digest), take("bearer", s.bearer), take("recipient", s.recipient);
+    take("max_header_bytes", s.max_header_bytes);
+  }
+};
+struct tls_arguments : facade::tls_arguments {
+  static void each(auto& s, auto take) {
+    take("ca_file", s.ca_file), take("ca_text", s.ca_text), take("cert_file", s.cert_file);
+    take("cert_text", s.cert_text), take("key_file", s.key_file), take("key_text", s.key_text);
+    take("key_password", s.key_password), take("crl_file", s.crl_file), take("check_hostname", s.check_hostname);
+    take("proxy", s.proxy), take("proxy_user", s.proxy_user), take("proxy_password", s.proxy_password);
+    take("require_client_certificates", s.require_client_certificates), take("only_tls_1_3", s.only_tls_1_3);
+    take("session_tickets", s.session_tickets);
+  }
+};
+
+/// Of an object of Python's.
+template <class Settings>
+Settings settings_of(const py::object& given) {
+  Settings made{};
+  Settings::each(made, [&]<class T>(const char* name, T& to) { to = given.attr(name).template cast<T>(); });
+  return made;
+}
+
+}  // namespace tensorpull::python
