@@ -360,7 +360,7 @@ BREAKAGES = [
     ("messages/detail/image_part.hpp", "made.schema.of_members = whole.of_members;", "", "messages/image_part:messages/tensor_decomposer", "*"),
     ("image/arrange.hpp", "entry.text_at = static_cast<std::uint32_t>(text_end) & text_at_mask;", "", "messages/image_part", "*"),
     ("messages/tensors_of.hpp", "if (ok && rest) arrived_->rest = rest;", "if (ok) arrived_->rest = rest;", "messages/tensor_decomposer", "*wholly_inline*"),
-    ("messages/locator.hpp", "url->scheme == link_scheme::pipe_url ||", "", "messages/locator", "*command*"),
+    ("messages/locator.hpp", "url->scheme == \"pipe\" ||", "", "messages/locator", "*command*"),
     ("messages/locator.hpp", "if (url->address.find('@') != std::string_view::npos) return false;", "", "messages/locator", "*password*"),
     ("messages/download.hpp", "if (!address) continue;", "if (!address) break;", "messages/download", "*passed_over*"),
     ("messages/detail/decompose.hpp", "++words;", "", "messages/members", "*as_they_were*"),

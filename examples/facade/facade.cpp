@@ -9,21 +9,22 @@
 namespace tensorpull::facade {
 namespace {
 
-struct address_parts {
-  std::string_view scheme, address;
-};
-result<address_parts> parts_of(std::string_view text) noexcept {
-  for (const std::string_view web : {"https", "http"})
-    if (text.starts_with(web) && text.substr(web.size()).starts_with("://")) return address_parts{web, text};
-  const auto url = parse_link_url(text);
+/// The links of this library that have addresses, also those that this build has not.
+result<link_url> link_of(std::string_view text) noexcept {
+  const auto url = parse_link_url(text, "shm");
   if (!url) return failure(url.error());
-  return address_parts{to_string(url->scheme), url->address};
+  const auto named = [&](const auto& kind) { return std::string_view(kind.name) == url->scheme; };
+  const bool known = std::ranges::any_of(kinds, [&](const link_kind* k) { return named(*k); }) ||
+                     std::ranges::any_of(missing_kinds, named);
+  const bool is_url = url->scheme == "nats" || url->scheme == "http" || url->scheme == "https";
+  if (!known || is_url != (url->form == link_form::url)) return failure(errc::bad_address, 0, without_secrets(text));
+  return *url;
 }
 
 }  // namespace
 
 result<place> place::read(std::string_view text) {
-  const auto url = parts_of(text);
+  const auto url = link_of(text);
   if (!url) return failure(url.error());
   const auto kind = std::ranges::find(kinds, url->scheme, &link_kind::name);
   if (kind == kinds.end()) return failure(errc::unsupported_request, 0, without_secrets(text));
@@ -40,7 +41,7 @@ std::string place::with(std::string_view other) const {
   return name + std::string(other);
 }
 result<std::string_view> scheme_of(std::string_view address) noexcept {
-  const auto url = parts_of(address);
+  const auto url = link_of(address);
   if (!url) return failure(url.error());
   return url->scheme;
 }

@@ -71,22 +71,25 @@ unsigned link(const std::string& text) {
   const auto is = [&](std::initializer_list<const char*> names) {
     return colon < text.size() && std::find(names.begin(), names.end(), name) != names.end();
   };
+  const bool is_name = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == name.npos;
   bool expected = false;
   std::string address = text;
   if (is({"tcp", "tls", "udp"})) expected = rest.rfind("//", 0) == 0 && tp::parse_address(address = rest.substr(2));
-  else if (is({"nats"})) expected = rest.size() > 2 && rest.rfind("//", 0) == 0;
-  else if (is({"unix", "shm", "serial", "pipe"}))
+  else if (is({"unix", "serial", "pipe"}))
     expected = !rest.empty() && (rest.rfind("//", 0) != 0 || rest.rfind("///", 0) == 0),
     address = rest.rfind("//", 0) == 0 ? rest.substr(2) : rest;
-  else expected = tp::parse_address(text).has_value();
+  else if (tp::parse_address(text)) expected = true;
+  else if (rest.rfind("//", 0) == 0 && rest.rfind("///", 0) != 0) expected = rest.size() > 2 && is_name;
+  else
+    expected = is_name && (rest.rfind("/", 0) == 0 || rest.rfind("@", 0) == 0),
+    address = rest.rfind("//", 0) == 0 ? rest.substr(2) : rest;
   require(url.has_value() == (expected && !zero), "a link is one of the forms that are listed");
   if (!url) {
     require(url.error().code == tp::errc::bad_address, "the refusal says that it is the address");
     return 0;
   }
   require(url->address == address, "the address is what stands after the link's name");
-  require(name == tp::to_string(url->scheme) || url->scheme == tp::link_scheme::tcp_url,
-          "the link is the one that is named");
+  require(name == url->scheme || url->scheme == "tcp", "the link is the one that is named");
   return 1;
 }
 

@@ -69,7 +69,7 @@ TEST(Locator, No_command_no_device_and_no_password_is_an_address_here) {
                         "/run/m.sock",
                         "@m",
                         "-",
-                        "ftp://h/m",
+                        "ftp:h/m",
                         "TLS://h:1"}) {
     const auto refused = tp::locator(some).add(a);
     ASSERT_FALSE(refused) << a;

@@ -33,9 +33,8 @@ std::optional<std::string_view> address_on(std::string_view address) noexcept {
     const auto url = parse_link_url(address);
     if (!url) return std::nullopt;
     constexpr std::string_view ours = Transport::scheme;
-    const bool plain = url->scheme == link_scheme::tcp_url && url->address.size() == address.size();
-    if (to_string(url->scheme) != ours && !(plain && (ours == "udp" || ours == "tls" || ours == "nats")))
-      return std::nullopt;
+    const bool plain = url->form == link_form::port && url->address.size() == address.size();
+    if (url->scheme != ours && !(plain && requires { requires Transport::takes_host_and_port; })) return std::nullopt;
     return url->address;
   } else {
     return address;

@@ -71,10 +71,10 @@ class locator {
       return !host.empty() && host[0] != '/' && host.substr(0, host.find('/')).find('@') == std::string_view::npos;
     }
     const auto url = parse_link_url(address);
-    if (!url || url->scheme == link_scheme::pipe_url || url->scheme == link_scheme::serial_url) return false;
-    if (url->scheme == link_scheme::unix_url || url->scheme == link_scheme::shm_url) return true;
+    if (!url || url->scheme == "pipe" || url->scheme == "serial") return false;
+    if (url->form == link_form::text) return true;
     if (url->address.find('@') != std::string_view::npos) return false;
-    if (!url->has_port()) return true;
+    if (url->form == link_form::url) return true;
     const auto parsed = parse_address(url->address);
     return parsed && parsed->host[0] != '\0' && parsed->number != 0;
   }

@@ -29,6 +29,7 @@ struct nats_address {
 template <std::size_t MostBytes = 1024 * 1024>
 struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<MostBytes>> {
   static constexpr std::string_view scheme = "nats";  ///< of its addresses, as in system/link_url.hpp
+  static constexpr bool takes_host_and_port = true;  ///< also without the name of its link
   using link = basic_nats_link<MostBytes>;  ///< one end, or all recipients of an owner
   static constexpr bool anyone_answers = true;  ///< any user that may subscribe
   template <class Parts>

@@ -224,6 +224,7 @@ struct tls_address {
 template <bool Threads>
 struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads> {
   static constexpr std::string_view scheme = "tls";  ///< of its addresses, as in system/link_url.hpp
+  static constexpr bool takes_host_and_port = true;  ///< also without the name of its link
   using listener = tls_listener;  ///< made by tls_address::listen
   static constexpr bool reliable = true;
   static constexpr bool ordered = true;

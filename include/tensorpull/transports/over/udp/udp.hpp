@@ -13,6 +13,7 @@ namespace tensorpull {
 template <std::size_t Bytes = 1200>
 struct basic_udp : datagram_transport<basic_udp<Bytes>, basic_udp_link<Bytes>> {
   static constexpr std::string_view scheme = "udp";  ///< of its addresses, as in system/link_url.hpp
+  static constexpr bool takes_host_and_port = true;  ///< also without the name of its link
   /// The address of an owner if its options name none: a free port of the loopback interface.
   static constexpr std::string_view any_address = "127.0.0.1:0";
 
