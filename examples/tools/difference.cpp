@@ -89,7 +89,7 @@ class file_difference {
   /// Copies the tensors that have not changed.
   tp::result<void> copy_others(const tp::changed_tensors& changed) {
     const tp::image_schema &all = image_->schema(), &some = *changed.destination().schema;
-    const tp::source_view from = base_.source();
+    const tp::source_view from = base_.source;
     std::vector<std::byte> piece(64 * 1024);
     for (std::size_t i = 0, k = 0; i < all.tensor_count; ++i) {
       const tp::tensor_entry& t = all.tensors[i];
@@ -135,7 +135,7 @@ class file_difference {
   static tp::result<void> read(const void* self, std::uintptr_t tensor, std::uint64_t offset,
                                std::span<std::byte> out) noexcept {
     const auto& from = *static_cast<const file_difference*>(self);
-    const tp::source_view base = from.base_.source();
+    const tp::source_view base = from.base_.source;
     return tp::detail::read_range(base, base.schema->header_bytes + base.schema->tensors[tensor].begin + offset, out);
   }
 
@@ -150,28 +150,17 @@ class file_difference {
   std::optional<applied_to_file> applied_;
 };
 
-class coded_in_memory final : public coded_difference {
- public:
-  coded_in_memory(tp::model_difference made, std::uint64_t from) noexcept : made_(std::move(made)), from_(from) {}
-  tp::source_view image() const override { return made_.image(); }
-  std::uint64_t bytes() const override { return made_.bytes().size(); }
-  tp::ref_id id_beside(const tp::reference& whole) const override { return tp::difference_id(whole, from_); }
-
- private:
-  tp::model_difference made_;
-  std::uint64_t from_;
-};
-
 }  // namespace
 
-tp::result<std::unique_ptr<coded_difference>> code_difference(const tp::source_view& old, const tp::source_view& now,
-                                                              const tp::stop_token& stop) {
+tp::result<coded_difference> code_difference(const tp::source_view& old, const tp::source_view& now,
+                                             const tp::reference& whole, const tp::stop_token& stop) {
   const auto from = tp::image_version<tp::xxhash_digest>(old, stop);
   if (!from) return tp::failure(from.error());
   tp::deflate_coder coder;
   auto made = tp::model_difference::make(old, now, coder, now.schema->image_bytes / 10 * 9, stop);
   if (!made) return tp::failure(made.error());
-  return std::unique_ptr<coded_difference>(std::make_unique<coded_in_memory>(std::move(*made), *from));
+  const auto kept = std::make_shared<const tp::model_difference>(std::move(*made));
+  return coded_difference{kept->image(), kept->bytes().size(), tp::difference_id(whole, *from), kept};
 }
 
 std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
@@ -179,7 +168,7 @@ std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_fil
   const auto& [link, ref, given, chunk, most_bytes] = wanted;
   tp::pull_options options = given;
   const tp::stop_token stop = options.stop;
-  const auto from = tp::image_version<tp::xxhash_digest>(base.source(), stop);
+  const auto from = tp::image_version<tp::xxhash_digest>(base.source, stop);
   if (!from) return 0;
   options.believe = true;  // what comes of it is compared with the version
   options.window = 1;

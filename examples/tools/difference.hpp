@@ -19,17 +19,15 @@ inline void need_differences() {
 }
 
 /// A difference that is held in memory.
-class coded_difference {
- public:
-  virtual ~coded_difference() = default;
-  virtual tp::source_view image() const = 0;
-  virtual std::uint64_t bytes() const = 0;
-  /// Under which it is published beside the whole.
-  virtual tp::ref_id id_beside(const tp::reference& whole) const = 0;
+struct coded_difference {
+  tp::source_view image;
+  std::uint64_t bytes;
+  tp::ref_id id;  ///< under which it is published beside the whole
+  std::shared_ptr<const void> keep;
 };
 /// Codes what has changed. Errors: as model_difference::make; too_large: almost all is new.
-tp::result<std::unique_ptr<coded_difference>> code_difference(const tp::source_view& old, const tp::source_view& now,
-                                                              const tp::stop_token& stop);
+tp::result<coded_difference> code_difference(const tp::source_view& old, const tp::source_view& now,
+                                             const tp::reference& whole, const tp::stop_token& stop);
 
 struct wanted_difference {
   const link_choice& link;  ///< what is short comes from the first sender

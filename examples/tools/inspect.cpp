@@ -5,11 +5,11 @@
 #include "interruption.hpp"
 #include "json.hpp"
 #include "link_choice.hpp"
-#include "sha256.hpp"
 #include "tensor_file.hpp"
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 #include <tensorpull/core/describe.hpp>
+#include <tensorpull/core/sha256.hpp>
 
 #include <algorithm>
 #include <array>
@@ -56,6 +56,36 @@ Status: 0 every file is accepted, 1 one is rejected, 2 a wrong option, 3 one can
 
 constexpr int accepted = 0, rejected = 1, unreadable = 3;
 
+/// SHA-256 of a tensor's bytes, through a buffer of 1 MiB whatever its length.
+class tensor_hasher {
+ public:
+  /// The digest of tensor i, read with its reader, in the form in which the image has it. Errors: those of the reader.
+  tp::result<tp::sha256_value> operator()(const tp::source_view& source, std::size_t i) {
+    const std::uint64_t size = source.schema->tensors[i].size_bytes();
+    tp::sha256_hash hash;
+    for (std::uint64_t at = 0; at < size;) {
+      const std::span part(buffer_.data(),
+                           static_cast<std::size_t>(std::min<std::uint64_t>(size - at, buffer_.size())));
+      if (const auto ok = source.reader->read(source.reader->context, source.where[i], at, part); !ok)
+        return tp::failure(ok.error());
+      hash.update(part);
+      at += part.size();
+    }
+    return hash.value();
+  }
+
+ private:
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(1 << 20);
+};
+
+std::string hex_text(const tp::sha256_value& bytes) {
+  std::string out;
+  for (const std::byte octet : bytes)
+    (out += "0123456789abcdef"[std::to_integer<unsigned>(octet >> 4)]) +=
+        "0123456789abcdef"[std::to_integer<unsigned>(octet & std::byte{15})];
+  return out;
+}
+
 std::vector<std::size_t> in_image_order(const tp::image_schema& schema) {
   std::vector<std::size_t> order(schema.tensor_count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -65,7 +95,7 @@ std::vector<std::size_t> in_image_order(const tp::image_schema& schema) {
 std::vector<std::size_t> in_file_order(const tensor_file& file) {
   std::vector<std::size_t> order = in_image_order(file.schema());
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return file.data_offset(a) < file.data_offset(b); });
+                   [&](std::size_t a, std::size_t b) { return file.offsets[a] < file.offsets[b]; });
   return order;
 }
 
@@ -122,35 +152,24 @@ int report(const std::string& path, const error& why, bool json) {
   return read ? rejected : unreadable;
 }
 
-int print_json(const std::string& path, const tensor_file& file) {
-  const tp::source_view source = file.source();
-  const tp::image_schema& schema = *source.schema;
-  std::vector<tp::sha256_value> digests;  // all are computed before anything is printed, so that a file's object
-                                               // is complete or missing
-  tensor_hasher hash;
-  for (std::size_t i = 0; i < schema.tensor_count; ++i) {
-    const auto digest = hash(source, i);
-    if (!digest) return report(path, digest.error(), true);
-    digests.push_back(*digest);
-  }
+/// Adds the metadata and the tensors to what is `about` them, and prints it. `digests`: of each tensor; none: there are
+/// none.
+int print_json(json_object about, const tp::image_schema& schema, const std::vector<std::size_t>& order,
+               const std::vector<std::uint64_t>& offsets, const std::vector<tp::sha256_value>& digests = {}) {
   json_object metadata;
   for (const tp::metadata_entry& pair : schema.pairs()) metadata.add(pair.key, pair.value);
-  const json_object about{{"file", path},
-                          {"verdict", "accept"},
-                          {"format", file.format()},
-                          {"bytes", file.file_bytes()},
-                          {"metadata", metadata}};
+  about.add("metadata", metadata);
   const std::string head = about.text();
   std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
   const char* separator = "";
-  for (const std::size_t i : in_file_order(file)) {
+  for (const std::size_t i : order) {
     const tp::tensor_entry& entry = schema.tensors[i];
-    const std::array<std::uint64_t, 2> offsets{file.data_offset(i), file.data_offset(i) + entry.size_bytes()};
-    const json_object tensor{{"name", entry.name},
-                             {"dtype", to_string(entry.type)},
-                             {"shape", entry.extents()},
-                             {"offsets", std::span<const std::uint64_t>(offsets)},
-                             {"sha256", hex_text(digests[i])}};
+    const std::array<std::uint64_t, 2> range{offsets[i], offsets[i] + entry.size_bytes()};
+    json_object tensor{{"name", entry.name},
+                       {"dtype", to_string(entry.type)},
+                       {"shape", entry.extents()},
+                       {"offsets", std::span<const std::uint64_t>(range)}};
+    if (!digests.empty()) tensor.add("sha256", hex_text(digests[i]));
     std::printf("%s%s", separator, tensor.text().c_str());
     separator = ",";
   }
@@ -161,8 +180,19 @@ int print_json(const std::string& path, const tensor_file& file) {
 int inspect(const std::string& path, bool json) {
   const auto file = tensor_file::open(path);
   if (!file) return report(path, file.error(), json);
-  if (json) return print_json(path, *file);
-  print_table(path, std::string(file->format()), file->file_bytes(), file->schema(), in_file_order(*file));
+  if (json) {
+    std::vector<tp::sha256_value> digests;  // all are computed before anything is printed, so that a file's object is
+                                            // complete or missing
+    tensor_hasher hash;
+    for (std::size_t i = 0; i < file->schema().tensor_count; ++i) {
+      const auto digest = hash(file->source, i);
+      if (!digest) return report(path, digest.error(), true);
+      digests.push_back(*digest);
+    }
+    return print_json({{"file", path}, {"verdict", "accept"}, {"format", file->format}, {"bytes", file->file_bytes}},
+                      file->schema(), in_file_order(*file), file->offsets, digests);
+  }
+  print_table(path, std::string(file->format), file->file_bytes, file->schema(), in_file_order(*file));
   return accepted;
 }
 
@@ -207,28 +237,14 @@ int list(const elsewhere& at, bool json) {
     print_table(where, "published", seen.described().image_bytes, schema, in_image_order(schema));
     return accepted;
   }
-  json_object metadata;
-  for (const tp::metadata_entry& pair : schema.pairs()) metadata.add(pair.key, pair.value);
-  const json_object about{{"address", at.link.text},
-                          {"ref", at.ref_text},
-                          {"verdict", "published"},
-                          {"version", formatted("%016llx", static_cast<unsigned long long>(seen.described().version))},
-                          {"bytes", seen.described().image_bytes},
-                          {"metadata", metadata}};
-  const std::string head = about.text();
-  std::printf("%.*s,\"tensors\":[", static_cast<int>(head.size() - 1), head.c_str());
-  const char* separator = "";
-  for (const tp::tensor_entry& entry : schema.entries()) {
-    const std::array<std::uint64_t, 2> offsets{entry.begin, entry.begin + entry.size_bytes()};
-    const json_object tensor{{"name", entry.name},
-                             {"dtype", to_string(entry.type)},
-                             {"shape", entry.extents()},
-                             {"offsets", std::span<const std::uint64_t>(offsets)}};
-    std::printf("%s%s", separator, tensor.text().c_str());
-    separator = ",";
-  }
-  std::printf("]}\n");
-  return accepted;
+  std::vector<std::uint64_t> offsets;
+  for (const tp::tensor_entry& entry : schema.entries()) offsets.push_back(entry.begin);
+  return print_json({{"address", at.link.text},
+                     {"ref", at.ref_text},
+                     {"verdict", "published"},
+                     {"version", formatted("%016llx", wide(seen.described().version))},
+                     {"bytes", seen.described().image_bytes}},
+                    schema, in_image_order(schema), offsets);
 }
 
 /// Whether the words are an address and a reference, and no files.

@@ -5,8 +5,10 @@
 #include "interruption.hpp"
 #include "json.hpp"
 #include "link_choice.hpp"
-#include "received_file.hpp"
+#include "transfer_line.hpp"
 
+#include <tensorpull/consumers/any_schema/finished_file.hpp>
+#include <tensorpull/consumers/any_schema/safetensors_file.hpp>
 #include <tensorpull/core/describe.hpp>
 
 #include <sys/stat.h>
@@ -93,6 +95,35 @@ Example:
 
 Status: 0 FILE is complete, 1 the transfer failed, 2 a wrong option, 3 FILE or standard output cannot be written, 130 Ctrl-C, 143 SIGTERM.
 )";
+
+/// The longest chunk that can be asked for.
+constexpr std::uint64_t longest_chunk = tp::max_payload_bytes;
+
+/// The file, and a look at what goes into it.
+class observed_file : public tp::safetensors_file {
+ public:
+  observed_file(tp::safetensors_file file, transfer_line& line, bool at_once) noexcept
+      : safetensors_file(std::move(file)), line_(&line), at_once_(at_once) {}
+
+  tp::result<void> begin(const tp::description& d) noexcept {
+    line_->expect(d.image_bytes);
+    if (at_once_ && d.image_bytes > longest_chunk) return tp::failure(errc::does_not_fit, d.image_bytes);
+    return safetensors_file::begin(d);
+  }
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+    line_->begin(offset);
+    return safetensors_file::prepare(offset, length, out);
+  }
+  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    line_->arrived(bytes.size());
+    return safetensors_file::commit(offset, bytes);
+  }
+
+ private:
+  transfer_line* line_;
+  bool at_once_;
+};
+static_assert(tp::consumer<observed_file>);
 
 constexpr int complete = 0, failed = 1, unwritable = 3;
 
@@ -420,8 +451,8 @@ tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cu
 tp::result<tp::receipt> check(const choices& c, transfer_line& line, bool& not_asked) {
   auto opened = tp::positioned_file::open(c.output);
   if (!opened) return tp::failure(opened.error());
-  finished_file file(std::move(*opened));
-  auto where = finished_file::look(file, c.ref.id);
+  tp::finished_file file(std::move(*opened));
+  auto where = tp::finished_file::look(file, c.ref.id);
   if (!where) return tp::failure(where.error());
   not_asked = c.ref.version != 0 && where->version != c.ref.version;
   if (not_asked) return tp::failure(errc::stale_version);

@@ -279,7 +279,7 @@ class sender {
     for (const std::string& path : choices_.files) {
       auto file = tensor_file::open(path);
       if (!file) return complain(file_error_text(path, file.error()), file.error().code);
-      if (file->format() == "npz" && file->schema().tensor_count == 0)
+      if (file->format == "npz" && file->schema().tensor_count == 0)
         return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
       files_.push_back(std::move(*file));
     }
@@ -299,16 +299,16 @@ class sender {
               reachable(choices_.listen.door.listen, http_port_);
 
     for (std::size_t i = 0; i < files_.size(); ++i) {
-      if (files_[i].file_bytes() > std::uint64_t{1} << 30 && !choices_.json)
+      if (files_[i].file_bytes > std::uint64_t{1} << 30 && !choices_.json)
         say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" +
-                        bytes_text(files_[i].file_bytes()) + ")");
+                        bytes_text(files_[i].file_bytes) + ")");
       tp::publish_options options;
       if (i < choices_.refs.size()) options.id = choices_.refs[i].id;
       options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
       options.budgets.transaction_idle = {};  // this program says itself when it ends
       options.progress = hear;
       if (choices_.tensor_digests) {
-        auto with = tp::image_with_tensor_digests::make<tp::xxhash_digest, 16 * 1024>(files_[i].source());
+        auto with = tp::image_with_tensor_digests::make<tp::xxhash_digest, 16 * 1024>(files_[i].source);
         if (!with) return complain(file_error_text(choices_.files[i], with.error()), with.error().code);
         with_digests_.push_back(std::move(*with));
       }
@@ -373,9 +373,9 @@ class sender {
     const auto base = tensor_file::open(old);
     if (!base) return complain(file_error_text(old, base.error()), base.error().code);
     const std::uint64_t all = files_[i].schema().image_bytes;
-    tp::result<std::unique_ptr<coded_difference>> made = tp::failure(errc::unsupported_request);
+    tp::result<coded_difference> made = tp::failure(errc::unsupported_request);
     if constexpr (TENSORPULL_TOOLS_DIFFERENCES)
-      made = code_difference(base->source(), files_[i].source(), signal_heard{});
+      made = code_difference(base->source, files_[i].source, refs_[i], signal_heard{});
     if (interrupted_by != 0) return interrupted_status();
     if (!made && made.error().code == errc::too_large) {
       if (!choices_.json) say("send", "almost all of " + printable(path) + " is new: it is sent whole");
@@ -387,13 +387,13 @@ class sender {
     if (!made) return complain(file_error_text(old, made.error()), made.error().code);
     differences_.push_back(std::move(*made));
     tp::publish_options options;
-    options.id = differences_.back()->id_beside(refs_[i]);
+    options.id = differences_.back().id;
     options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
     options.budgets.transaction_idle = {};
-    const auto ref = owner.add_image(differences_.back()->image(), options, {});
+    const auto ref = owner.add_image(differences_.back().image, options, {});
     if (!ref) return complain(file_error_text(path, ref.error()), ref.error().code);
     beside_.push_back(*ref);
-    const std::uint64_t bytes = differences_.back()->bytes();
+    const std::uint64_t bytes = differences_.back().bytes;
     if (choices_.json)
       print({{"event", "difference"}, {"file", path}, {"base", old}, {"bytes", bytes}, {"total_bytes", all}});
     else
@@ -654,13 +654,13 @@ class sender {
   const choices& choices_;
   /// What is published of a file.
   tp::source_view published(std::size_t i) const {
-    return with_digests_.empty() ? files_[i].source() : with_digests_[i].source();
+    return with_digests_.empty() ? files_[i].source : with_digests_[i].source();
   }
 
   std::vector<tensor_file> files_;
   std::vector<tp::image_with_tensor_digests> with_digests_;  ///< of each file, if that is wanted
   std::vector<tp::reference> refs_;
-  std::vector<std::unique_ptr<coded_difference>> differences_;
+  std::vector<coded_difference> differences_;
   std::vector<tp::reference> beside_;  ///< of the differences
   std::string address_, http_;
   std::uint16_t http_port_ = 0;
@@ -687,7 +687,7 @@ int put(const choices& c) {
   if (!file) return complain(file_error_text(c.files[0], file.error()), file.error().code);
   const auto began = clock::now();
   const auto to = places_of(c.listen, {*c.listen.at});
-  const auto how = to ? to->front().kind->put(to->front(), file->source(), std::chrono::milliseconds(c.timeout_ms),
+  const auto how = to ? to->front().kind->put(to->front(), file->source, std::chrono::milliseconds(c.timeout_ms),
                                               signal_heard{})
                       : tp::failure(to.error());
   const std::string at = printable(c.listen.text);

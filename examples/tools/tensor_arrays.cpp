@@ -6,24 +6,15 @@
 #include <utility>
 
 namespace tools {
-namespace {
 
-class in_arrays final : public tensor_file::content {
- public:
-  explicit in_arrays(tp::numpy_file file) : file_(std::move(file)) {}
-  tp::source_view source() const override { return file_.image().source(); }
-  std::uint64_t data_offset(std::size_t i) const override { return source().schema->tensors[i].begin; }
-
- private:
-  tp::numpy_file file_;
-};
-
-}  // namespace
-
-tp::result<std::unique_ptr<tensor_file::content>> open_arrays(const std::string& path) {
-  auto arrays = tp::numpy_file::open(path);
-  if (!arrays) return tp::failure(arrays.error());
-  return std::unique_ptr<tensor_file::content>(std::make_unique<in_arrays>(std::move(*arrays)));
+tp::result<void> open_arrays(const std::string& path, tensor_file& to) {
+  auto opened = tp::numpy_file::open(path);
+  if (!opened) return tp::failure(opened.error());
+  const auto file = std::make_shared<const tp::numpy_file>(std::move(*opened));
+  to.source = file->image().source();
+  for (const tp::tensor_entry& t : to.schema().entries()) to.offsets.push_back(t.begin);
+  to.keep = file;
+  return {};
 }
 
 }  // namespace tools

@@ -7,25 +7,6 @@
 #include <utility>
 
 namespace tools {
-namespace {
-
-class in_safetensors final : public tensor_file::content {
- public:
-  in_safetensors(tp::safetensors_image image, std::uint64_t bytes) : image_(std::move(image)), data_begin_(bytes) {
-    // the first tensor begins where the data does: a file has no hole
-    for (std::size_t i = 0; i < image_.schema().tensor_count; ++i)
-      data_begin_ = std::min(data_begin_, image_.file_offset(i));
-  }
-  tp::source_view source() const override { return image_.source(); }
-  std::uint64_t data_offset(std::size_t i) const override { return image_.file_offset(i) - data_begin_; }
-
- private:
-  tp::safetensors_image image_;
-  std::uint64_t data_begin_;
-};
-
-}  // namespace
-
 tp::result<tensor_file> tensor_file::open(const std::string& path) {
   const auto file = tp::positioned_file::open(path);
   if (!file) return tp::failure(file.error());
@@ -37,15 +18,24 @@ tp::result<tensor_file> tensor_file::open(const std::string& path) {
   const bool is_header = text.substr(4) == std::string_view("\0\0\0\0{", 5);
   const bool is_array = text.starts_with("\x93NUMPY"),
              is_archive = !is_header && (text.starts_with("PK\3\4") || text.starts_with("PK\5\6"));
+  tensor_file made{.file_bytes = file->size()};
   if constexpr (TENSORPULL_TOOLS_ARRAYS)
     if (is_array || is_archive) {
-      auto arrays = open_arrays(path);
-      if (!arrays) return tp::failure(arrays.error());
-      return tensor_file(is_array ? "npy" : "npz", file->size(), std::move(*arrays));
+      made.format = is_array ? "npy" : "npz";
+      if (const auto ok = open_arrays(path, made); !ok) return tp::failure(ok.error());
+      return made;
     }
-  auto image = tp::safetensors_image::open(path);
-  if (!image) return tp::failure(image.error());
-  return tensor_file("safetensors", file->size(), std::make_unique<in_safetensors>(std::move(*image), file->size()));
+  auto opened = tp::safetensors_image::open(path);
+  if (!opened) return tp::failure(opened.error());
+  const auto image = std::make_shared<const tp::safetensors_image>(std::move(*opened));
+  made.format = "safetensors";
+  made.source = image->source();
+  // the first tensor begins where the data does: a file has no hole
+  std::uint64_t begin = made.file_bytes;
+  for (std::size_t i = 0; i < made.schema().tensor_count; ++i) begin = std::min(begin, image->file_offset(i));
+  for (std::size_t i = 0; i < made.schema().tensor_count; ++i) made.offsets.push_back(image->file_offset(i) - begin);
+  made.keep = image;
+  return made;
 }
 
 }  // namespace tools
