@@ -130,8 +130,12 @@ class session_of : public publisher_of<any_session, Session> {
   result<receipt> pull(const reference& from, any_consumer& to, const pull_options& options,
                        [[maybe_unused]] std::uint64_t chunk_bytes) noexcept override {
     if (!to.undoes()) return failure(errc::unsupported_request);
-    if constexpr (streams) return this->end.pull(from, to, options, any_chunks{chunk_bytes});
-    else return to.fits(Most), this->end.pull(from, to, options);
+    if constexpr (streams) {
+      return this->end.pull(from, to, options, any_chunks{chunk_bytes});
+    } else {
+      to.fits(Most);
+      return this->end.pull(from, to, options);
+    }
   }
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds time, const stop_token& stop) noexcept override {

@@ -105,9 +105,7 @@ result<receipt> pull_by(const dial& where, const any_pull& how, const reference&
 namespace {
 
 result<receipt> pull_streams(any_pull& how, const reference& ref, any_consumer& to, const pull_options& options) {
-  if (how.from.size() > 1 || how.connections) {
-    return features.several(how, ref, to, options);
-  }
+  if (how.from.size() > 1 || how.connections) return features.several(how, ref, to, options);
   const stream_place only{&how.from.front(), options.stop};
   const dial told{[&, made = 0u](std::chrono::milliseconds timeout, const stop_token& stop) mutable {
     auto s = only.connect(timeout, stop);

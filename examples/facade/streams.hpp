@@ -35,26 +35,34 @@ class any_stream {
   io_result read_or_wait(scatter_list in, std::chrono::milliseconds time) noexcept {
     return std::visit(
         [&](auto& s) noexcept {
-          if constexpr (requires { s.read_or_wait(in, time); }) return s.read_or_wait(in, time);
-          else return s.wait(true, false, time), s.read_some(in);
+          if constexpr (requires { s.read_or_wait(in, time); }) {
+            return s.read_or_wait(in, time);
+          } else {
+            s.wait(true, false, time);
+            return s.read_some(in);
+          }
         },
         of_);
   }
   io_ready interest(io_ready wanted) const noexcept {
-    return ask([&](auto& s) -> decltype(s.interest(wanted)) { return s.interest(wanted); }, wanted);
+    return ask(*this, [&](auto& s) -> decltype(s.interest(wanted)) { return s.interest(wanted); }, wanted);
   }
   establishment establish() noexcept {
-    return ask([](auto& s) -> decltype(s.establish()) { return s.establish(); }, establishment{});
+    return ask(*this, [](auto& s) -> decltype(s.establish()) { return s.establish(); }, establishment{});
   }
   void expect_bytes(bool on) noexcept {
-    ask([&](auto& s) -> decltype(s.expect_bytes(on), true) { return s.expect_bytes(on), true; }, false);
+    std::visit(
+        [&](auto& s) noexcept {
+          if constexpr (requires { s.expect_bytes(on); }) s.expect_bytes(on);
+        },
+        of_);
   }
   peer_identity peer() const noexcept {
-    return ask([](auto& s) -> decltype(s.peer()) { return s.peer(); }, peer_identity{});
+    return ask(*this, [](auto& s) -> decltype(s.peer()) { return s.peer(); }, peer_identity{});
   }
   /// -1: an event loop cannot wait for it.
   int native_handle() const noexcept {
-    return ask([](auto& s) -> decltype(s.native_handle()) { return s.native_handle(); }, -1);
+    return ask(*this, [](auto& s) -> decltype(s.native_handle()) { return s.native_handle(); }, -1);
   }
   bool encrypted() const noexcept { return of_.index() > 3; }
   /// To be called once, when it is established after a connect that did not wait.
@@ -69,15 +77,14 @@ class any_stream {
   using kinds = std::variant<posix_stream, unix_stream, child_stream, pipe_stream>;
 #endif
   /// A call that some of them have; `otherwise` stands for that of the others.
-  template <class F, class T>
-  T ask(F f, T otherwise) const noexcept {
+  template <class Self, class F, class T>
+  static T ask(Self& self, F f, T otherwise) noexcept {
     return std::visit(
-        [&](const auto& s) noexcept -> T {
-          auto& own = const_cast<std::remove_cvref_t<decltype(s)>&>(s);  // the callers know whether they may
-          if constexpr (requires { f(own); }) return f(own);
+        [&](auto& s) noexcept -> T {
+          if constexpr (requires { f(s); }) return f(s);
           else return otherwise;
         },
-        of_);
+        self.of_);
   }
   kinds of_;
 };

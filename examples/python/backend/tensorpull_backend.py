@@ -38,7 +38,8 @@ def build_sdist(sdist_directory: str, config_settings: Optional[Dict[str, Any]] 
         shutil.copytree(tree / "include", library / "include", ignore=shutil.ignore_patterns("*.md"))
         shutil.copytree(tree / "cmake", library / "cmake", ignore=lambda _, names: [name for name in names if not name.startswith(("Tensorpull", "FindTensorpull"))])
         for name in ("facade", "tools"):
-            shutil.copytree(tree / "examples" / name, library / "examples" / name)
+            if (tree / "examples" / name).exists():
+                shutil.copytree(tree / "examples" / name, library / "examples" / name)
         shutil.copytree(tree / "examples" / "jobs" / "federated", library / "examples" / "jobs" / "federated", ignore=shutil.ignore_patterns("*.cpp"))  # they share headers
         for name in ("CMakeLists.txt", "LICENSE"):
             shutil.copy(tree / name, library / name)

@@ -78,18 +78,13 @@ py::object encode_difference(const py::sequence& from, const py::sequence& to, d
                       now = devices.image_of(tensor_table(to), {});
   interruption stop{py::none()};
   const auto most = static_cast<std::uint64_t>(static_cast<double>(now.schema().data_bytes()) * worth);
-  auto made = [&] {
-    const interpreter_unlock unlocked;
-    devices.copies()->tell(&stop);
-    other_devices.copies()->tell(&stop);
-    deflate_coder coder;
-    auto difference = model_difference::make<deflate_coder, xxhash_digest>(old.source(), now.source(), coder, most,
-                                                                           interruption_token{&stop});
-    devices.copies()->tell(nullptr);
-    other_devices.copies()->tell(nullptr);
-    return difference;
-  }();
-  stop.rethrow();
+  deflate_coder coder;
+  const auto make = [&] {
+    return model_difference::make<deflate_coder, xxhash_digest>(old.source(), now.source(), coder, most,
+                                                                interruption_token{&stop});
+  };
+  auto made = stop.run(
+      [&] { return devices.copies()->within(stop, [&] { return other_devices.copies()->within(stop, make); }); });
   if (!made && made.error() == errc::too_large) return py::none();
   auto held = std::make_unique<coded>(coded{value_or_raise(std::move(made))});
   const std::span<const std::byte> bytes = held->made.bytes();
@@ -117,10 +112,7 @@ py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   const tensor_table model(now), to(base);
   const auto from = views_of<tensor_view, const std::byte*>(model);
   const auto moves = views_of<mutable_tensor_view, std::byte*>(to);
-  auto made = [&] {
-    const interpreter_unlock unlocked;
-    return narrowed_step<Scheme>::make(from, moves);
-  }();
+  auto made = without_lock([&] { return narrowed_step<Scheme>::make(from, moves); });
   if (!made && made.error() == errc::invalid_argument)
     raise(made.error().code, made.error().name.view(),
           "a NaN, an infinity, or a difference that is too large is not narrowed");

@@ -30,11 +30,7 @@ inline std::optional<receipt> already_there(source& from, std::string_view ref, 
   if (!opened) return {};  // whether it may be replaced is said when the new one is made
   const ref_id id = id_or_raise(ref);
   finished_file file(std::move(*opened));
-  auto where = [&] {
-    const interpreter_unlock unlocked;
-    return finished_file::look(file, id, interruption_token{&stop});
-  }();
-  stop.rethrow();
+  auto where = stop.run([&] { return finished_file::look(file, id, interruption_token{&stop}); });
   if (!where) raise_about_file(where.error(), path);
   if (s.version != 0 && where->version != s.version) return {};
   s.native = false;

@@ -54,15 +54,7 @@ std::uint64_t tensor_bytes(const std::string& type, const std::vector<std::uint6
 template <class F>
 void with_devices(const device_reader& devices, py::object abort, F f) {
   interruption stop{std::move(abort)};
-  const auto done = [&] {
-    const interpreter_unlock unlocked;
-    devices.copies()->tell(&stop);
-    const result<void> how = f(stop);
-    devices.copies()->tell(nullptr);
-    return how;
-  }();
-  stop.rethrow();
-  if (!done) raise(done.error());
+  value_or_raise(stop.run([&] { return devices.copies()->within(stop, [&] { return f(stop); }); }));
 }
 /// The digest of each tensor's bytes alone, as an image has them and in its order: (name, XXH3-64). Cost: one pass over
 /// the bytes.
@@ -160,11 +152,7 @@ class image_reader {
     return std::min(length, bytes() - offset);
   }
   void copy(std::uint64_t offset, std::span<std::byte> out) const {
-    const auto done = [&] {
-      const interpreter_unlock unlocked;
-      return detail::read_range(image_.source(), offset, out);
-    }();
-    if (!done) raise(done.error());
+    value_or_raise(without_lock([&] { return detail::read_range(image_.source(), offset, out); }));
   }
 
   device_reader devices_;
@@ -197,8 +185,7 @@ class range_landing {
   template <class F>
   auto alone(F f) {
     interruption thrown{py::none()};
-    const auto done = [&] {
-      const interpreter_unlock unlocked;
+    return thrown.run([&] {
       const std::lock_guard mine(mutex_);
       if (changes_) throw std::runtime_error("this thread is within a call of the landing, which has to end first");
       changes_ = true;
@@ -206,16 +193,15 @@ class range_landing {
       auto made = f(interruption_token{&thrown});
       changes_ = false;
       return made;
-    }();
-    thrown.rethrow();
-    return done;
+    });
   }
   /// What the landing says, to one thread at a time.
   template <class F>
   auto said(F f) const {
-    const interpreter_unlock unlocked;
-    const std::lock_guard mine(mutex_);
-    return f();
+    return without_lock([&] {
+      const std::lock_guard mine(mutex_);
+      return f();
+    });
   }
 
  public:
@@ -256,11 +242,7 @@ class range_landing {
  private:
   template <class F>
   void alone_with_python(F f) {
-    std::unique_lock mine(mutex_, std::defer_lock);
-    {
-      const interpreter_unlock unlocked;
-      mine.lock();
-    }
+    const auto mine = without_lock([&] { return std::unique_lock(mutex_); });
     f();
   }
   template <class T>
@@ -284,6 +266,10 @@ void bind_images(py::module_& m) {
   m.def("tensor_bytes", &tensor_bytes);
   m.def("copy_tensors", &copy_tensors);
   m.def("tensor_digests", &tensor_digests, py::arg("tensors"), py::arg("abort") = py::none());
+  m.def("fingerprint", [](const py::sequence& tensors) {
+    const device_reader devices;
+    return devices.image_of(tensor_table(tensors), {}).schema().fingerprint;
+  });
   py::class_<image_reader>(m, "ImageReader")
       .def(py::init<const py::sequence&, const std::vector<std::pair<std::string, std::string>>&, py::object,
                     py::object>(),

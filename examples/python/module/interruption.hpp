@@ -52,6 +52,13 @@ class interruption {
     }
     return false;
   }
+  /// Calls f without the lock, which the caller holds, and throws what was kept meanwhile.
+  template <class F>
+  auto run(F f) {
+    auto done = without_lock(f);
+    rethrow();
+    return done;
+  }
   /// Once: afterwards nothing is kept. The caller holds the lock.
   void rethrow() {
     if (auto thrown = std::exchange(thrown_, std::nullopt)) throw std::move(*thrown);
@@ -76,21 +83,14 @@ struct interruption_token {
 };
 
 /// The digest that an image is published as, computed with the lock released: Ctrl-C is heard meanwhile, and raised,
-/// and `abort`, which is None or a callable. `copies.tell(caller)`: what copies tensors from devices is told whose
-/// exceptions are whose. Raises.
+/// and `abort`, which is None or a callable. `copies`: those of tensors on devices. Raises.
 template <class Copies>
 std::uint64_t version_of(const source_view& image, Copies& copies, py::object abort = py::none()) {
   interruption stop{std::move(abort)};
-  const auto computed = [&] {
-    const interpreter_unlock unlocked;
-    copies.tell(&stop);
-    const auto done = image_version<xxhash_digest, 16 * 1024>(image, interruption_token{&stop});
-    copies.tell(nullptr);
-    return done;
-  }();
-  stop.rethrow();
-  if (!computed) raise(computed.error());
-  return *computed;
+  return value_or_raise(stop.run([&] {
+    return copies.within(stop,
+                         [&] { return image_version<xxhash_digest, 16 * 1024>(image, interruption_token{&stop}); });
+  }));
 }
 
 }  // namespace tensorpull::python

@@ -5,6 +5,7 @@
 #include "places.hpp"
 
 #include <tensorpull/core/limits.hpp>
+#include <tensorpull/messages/locator.hpp>
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/tensors/numpy/numpy_descr.hpp>
 
@@ -26,6 +27,9 @@ PYBIND11_MODULE(_native, m) {
   m.def("version_of", [](const std::string& digits) {
     const auto ref = tensorpull::parse_reference(digits);
     return ref ? ref->version : 0;
+  });
+  m.def("may_be_handed_on", [](std::string_view address) {
+    return tensorpull::locator(tensorpull::reference{{0, 1}, 0, 0}).add(address).has_value();
   });
   m.def("recipient_named", [](const std::string& name) { return tensorpull::recipient_named(name).value; });
 
@@ -62,6 +66,5 @@ PYBIND11_MODULE(_native, m) {
   tp::bind_averages(m);
   tp::bind_weighing(m);
   tp::bind_images(m);
-  tp::bind_messages(m);
   if constexpr (TENSORPULL_PYTHON_DIFFERENCES) tp::bind_difference(m);
 }

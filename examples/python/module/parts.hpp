@@ -10,7 +10,6 @@ void bind_owners(pybind11::module_& m);
 void bind_averages(pybind11::module_& m);
 void bind_weighing(pybind11::module_& m);
 void bind_images(pybind11::module_& m);
-void bind_messages(pybind11::module_& m);
 /// Not there in a build without differences (TENSORPULL_PYTHON_DIFFERENCES).
 void bind_difference(pybind11::module_& m);
 

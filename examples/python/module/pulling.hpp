@@ -101,12 +101,7 @@ auto pull_with(std::string_view ref, const pull_settings& s, interruption& stop,
   if (!s.progress.is_none()) options.progress = tell;
   options.progress_interval = std::chrono::milliseconds(s.progress_interval_ms);
   options.cursor = how.cursor != nullptr || s.cursor.is_none() ? how.cursor : s.cursor.cast<resume_cursor*>();
-  auto done = [&] {
-    const interpreter_unlock unlocked;
-    return run(wanted, options);
-  }();
-  stop.rethrow();
-  return done;
+  return stop.run([&] { return run(wanted, options); });
 }
 inline result<receipt> try_pull(source& from, facade::any_consumer& to, std::string_view ref, const pull_settings& s,
                                 interruption& stop, const pull_particulars& how = {}) {

@@ -27,12 +27,7 @@ inline std::chrono::milliseconds waiting(std::int64_t milliseconds) noexcept {
 template <class F>
 auto interruptible(const py::object& abort, F f) {
   interruption stop(abort);
-  auto done = [&] {
-    const interpreter_unlock unlocked;
-    return f(interruption_token{&stop});
-  }();
-  stop.rethrow();
-  return done;
+  return stop.run([&] { return f(interruption_token{&stop}); });
 }
 
 /// A place where two ends can meet: over NATS they need a name.
@@ -146,11 +141,8 @@ class session final : public source, public publishes<session> {
     const use mine(*this, true);
     const all_settled all(refs);
     interruption stop(until);  // which ends the wait, and is no error here
-    const auto done = [&] {
-      const interpreter_unlock unlocked;
-      return mine->serve([&] { return all(*mine) || stop.look(); }, waiting(timeout_ms));
-    }();
-    stop.rethrow();
+    const auto done = stop.run(
+        [&] { return mine->serve([&] { return all(*mine) || stop.look(); }, waiting(timeout_ms)); });
     if (!done && done.error() == errc::timed_out) return false;
     if (!done) raise(done.error());
     return true;
@@ -230,11 +222,8 @@ class listener {
     for (;;) {
       const auto left = std::max(std::chrono::milliseconds(0),
                                  std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()));
-      auto made = [&] {
-        const interpreter_unlock unlocked;
-        return l->accept(std::min(left, std::chrono::milliseconds(50)), interruption_token{&stop});
-      }();
-      stop.rethrow();
+      auto made = stop.run(
+          [&] { return l->accept(std::min(left, std::chrono::milliseconds(50)), interruption_token{&stop}); });
       if (made) return std::make_unique<session>(std::move(*made));
       if (made.error() != errc::timed_out) raise(made.error());
       if (!listener_ || left.count() == 0) return nullptr;

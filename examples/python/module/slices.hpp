@@ -35,6 +35,15 @@ class device_copies {
     caller_ = caller;
   }
 
+  /// Calls f, whose exceptions are the caller's.
+  template <class F>
+  auto within(interruption& caller, F f) {
+    tell(&caller);
+    auto done = f();
+    tell(nullptr);
+    return done;
+  }
+
   /// Writes bytes of the tensor that `side` stands for to `out`.
   result<void> read(py::handle side, std::uint64_t offset, std::span<std::byte> out) noexcept {
     const interpreters_end::not_within torch;
@@ -193,12 +202,7 @@ class landing_table {
     return all;
   }
   static std::size_t shared_by(std::vector<footprint> all, interruption& stop) {
-    std::size_t found = none;
-    {
-      const interpreter_unlock unlocked;
-      found = overlap_search([&stop] { return stop.look(); }).find(all);
-    }
-    stop.rethrow();
+    const std::size_t found = stop.run([&] { return overlap_search([&stop] { return stop.look(); }).find(all); });
     if (stop.stopped()) raise(errc::cancelled);
     return found;
   }

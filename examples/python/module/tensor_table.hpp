@@ -6,6 +6,7 @@
 #include <tensorpull/image/dynamic.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,6 +67,11 @@ class tensor_table {
       views.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), r.strides});
     }
     return value_or_raise(dynamic_image::make(views));
+  }
+  /// The same of a sequence that may be None.
+  static std::optional<dynamic_image> to_write(const py::object& described) {
+    if (described.is_none()) return std::nullopt;
+    return tensor_table(py::reinterpret_borrow<py::sequence>(described)).to_write();
   }
   std::vector<std::string_view> names() const {
     std::vector<std::string_view> all;

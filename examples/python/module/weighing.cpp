@@ -29,7 +29,7 @@ py::bytes as_bytes(std::span<const double> numbers) {
 class whole_updates {
  public:
   whole_updates(const py::sequence& described, const py::object& base, py::object keep, std::size_t max_updates)
-      : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(image_of(base)),
+      : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(tensor_table::to_write(base)),
         weighing_(value_or_raise(
             weighing::make(image_.destination(), base_ ? base_->source() : source_view{}, max_updates))) {}
 
@@ -96,10 +96,6 @@ class whole_updates {
     dynamic_image image;
   };
 
-  static std::optional<dynamic_image> image_of(const py::object& base) {
-    if (base.is_none()) return std::nullopt;
-    return tensor_table(py::reinterpret_borrow<py::sequence>(base)).to_write();
-  }
   template <class F>
   void end(F f, const std::optional<py::error_already_set>& thrown = {}) {
     const auto done = without_lock(f);

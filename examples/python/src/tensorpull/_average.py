@@ -77,8 +77,9 @@ class WeightedAverage(OfOneProcess):
         self._partial = partial
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
-        self._native = _native.Average(
-            partial, tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
+        average = {"staged": _native.AverageStaged, "error": _native.AverageError}.get(partial, _native.AverageDivide)
+        self._native: _native.Average = average(
+            tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
         )
 
     def pull(

@@ -4,8 +4,8 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/sha256.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/image/read_range.hpp>
 #include <tensorpull/image/dynamic.hpp>
+#include <tensorpull/image/read_range.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/differences/block.hpp>
 #include <tensorpull/std/stop_token.hpp>
