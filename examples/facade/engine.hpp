@@ -183,7 +183,7 @@ class session_of : public publisher_of<any_session, Session> {
     if (!lent_) lent_ = lend_descriptor(s.native_handle());
     return lent_.get();
   }
-  std::shared_ptr<any_stream> lent_;
+  std::unique_ptr<any_stream> lent_;
 };
 /// A session of the pipeline `Net`.
 template <class Net, std::uint64_t Most = 0, class Session = typename Net::session>

@@ -53,8 +53,8 @@ auto with_memory(F f) noexcept -> decltype(f()) {
 
 }  // namespace
 
-std::shared_ptr<any_stream> lend_descriptor(int fd) noexcept {
-  return std::make_shared<any_stream>(posix_stream(::fcntl(fd, F_DUPFD_CLOEXEC, 0)));
+std::unique_ptr<any_stream> lend_descriptor(int fd) noexcept {
+  return std::unique_ptr<any_stream>(new (std::nothrow) any_stream(posix_stream(::fcntl(fd, F_DUPFD_CLOEXEC, 0))));
 }
 
 result<any_stream> stream_place::connect(std::chrono::milliseconds timeout, const stop_token& stop) const noexcept {

@@ -139,8 +139,8 @@ struct any_streams : stream_transport<any_streams, any_stream, true> {
 };
 static_assert(pollable_stream<any_stream> && stream_listener<any_acceptor, any_stream>);
 
-/// The stream of a descriptor of its own.
-std::shared_ptr<any_stream> lend_descriptor(int fd) noexcept;
+/// A stream over a copy of the descriptor; null: there is no memory.
+std::unique_ptr<any_stream> lend_descriptor(int fd) noexcept;
 
 /// An address that connects as it is told.
 struct dial {

@@ -36,8 +36,8 @@ using publications = std::shared_ptr<std::unordered_set<const published*>>;
 struct published {
   published(const tensor_table& table, const text_pairs& metadata, py::object tensors, const publish_settings& s,
             publications among)
-      : image(devices.image_of(table, metadata)), keep(std::move(tensors)), settled(s.settled), progress(s.progress),
-        all(std::move(among)) {
+      : image(devices.image_of(table, metadata)), keep(std::move(tensors)), settled(s.tell_settled),
+        progress(s.tell_progress), all(std::move(among)) {
     all->insert(this);
   }
   published(const published&) = delete;
@@ -75,19 +75,11 @@ struct published {
 
 /// `named`: memory for the names, which the options borrow.
 inline publish_options options_of(const publish_settings& s, std::vector<recipient_id>& named) {
-  publish_options options;
-  if (!s.id.empty()) options.id = id_or_raise(s.id);
-  for (const py::handle who : py::reinterpret_borrow<py::sequence>(s.named))
+  publish_options options = s;
+  if (!s.digits.empty()) options.id = id_or_raise(s.digits);
+  for (const py::handle who : py::reinterpret_borrow<py::sequence>(s.recipients_named))
     named.push_back({who.cast<std::uint64_t>()});
-  using std::chrono::milliseconds;
-  options.recipients = s.recipients;
   options.named = named;
-  options.least = s.least;
-  options.version = s.version;
-  options.budgets = {.acquire = milliseconds(s.acquire_ms),
-                     .recipient_idle = milliseconds(s.recipient_idle_ms),
-                     .transaction_idle = milliseconds(s.transaction_idle_ms)};
-  options.progress_interval = milliseconds(s.progress_interval_ms);
   return options;
 }
 inline py::tuple to_python(const reference& ref, std::uint64_t image_bytes) {
@@ -127,8 +119,8 @@ class publishes {
     publish_options options = options_of(s, named);
     auto kept = std::make_unique<published>(tensor_table(described), metadata, std::move(keep), s, published_);
     if (options.version == 0) options.version = version_of(kept->image.source(), *kept->devices.copies());
-    if (!s.settled.is_none()) options.settled = kept->tell_settled;
-    if (!s.progress.is_none()) options.progress = kept->tell_progress;
+    if (!s.tell_settled.is_none()) options.settled = kept->tell_settled;
+    if (!s.tell_progress.is_none()) options.progress = kept->tell_progress;
     const source_view image = kept->image.source();
     const std::uint64_t bytes = image.schema->image_bytes;  // it may have ended when add_image() returns
     return to_python(
@@ -157,8 +149,8 @@ class publishes {
     }
     if (!kept) raise(errc::invalid_argument, "a transaction has at least one dict of tensors");
     transaction_options all = options.alone();
-    if (!s.settled.is_none()) all.settled = kept->tell_settled;
-    if (!s.progress.is_none()) all.progress = kept->tell_progress;
+    if (!s.tell_settled.is_none()) all.settled = kept->tell_settled;
+    if (!s.tell_progress.is_none()) all.progress = kept->tell_progress;
     std::vector<std::uint64_t> bytes;
     for (const transaction_image& x : images) bytes.push_back(x.image.schema->image_bytes);
     add_kept(std::move(kept),

@@ -86,21 +86,13 @@ auto pull_with(std::string_view ref, const pull_settings& s, interruption& stop,
     const image_schema* const schema = how.described ? how.described() : nullptr;
     if (schema != nullptr) count_done(e, *schema, e.bytes_done);
     const interpreter_lock lock;
-    stop.guard([&] { s.progress(to_python(e)); });
+    stop.guard([&] { s.tell(to_python(e)); });
   };
-  pull_options options;
-  options.per_request_timeout = std::chrono::milliseconds(s.per_request_timeout_ms);
-  options.version = s.version;
+  pull_options options = s;
   options.part = how.part;
-  options.unverified = s.unverified;
-  options.believe = s.believe;
-  options.window = s.window;
   options.stop = interruption_token{&stop};
-  options.retry.retries = s.retries;
-  options.recipient = {s.recipient};
-  if (!s.progress.is_none()) options.progress = tell;
-  options.progress_interval = std::chrono::milliseconds(s.progress_interval_ms);
-  options.cursor = how.cursor != nullptr || s.cursor.is_none() ? how.cursor : s.cursor.cast<resume_cursor*>();
+  if (!s.tell.is_none()) options.progress = tell;
+  options.cursor = how.cursor != nullptr || s.from.is_none() ? how.cursor : s.from.cast<resume_cursor*>();
   return stop.run([&] { return run(wanted, options); });
 }
 inline result<receipt> try_pull(source& from, facade::any_consumer& to, std::string_view ref, const pull_settings& s,

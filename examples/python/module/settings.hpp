@@ -14,41 +14,33 @@ namespace py = pybind11;
 namespace facade = tensorpull::facade;
 
 /// How something is pulled.
-struct pull_settings {
-  std::int64_t per_request_timeout_ms, progress_interval_ms;
-  std::uint64_t chunk_bytes, version, recipient;
-  std::uint32_t window, retries;
+struct pull_settings : pull_options {
+  std::uint64_t chunk_bytes;
   bool native;  ///< the image in one chunk, or an error
-  bool unverified;  ///< also an image without a digest
-  bool believe;  ///< over links where anybody can answer first, also without a version
-  py::object progress, abort;
-  py::object cursor;  ///< a Cursor, if a pull goes on that another one began
+  py::object tell, abort;
+  py::object from;  ///< a Cursor, if a pull goes on that another one began
   /// Asked by download_into when all has arrived, before the owner hears of it. False: it forgets this recipient.
   py::object agrees;
 
   static void each(auto& s, auto take) {
-    take("per_request_timeout_ms", s.per_request_timeout_ms), take("progress_interval_ms", s.progress_interval_ms);
-    take("chunk_bytes", s.chunk_bytes), take("version", s.version), take("recipient", s.recipient);
-    take("window", s.window), take("retries", s.retries);
+    take("per_request_timeout_ms", s.per_request_timeout), take("progress_interval_ms", s.progress_interval);
+    take("chunk_bytes", s.chunk_bytes), take("version", s.version), take("recipient", s.recipient.value);
+    take("window", s.window), take("retries", s.retry.retries);
     take("native", s.native), take("unverified", s.unverified), take("believe", s.believe);
-    take("progress", s.progress), take("abort", s.abort), take("cursor", s.cursor), take("agrees", s.agrees);
+    take("progress", s.tell), take("abort", s.abort), take("cursor", s.from), take("agrees", s.agrees);
   }
 };
-/// How something is published.
-struct publish_settings {
-  std::string id;  ///< digits, or empty
-  std::uint32_t recipients, least;
-  std::uint64_t version;  ///< 0: computed
-  py::object named;
-  std::uint64_t acquire_ms, recipient_idle_ms, transaction_idle_ms, progress_interval_ms;
-  py::object settled, progress;
+/// How something is published. A version of 0 is computed.
+struct publish_settings : publish_options {
+  std::string digits;  ///< of the ID, or empty
+  py::object recipients_named, tell_settled, tell_progress;
 
   static void each(auto& s, auto take) {
-    take("id", s.id), take("recipients", s.recipients), take("least", s.least);
-    take("version", s.version), take("named", s.named);
-    take("acquire_ms", s.acquire_ms), take("recipient_idle_ms", s.recipient_idle_ms);
-    take("transaction_idle_ms", s.transaction_idle_ms), take("progress_interval_ms", s.progress_interval_ms);
-    take("settled", s.settled), take("progress", s.progress);
+    take("id", s.digits), take("recipients", s.recipients), take("least", s.least);
+    take("version", s.version), take("named", s.recipients_named);
+    take("acquire_ms", s.budgets.acquire), take("recipient_idle_ms", s.budgets.recipient_idle);
+    take("transaction_idle_ms", s.budgets.transaction_idle), take("progress_interval_ms", s.progress_interval);
+    take("settled", s.tell_settled), take("progress", s.tell_progress);
   }
 };
 struct http_settings : facade::http_settings {
@@ -72,7 +64,10 @@ struct tls_arguments : facade::tls_arguments {
 template <class Settings>
 Settings settings_of(const py::object& given) {
   Settings made{};
-  Settings::each(made, [&]<class T>(const char* name, T& to) { to = given.attr(name).template cast<T>(); });
+  Settings::each(made, [&]<class T>(const char* name, T& to) {
+    if constexpr (std::is_same_v<T, std::chrono::milliseconds>) to = T(given.attr(name).cast<std::int64_t>());
+    else to = given.attr(name).template cast<T>();
+  });
   return made;
 }
 
