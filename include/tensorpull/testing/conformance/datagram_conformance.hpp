@@ -2,12 +2,9 @@
 // whole transfers over it, with the faults of networks.
 #pragma once
 
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
-#include <tensorpull/testing/conformance/detail/crash_line.hpp>
 #include <tensorpull/testing/conformance/detail/datagram_requirements.hpp>
 #include <tensorpull/testing/conformance/detail/datagram_transfers.hpp>
-#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
+#include <tensorpull/testing/conformance/detail/reported.hpp>
 
 namespace tensorpull::testing {
 
@@ -16,13 +13,11 @@ namespace tensorpull::testing {
 /// or the heap throws. Print the report, or look up one number.
 template <datagram_factory Connect>
 conformance_report check_datagram_link(Connect connect, const conformance_options& options = {}) {
-  conformance_report report;
-  const detail::pipe_signals signals;  // a link that raises SIGPIPE fails a check instead of ending the program
-  const detail::crash_line crash(report);  // one that crashes has a line
-  detail::datagram_probe<Connect> probe(connect, options, report);
-  detail::datagram_requirements<Connect>(probe).run();
-  detail::datagram_transfers<Connect>(probe).run();
-  return report;
+  return detail::reported([&](conformance_report& report) {
+    detail::datagram_probe<Connect> probe(connect, options, report);
+    detail::datagram_requirements<Connect>(probe).run();
+    detail::datagram_transfers<Connect>(probe).run();
+  });
 }
 
 }  // namespace tensorpull::testing

@@ -1,11 +1,8 @@
 // Checks whether an event loop can wait for a user's stream, and accept connections from a user's listener.
 #pragma once
 
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
-#include <tensorpull/testing/conformance/detail/crash_line.hpp>
-#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 #include <tensorpull/testing/conformance/detail/pollable_requirements.hpp>
+#include <tensorpull/testing/conformance/detail/reported.hpp>
 
 namespace tensorpull::testing {
 
@@ -14,12 +11,10 @@ namespace tensorpull::testing {
 template <stream_factory Connect>
   requires pollable_stream<typename detail::stream_probe<Connect>::stream>
 conformance_report check_pollable_stream(Connect connect, const conformance_options& options = {}) {
-  conformance_report report;
-  const detail::pipe_signals signals;
-  const detail::crash_line crash(report);
-  detail::stream_probe<Connect> probe(connect, options, report);
-  detail::pollable_requirements<Connect>(probe).run();
-  return report;
+  return detail::reported([&](conformance_report& report) {
+    detail::stream_probe<Connect> probe(connect, options, report);
+    detail::pollable_requirements<Connect>(probe).run();
+  });
 }
 
 /// Runs the checks of a stream_listener on the caller's thread. `listen() -> result<L>` makes a listener, and
@@ -30,9 +25,6 @@ conformance_report check_stream_listener(Listen listen, Reach reach, const confo
   using listener = typename std::invoke_result_t<Listen&>::value_type;
   using stream = typename std::invoke_result_t<Reach&, listener&>::value_type;
   static_assert(stream_listener<listener, stream>);
-  conformance_report report;
-  const detail::pipe_signals signals;
-  const detail::crash_line crash(report);
   const auto both_ends = [&]() -> result<stream_pair<stream>> {
     auto l = listen();
     if (!l) return failure(l.error());
@@ -45,9 +37,10 @@ conformance_report check_stream_listener(Listen listen, Reach reach, const confo
       tensorpull::detail::pause(std::chrono::milliseconds(1));
     }
   };
-  detail::stream_probe<const decltype(both_ends)> probe(both_ends, options, report);
-  detail::listener_requirements<Listen, Reach, const decltype(both_ends)>(probe, listen, reach).run();
-  return report;
+  return detail::reported([&](conformance_report& report) {
+    detail::stream_probe<const decltype(both_ends)> probe(both_ends, options, report);
+    detail::listener_requirements<Listen, Reach, const decltype(both_ends)>(probe, listen, reach).run();
+  });
 }
 
 }  // namespace tensorpull::testing

@@ -2,10 +2,7 @@
 // transfers through it, with the faults of networks.
 #pragma once
 
-#include <tensorpull/testing/conformance/conformance_options.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
-#include <tensorpull/testing/conformance/detail/crash_line.hpp>
-#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
+#include <tensorpull/testing/conformance/detail/reported.hpp>
 #include <tensorpull/testing/conformance/detail/stream_requirements.hpp>
 #include <tensorpull/testing/conformance/detail/stream_transfers.hpp>
 
@@ -16,13 +13,11 @@ namespace tensorpull::testing {
 /// report, or look up one number.
 template <stream_factory Connect>
 conformance_report check_byte_stream(Connect connect, const conformance_options& options = {}) {
-  conformance_report report;
-  const detail::pipe_signals signals;  // a stream that raises SIGPIPE fails a check instead of ending the program
-  const detail::crash_line crash(report);  // one that crashes has a line
-  detail::stream_probe<Connect> probe(connect, options, report);
-  detail::stream_requirements<Connect>(probe).run();
-  detail::stream_transfers<Connect>(probe).run();
-  return report;
+  return detail::reported([&](conformance_report& report) {
+    detail::stream_probe<Connect> probe(connect, options, report);
+    detail::stream_requirements<Connect>(probe).run();
+    detail::stream_transfers<Connect>(probe).run();
+  });
 }
 
 }  // namespace tensorpull::testing

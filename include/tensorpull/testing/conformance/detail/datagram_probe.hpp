@@ -5,7 +5,9 @@
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/testing/conformance/detail/link_probe.hpp>
 
+#include <array>
 #include <optional>
+#include <vector>
 
 namespace tensorpull::testing::detail {
 
@@ -17,9 +19,17 @@ class datagram_probe : public link_probe<Connect> {
  public:
   using pair = typename base::pair;
   using link = typename pair::link;
+  using link_end = link;
   using address = typename link::address;
   static constexpr bool damages = requires(Connect& c) { c.damage_next(); };
   using base::base, base::now_us, base::patience_us, base::report;
+
+  /// Receives a short datagram, if there is one.
+  static io_result take(link& l) noexcept {
+    std::array<std::byte, 128> memory;
+    address from{};
+    return l.receive(memory, from);
+  }
 
   void damage_next() { this->connect_.damage_next(); }
 
@@ -37,7 +47,7 @@ class datagram_probe : public link_probe<Connect> {
     for (const std::uint64_t begin = now_us();;) {
       io = from.send({&bytes, 1}, to);
       if (io.status != io_status::would_block || now_us() - begin > patience_us()) return io;
-      from.wait(false, true, std::chrono::milliseconds(1));
+      from.wait(false, true, 1ms);
     }
   }
   /// Receives one datagram within the time. Fails the check if it is none that was sent.
@@ -55,30 +65,30 @@ class datagram_probe : public link_probe<Connect> {
       }
       if (io.status != io_status::would_block || now_us() - begin > static_cast<std::uint64_t>(time.count()) * 1000)
         return std::nullopt;
-      at.wait(true, false, std::chrono::milliseconds(1));  // only to let time pass; other checks look at its result
+      at.wait(true, false, 1ms);  // only to let time pass; other checks look at its result
     }
   }
   /// Sends a datagram again and again until it arrives, as it may be lost. Others that arrive meanwhile were sent
   /// before. False: it did not in the time.
   bool deliver(link& from, const address& to, link& at, address& sender, std::span<const std::byte> bytes) {
-    for (const std::uint64_t begin = now_us(); report.holds() && now_us() - begin < patience_us();) {
+    for (auto lasts = this->patience(); report.holds() && lasts();) {
       (void)send(from, to, bytes);
       // a link may have kept a part, which any of its calls sends
-      from.wait(true, false, std::chrono::milliseconds(0));
-      while (const auto got = receive(at, sender, std::chrono::milliseconds(20)))
+      from.wait(true, false, 0ms);
+      while (const auto got = receive(at, sender, 20ms))
         if (std::ranges::equal(*got, bytes)) return true;
     }
     return false;
   }
   /// Sends some datagrams, more than a link is likely to lose, until one can be received at `right`, and does not
   /// receive it. False: none arrived.
-  bool let_arrive(pair& c, std::size_t bytes = 40) {
+  bool let_arrive(pair& c) {
     for (int i = 0; i < 8; ++i) {
-      (void)send(c.left, c.to_right, datagram(bytes));
-      c.left.wait(true, false, std::chrono::milliseconds(0));
+      (void)send(c.left, c.to_right, datagram(40));
+      c.left.wait(true, false, 0ms);
     }
-    for (const std::uint64_t begin = now_us(); now_us() - begin < patience_us();)
-      if (c.right.wait(true, false, std::chrono::milliseconds(20)).read) return true;
+    for (auto lasts = this->patience(); lasts();)
+      if (c.right.wait(true, false, 20ms).read) return true;
     return false;
   }
 

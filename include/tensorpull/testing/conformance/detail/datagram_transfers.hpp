@@ -53,7 +53,7 @@ class datagram_transfers
   void run() {
     if (base::skipped()) return;
     check("T1", "transfers of every chunk length that fits");
-    for (const std::uint64_t chunk : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{40}, most() / 2 + 1, most()})
+    for (const std::uint64_t chunk : std::initializer_list<std::uint64_t>{1, 7, 40, most() / 2 + 1, most()})
       expect(chunk < 40 ? small_ : large_, chunk, {}, true);
     check("T2", "of ten datagrams one is lost, and of four");
     for (const std::uint32_t lost : {100u, 250u}) expect(small_, most(), {.lost = lost}, true);
@@ -134,7 +134,7 @@ class datagram_transfers
       }
       if (!t.ended() && p_.now_us() - begin > (completes ? standstill_us : 500'000)) t.fail({errc::timed_out});
       if (did && served && did->received + did->sent + served->received + served->sent == 0)
-        left.wait(true, did->blocked, std::chrono::milliseconds(1));
+        left.wait(true, did->blocked, 1ms);
     }
     end.end_pull(t);
     return true;

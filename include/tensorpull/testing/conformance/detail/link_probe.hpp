@@ -8,9 +8,10 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace tensorpull::testing::detail {
+
+using namespace std::chrono_literals;
 
 /// `Connect`: a stream_factory or a datagram_factory.
 template <class Connect>
@@ -50,6 +51,10 @@ class link_probe {
     return {shortest, longest};
   }
   std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
+  /// A function that says whether the patience lasts, which begins now.
+  auto patience() {
+    return [this, begin = now_us()] { return now_us() - begin < patience_us(); };
+  }
 
   const conformance_options& options;
   conformance_report& report;

@@ -1,8 +1,9 @@
-// The common part of the checks of requirements, whatever the link: one that rests on others, and those of time.
+// The common part of the checks of requirements: one that rests on others, those of time, and the checks that streams
+// and datagram links share.
 #pragma once
 
-#include <tensorpull/std/chrono.hpp>
-#include <tensorpull/testing/conformance/conformance_report.hpp>
+#include <tensorpull/testing/conformance/detail/link_probe.hpp>
+#include <tensorpull/testing/conformance/detail/pipe_signals.hpp>
 
 #include <initializer_list>
 
@@ -13,15 +14,24 @@ namespace tensorpull::testing::detail {
 template <class Probe>
 class link_requirements {
  protected:
+  using pair = typename Probe::pair;
+  using link_end = typename Probe::link_end;
+
   explicit link_requirements(Probe& p) noexcept : probe_(p), report_(p.report) {}
 
-  template <class F>
-  void check(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on, F f) {
+  /// False: the check is skipped.
+  bool begins(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on) {
     report_.begin(number, what);
     for (const std::string_view n : rests_on)
       if (const auto* const c = report_.find(n); c == nullptr || c->result != check_result::passed)
-        return report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
-    if (auto c = probe_.connect()) f(*c);
+        report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
+    return report_.holds();
+  }
+  template <class Self>
+  void check(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on,
+             void (Self::*judge)(pair&)) {
+    if (!begins(number, what, rests_on)) return;
+    if (auto c = probe_.connect()) (static_cast<Self&>(*this).*judge)(*c);
   }
   /// Fails the check if each of five calls waited. `what`: the call, in words.
   template <class F>
@@ -35,12 +45,9 @@ class link_requirements {
   void about_as_long(F call) {
     const auto [shortest, longest] = probe_.durations(3, call);
     // a signal may end a wait early, and a busy machine late
-    if (longest < some_us() / 2)
-      report_.fail("asked to wait %d ms, it came back after %llu us", static_cast<int>(some_time.count()),
-                   ull(longest));
-    else if (shortest > some_us() + 1'000'000)
-      report_.fail("asked to wait %d ms, it came back after %llu ms", static_cast<int>(some_time.count()),
-                   ull(shortest / 1000));
+    constexpr auto us = static_cast<std::uint64_t>(some_time.count()) * 1000;
+    if (longest < us / 2 || shortest > us + 1'000'000)
+      report_.fail("asked to wait %llu us, it came back after %llu to %llu us", ull(us), ull(shortest), ull(longest));
   }
   template <class F>
   static bool becomes(F f) {
@@ -48,10 +55,61 @@ class link_requirements {
       if (f()) return true;
     return false;
   }
+  static void destroy(link_end& e) { const link_end gone = std::move(e); }
+
+  // The checks of both kinds of link. Those of an idle link look at the left end.
+  void idle_status(pair& c) {
+    const io_result io = Probe::take(c.left);
+    if (io.status != io_status::would_block || io.bytes != 0)
+      report_.fail("an idle link answered status %d with %zu bytes, and not would_block", static_cast<int>(io.status),
+                   io.bytes);
+  }
+  void takes_promptly(pair& c) {
+    promptly("a read of an idle link", [&] { (void)Probe::take(c.left); });
+  }
+  void wait_for_arrival(pair& c) {
+    if (!probe_.let_arrive(c)) report_.fail("something was sent, and it does not say that reading can go on");
+  }
+  void wait_for_room(pair& c) {
+    if (!becomes([&] { return c.left.wait(false, true, some_time).write; }))
+      report_.fail("nothing was sent yet, and it does not say that sending can go on");
+  }
+  /// Waits, and reads if there is something: it may be for the link itself, as a TLS session ticket is, and be gone
+  /// when it was read.
+  bool wait_and_take(pair& c, std::chrono::milliseconds time) {
+    if (!c.left.wait(true, false, time).read) return false;
+    (void)Probe::take(c.left);
+    return true;
+  }
+  void wait_idle(pair& c) {
+    int times = 0;
+    for (int i = 0; i < 3; ++i) times += wait_and_take(c, 1ms) ? 1 : 0;
+    if (times == 3) report_.fail("on an idle link it says that reading can go on: whoever waits would spin");
+  }
+  void wait_lasts(pair& c) {
+    about_as_long([&] { (void)wait_and_take(c, some_time); });
+  }
+  void wait_as_asked(pair& c) {
+    if (!probe_.let_arrive(c)) report_.fail("nothing arrived");
+    else if (c.right.wait(true, false, some_time).write) report_.fail("asked about reading, it answers about sending");
+    else if (c.right.wait(false, true, some_time).read) report_.fail("asked about sending, it answers about reading");
+  }
+  void signals(pair&) { pipe_signals::judge(report_); }
+  /// Fails the check if twenty calls of `round` make more allocations than the link states for each.
+  template <class F>
+  void allocates(std::uint64_t stated, F round) {
+    if (probe_.options.allocations == nullptr)
+      return report_.skip("the program does not count allocations (conformance_options::allocations)");
+    const std::uint64_t before = probe_.options.allocations();
+    for (int i = 0; i < 20; ++i) round();
+    const std::uint64_t made = probe_.options.allocations() - before;
+    if (made > 20 * stated)
+      report_.fail("to send and receive 20 times took %llu heap allocations, and the link states %llu for each",
+                   ull(made), ull(stated));
+  }
 
   static constexpr std::byte untouched{0x5a};
-  static constexpr std::chrono::milliseconds some_time{60};
-  static constexpr std::uint64_t some_us() noexcept { return static_cast<std::uint64_t>(some_time.count()) * 1000; }
+  static constexpr std::chrono::milliseconds some_time = 60ms;
   static constexpr unsigned long long ull(std::uint64_t v) noexcept { return v; }
 
   Probe& probe_;

@@ -20,13 +20,13 @@ namespace tensorpull::testing::detail {
 
 /// The common part of both checks of the two ends of a connection.
 template <stream_factory Connect>
-class pollable_ends : protected link_requirements<stream_probe<Connect>> {
+class pollable_ends : public link_requirements<stream_probe<Connect>> {
  protected:
   using probe = stream_probe<Connect>;
-  using pair = typename probe::pair;
   using stream = typename probe::stream;
   using base = link_requirements<probe>;
   using base::probe_, base::report_;
+  using typename base::pair;
   static constexpr bool establishes = requires(stream& s) {
     { s.establish() } -> std::same_as<establishment>;
   };
@@ -37,7 +37,7 @@ class pollable_ends : protected link_requirements<stream_probe<Connect>> {
   bool made_ready(pair& c) {
     if constexpr (establishes) {
       std::array<stream*, 2> left{&c.left, &c.right};
-      for (const std::uint64_t begin = probe_.now_us(); left[0] != nullptr || left[1] != nullptr;) {
+      for (auto lasts = probe_.patience(); left[0] != nullptr || left[1] != nullptr;) {
         for (stream*& s : left) {
           if (s == nullptr) continue;
           const establishment now = s->establish();
@@ -48,10 +48,9 @@ class pollable_ends : protected link_requirements<stream_probe<Connect>> {
             report_.fail("establish() would block, and says no direction to wait for");
           if (!report_.holds()) return false;
         }
-        if (probe_.now_us() - begin > probe_.patience_us())
-          report_.fail("it was not established within %llu ms", base::ull(probe_.patience_us() / 1000));
+        if (!lasts()) report_.fail("it was not established within %llu ms", base::ull(probe_.patience_us() / 1000));
         if (!report_.holds()) return false;
-        tensorpull::detail::pause(std::chrono::milliseconds(1));
+        tensorpull::detail::pause(1ms);
       }
     }
     return true;
@@ -63,13 +62,13 @@ class pollable_ends : protected link_requirements<stream_probe<Connect>> {
     pollfd p = tensorpull::detail::polled(s.native_handle(), wanted);
     return tensorpull::detail::poll_for(&p, 1, time) > 0;
   }
-  static io_result read_one(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }
 };
 
 template <stream_factory Connect>
-class pollable_requirements : pollable_ends<Connect> {
+class pollable_requirements : public pollable_ends<Connect> {
+  using self = pollable_requirements;
   using base = pollable_ends<Connect>;
-  using base::check, base::promptly, base::made_ready, base::announced, base::read_one, base::probe_, base::report_,
+  using base::check, base::promptly, base::made_ready, base::announced, base::destroy, base::probe_, base::report_,
       base::establishes;
   using typename base::pair, typename base::stream, typename base::probe;
 
@@ -77,22 +76,19 @@ class pollable_requirements : pollable_ends<Connect> {
   explicit pollable_requirements(probe& p) noexcept : base(p) {}
 
   void run() {
-    check("4.1", "establish() says `ok` in time, and until then what it waits for", {},
-          [this](auto& c) { (void)made_ready(c); });
-    check("4.2", "establish() never waits, and after an `ok` says so again", {"4.1"},
-          [this](auto& c) { establishes_again(c); });
-    check("2.1", "the descriptor stays the same, also when the stream is moved", {"4.1"},
-          [this](auto& c) { same_descriptor(c); });
-    check("2.2", "the descriptor is ready when bytes have come", {"4.1"}, [this](auto& c) { ready_for_bytes(c); });
-    check("2.3", "the descriptor of an idle stream is not ready again and again", {"4.1"},
-          [this](auto& c) { idle(c); });
-    check("2.4", "the descriptor is ready when the peer has closed", {"2.1"}, [this](auto& c) { ready_for_end(c); });
+    check("4.1", "establish() says `ok` in time, and until then what it waits for", {}, &self::established);
+    check("4.2", "establish() never waits, and after an `ok` says so again", {"4.1"}, &self::establishes_again);
+    check("2.1", "the descriptor stays the same, also when the stream is moved", {"4.1"}, &self::same_descriptor);
+    check("2.2", "the descriptor is ready when bytes have come", {"4.1"}, &self::ready_for_bytes);
+    check("2.3", "the descriptor of an idle stream is not ready again and again", {"4.1"}, &self::idle);
+    check("2.4", "the descriptor is ready when the peer has closed", {"2.1"}, &self::ready_for_end);
     check("3.1", "after a read that was short the descriptor announces what is left", {"2.1", "2.2"},
-          [this](auto& c) { announces_the_rest(c); });
-    check("5.1", "interest() names a direction for each that is wanted", {"4.1"}, [this](auto& c) { interested(c); });
+          &self::announces_the_rest);
+    check("5.1", "interest() names a direction for each that is wanted", {"4.1"}, &self::interested);
   }
 
  private:
+  void established(pair& c) { (void)made_ready(c); }
   void establishes_again(pair& c) {
     if constexpr (!establishes) report_.skip("there is none; it is optional");
     else {
@@ -120,7 +116,7 @@ class pollable_requirements : pollable_ends<Connect> {
     probe_.send(c.left, probe_.some_bytes(10));
     std::array<std::byte, 10> memory;
     for (int i = 0; i < 5 && announced(c.right, probe_.options.patience); ++i)
-      if (read_one(c.right, memory).bytes > 0) return;
+      if (probe::read(c.right, memory).bytes > 0) return;
     report_.fail("10 bytes were sent, and the descriptor is not ready");
   }
   void idle(pair& c) {
@@ -128,18 +124,16 @@ class pollable_requirements : pollable_ends<Connect> {
     int times = 0;
     std::array<std::byte, 8> memory;
     for (int i = 0; i < 5; ++i)  // some may be for the stream itself, as a TLS session ticket is
-      if (announced(c.right, std::chrono::milliseconds(10))) ++times, (void)read_one(c.right, memory);
+      if (announced(c.right, 10ms)) ++times, (void)probe::read(c.right, memory);
     if (times == 5) report_.fail("nothing has come, and it is ready: an event loop would spin");
   }
   void ready_for_end(pair& c) {
     if (!made_ready(c)) return;
-    {
-      const stream gone = std::move(c.left);
-    }
+    destroy(c.left);
     std::array<std::byte, 8> memory;
     for (int i = 0; i < 5; ++i) {
       if (!announced(c.right, probe_.options.patience)) break;
-      if (is_end(read_one(c.right, memory).status)) return;
+      if (is_end(probe::read(c.right, memory).status)) return;
     }
     report_.fail("the peer has closed, and an event loop does not hear of it");
   }
@@ -161,7 +155,7 @@ class pollable_requirements : pollable_ends<Connect> {
       if (!announced(s, probe_.options.patience)) return false;
       std::size_t n = room;
       while (n == room) {
-        const io_result io = read_one(s, memory);
+        const io_result io = probe::read(s, memory);
         if (is_end(io.status)) return false;
         n = io.bytes;
         got += n;
@@ -183,7 +177,8 @@ class pollable_requirements : pollable_ends<Connect> {
 /// `Listen`: `listen() -> result<L>`; `Reach`: `reach(L&) -> result<S>`, a connection to it. `Connect`: makes both
 /// ends.
 template <class Listen, class Reach, stream_factory Connect>
-class listener_requirements : pollable_ends<Connect> {
+class listener_requirements : public pollable_ends<Connect> {
+  using self = listener_requirements;
   using base = pollable_ends<Connect>;
   using base::check, base::promptly, base::made_ready, base::probe_, base::report_;
   using typename base::pair, typename base::stream, typename base::probe;
@@ -193,27 +188,24 @@ class listener_requirements : pollable_ends<Connect> {
   listener_requirements(probe& p, Listen& listen, Reach& reach) noexcept : base(p), listen_(listen), reach_(reach) {}
 
   void run() {
-    with("1.1", "accept() never waits, and says timed_out if no connection waits", {}, [this](auto& l) { nobody(l); });
-    with("2.1", "the descriptor is readable when a connection waits", {"1.1"}, [this](auto& l) { readable(l); });
-    check("1.2", "bytes go over an accepted connection, both ways", {"2.1"}, [this](auto& c) { carries(c); });
-    with("1.3", "each connection is accepted once", {"2.1"}, [this](auto& l) { once(l); });
+    with("1.1", "accept() never waits, and says timed_out if no connection waits", {}, &self::nobody);
+    with("2.1", "the descriptor is readable when a connection waits", {"1.1"}, &self::readable);
+    check("1.2", "bytes go over an accepted connection, both ways", {"2.1"}, &self::carries);
+    with("1.3", "each connection is accepted once", {"2.1"}, &self::once);
     with("1.4", "without descriptors accept() says out_of_memory, and takes the connection later", {"2.1"},
-         [this](auto& l) { scarce(l); });
-    with("3.1", "a moved listener goes on", {"2.1"}, [this](auto& l) { move(l); });
-    with("3.2", "the destructor stops listening", {"2.1"}, [this](auto& l) { ends(l); });
-    with("4.1", "port() is a port", {}, [this](auto& l) { port(l); });
+         &self::scarce);
+    with("3.1", "a moved listener goes on", {"2.1"}, &self::move);
+    with("3.2", "the destructor stops listening", {"2.1"}, &self::ends);
+    with("4.1", "port() is a port", {}, &self::port);
   }
 
  private:
-  template <class F>
-  void with(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on, F f) {
-    report_.begin(number, what);
-    for (const std::string_view n : rests_on)
-      if (const auto* const c = report_.find(n); c == nullptr || c->result != check_result::passed)
-        return report_.skip("it rests on %.*s", static_cast<int>(n.size()), n.data());
+  void with(std::string_view number, std::string_view what, std::initializer_list<std::string_view> rests_on,
+            void (self::*judge)(listener&)) {
+    if (!base::begins(number, what, rests_on)) return;
     auto l = listen_();
     if (!l) return report_.fail("it does not listen: %s", to_string(l.error().code).data());
-    f(*l);
+    (this->*judge)(*l);
   }
   bool comes(listener& l) {
     pollfd p{l.native_handle(), POLLIN, 0};

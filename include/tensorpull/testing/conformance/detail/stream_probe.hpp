@@ -4,6 +4,7 @@
 #include <tensorpull/testing/conformance/detail/link_probe.hpp>
 
 #include <array>
+#include <vector>
 
 namespace tensorpull::testing::detail {
 
@@ -13,15 +14,25 @@ class stream_probe : public link_probe<Connect> {
   using base = link_probe<Connect>;
 
  public:
-  using stream = typename base::pair::stream;
+  using pair = typename base::pair;
+  using stream = typename pair::stream;
+  using link_end = stream;
   using base::base, base::now_us, base::patience_us;
+
+  static io_result read(stream& s, std::span<std::byte> into) noexcept { return s.read_some({&into, 1}); }
+  static io_result write(stream& s, std::span<const std::byte> from) noexcept { return s.write_some({&from, 1}); }
+  /// Reads a few bytes, if there are any.
+  static io_result take(stream& s) noexcept {
+    std::array<std::byte, 8> memory;
+    return read(s, memory);
+  }
 
   /// Writes all bytes. Returns how many were taken before the time or the stream ended.
   std::size_t send(stream& s, std::span<const std::byte> bytes) {
     std::size_t done = 0;
     with_patience(s, false, [&] {
-      const std::span<const std::byte> rest = bytes.subspan(done);
-      const io_result io = s.write_some({&rest, 1});
+      const auto rest = bytes.subspan(done);
+      const io_result io = write(s, rest);
       done += std::min(io.bytes, rest.size());
       if (done == bytes.size() || is_end(io.status)) return ended;
       return io.bytes > 0 ? moved : nothing;
@@ -34,8 +45,8 @@ class stream_probe : public link_probe<Connect> {
     std::size_t done = 0;
     io_status last = io_status::would_block;
     with_patience(s, true, [&] {
-      const std::span<std::byte> rest = std::span(got).subspan(done);
-      const io_result io = s.read_some({&rest, 1});
+      const auto rest = std::span(got).subspan(done);
+      const io_result io = read(s, rest);
       last = io.status;
       done += std::min(io.bytes, rest.size());
       if (done == most || is_end(io.status)) return ended;
@@ -48,7 +59,14 @@ class stream_probe : public link_probe<Connect> {
   /// Waits until bytes that were sent have arrived, without reading them: for checks of a stream that has bytes to
   /// read.
   void let_arrive(stream& s) {
-    for (int i = 0; i < 3; ++i) s.wait(true, false, std::chrono::milliseconds(10));
+    for (int i = 0; i < 3; ++i) s.wait(true, false, 10ms);
+  }
+  /// Sends 3 bytes from left to right. False: waiting does not tell that they arrive.
+  bool let_arrive(pair& c) {
+    send(c.left, some_bytes(3));
+    for (int i = 0; i < 5; ++i)  // a signal may end a wait
+      if (c.right.wait(true, false, 60ms).read) return true;
+    return false;
   }
 
   std::vector<std::byte> some_bytes(std::size_t n) {
@@ -72,7 +90,7 @@ class stream_probe : public link_probe<Connect> {
       else if (now_us() - begin > patience_us()) return;
       else
         // only to let time pass; other checks look at its result
-        s.wait(reading, !reading, std::chrono::milliseconds(1));
+        s.wait(reading, !reading, 1ms);
     }
   }
 

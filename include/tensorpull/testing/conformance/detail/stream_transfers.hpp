@@ -26,11 +26,8 @@ class stream_transfers : link_transfers<stream_probe<Connect>, transfer<land, by
   void run() {
     if (base::skipped()) return;
     check("T1", "transfers of every chunk length");
-    for (const std::uint64_t chunk :
-         {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{64}, std::uint64_t{1000}, std::uint64_t{1} << 16})
-      expect_completed(small_, chunk, {}, {});
-    for (const std::uint64_t chunk : {std::uint64_t{4096}, std::uint64_t{1} << 16, std::uint64_t{1} << 20})
-      expect_completed(large_, chunk, {}, {});
+    for (const std::uint64_t chunk : {1u, 7u, 64u, 1000u, 1u << 16}) expect_completed(small_, chunk, {}, {});
+    for (const std::uint64_t chunk : {1u << 12, 1u << 16, 1u << 20}) expect_completed(large_, chunk, {}, {});
     check("T2", "one byte for each read and each write");
     expect_completed(small_, 500, {.most_per_read = 1, .most_per_write = 1}, {.most_per_read = 1, .most_per_write = 1});
     check("T3", "odd splits, different ones in both directions");
@@ -134,7 +131,7 @@ class stream_transfers : link_transfers<stream_probe<Connect>, transfer<land, by
       else if (p_.now_us() - begin > patience) t.fail({errc::timed_out});
       else {
         if (left) left->release();
-        right.wait(true, false, std::chrono::milliseconds(1));
+        right.wait(true, false, 1ms);
       }
     }
     end.end_pull(t);
