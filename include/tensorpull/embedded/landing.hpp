@@ -4,12 +4,14 @@
 
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/members.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace tensorpull {
 
@@ -38,6 +40,21 @@ concept lasting_landing = embedded_landing<L> && requires(L& l, const resume_cur
   { l.cursor() } noexcept -> std::same_as<resume_cursor>;
   { l.save(cursor) } noexcept -> std::same_as<result<void>>;
 };
+
+namespace detail::embedded {
+/// The digest of a whole image on a small machine.
+template <class Image>
+using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
+/// The same for the image of a landing, if that is one.
+template <class Landing>
+struct hash_for {
+  using type = xxh3_64;
+};
+template <embedded_landing Landing>
+struct hash_for<Landing> {
+  using type = default_hash<typename Landing::image>;
+};
+}  // namespace detail::embedded
 
 /// Landing in the model's memory, which is borrowed. It has no cursor, so a restart begins at byte 0. The model is
 /// unspecified from the first byte that has landed until the transfer is `completed`; a `bool` in it is 0 or 1 at any

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
+#include <tensorpull/image/detail/array_traits.hpp>
 #include <tensorpull/image/static.hpp>
 #include <tensorpull/image/utf8.hpp>
 
@@ -49,34 +50,12 @@ inline constexpr auto members_of = nullptr;
 
 namespace detail::embedded {
 
-/// One dimension of an array of either kind at a time.
 template <class T>
-struct array_of {
-  static constexpr bool is_array = false;
-  using scalar = T;
-  static constexpr std::size_t rank = 0, extent = 0;
-};
-template <class T, std::size_t N>
-struct array_of<T[N]> {
-  static constexpr bool is_array = true;
-  using element = T;
-  using scalar = typename array_of<T>::scalar;
-  static constexpr std::size_t rank = array_of<T>::rank + 1, extent = N;
-};
-template <class T, std::size_t N>
-struct array_of<std::array<T, N>> {
-  static constexpr bool is_array = true;
-  using element = T;
-  using scalar = typename array_of<T>::scalar;
-  static constexpr std::size_t rank = array_of<T>::rank + 1, extent = N;
-};
-
+concept tensor_member = detail::tensor_member<T> && !std::is_const_v<T>;
 template <class T>
-concept tensor_member = tensor_scalar<typename array_of<T>::scalar> && !std::is_const_v<T>;
+concept array_member = array_traits<T>::is_array && !tensor_member<T>;
 template <class T>
-concept array_member = array_of<T>::is_array && !tensor_member<T>;
-template <class T>
-concept struct_member = !array_of<T>::is_array && !tensor_member<T> && !std::is_const_v<T> &&
+concept struct_member = !array_traits<T>::is_array && !tensor_member<T> && !std::is_const_v<T> &&
                         !std::is_same_v<decltype(members_of<T>), const std::nullptr_t>;
 
 template <class List>
@@ -86,40 +65,18 @@ inline constexpr bool all_supported = false;
 template <class T>
 constexpr bool supported() noexcept {
   if constexpr (tensor_member<T>) return true;
-  else if constexpr (array_member<T>) return supported<typename array_of<T>::element>();
+  else if constexpr (array_member<T>) return supported<typename array_traits<T>::element>();
   else if constexpr (struct_member<T>) return all_supported<std::remove_const_t<decltype(members_of<T>)>>;
   else return false;
 }
 template <class... Members>
 inline constexpr bool all_supported<std::tuple<Members...>> = (supported<typename Members::type>() && ...);
 
-template <class T>
-constexpr std::uint64_t* write_shape(std::uint64_t* to) noexcept {
-  if constexpr (array_of<T>::is_array) {
-    *to = array_of<T>::extent;
-    return write_shape<typename array_of<T>::element>(to + 1);
-  }
-  return to;
-}
-template <class T>
-inline constexpr auto shape_of = [] {
-  std::array<std::uint64_t, array_of<T>::rank == 0 ? 1 : array_of<T>::rank> shape{};
-  write_shape<T>(shape.data());
-  return shape;
-}();
-/// Not sizeof: an std::array of no elements has a byte.
-template <class T>
-constexpr std::uint64_t tensor_bytes() noexcept {
-  std::uint64_t n = sizeof(typename array_of<T>::scalar);
-  for (std::size_t i = 0; i < array_of<T>::rank; ++i) n *= shape_of<T>[i];
-  return n;
-}
-
 /// Tensors of a part of a model.
 template <class T>
 constexpr std::size_t tensors_of() noexcept {
   if constexpr (tensor_member<T>) return 1;
-  else if constexpr (array_member<T>) return array_of<T>::extent * tensors_of<typename array_of<T>::element>();
+  else if constexpr (array_member<T>) return array_traits<T>::extent * tensors_of<typename array_traits<T>::element>();
   else
     return std::apply(
         [](const auto&... m) {
@@ -132,12 +89,12 @@ constexpr std::size_t tensors_of() noexcept {
 template <class T, class Writer>
 constexpr void walk(Writer& writer) noexcept {
   if constexpr (tensor_member<T>) {
-    writer.leaf(dtype_of<typename array_of<T>::scalar>::value, array_of<T>::rank, shape_of<T>.data(),
+    writer.leaf(dtype_of<typename array_traits<T>::scalar>::value, array_traits<T>::rank, shape_of<T>.data(),
                 tensor_bytes<T>());
   } else if constexpr (array_member<T>) {
-    for (std::size_t i = 0; i < array_of<T>::extent; ++i) {
+    for (std::size_t i = 0; i < array_traits<T>::extent; ++i) {
       const std::size_t mark = writer.enter(i);
-      walk<typename array_of<T>::element>(writer);
+      walk<typename array_traits<T>::element>(writer);
       writer.leave(mark);
     }
   } else {
@@ -199,7 +156,7 @@ const std::byte* tensor_address(const T& part, std::size_t k) noexcept {
   } else if constexpr (tensor_member<T>) {
     return reinterpret_cast<const std::byte*>(&part);
   } else if constexpr (array_member<T>) {
-    constexpr std::size_t each = tensors_of<typename array_of<T>::element>();
+    constexpr std::size_t each = tensors_of<typename array_traits<T>::element>();
     return tensor_address(part[k / each], k % each);
   } else {
     const std::byte* found = nullptr;
@@ -221,14 +178,43 @@ const std::byte* tensor_address(const T& part, std::size_t k) noexcept {
   }
 }
 
+template <class Model>
+inline constexpr bool accepted = struct_member<Model> && supported<Model>();
+
+/// The constants of an image.
+template <class Image>
+struct image_constants {
+  static_assert(Image::schema.image_bytes <= 0x7fffffff, "tensorpull: the image of an embedded model is at most 2 GiB");
+  /// As that of any other image. Using it at run time costs 50 bytes of flash for each tensor.
+  static constexpr const image_schema& schema = Image::schema;
+  /// Number of tensors.
+  static constexpr std::size_t tensor_count = Image::count;
+  /// Length of the header.
+  static constexpr std::uint32_t header_bytes = static_cast<std::uint32_t>(schema.header_bytes);
+  /// Length of header and data section.
+  static constexpr std::uint32_t image_bytes = static_cast<std::uint32_t>(schema.image_bytes);
+  /// Length of the data section.
+  static constexpr std::uint32_t data_bytes = image_bytes - header_bytes;
+  /// Of the schema.
+  static constexpr std::uint64_t fingerprint = schema.fingerprint;
+  /// The header itself.
+  static constexpr auto header = [] {
+    std::array<std::byte, header_bytes> bytes{};
+    write_header(schema, 0, bytes);
+    return bytes;
+  }();
+};
+
 }  // namespace detail::embedded
 
 /// The image of a model that has members_of, as constants: they lie in flash. Images of at most 2 GiB. The model has
 /// the machine's byte order, and the image that of every image.
 template <class Model>
-struct embedded_image {
+struct embedded_image
+    : detail::embedded::image_constants<
+          detail::static_image<detail::embedded::names_of<Model, detail::embedded::accepted<Model>>>> {
  private:
-  static constexpr bool accepted = detail::embedded::struct_member<Model> && detail::embedded::supported<Model>();
+  static constexpr bool accepted = detail::embedded::accepted<Model>;
   static_assert(detail::embedded::struct_member<Model>,
                 "tensorpull: the model has no members_of: specialise it next to the struct");
   static_assert(
@@ -239,7 +225,6 @@ struct embedded_image {
                 "tensorpull: the name of a tensor is not valid UTF-8, or is __metadata__");
   static_assert(!detail::has_duplicate_names<names>(), "tensorpull: two tensors of the model have the same name");
   using image = detail::static_image<names>;
-  static_assert(image::schema.image_bytes <= 0x7fffffff, "tensorpull: the image of an embedded model is at most 2 GiB");
   /// Where each tensor ends in the data section, in image order.
   static constexpr auto ends = [] {
     std::array<std::uint32_t, image::count + 1> list{};
@@ -278,7 +263,7 @@ struct embedded_image {
   template <class F>
   static void for_parts(const Model& of, std::uint32_t at, std::uint32_t bytes, F f) noexcept {
     std::uint32_t begin = 0, done = 0;
-    for (std::size_t i = 0; done < bytes && i < tensor_count; begin = ends[i++]) {
+    for (std::size_t i = 0; done < bytes && i < image::count; begin = ends[i++]) {
       const std::uint32_t end = ends[i];
       if (at >= end) continue;
       const std::uint32_t n = bytes - done < end - at ? bytes - done : end - at;
@@ -298,30 +283,12 @@ struct embedded_image {
  public:
   /// The model.
   using model_type = Model;
-  /// As that of any other image. Using it at run time costs 50 bytes of flash for each tensor.
-  static constexpr const image_schema& schema = image::schema;
-  /// Number of tensors.
-  static constexpr std::size_t tensor_count = image::count;
-  /// Length of the header.
-  static constexpr std::uint32_t header_bytes = static_cast<std::uint32_t>(image::schema.header_bytes);
-  /// Length of header and data section.
-  static constexpr std::uint32_t image_bytes = static_cast<std::uint32_t>(image::schema.image_bytes);
-  /// Length of the data section.
-  static constexpr std::uint32_t data_bytes = image_bytes - header_bytes;
-  /// Of the schema.
-  static constexpr std::uint64_t fingerprint = image::schema.fingerprint;
-  /// The header itself.
-  static constexpr auto header = [] {
-    std::array<std::byte, header_bytes> bytes{};
-    write_header(image::schema, 0, bytes);
-    return bytes;
-  }();
 
   /// The index of the tensor, in image order, to which the header's byte `at` belongs: its text and the comma ahead of
   /// it; tensor_count behind the last. O(tensors).
   static std::uint32_t tensor_of_header(std::uint32_t at) noexcept {
     std::uint32_t i = 0;
-    while (i < tensor_count && at + 1 >= texts[i + 1]) ++i;
+    while (i < image::count && at + 1 >= texts[i + 1]) ++i;
     return i;
   }
 

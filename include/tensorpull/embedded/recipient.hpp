@@ -39,19 +39,6 @@ struct embedded_pull {
 };
 
 namespace detail::embedded {
-/// The digest of a whole image on a small machine.
-template <class Image>
-using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
-/// The same for the image of a landing, if that is one.
-template <class Landing>
-struct hash_for {
-  using type = xxh3_64;
-};
-template <embedded_landing Landing>
-struct hash_for<Landing> {
-  using type = default_hash<typename Landing::image>;
-};
-
 // The one layout of every frame here: segment table, root pointer, the Frame's seven data words, its pointer; then a
 // payload, or a body of data words. framing/detail/control_words.hpp has what is in them, kind by kind.
 inline constexpr std::size_t frame_bytes = payload_prefix::bytes;

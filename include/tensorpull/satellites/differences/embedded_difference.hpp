@@ -105,35 +105,23 @@ inline constexpr metadata_list<3> narrowed_metadata{{{"tensorpull.base", no_dige
                                                      {"tensorpull.blocks_of_8_bits", digits_of<BlockElements>.view()},
                                                      {"tensorpull.moved", no_digest}}};
 
-/// The constants of a difference's image.
 template <class Model, std::size_t BlockElements>
-struct narrowed_image {
+using static_narrowed_image =
+    static_image<narrowed_names<names_of<Model, true>, BlockElements>::names, narrowed_metadata<BlockElements>>;
+
+/// The constants of a difference's image. Its header has zeros for both digests.
+template <class Model, std::size_t BlockElements>
+struct narrowed_image : image_constants<static_narrowed_image<Model, BlockElements>> {
  private:
   static constexpr const auto& model_names = names_of<Model, true>;
   using list = narrowed_names<model_names, BlockElements>;
-  static constexpr const auto& names = list::names;
-  static_assert(!has_duplicate_names<names>(),
+  static_assert(!has_duplicate_names<list::names>(),
                 "tensorpull: a tensor of the model is called like the scales of another: NAME.scales");
   using whole = static_image<model_names>;
-  using image = static_image<names, narrowed_metadata<BlockElements>>;
-  static_assert(image::schema.image_bytes <= 0x7fffffff, "tensorpull: the image of an embedded model is at most 2 GiB");
-
- public:
-  using model_type = Model;
-  static constexpr const image_schema& schema = image::schema;
-  static constexpr std::size_t tensor_count = image::count;
-  static constexpr std::uint32_t header_bytes = static_cast<std::uint32_t>(image::schema.header_bytes);
-  static constexpr std::uint32_t image_bytes = static_cast<std::uint32_t>(image::schema.image_bytes);
-  static constexpr std::uint32_t data_bytes = image_bytes - header_bytes;
-  static constexpr std::uint64_t fingerprint = image::schema.fingerprint;
-  /// With zeros for both digests.
-  static constexpr auto header = [] {
-    std::array<std::byte, header_bytes> bytes{};
-    write_header(image::schema, 0, bytes);
-    return bytes;
-  }();
+  using image = static_narrowed_image<Model, BlockElements>;
 
  protected:
+  using image_constants<static_narrowed_image<Model, BlockElements>>::header;
   /// After a key of the metadata.
   static constexpr std::uint32_t place_of(std::string_view key) noexcept {
     for (std::size_t i = 0; i + key.size() <= header.size(); ++i) {
