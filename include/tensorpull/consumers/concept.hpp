@@ -22,6 +22,15 @@ struct prepared {
 };
 
 namespace detail {
+/// For prepare(): at most `length` bytes of `memory`, as the first span of `out`.
+inline prepared prepare_in(std::span<std::byte> memory, std::uint64_t length,
+                           std::span<std::span<std::byte>> out) noexcept {
+  const std::size_t n = length < memory.size() ? static_cast<std::size_t>(length) : memory.size();
+  if (n == 0 || out.empty()) return {};
+  out[0] = memory.first(n);
+  return {1, n};
+}
+
 /// The requirements of a consumer; their meaning stands at the concept. As the type of a default argument behind a
 /// consumer, not silent if the consumer was refused: the compiler instantiates a default argument where the function is
 /// called, so the sentence about what C misses appears next to the caller's line. It costs nothing at run time.
@@ -151,10 +160,7 @@ struct null_consumer {
   static const image_schema* schema() noexcept { return nullptr; }
   static result<void> begin(const description&) noexcept { return {}; }
   prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    const std::size_t n = length < sizeof scratch ? static_cast<std::size_t>(length) : sizeof scratch;
-    if (n == 0 || out.empty()) return {};
-    out[0] = {scratch, n};
-    return {1, n};
+    return prepare_in(scratch, length, out);
   }
   static result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
   static result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }

@@ -6,7 +6,6 @@
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 
-#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -33,10 +32,7 @@ class basic_digest {
     return {};
   }
   prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (length == 0 || out.empty()) return {};
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, ScratchBytes));
-    out[0] = {scratch_.data(), n};
-    return {1, n};
+    return detail::prepare_in(scratch_, length, out);
   }
   result<void> commit(std::uint64_t, std::span<const std::byte> bytes) noexcept {
     hash_->update(bytes);

@@ -46,9 +46,7 @@ class finished_file {
     return d.image_bytes == file_.size() ? result<void>{} : result<void>(failure(errc::stale_version));
   }
   prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (length == 0 || out.empty()) return {};
-    out[0] = {&last_, 1};
-    return {1, 1};
+    return detail::prepare_in({&last_, 1}, length, out);
   }
   /// Other bytes than the last one arrive only if the file has changed since its digest was computed.
   result<void> commit(std::uint64_t offset, std::span<const std::byte>) const noexcept {

@@ -6,18 +6,13 @@
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/image/arrange.hpp>
 #include <tensorpull/image/header.hpp>
-#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/integrity/concept.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/std/stop_token.hpp>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -36,25 +31,25 @@ class image_landing {
 
   /// Allocates nothing. `image_bytes`: of the whole image, its header included, as the sender states.
   image_landing(Allocator allocator, std::uint64_t image_bytes, const new_model_limits& limits) noexcept
-      : allocator_(std::move(allocator)), limits_(limits), image_bytes_(image_bytes), header_(limits.max_tensors) {}
+      : made_(std::move(allocator)), limits_(limits), image_bytes_(image_bytes), header_(limits.max_tensors) {}
   image_landing(const image_landing&) = delete;
   image_landing& operator=(const image_landing&) = delete;
 
   /// The allocator, which owns what it made.
-  Allocator& allocator() noexcept { return allocator_; }
+  Allocator& allocator() noexcept { return made_.allocator; }
   /// Once header_complete(): names, dtypes, shapes and metadata, in image order. Valid while this object lives.
-  const image_schema& made() const noexcept { return schema_; }
+  const image_schema& made() const noexcept { return made_.schema; }
   /// Whether the tensors are there.
-  bool header_complete() const noexcept { return landing_.has_value(); }
+  bool header_complete() const noexcept { return made_.landing.has_value(); }
   /// Bytes of the header that are still awaited; while its length is not known: of that.
-  std::uint64_t header_left() const noexcept { return landing_ ? 0 : header_bytes() - taken_; }
+  std::uint64_t header_left() const noexcept { return made_.landing ? 0 : header_bytes() - taken_; }
   /// Bytes that have arrived.
   std::uint64_t written() const noexcept { return taken_ + landed_; }
   /// Whether it has finished, or cannot finish any more.
   bool over() const noexcept { return over_; }
   /// The first byte that has not arrived; the image's length if all have.
   std::uint64_t first_missing() const noexcept {
-    if (!landing_) return taken_;
+    if (!made_.landing) return taken_;
     return ranges_.empty() || ranges_.front().begin != header_bytes() ? header_bytes() : ranges_.front().end;
   }
 
@@ -69,9 +64,9 @@ class image_landing {
     if (offset > image_bytes_ || bytes.size() > image_bytes_ - offset) return failure(errc::out_of_range, image_bytes_);
     if (bytes.empty()) return {};
     try {
-      if (!landing_) {
+      if (!made_.landing) {
         if (offset != taken_) return failure(errc::out_of_range, taken_);
-        while (!landing_ && !bytes.empty()) {
+        while (!made_.landing && !bytes.empty()) {
           const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), header_bytes() - taken_));
           if (const auto ok = take(bytes.first(n)); !ok) return end(ok.error());
           offset += n;
@@ -84,17 +79,8 @@ class image_landing {
       return end({errc::out_of_memory, 0, offset, {}});
     }
     landed_ += bytes.size();
-    while (!bytes.empty()) {
-      std::span<std::byte> out[8];
-      const prepared p = landing_->prepare(offset, bytes.size(), out);
-      for (std::size_t i = 0; i < p.pieces; ++i) {
-        std::memcpy(out[i].data(), bytes.data(), out[i].size());
-        if (const auto ok = landing_->commit(offset, out[i]); !ok) return end(ok.error());
-        offset += out[i].size();
-        bytes = bytes.subspan(out[i].size());
-      }
-    }
-    return {};
+    const auto landed = detail::land_bytes(*made_.landing, offset, bytes);
+    return landed ? landed : end(landed.error());
   }
 
   /// Everything has arrived: compares its digest. `version`: that of the published image; 0: nobody knows, and nothing
@@ -105,17 +91,17 @@ class image_landing {
   result<std::uint64_t> finish(std::uint64_t version, const stop_token& stop = {}) noexcept {
     if (over_) return failure(errc::invalid_argument);
     if (first_missing() != image_bytes_) return failure(errc::out_of_range, first_missing());
-    if (!landing_) {
+    if (!made_.landing) {
       const error none{errc::bad_frame, 0, taken_, {}};
       (void)end(none);
       return failure(none);
     }
-    const auto mine = image_version<Hash, 16 * 1024>(landing_->read_back(), stop);
+    const auto mine = image_version<Hash, 16 * 1024>(made_.landing->read_back(), stop);
     if (!mine && mine.error() == errc::cancelled) return failure(mine.error());
     error why{};
     if (!mine) why = mine.error();
     else if (version != 0 && *mine != version) why = {errc::digest_mismatch};
-    else if (const auto good = landing_->finish({}); !good) why = good.error();
+    else if (const auto good = made_.landing->finish({}); !good) why = good.error();
     if (why.code != errc{}) {
       (void)end(why);
       return failure(why);
@@ -134,10 +120,8 @@ class image_landing {
   std::uint64_t header_bytes() const noexcept { return taken_ < length_bytes ? length_bytes : stated_; }
   result<void> end(const error& why) noexcept {
     over_ = true;
-    if (landing_) landing_->abandon(why);
-    landing_.reset();
-    schema_ = {};
-    allocator_.clear();
+    if (made_.landing) made_.landing->abandon(why);
+    made_.release();
     return failure(why);
   }
   /// Bytes of the header, none behind it.
@@ -158,38 +142,25 @@ class image_landing {
     return taken_ > length_bytes && taken_ == stated_ ? make() : result<void>{};
   }
   result<void> make() {
-    if (!header_.complete()) return failure(errc::bad_frame, taken_);
-    header_.entries(entries_, extents_, metadata_);
-    for (std::size_t i = 1; i < entries_.size(); ++i)
-      if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name))
-        return failure(errc::bad_frame, taken_, entries_[i].name);
-    const auto schema = arrange(entries_, {}, metadata_);
-    if (!schema) return failure(schema.error());
-    schema_ = *schema;
-    if (schema_.header_bytes != stated_) return failure(errc::bad_frame, taken_);
-    if (schema_.image_bytes != image_bytes_) return failure(errc::schema_mismatch, schema_.image_bytes);
+    if (const auto ok = made_.read(header_, taken_); !ok) return ok;
+    const image_schema& schema = made_.schema;
+    if (schema.header_bytes != stated_) return failure(errc::bad_frame, taken_);
+    if (schema.image_bytes != image_bytes_) return failure(errc::schema_mismatch, schema.image_bytes);
     // the reader passes over lengths and offsets, and only the very bytes have the digest of what was published
     xxh3_64 own;
     for (std::uint64_t at = 0; at < stated_;) {
       std::byte slice[1024];
-      const std::size_t n = write_header(schema_, at, slice);
+      const std::size_t n = write_header(schema, at, slice);
       own.update(std::span<const std::byte>(slice, n));
       at += n;
     }
     if (own.digest() != spelling_.digest()) return failure(errc::bad_frame, taken_);
-    where_.reserve(entries_.size());
-    for (const tensor_entry& entry : entries_) {
-      const auto memory = allocator_.allocate(entry);
-      if (!memory) return failure(memory.error());
-      where_.push_back(reinterpret_cast<std::uintptr_t>(*memory));
-    }
-    landing_.emplace(destination_view{&schema_, nullptr, where_.data()});
     description d;
-    d.fingerprint = schema_.fingerprint;
+    d.fingerprint = schema.fingerprint;
     d.image_bytes = image_bytes_;
     d.data_start = stated_;
-    d.tensors = schema_.tensor_count;
-    return landing_->begin(d);
+    d.tensors = schema.tensor_count;
+    return made_.allocate(d);
   }
   /// Takes note of a range, next to which others may lie. Throws std::bad_alloc.
   result<void> note(std::uint64_t offset, std::uint64_t length) {
@@ -215,20 +186,14 @@ class image_landing {
     return {};
   }
 
-  Allocator allocator_;
+  detail::made_tensors<Allocator> made_;
   new_model_limits limits_;
   std::uint64_t image_bytes_;
   header_reader header_;
   xxh3_64 spelling_;
   std::byte length_[length_bytes]{};
   std::uint64_t taken_ = 0, stated_ = 0, landed_ = 0;
-  std::vector<tensor_entry> entries_;
-  std::vector<std::uint64_t> extents_;
-  std::vector<metadata_entry> metadata_;
-  std::vector<std::uintptr_t> where_;
   std::vector<range> ranges_;
-  image_schema schema_{};
-  std::optional<land> landing_;
   bool over_ = false;
 };
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <concepts>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +37,61 @@ concept tensor_allocator = requires(T make, const tensor_entry& entry) {
   make.clear();
 };
 
+namespace detail {
+/// The schema of a header that is read, and its tables. Throws std::bad_alloc.
+struct header_tables {
+  std::vector<tensor_entry> entries;
+  std::vector<std::uint64_t> extents;
+  std::vector<metadata_entry> metadata;
+  image_schema schema{};
+
+  /// `at`: where the header ends. Errors: bad_frame: it does not end there, or its tensors are not in image order;
+  /// those of arrange.
+  result<void> read(const header_reader& header, std::uint64_t at) {
+    if (!header.complete()) return failure(errc::bad_frame, at);
+    header.entries(entries, extents, metadata);
+    for (std::size_t i = 1; i < entries.size(); ++i)
+      if (!image_order(entries[i - 1].type, entries[i - 1].name, entries[i].type, entries[i].name))
+        return failure(errc::bad_frame, at, entries[i].name);
+    const auto made = arrange(entries, {}, metadata);
+    if (!made) return failure(made.error());
+    schema = *made;
+    return {};
+  }
+};
+inline result<void> is_described(const image_schema& s, const description& d) noexcept {
+  const bool same = s.fingerprint == d.fingerprint && s.header_bytes == d.data_start && s.image_bytes == d.image_bytes;
+  return same ? result<void>{} : result<void>(failure(errc::schema_mismatch));
+}
+
+/// The tensors of a header, in the allocator's memory.
+template <tensor_allocator Allocator>
+struct made_tensors : header_tables {
+  Allocator allocator;
+  std::vector<std::uintptr_t> where{};
+  std::optional<land> landing{};
+
+  explicit made_tensors(Allocator a) noexcept : allocator(std::move(a)) {}
+  /// Behind read(). Throws std::bad_alloc.
+  result<void> allocate(const description& d) {
+    where.reserve(entries.size());
+    for (const tensor_entry& entry : entries) {
+      const auto memory = allocator.allocate(entry);
+      if (!memory) return failure(memory.error());
+      where.push_back(reinterpret_cast<std::uintptr_t>(*memory));
+    }
+    landing.emplace(destination_view{&schema, nullptr, where.data()});
+    return landing->begin(d);
+  }
+  void release() noexcept {
+    landing.reset();
+    static_cast<header_tables&>(*this) = {};
+    where = {};  // assigned, since clear() would keep its memory
+    allocator.clear();
+  }
+};
+}  // namespace detail
+
 /// A consumer of one transfer of a whole image (a subset is refused with schema_mismatch: its header does not travel).
 /// The tensors are allocated when the header has arrived and has proved to be the one that the owner described; that is
 /// the only allocation besides what the header itself takes as it arrives, and the limits bound both.
@@ -52,14 +106,14 @@ class new_model {
 
   /// Allocates nothing. Copies the limits.
   new_model(Allocator allocator, const new_model_limits& limits) noexcept
-      : allocator_(std::move(allocator)), limits_(limits) {}
+      : made_(std::move(allocator)), limits_(limits) {}
   new_model(const new_model&) = delete;
   new_model& operator=(const new_model&) = delete;
 
   /// The allocator, which owns what it made.
-  Allocator& allocator() noexcept { return allocator_; }
+  Allocator& allocator() noexcept { return made_.allocator; }
   /// After finish(): what was made, in image order, and the metadata that came with it. Valid while this object lives.
-  const image_schema& made() const noexcept { return schema_; }
+  const image_schema& made() const noexcept { return made_.schema; }
 
   std::uint64_t fingerprint() const noexcept { return 0; }
   const image_schema* schema() const noexcept { return nullptr; }
@@ -76,28 +130,25 @@ class new_model {
   }
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (length == 0 || out.empty()) return {};
-    if (landing_ && offset >= described_.data_start) return landing_->prepare(offset, length, out);
+    const bool header = offset < described_.data_start;
+    if (made_.landing && !header) return made_.landing->prepare(offset, length, out);
     // behind a wrong header: thrown away
-    const std::uint64_t here = offset < described_.data_start ? described_.data_start - offset : length;
-    const auto n = static_cast<std::size_t>(std::min({length, here, std::uint64_t{sizeof text_}}));
-    out[0] = {text_, n};
-    return {1, n};
+    return detail::prepare_in(text_, header ? std::min(length, described_.data_start - offset) : length, out);
   }
   /// Allocates while the header arrives, and at its end; never after. A fault in a header is kept until its chunk is
   /// whole: a chunk that was damaged on its way is sent again, if chunks have digests.
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-    if (landing_ && offset >= described_.data_start) return landing_->commit(offset, bytes);
+    if (made_.landing && offset >= described_.data_start) return made_.landing->commit(offset, bytes);
     if (wrong_ || offset >= described_.data_start) return {};
     if (const auto ok = take(offset, bytes); !ok) {
       wrong_ = ok.error();
-      release();
+      made_.release();
     }
     return {};
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
     if (wrong_) return failure(*wrong_);
-    if (!landing_) checked_ = header_.here();
+    if (!made_.landing) checked_ = header_.here();
     return {};
   }
   /// A damaged chunk is sent again. If the header ended in it, the tensors made from that header are freed.
@@ -105,28 +156,19 @@ class new_model {
     if (offset >= described_.data_start) return;
     header_.back_to(checked_);
     wrong_.reset();
-    release();
+    made_.release();
   }
   /// The bytes that have arrived behind the header.
-  source_view arrived() const noexcept { return landing_ ? landing_->read_back() : source_view{}; }
+  source_view arrived() const noexcept { return made_.landing ? made_.landing->read_back() : source_view{}; }
   /// value_out_of_range: as land.
-  result<void> finish(const receipt& r) noexcept { return landing_ ? landing_->finish(r) : result<void>{}; }
+  result<void> finish(const receipt& r) noexcept { return made_.landing ? made_.landing->finish(r) : result<void>{}; }
   void abandon(const error&) noexcept { forget(header_type(0)); }
 
  private:
   using header_type = header_reader;
 
-  void release() noexcept {
-    landing_.reset();
-    schema_ = {};
-    entries_ = {};
-    extents_ = {};
-    metadata_ = {};
-    where_ = {};  // assigned, since clear() would keep their memory
-    allocator_.clear();
-  }
   void forget(header_type header) noexcept {
-    release();
+    made_.release();
     wrong_.reset();
     std::swap(header_, header);  // not assigned: a string keeps its memory then
   }
@@ -141,38 +183,16 @@ class new_model {
     }
   }
   result<void> make() {
-    if (!header_.complete()) return failure(errc::bad_frame, described_.data_start);
-    header_.entries(entries_, extents_, metadata_);
-    for (std::size_t i = 1; i < entries_.size(); ++i)
-      if (!image_order(entries_[i - 1].type, entries_[i - 1].name, entries_[i].type, entries_[i].name))
-        return failure(errc::bad_frame, described_.data_start, entries_[i].name);
-    const auto schema = arrange(entries_, {}, metadata_);
-    if (!schema) return failure(schema.error());
-    if (schema->fingerprint != described_.fingerprint || schema->header_bytes != described_.data_start ||
-        schema->image_bytes != described_.image_bytes)
-      return failure(errc::schema_mismatch);
-    schema_ = *schema;
-    where_.reserve(entries_.size());
-    for (const tensor_entry& entry : entries_) {
-      const auto memory = allocator_.allocate(entry);
-      if (!memory) return failure(memory.error());
-      where_.push_back(reinterpret_cast<std::uintptr_t>(*memory));
-    }
-    landing_.emplace(destination_view{&schema_, nullptr, where_.data()});
-    return landing_->begin(described_);
+    if (const auto ok = made_.read(header_, described_.data_start); !ok) return ok;
+    if (const auto ok = detail::is_described(made_.schema, described_); !ok) return ok;
+    return made_.allocate(described_);
   }
 
-  Allocator allocator_;
+  detail::made_tensors<Allocator> made_;
   new_model_limits limits_;
   description described_{};
   header_type header_{0};
   header_type::mark checked_{};  // at the end of the last whole chunk
-  std::vector<tensor_entry> entries_;
-  std::vector<std::uint64_t> extents_;
-  std::vector<metadata_entry> metadata_;
-  std::vector<std::uintptr_t> where_;
-  image_schema schema_{};
-  std::optional<land> landing_;
   std::optional<error> wrong_;  // with the header, in a chunk that is not whole
   std::byte text_[4096];
 };

@@ -47,10 +47,7 @@ class published_schema {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (offset < described_.data_start)
       return header_.prepare(offset, std::min(length, described_.data_start - offset), out);
-    if (length == 0 || out.empty()) return {};
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, sizeof passing_));
-    out[0] = {passing_, n};
-    return {1, n};
+    return detail::prepare_in(passing_, length, out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     // the tensors that were "made" have no memory that could take anything

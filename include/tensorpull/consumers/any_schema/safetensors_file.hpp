@@ -130,9 +130,7 @@ class safetensors_file {
       const std::uint64_t there = options_.resume != nullptr ? options_.resume->offset : 0;
       if (offset == there || offset + 1 == there) complete_ = own_header_ + offset;  // the last byte is always fetched
     }
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, options_.buffer_bytes - filled_));
-    out[0] = {buffer_.get() + filled_, n};
-    return {1, n};
+    return detail::prepare_in({buffer_.get() + filled_, options_.buffer_bytes - filled_}, length, out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (const std::uint64_t at = own_header_ + offset; at == written_ + filled_) filled_ += bytes.size();

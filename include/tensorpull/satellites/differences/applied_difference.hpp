@@ -75,16 +75,9 @@ class applied_difference {
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (length == 0 || out.empty()) return {};
     // earlier bytes were taken: the header, or those that arrive again after a lost connection
-    if (offset < taken_) {
-      const auto n = static_cast<std::size_t>(
-          std::min<std::uint64_t>(std::min(length, taken_ - offset), sizeof room_->passing));
-      out[0] = {room_->passing, n};
-      return {1, n};
-    }
+    if (offset < taken_) return detail::prepare_in(room_->passing, std::min(length, taken_ - offset), out);
     keep_the_rest();
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, held_ - have_));
-    out[0] = {coded_.get() + have_, n};
-    return {1, n};
+    return detail::prepare_in({coded_.get() + have_, static_cast<std::size_t>(held_ - have_)}, length, out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset < taken_) return {};

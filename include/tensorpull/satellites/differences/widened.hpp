@@ -124,20 +124,11 @@ class widened {
     if (std::array<std::span<std::byte>, 1> room;
         base_.schema->data_bytes() != 0 && !done() && inner_->prepare(given_to(), 1, room).pieces == 0)
       return {};
-    const std::uint64_t all = state_->chunk.size();
-    if (offset < taken_) {  // was taken, and arrives again
-      const auto n = static_cast<std::size_t>(std::min({length, taken_ - offset, all}));
-      out[0] = {state_->chunk.data(), n};
-      return {1, n};
-    }
+    const std::span<std::byte> all(state_->chunk);
+    if (offset < taken_) return detail::prepare_in(all, std::min(length, taken_ - offset), out);  // arrives again
     const std::uint64_t filled = offset - taken_;
-    if (filled >= all) {  // commit() reports it, which this call cannot
-      out[0] = {state_->chunk.data(), 1};
-      return {1, 1};
-    }
-    const auto n = static_cast<std::size_t>(std::min(length, all - filled));
-    out[0] = {state_->chunk.data() + static_cast<std::size_t>(filled), n};
-    return {1, n};
+    if (filled >= all.size()) return detail::prepare_in(all.first(1), length, out);  // commit() reports it
+    return detail::prepare_in(all.subspan(static_cast<std::size_t>(filled)), length, out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     if (offset < taken_) return {};

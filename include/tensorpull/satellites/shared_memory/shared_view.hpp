@@ -2,10 +2,8 @@
 // owner's copy.
 #pragma once
 
-#include <tensorpull/consumers/concept.hpp>
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/image/arrange.hpp>
-#include <tensorpull/image/header_reader.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/satellites/shared_memory/shared_segments.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -70,16 +68,9 @@ class viewed_tensors {
     }
   }
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    if (length == 0 || out.empty() || !made_) return {};
-    if (offset < header_.size()) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, header_.size() - offset));
-      out[0] = {header_.data() + offset, n};
-      return {1, n};
-    }
-    const std::span<std::byte> there = memory_.mapped(offset);
-    // nobody writes to it: the bytes are there
-    out[0] = there.first(static_cast<std::size_t>(std::min<std::uint64_t>(length, there.size())));
-    return {1, out[0].size()};
+    if (!made_) return {};
+    if (offset < header_.size()) return detail::prepare_in(std::span(header_).subspan(offset), length, out);
+    return detail::prepare_in(memory_.mapped(offset), length, out);  // nobody writes to it: the bytes are there
   }
   result<void> commit(std::uint64_t, std::span<const std::byte>) noexcept { return {}; }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
@@ -92,13 +83,9 @@ class viewed_tensors {
   void abandon(const error&) noexcept {}
 
  private:
-  struct table {
+  struct table : detail::header_tables {
     header_reader text{0};
-    std::vector<tensor_entry> entries;
-    std::vector<std::uint64_t> extents;
-    std::vector<metadata_entry> metadata;
     std::vector<std::uintptr_t> where;
-    image_schema schema{};
   };
 
   result<void> make(shared_segments&& memory) {
@@ -114,31 +101,21 @@ class viewed_tensors {
     auto made = std::make_unique<table>();
     made->text = header_reader(limits_.max_tensors);
     if (const auto ok = made->text.take(header_); !ok) return ok;
-    if (!made->text.complete()) return failure(errc::bad_frame, described_.data_start);
     if (made->text.table_bytes() / 2 > limits_.max_header_bytes)
       return failure(errc::too_large, made->text.table_bytes());
-    made->text.entries(made->entries, made->extents, made->metadata);
-    for (std::size_t i = 1; i < made->entries.size(); ++i)
-      if (!image_order(made->entries[i - 1].type, made->entries[i - 1].name, made->entries[i].type,
-                       made->entries[i].name))
-        return failure(errc::bad_frame, i, made->entries[i].name);
+    if (const auto ok = made->read(made->text, described_.data_start); !ok) return ok;
     if constexpr (!little_endian_machine)
       for (tensor_entry& t : made->entries) t.swap_bytes = number_bytes(t.type) & 15u;
-    const auto schema = arrange(made->entries, {}, made->metadata);
-    if (!schema) return failure(schema.error());
-    if (schema->fingerprint != described_.fingerprint || schema->header_bytes != described_.data_start ||
-        schema->image_bytes != described_.image_bytes)
-      return failure(errc::schema_mismatch);
-    made->schema = *schema;
+    if (const auto ok = detail::is_described(made->schema, described_); !ok) return ok;
     made->where.reserve(made->entries.size());
     for (const tensor_entry& t : made->entries) {
       if (t.size_bytes() == 0) {
         made->where.push_back(reinterpret_cast<std::uintptr_t>(memory.data()));
         continue;
       }
-      const std::span<const std::byte> there = memory.mapped(schema->header_bytes + t.begin);
+      const std::span<const std::byte> there = memory.mapped(made->schema.header_bytes + t.begin);
       if (there.size() < t.size_bytes())
-        return failure(errc::unsupported_layout, schema->header_bytes + t.begin, t.name);
+        return failure(errc::unsupported_layout, made->schema.header_bytes + t.begin, t.name);
       made->where.push_back(reinterpret_cast<std::uintptr_t>(there.data()));
     }
     owner_can_write_ = memory.owner_can_write();

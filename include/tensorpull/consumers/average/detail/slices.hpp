@@ -4,12 +4,9 @@
 
 #include <tensorpull/consumers/average/detail/elements.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <limits>
 
 namespace tensorpull::detail {
 

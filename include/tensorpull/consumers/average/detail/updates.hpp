@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 namespace tensorpull::detail {
@@ -107,12 +106,6 @@ class keyed_update {
   }
 
   /// Memory for an update that was overtaken: commit() fails with the bytes, which prepare() cannot.
-  prepared discard(std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
-    out[0] = std::span(to_.discarded)
-                 .first(static_cast<std::size_t>(std::min<std::uint64_t>(length, to_.discarded.size())));
-    return {1, out[0].size()};
-  }
-
   bool active() const noexcept { return active_; }
   /// Whether it adds to the sums.
   bool adds() const noexcept { return adds_; }
@@ -171,24 +164,22 @@ class streamed_update : public keyed_update {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (!active() || length == 0 || out.empty()) return {};
-    if (overtaken()) return discard(length, out);
+    if (overtaken()) return prepare_in(to_.discarded, length, out);
     if (!lease_) lease_ = to_.buffers->acquire();
     if (!lease_) return {};
     const std::size_t capacity = to_.buffers->chunk_bytes();
     // the header is not kept: the chunk's data overwrites it
     std::size_t at = 0;
-    std::uint64_t room = capacity;
+    std::size_t room = capacity;
     if (offset < data_start_) {
-      room = std::min<std::uint64_t>(room, data_start_ - offset);
+      length = std::min(length, data_start_ - offset);
     } else if (const std::uint64_t filled = offset - data_start_ - chunk_begin(); filled < capacity) {
       at = static_cast<std::size_t>(filled);
-      room = capacity - filled;
+      room -= at;
     } else {
       room = 1;  // a chunk longer than a buffer: commit() fails with it, which this call cannot
     }
-    const auto n = static_cast<std::size_t>(std::min(length, room));
-    out[0] = {lease_.data() + at, n};
-    return {1, n};
+    return prepare_in({lease_.data() + at, room}, length, out);
   }
 
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
@@ -272,16 +263,13 @@ class staged_update : public keyed_update {
 
   prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
     if (!active() || length == 0 || out.empty()) return {};
-    if (overtaken()) return discard(length, out);
+    if (overtaken()) return prepare_in(to_.discarded, length, out);
     if (to_.staging_user == nullptr) to_.staging_user = this;
     if (to_.staging_user != this) return {};
-    const bool header = offset < data_start_;
-    const std::uint64_t at = header ? 0 : offset - data_start_;
-    const std::uint64_t room = header ? std::min<std::uint64_t>(data_start_ - offset, least_staging_bytes)
-                                      : data_bytes() - at;
-    const auto n = static_cast<std::size_t>(std::min(length, room));
-    out[0] = {to_.sums.staging() + static_cast<std::size_t>(at), n};
-    return {1, n};
+    if (offset < data_start_)
+      return prepare_in({to_.sums.staging(), least_staging_bytes}, std::min(length, data_start_ - offset), out);
+    const auto at = static_cast<std::size_t>(offset - data_start_);
+    return prepare_in({to_.sums.staging() + at, static_cast<std::size_t>(data_bytes()) - at}, length, out);
   }
 
   result<void> commit(std::uint64_t offset, std::span<const std::byte>) noexcept { return chunk(offset, 0); }
