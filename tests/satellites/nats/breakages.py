@@ -3,7 +3,7 @@
 BREAKAGES = [
     ("satellites/nats/nats_link.hpp", "std::min(std::max<std::int64_t>(s_->timeout.count(), 1), std::int64_t{1} << 30)", "std::max<std::int64_t>(s_->timeout.count(), 1)", "satellites/nats/nats_link", "*without_end*"),
     ("satellites/nats/detail/nats_door.hpp", "has_passed(now - began_, timeout_)", "now - began_ >= timeout_", "satellites/nats/nats_link", "*without_end*"),
-    ("protocol/recipient/recipient.hpp", "return version == 0 || by_name();", "return version == 0;", "satellites/nats/laws_nats:transports/laws_tcp", "*by_name*"),
+    ("protocol/recipient/pull_request.hpp", "return version == 0 || by_name();", "return version == 0;", "satellites/nats/laws_nats:transports/laws_tcp", "*by_name*"),
     ("pull/running_pull.hpp", "if (request.believes() && !options.believe)", "if (false)", "satellites/nats/nats_strangers", "*C1_*"),
     ("satellites/nats/nats.hpp", "anyone_answers = true;", "anyone_answers = false;", "satellites/nats/nats_strangers:satellites/nats/nats_table", "*"),
     ("transports/session/datagram_session.hpp", "p.transfer().fits(detail::longest_arriving(link_));", "", "satellites/nats/nats_session", "*Shorter_chunks_go_through_a_server_that_allows_less"),

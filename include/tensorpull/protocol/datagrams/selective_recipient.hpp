@@ -41,8 +41,8 @@ class selective_recipient : private recipient<Chunking, Limits> {
  public:
   // what stays as it is
   using base::anew, base::resume, base::confirm, base::part_end, base::is_last_part, base::in_parts, base::settle,
-      base::describing, base::description, base::nonce, base::expected_digest, base::own_digest, base::verified,
-      base::request, base::next_id, base::delay;
+      base::farewell, base::describing, base::description, base::nonce, base::expected_digest, base::own_digest,
+      base::verified, base::request, base::next_id, base::delay;
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
   /// Chunks from the first missing one on that may be asked for: a power of two.

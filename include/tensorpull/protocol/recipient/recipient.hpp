@@ -5,23 +5,17 @@
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/checked.hpp>
-#include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
-#include <tensorpull/core/splitmix64.hpp>
-#include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/frame.hpp>
-#include <tensorpull/image/schema.hpp>
-#include <tensorpull/integrity/concept.hpp>
+#include <tensorpull/protocol/recipient/detail/requested_part.hpp>
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
 #include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
+#include <tensorpull/protocol/recipient/pull_request.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <cstdint>
-#include <span>
-#include <string_view>
 #include <utility>
 
 namespace tensorpull {
@@ -35,32 +29,6 @@ struct serves_anew {
   std::uint8_t count = 0;
 };
 }  // namespace detail
-
-/// A recipient's request and its expectations.
-struct pull_request {
-  ref_id ref{};  ///< what to pull
-  std::uint64_t version = 0;  ///< 0: whatever is published now
-  std::uint64_t fingerprint = 0;  ///< 0: any schema
-  /// our own schema, to cut chunks by tensors and to name the first difference; borrowed
-  const image_schema* schema = nullptr;
-  /// names of the tensors wanted, which are those of `schema` in any order; borrowed. Without a schema there may be
-  /// only as many as one request carries.
-  std::span<const std::string_view> subset{};
-  bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
-                      ///< them, whatever it names
-  /// requests in flight; the owner may allow fewer. 0: limits::pipelined_requests, over datagrams 4. Nothing is stored
-  /// for a request.
-  std::uint32_t window = 0;
-  digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
-  /// an image without a digest is accepted, too, if the digest of the whole would be compared
-  bool unverified = false;
-  recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
-
-  /// Whether tensors are asked for by name. Otherwise it is the whole image.
-  bool by_name() const noexcept { return part || !subset.empty(); }
-  /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).
-  constexpr bool believes() const noexcept { return version == 0 || by_name(); }
-};
 
 /// The meaning of an accepted frame to the driver of a recipient.
 enum class recipient_event : std::uint8_t {
@@ -117,9 +85,9 @@ class recipient {
       case phase::describing:
         if (std::exchange(asked_ahead_, true)) return false;
         if (request_.by_name()) {
-          if (part_end_ == part_first_) choose_part();
+          if (part_.unknown()) part_.choose(request_);
           out.kind = frame_kind::locate;
-          out.names = part_names();
+          out.names = part_.names(request_);
         } else if (!Chunking::needs_layout) {
           if (!described_.ref)
             context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
@@ -199,15 +167,15 @@ class recipient {
   }
   /// All bytes up to part_end() are there and right, and that is not the end: the next request names the next part.
   void next_part() noexcept {
-    part_first_ = part_end_;
+    part_.go_on(request_);
     ask_for_part();
   }
   /// The position behind the last wanted byte that the owner was asked for by name; without names, the end.
   std::uint64_t part_end() const noexcept { return wanted_.total(); }
   /// Whether nothing follows part_end().
-  bool is_last_part() const noexcept { return !in_parts_ || part_end_ == request_.schema->tensor_count; }
+  bool is_last_part() const noexcept { return part_.is_last(request_); }
   /// Whether the wanted bytes arrive in several parts, each with a digest.
-  bool in_parts() const noexcept { return in_parts_; }
+  bool in_parts() const noexcept { return part_.several(); }
   /// Whether the next request, if there is one now, may be longer than 100 bytes.
   bool next_is_long() const noexcept { return phase_ == phase::describing && !asked_ahead_ && request_.by_name(); }
   /// Ends it: no more requests, and answers are ignored.
@@ -227,6 +195,16 @@ class recipient {
   std::uint64_t own_digest() const noexcept { return own_digest_; }
   /// Whether that digest was compared.
   bool verified() const noexcept { return verified_; }
+  /// Tells the owner that this serve is over for us.
+  frame farewell() const noexcept {
+    frame m;
+    m.kind = frame_kind::cancel;
+    m.ref = request_.ref;
+    m.version = version_;
+    m.nonce = nonce_;
+    m.recipient = request_.recipient;
+    return m;
+  }
   /// The request.
   const pull_request& request() const noexcept { return request_; }
   /// The first request id that was not used.
@@ -263,82 +241,14 @@ class recipient {
   /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
   /// served the last byte.
   std::uint64_t before_last_byte() const noexcept {
-    return std::max(part_begin(), described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1));
+    return std::max(part_.begin(request_), described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1));
   }
 
-  /// Tensors of our schema, by name.
-  element_list<std::string_view> names_from(std::size_t first, std::size_t count) const noexcept {
-    return {request_.schema->tensors + first, 0, count, [](const void* from, std::size_t, std::size_t i) noexcept {
-              return static_cast<const tensor_entry*>(from)[i].name;
-            }};
-  }
-  element_list<std::string_view> part_names() const noexcept {
-    if (!in_parts_ && !request_.subset.empty()) return request_.subset;
-    return request_.schema != nullptr ? names_from(part_first_, part_end_ - part_first_)
-                                      : element_list<std::string_view>();
-  }
-  /// The position of a part's first byte.
-  std::uint64_t part_begin() const noexcept { return in_parts_ ? request_.schema->tensors[part_first_].begin : 0; }
-  /// How many of the names one request carries, whose answer is as long as a page at most.
-  static std::size_t fitting(const element_list<std::string_view>& names) noexcept {
-    using detail::size_of_frame;
-    constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
-    constexpr auto asks = detail::body_size(frame_kind::locate), answers = detail::body_size(frame_kind::located);
-    constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
-    std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
-    for (; n < names.size() && n < Limits::control_frame_bytes / 32; ++n) {
-      request += 2 + names[n].size() / 8;
-      answer += detail::size_of_range.data;
-      if (request > most || answer > most) break;
-    }
-    return n;
-  }
-  /// Decides what the next request names.
-  void choose_part() noexcept {
-    const image_schema* const ours = request_.schema;
-    if (!in_parts_) {
-      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
-      const std::size_t count = request_.subset.empty() ? own : request_.subset.size();
-      part_end_ = static_cast<std::uint32_t>(count);
-      in_parts_ = ours != nullptr && fitting(part_names()) < count;
-      if (!in_parts_) return;
-    }
-    const std::size_t left = ours->tensor_count - part_first_,
-                      fit = std::max<std::size_t>(fitting(names_from(part_first_, left)), 1);
-    part_end_ = part_first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
-  }
   void ask_for_part() noexcept {
-    choose_part();
     part_located_ = asked_ahead_ = false;
     phase_ = phase::describing;
     first_id_ = next_id_ - 1;  // as if the description had been asked for just now
   }
-  /// Of parts only the schema's tensors are asked for: whether those are the ones that were named.
-  [[gnu::noinline]] result<void> names_are_ours() const noexcept {
-    if (request_.part) return {};
-    const image_schema& ours = *request_.schema;
-    std::uint64_t named = 0, all = 0;  // sums of numbers that tell the tensors apart, in whatever order
-    for (const std::string_view name : request_.subset) {
-      const std::size_t i = detail::find_tensor(ours, name);
-      if (i == ours.tensor_count) return failure(errc::schema_mismatch, received_, name);
-      named += splitmix64{i}();
-    }
-    for (std::size_t i = 0; i < ours.tensor_count; ++i) all += splitmix64{i}();
-    if (named == all) return {};
-    for (const tensor_entry& t : ours.entries()) {
-      std::size_t i = 0;
-      while (i < request_.subset.size() && request_.subset[i] != t.name) ++i;
-      if (i == request_.subset.size()) return failure(errc::schema_mismatch, received_, t.name);
-    }
-    return failure(errc::duplicate_name, received_);
-  }
-  /// The fingerprint of a schema of the part's tensors alone.
-  [[gnu::noinline]] std::uint64_t part_fingerprint() const noexcept {
-    xxh3_64 h;
-    for (std::size_t i = part_first_; i < part_end_; ++i) hash_entry(h, request_.schema->tensors[i]);
-    return h.digest();
-  }
-
   /// The fields of a request for a chunk besides whose bytes they are.
   void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
     out.kind = frame_kind::pull;
@@ -392,25 +302,25 @@ class recipient {
     if (phase_ != phase::describing || !request_.by_name() || !description_came_ || m.id != first_id_ + 1)
       return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    if (m.ranges.size() != part_names().size()) return failure(errc::bad_frame);
-    if (in_parts_ && part_first_ == 0)
-      if (const auto ok = names_are_ours(); !ok) return failure(ok.error());
-    const std::uint64_t expected = in_parts_ ? part_fingerprint() : request_.fingerprint;
+    if (m.ranges.size() != part_.names(request_).size()) return failure(errc::bad_frame);
+    const bool several = part_.several();
+    if (several && part_.is_first())
+      if (const auto ok = part_.names_are_ours(request_, received_); !ok) return failure(ok.error());
+    const std::uint64_t expected = several ? part_.fingerprint(request_) : request_.fingerprint;
     if (expected != 0 && m.fingerprint != expected) return compare();
-    const auto fits = wanted_.these(m.ranges, part_begin(), context_.data_start, context_.image_bytes);
+    const auto fits = wanted_.these(m.ranges, part_.begin(request_), context_.data_start, context_.image_bytes);
     if (!fits) {
       if (fits.error().code != errc::does_not_fit || request_.schema == nullptr) return failure(fits.error());
-      in_parts_ = true;
-      most_names_ = static_cast<std::uint32_t>(fits.error().at);
+      part_.split(request_, static_cast<std::uint32_t>(fits.error().at));
       ask_for_part();
       return recipient_event::answered;
     }
     const bool again = std::exchange(part_located_, true);
-    const std::uint64_t end = in_parts_ ? request_.schema->tensors[part_end_ - 1].end : described_.image_bytes;
-    const bool same = (!again || m.digest == expected_subset_) && ((!again && !in_parts_) || wanted_.total() == end);
+    const std::uint64_t end = several ? part_.end(request_) : described_.image_bytes;
+    const bool same = (!again || m.digest == expected_subset_) && ((!again && !several) || wanted_.total() == end);
     if (!same || received_ > wanted_.total()) return failure(errc::bad_frame, received_);
-    described_.fingerprint = in_parts_ ? request_.schema->fingerprint : m.fingerprint;
-    described_.image_bytes = in_parts_ ? request_.schema->data_bytes() : wanted_.total();
+    described_.fingerprint = several ? request_.schema->fingerprint : m.fingerprint;
+    described_.image_bytes = several ? request_.schema->data_bytes() : wanted_.total();
     described_.data_start = 0;
     expected_subset_ = m.digest;
     nonce_ = m.nonce;
@@ -476,7 +386,7 @@ class recipient {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
-    const auto names = part_names();
+    const auto names = part_.names(request_);
     const bool a_name = m.status == status::bad_request && describing() && m.offset < names.size();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
     return failure(to_errc(m.status), received_,
@@ -521,12 +431,11 @@ class recipient {
   std::uint64_t version_ = 0, nonce_ = 0, expected_subset_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
-  std::uint32_t part_first_ = 0, part_end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
+  detail::requested_part<Limits> part_{};
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
   bool located_ = false, part_located_ = false;  // any part was; this part was
-  bool in_parts_ = false;
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };
 

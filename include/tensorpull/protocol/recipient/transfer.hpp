@@ -231,12 +231,7 @@ class transfer {
     bool looked = false;
     if constexpr (requires { to_.looked(); }) looked = to_.looked();
     if (error_->code == errc::stale_version && !looked) return {};
-    frame m;
-    m.kind = frame_kind::cancel;
-    m.ref = machine_.request().ref;
-    m.version = machine_.description().version;
-    m.nonce = machine_.nonce();
-    m.recipient = machine_.request().recipient;
+    frame m = machine_.farewell();
     m.reason = reason_;
     if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch)
       m.status = status::digest_mismatch;

@@ -44,9 +44,9 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   using base::base;
   // what stays as it is
   using base::anew, base::on, base::restart, base::resume, base::confirm, base::next_part, base::part_end,
-      base::is_last_part, base::in_parts, base::next_is_long, base::settle, base::describing, base::awaiting_chunk,
-      base::description, base::nonce, base::expected_digest, base::own_digest, base::verified, base::request,
-      base::next_id, base::delay;
+      base::is_last_part, base::in_parts, base::next_is_long, base::settle, base::farewell, base::describing,
+      base::awaiting_chunk, base::description, base::nonce, base::expected_digest, base::own_digest, base::verified,
+      base::request, base::next_id, base::delay;
 
   /// Tells an adaptive strategy of the transfer's rate. Lengths may change, since requests are remembered.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept

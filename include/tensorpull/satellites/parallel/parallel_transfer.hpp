@@ -11,7 +11,6 @@
 #include <tensorpull/std/optional.hpp>
 
 #include <array>
-#include <bit>
 #include <utility>
 
 namespace tensorpull {
@@ -31,6 +30,7 @@ class parallel_transfer
   using machine_type = parallel_recipient<Chunking, Limits>;
   using base = transfer<Consumer, Chunking, Integrity, Limits, machine_type>;
   using ledger_type = typename machine_type::ledger;
+  using chunk_type = typename ledger_type::chunk;
   static_assert(
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
@@ -123,9 +123,7 @@ class parallel_transfer
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : landed_; }
   /// The first line's, if no other one can replace it now.
   std::chrono::milliseconds pause() const noexcept {
-    for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (i != first_ && usable(i)) return std::chrono::milliseconds(0);
-    return base::pause();
+    return others(false) ? std::chrono::milliseconds(0) : base::pause();
   }
 
   /// After all connections were lost: as transfer::restart.
@@ -148,12 +146,7 @@ class parallel_transfer
     const bool is_wrong = sources_.is_wrong(l.source);
     if (number == first_ && !is_wrong) return base::farewell();
     if (!l.up || m.nonce() == 0 || (m.nonce() == machine_.nonce() && !is_wrong)) return {};
-    frame bye;
-    bye.kind = frame_kind::cancel;
-    bye.ref = m.request().ref;
-    bye.version = m.version();
-    bye.nonce = m.nonce();
-    bye.recipient = m.request().recipient;
+    frame bye = m.farewell();
     bye.status = is_wrong ? status::digest_mismatch : status::looked;
     return bye;
   }
@@ -186,10 +179,10 @@ class parallel_transfer
     const state& l = lines_[n];
     return l.works() && l.pause.count() == 0 && sources_.is_asked(l.source);
   }
-  /// Whether another line can replace the first one.
-  bool others() const noexcept {
+  /// Whether another line can replace the first one, now or `soon`.
+  bool others(bool soon = true) const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (i != first_ && (usable(i) || lines_[i].coming)) return true;
+      if (i != first_ && (usable(i) || (soon && lines_[i].coming))) return true;
     return false;
   }
   std::uint64_t up_lines() const noexcept {
@@ -220,12 +213,12 @@ class parallel_transfer
     machine_.name_again();
   }
   void begin_other(std::uint8_t number, std::uint32_t first_id) noexcept {
-    pull_request r;
-    r.ref = machine_.request().ref;
-    r.version = machine_.version() != 0 ? machine_.version() : machine_.request().version;
-    r.window = machine_.request().window;
-    r.chunk_digest = machine_.request().chunk_digest;
-    r.recipient = machine_.request().recipient;
+    const pull_request& all = machine_.request();
+    const pull_request r{.ref = all.ref,
+                         .version = machine_.version() != 0 ? machine_.version() : all.version,
+                         .window = all.window,
+                         .chunk_digest = all.chunk_digest,
+                         .recipient = all.recipient};
     lines_[number].machine = machine_type(r, Chunking{}, first_id);
     lines_[number].machine.take(chunk_order::given);
   }
@@ -247,7 +240,7 @@ class parallel_transfer
     }
     machine_type& m = machine(n);
     if (!sharing_ || !m.may_ask() || !sources_.is_asked(lines_[n].source)) return false;
-    typename ledger_type::chunk* const c = choose(n);
+    chunk_type* const c = choose(n);
     if (c == nullptr) return false;
     ++c->asked;
     // another line may have cut it, whose owner serves longer ones
@@ -257,8 +250,8 @@ class parallel_transfer
   }
   /// The next chunk for a line; nullptr: none. The last byte is for the line that will confirm, since an owner accepts
   /// a confirmation only from a connection that it has served the end.
-  typename ledger_type::chunk* choose(std::uint8_t n) noexcept {
-    const auto not_for_it = [&](const typename ledger_type::chunk& c) {
+  chunk_type* choose(std::uint8_t n) noexcept {
+    const auto not_for_it = [&](const chunk_type& c) {
       return c.writer == n || (c.end == missing_.end() && n != first_);
     };
     if (auto* const c = missing_.first_asked(0, not_for_it)) return c;
@@ -268,7 +261,7 @@ class parallel_transfer
     }
     if (machine(n).in_flight() > 0) return nullptr;
     // it has nothing else to do: perhaps it is faster than the one that was asked
-    typename ledger_type::chunk* c = nullptr;
+    chunk_type* c = nullptr;
     for (std::uint8_t asked = 1; c == nullptr && asked < most_asked_for_one; ++asked)
       c = missing_.first_asked(asked, not_for_it);
     return c;
@@ -379,7 +372,7 @@ class parallel_transfer
   }
   bool is_sequential(std::uint8_t n) const noexcept { return n == first_ && chunk_left_ > 0; }
   /// The chunk that lands over this connection; nullptr: another one lands it.
-  typename ledger_type::chunk* landing(std::uint8_t n) noexcept {
+  chunk_type* landing(std::uint8_t n) noexcept {
     auto* const c = missing_.find(lines_[n].chunk);
     return c != nullptr && c->writer == n ? c : nullptr;
   }

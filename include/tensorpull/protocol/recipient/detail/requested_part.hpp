@@ -1,0 +1,115 @@
+// The names in each request of a recipient that asks for tensors by name.
+#pragma once
+
+#include <tensorpull/core/limits.hpp>
+#include <tensorpull/core/result.hpp>
+#include <tensorpull/core/splitmix64.hpp>
+#include <tensorpull/core/xxh3.hpp>
+#include <tensorpull/framing/detail/control_words.hpp>
+#include <tensorpull/framing/frame.hpp>
+#include <tensorpull/protocol/recipient/pull_request.hpp>
+#include <tensorpull/std/algorithm.hpp>
+
+namespace tensorpull::detail {
+
+/// The part of the wanted tensors that is asked for now. At first that is all of them; of several parts each is some
+/// tensors of our schema, in image order.
+template <class Limits>
+class requested_part {
+ public:
+  /// Whether there are several.
+  bool several() const noexcept { return several_; }
+  /// Whether the part begins with the first tensor of our schema.
+  bool is_first() const noexcept { return first_ == 0; }
+  /// Whether nothing follows this part.
+  bool is_last(const pull_request& r) const noexcept { return !several_ || end_ == r.schema->tensor_count; }
+  /// Whether choose() has not been called for this part.
+  bool unknown() const noexcept { return end_ == first_; }
+  /// The position of its first byte.
+  std::uint64_t begin(const pull_request& r) const noexcept { return several_ ? r.schema->tensors[first_].begin : 0; }
+  /// The position behind its last byte; there have to be several.
+  std::uint64_t end(const pull_request& r) const noexcept { return r.schema->tensors[end_ - 1].end; }
+  element_list<std::string_view> names(const pull_request& r) const noexcept {
+    if (!several_ && !r.subset.empty()) return r.subset;
+    return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
+  }
+
+  /// Decides what the next request names.
+  void choose(const pull_request& r) noexcept {
+    const image_schema* const ours = r.schema;
+    if (!several_) {
+      const std::size_t own = ours != nullptr ? ours->tensor_count : 0;
+      const std::size_t count = r.subset.empty() ? own : r.subset.size();
+      end_ = static_cast<std::uint32_t>(count);
+      several_ = ours != nullptr && fitting(names(r)) < count;
+      if (!several_) return;
+    }
+    const std::size_t left = ours->tensor_count - first_,
+                      fit = std::max<std::size_t>(fitting(names_from(r, first_, left)), 1);
+    end_ = first_ + static_cast<std::uint32_t>(std::min(std::min(left, fit), std::size_t{most_names_}));
+  }
+  /// The next part is asked for.
+  void go_on(const pull_request& r) noexcept {
+    first_ = end_;
+    choose(r);
+  }
+  /// From now on a request names so many tensors at most.
+  void split(const pull_request& r, std::uint32_t most) noexcept {
+    several_ = true;
+    most_names_ = most;
+    choose(r);
+  }
+
+  /// Of parts only the schema's tensors are asked for: whether those are the ones that were named. `at`: for the error.
+  [[gnu::noinline]] static result<void> names_are_ours(const pull_request& r, std::uint64_t at) noexcept {
+    if (r.part) return {};
+    const image_schema& ours = *r.schema;
+    std::uint64_t named = 0, all = 0;  // sums of numbers that tell the tensors apart, in whatever order
+    for (const std::string_view name : r.subset) {
+      const std::size_t i = find_tensor(ours, name);
+      if (i == ours.tensor_count) return failure(errc::schema_mismatch, at, name);
+      named += splitmix64{i}();
+    }
+    for (std::size_t i = 0; i < ours.tensor_count; ++i) all += splitmix64{i}();
+    if (named == all) return {};
+    for (const tensor_entry& t : ours.entries()) {
+      std::size_t i = 0;
+      while (i < r.subset.size() && r.subset[i] != t.name) ++i;
+      if (i == r.subset.size()) return failure(errc::schema_mismatch, at, t.name);
+    }
+    return failure(errc::duplicate_name, at);
+  }
+  /// The fingerprint of a schema of the part's tensors alone.
+  [[gnu::noinline]] std::uint64_t fingerprint(const pull_request& r) const noexcept {
+    xxh3_64 h;
+    for (std::size_t i = first_; i < end_; ++i) hash_entry(h, r.schema->tensors[i]);
+    return h.digest();
+  }
+
+ private:
+  /// Tensors of our schema, by name.
+  static element_list<std::string_view> names_from(const pull_request& r, std::size_t first,
+                                                   std::size_t count) noexcept {
+    return {r.schema->tensors + first, 0, count, [](const void* from, std::size_t, std::size_t i) noexcept {
+              return static_cast<const tensor_entry*>(from)[i].name;
+            }};
+  }
+  /// How many of the names one request carries, whose answer is as long as a page at most.
+  static std::size_t fitting(const element_list<std::string_view>& names) noexcept {
+    constexpr std::size_t most = std::min(Limits::page_bytes, Limits::control_frame_bytes) / 8;
+    constexpr auto asks = body_size(frame_kind::locate), answers = body_size(frame_kind::located);
+    constexpr std::size_t head = 2 + size_of_frame.data + size_of_frame.pointers;
+    std::size_t request = head + asks.data + asks.pointers, answer = head + answers.data + answers.pointers + 1, n = 0;
+    for (; n < names.size() && n < Limits::control_frame_bytes / 32; ++n) {
+      request += 2 + names[n].size() / 8;
+      answer += size_of_range.data;
+      if (request > most || answer > most) break;
+    }
+    return n;
+  }
+
+  std::uint32_t first_ = 0, end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
+  bool several_ = false;
+};
+
+}  // namespace tensorpull::detail

@@ -1,0 +1,40 @@
+// What a recipient asks for.
+#pragma once
+
+#include <tensorpull/core/ids.hpp>
+#include <tensorpull/image/schema.hpp>
+#include <tensorpull/integrity/concept.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tensorpull {
+
+/// A recipient's request and its expectations.
+struct pull_request {
+  ref_id ref{};  ///< what to pull
+  std::uint64_t version = 0;  ///< 0: whatever is published now
+  std::uint64_t fingerprint = 0;  ///< 0: any schema
+  /// our own schema, to cut chunks by tensors and to name the first difference; borrowed
+  const image_schema* schema = nullptr;
+  /// names of the tensors wanted, which are those of `schema` in any order; borrowed. Without a schema there may be
+  /// only as many as one request carries.
+  std::span<const std::string_view> subset{};
+  bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
+                      ///< them, whatever it names
+  /// requests in flight; the owner may allow fewer. 0: limits::pipelined_requests, over datagrams 4. Nothing is stored
+  /// for a request.
+  std::uint32_t window = 0;
+  digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
+  /// an image without a digest is accepted, too, if the digest of the whole would be compared
+  bool unverified = false;
+  recipient_id recipient{};  ///< the recipient's ID, the same over reconnections; none: the connection stands for it
+
+  /// Whether tensors are asked for by name. Otherwise it is the whole image.
+  bool by_name() const noexcept { return part || !subset.empty(); }
+  /// Whether the digest that will be compared is the owner's word, and not the version that was given (receipt).
+  constexpr bool believes() const noexcept { return version == 0 || by_name(); }
+};
+
+}  // namespace tensorpull
