@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/peer_identity.hpp>
 #include <tensorpull/core/requirements.hpp>
 #include <tensorpull/core/result.hpp>
@@ -144,6 +145,17 @@ struct no_session {
         "tensorpull: this transport has no session: owner and recipient are in one place. Use its downloader and download_tensors");
     return failure(errc::invalid_argument);
   }
+};
+
+/// The usual constants of a transport over a byte stream; a policy that derives from it hides those that differ.
+struct reliable_transport {
+  using is_transport_policy = void;
+  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
+  static constexpr bool reliable = true, ordered = true;
+  static constexpr bool shares_memory = false;
+  static constexpr bool encrypted = false;
+  static constexpr bool anyone_answers = false;  ///< the other end of a connection does
+  static constexpr identity_kind identifies = identity_kind::none;
 };
 
 }  // namespace tensorpull

@@ -9,6 +9,7 @@
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/protocol/detail/reply_writer.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/satellites/replica/detail/described_references.hpp>
 #include <tensorpull/satellites/replica/detail/kept_descriptor.hpp>
 #include <tensorpull/satellites/replica/replica_options.hpp>
 #include <tensorpull/transports/host_budget.hpp>
@@ -137,15 +138,7 @@ class replica_line {
   static constexpr std::uint32_t sign_id = 0xffffffff;
   static constexpr std::uint64_t sign_payload = 4096;
 
-  /// A reference, as described by the coordinator.
-  struct described {
-    ref_id ref{};
-    std::uint64_t version = 0, nonce = 0;
-    std::uint64_t last = 0;  ///< where the last byte that the recipient can want ends
-    std::uint64_t image_bytes = 0;
-    std::uint32_t cap = 0;
-    bool own = true;  ///< whether the replica has the same
-  };
+  using described = detail::described_reference;
   template <class F>
   struct storage_of {
     using type = typename F::decode_storage;
@@ -192,16 +185,17 @@ class replica_line {
 
   void hear_recipient() noexcept {
     if (down_ended_ || have_ == requests_.size()) return;
-    const std::array<std::span<std::byte>, 1> room{std::span(requests_).subspan(have_)};
-    const io_result io = down_.read_some(room);
+    const io_result io = read(down_, std::span(requests_).subspan(have_));
     have_ += io.bytes;
-    count(io.bytes);
     if (is_end(io.status)) down_ended_ = moved_ = true;
   }
-  void count(std::size_t bytes) noexcept {
-    bytes_ += bytes;
-    if (bytes > 0) moved_ = true;
+  io_result count(const io_result& io) noexcept {
+    bytes_ += io.bytes;
+    if (io.bytes > 0) moved_ = true;
+    return io;
   }
+  io_result read(Stream& s, std::span<std::byte> room) noexcept { return count(s.read_some({&room, 1})); }
+  io_result write(Stream& s, std::span<const std::byte> bytes) noexcept { return count(s.write_some({&bytes, 1})); }
 
   /// Looks at the recipient's next requests: begins an own answer, or begins to pass one on.
   void take_requests(time_point now) noexcept {
@@ -272,19 +266,13 @@ class replica_line {
   /// Answers a request for a chunk from the own copy, if it has that chunk.
   fate own_request(const frame& m, time_point now) noexcept {
     if (down_ended_) return fate::done;
-    described* const d = find(m.ref);
+    described* const d = described_.find(m.ref);
     if (d == nullptr) return unanswered_ == 0 ? fate::passed_on : fate::waits;  // sent ahead of the description
     const std::uint64_t length = std::min(m.length, d->cap);
-    if (!gives(*d, m, length)) return fate::passed_on;
+    if (!d->gives(m, length)) return fate::passed_on;
     // what the recipient was told last may change this
     if (unanswered_ > 0 || own_ || passing_ > 0 || here() > 0) return fate::waits;
     return begin_own(*d, m, length, now) ? fate::done : fate::passed_on;
-  }
-  /// Whether the own copy has the chunk and it is not the last one, which is the coordinator's.
-  static bool gives(const described& d, const frame& m, std::uint64_t length) noexcept {
-    if (!d.own || (m.version != 0 && m.version != d.version)) return false;
-    if (m.offset >= d.last || m.length == all_in_one_chunk) return false;
-    return length > 0 && length < d.last - m.offset;
   }
   /// Begins to send the chunk. False: the own copy does not have it after all.
   bool begin_own(described& d, const frame& m, std::uint64_t length, time_point now) noexcept {
@@ -310,20 +298,14 @@ class replica_line {
 
   void speak_to_coordinator() noexcept {
     if (sign_left_ > 0) {
-      const std::array<std::span<const std::byte>, 1> out{
-          std::span<const std::byte>(sign_).subspan(sign_bytes_ - sign_left_, sign_left_)};
-      const io_result io = up_->write_some(out);
+      const io_result io = write(*up_, std::span(sign_).subspan(sign_bytes_ - sign_left_, sign_left_));
       sign_left_ -= io.bytes;
-      count(io.bytes);
       if (is_end(io.status)) up_ended_ = true;
       if (sign_left_ > 0) return;
     }
     if (up_left_ == 0 || up_ended_) return;
-    const std::array<std::span<const std::byte>, 1> out{
-        std::span<const std::byte>(requests_).subspan(up_size_ - up_left_, up_left_)};
-    const io_result io = up_->write_some(out);
+    const io_result io = write(*up_, std::span(requests_).subspan(up_size_ - up_left_, up_left_));
     up_left_ -= io.bytes;
-    count(io.bytes);
     if (up_left_ == 0) drop_request(up_size_);
     if (is_end(io.status)) up_ended_ = true;  // its earlier bytes may still be read
   }
@@ -347,13 +329,12 @@ class replica_line {
       return !part.failed;
     });
     if (use != detail::image_use::pinned) return broke_off();
-    const io_result io = down_.write_some({out.data(), part.spans});
+    const io_result io = count(down_.write_some({out.data(), part.spans}));
     const std::size_t before = detail::payload_within(own_sent_, r.length);
     own_sent_ += io.bytes;
     const std::size_t payload = detail::payload_within(own_sent_, r.length) - before;
     owner_.unpin(r, payload);
     counts_.own_bytes += payload;
-    count(io.bytes);
     if (own_sent_ == prefix::frame_bytes(r.length)) own_.reset();
     if (is_end(io.status)) {
       own_.reset();
@@ -374,21 +355,17 @@ class replica_line {
     if (answers_end_ == answers_.size())
       drop_answers(0);  // the rest of an answer that is not whole needs the room before it
     if (reached_ && !up_ended_ && answers_end_ < answers_.size()) {
-      const std::array<std::span<std::byte>, 1> room{std::span(answers_).subspan(answers_end_)};
-      const io_result io = up_->read_some(room);
+      const io_result io = read(*up_, std::span(answers_).subspan(answers_end_));
       answers_end_ += io.bytes;
-      count(io.bytes);
       if (is_end(io.status)) up_ended_ = true;
     }
     look_at_answers();
     if (const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(passing_, here())); n > 0 && !dead_) {
-      const std::array<std::span<const std::byte>, 1> out{
-          std::span<const std::byte>(answers_).subspan(answers_begin_, n)};
-      const io_result io = down_broken_ ? io_result{io_status::ok, 0, n} : down_.write_some(out);
+      const io_result io = down_broken_ ? count({io_status::ok, 0, n})
+                                        : write(down_, std::span(answers_).subspan(answers_begin_, n));
       if (is_end(io.status)) down_ended_ = down_broken_ = moved_ = true;
       drop_answers(io.bytes);
       passing_ -= io.bytes;
-      count(io.bytes);
     }
     // The coordinator is gone. The recipient has its answers, and dials again if it wants more.
     if (up_ended_ && (passing_ == 0 || here() == 0)) dead_ = true;
@@ -431,7 +408,7 @@ class replica_line {
       frame m;
       if (const auto ok = Framing::decode(have.first(**size), m, lists); !ok) return broke();
       if (is_request(m.kind) || m.kind == frame_kind::application) return broke();
-      learn(m);
+      described_.learn(m);
       if (!answer(m, **size)) return;
     }
   }
@@ -452,26 +429,6 @@ class replica_line {
     passing_ += bytes;
     return true;
   }
-  void learn(const frame& m) noexcept {
-    described* d = find(m.ref);
-    if (m.kind == frame_kind::description) {
-      if (d == nullptr) d = &described_[next_described_++ % described_.size()];
-      *d = {m.ref, m.version, m.nonce, m.image_bytes, m.image_bytes, m.length, true};
-    } else if (m.kind == frame_kind::located && d != nullptr) {
-      // a subset: the coordinator waits for its last byte
-      d->nonce = m.nonce;
-      d->last = 0;
-      for (std::size_t i = 0; i < m.ranges.size(); ++i)
-        if (const byte_range r = m.ranges[i]; r.begin < r.end) d->last = std::max(d->last, r.end);
-    } else if (m.kind == frame_kind::refused && d != nullptr && m.status != status::busy) {
-      d->own = false;  // it answers for itself
-    }
-  }
-  described* find(ref_id ref) noexcept {
-    for (described& d : described_)
-      if (d.version != 0 && d.ref == ref) return &d;
-    return nullptr;
-  }
 
   /// Shows the coordinator that the recipient takes chunks, by taking a few bytes from it and dropping them.
   void sign(time_point now, const replica_options& options) noexcept {
@@ -480,7 +437,7 @@ class replica_line {
       return;
     served_own_ = false;
     signed_ = now;
-    const described* const d = find(last_own_.ref);
+    const described* const d = described_.find(last_own_.ref);
     if (d == nullptr || !d->own || d->last < 2) return;
     frame m;
     m.kind = frame_kind::pull;
@@ -508,7 +465,7 @@ class replica_line {
   detail::kept_descriptor kept_;  // for up_, as long as there is none
   typename Owner::peer peer_{};
   std::optional<pending_reply> own_;  // the chunk that is being sent
-  std::array<described, Limits::transfers_per_connection> described_{};
+  detail::described_references<Limits::transfers_per_connection> described_;
   alignas(8) std::array<std::byte, Limits::control_frame_bytes> requests_;
   alignas(8) std::array<std::byte, answers_bytes> answers_;
   alignas(8) std::array<std::byte, 128> sign_;
@@ -522,7 +479,6 @@ class replica_line {
   std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0,
               sign_left_ = 0, sign_bytes_ = 0;
   std::uint32_t unanswered_ = 0, heard_ = 0;
-  std::size_t next_described_ = 0;
   io_ready down_waits_{}, up_waits_{};
   need wants_ = need::nothing;
   bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;

@@ -21,17 +21,9 @@
 namespace tensorpull::testing {
 
 /// A policy for the transport slot of a pipeline that is simulated.
-struct simulated {
-  using is_transport_policy = void;
+struct simulated : reliable_transport {
   using stream = simulated_stream;  ///< one end of a connection
-  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   static constexpr std::size_t connection_bytes = 0;
-  static constexpr bool reliable = true;
-  static constexpr bool ordered = true;
-  static constexpr bool shares_memory = false;
-  static constexpr bool encrypted = false;
-  static constexpr bool anyone_answers = false;
-  static constexpr identity_kind identifies = identity_kind::none;
   template <class Parts>
   using downloader = publisher<Parts>;
   template <class Parts>
@@ -447,34 +439,18 @@ class simulated_network {
   }
   void publish(bool other) {
     if (other) same_content_ = false;
-    const detail::expectation e = draw_expectation();
-    const auto version = other ? owner_.publish_again(e, settlements_) : owner_.publish(e, settlements_);
-    note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
-    tell_settlements();
-  }
-  /// Draws the recipients of a publication. After the last fault, the budgets are long enough for every recipient.
-  detail::expectation draw_expectation() {
     detail::expectation e;
     e.forgetful = small_table_;
     // if the table is too small for more than the expected recipients, others wait until these are final
-    if (!plan_.options.transactions || (small_table_ && healed())) return e;
-    const std::uint64_t how = random_.below(10);
-    if (how < 3) e.counted = static_cast<std::uint32_t>(1 + random_.below(recipients_.size()));
-    if (how >= 3 && how < 7) {
+    if (plan_.options.transactions && !(small_table_ && healed())) {
+      std::vector<recipient_id> stable;
       for (const recipient_process& r : states_)
-        if (r.stable && r.named && random_.chance(800)) e.named.push_back({r.number});
-      if (random_.chance(150)) e.named.push_back({random_() | 1});  // a recipient that never appears
+        if (r.stable && r.named) stable.push_back({r.number});
+      e.draw(random_, stable, recipients_.size(), healed());
     }
-    const std::uint64_t expected = e.named.empty() ? e.counted : e.named.size();
-    if (random_.chance(300))
-      e.least = static_cast<std::uint32_t>(1 + random_.below(std::max<std::uint64_t>(expected, 1)));
-    const auto budget = [&](std::uint32_t often, std::uint64_t ms) {
-      return std::chrono::milliseconds(random_.chance(often) ? 1 + random_.below(ms) + (healed() ? 5'000 : 0) : 0);
-    };
-    e.budgets.acquire = budget(300, 300);
-    e.budgets.recipient_idle = budget(500, 800);
-    e.budgets.transaction_idle = budget(300, 800);
-    return e;
+    const auto version = other ? owner_.publish_again(e, settlements_) : owner_.publish(e, settlements_);
+    note("owner publishes", e.named.empty() ? e.counted : e.named.size(), version, e.least);
+    tell_settlements();
   }
 
   // The oracles.

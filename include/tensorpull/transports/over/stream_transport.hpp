@@ -51,18 +51,11 @@ class host {
 ///     `listen(address)`.
 /// `Threads`: whether several threads of the caller may run an owner's connections.
 template <class Self, byte_stream Stream, bool Threads = false>
-struct stream_transport {
-  using is_transport_policy = void;
+struct stream_transport : reliable_transport {
   using stream = Stream;  ///< one end of a connection
   static constexpr bool threads = Threads;  ///< whether several threads may run an owner's connections
-  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
   /// The stream, what the host and the event loop know of it, and the loop's record of the descriptor.
   static constexpr std::size_t connection_bytes = 512;
-  static constexpr bool reliable = true, ordered = true;  ///< every stream is
-  static constexpr bool shares_memory = false;
-  static constexpr bool encrypted = false;  ///< hide it in a policy whose stream encrypts
-  static constexpr bool anyone_answers = false;  ///< the other end of a connection does
-  static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
 
   template <class Parts>
   using downloader = stream_owner<owner_parts_of<Parts>, typename Parts::tensors>;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <tensorpull/protocol/owner/transaction.hpp>
+#include <tensorpull/testing/seeded_random.hpp>
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,25 @@ struct expectation {
   bool forgetful = false;
   transaction_budgets budgets{};
 
+  /// Draws them. `stable`: recipients that keep their names. `healed`: no more faults come, so the budgets are long
+  /// enough for every recipient.
+  void draw(seeded_random& random, std::span<const recipient_id> stable, std::size_t recipients, bool healed) {
+    const std::uint64_t how = random.below(10);
+    if (how < 3) counted = static_cast<std::uint32_t>(1 + random.below(recipients));
+    if (how >= 3 && how < 7) {
+      for (const recipient_id& r : stable)
+        if (random.chance(800)) named.push_back(r);
+      if (random.chance(150)) named.push_back({random() | 1});  // a recipient that never appears
+    }
+    const std::uint64_t expected = named.empty() ? counted : named.size();
+    if (random.chance(300)) least = static_cast<std::uint32_t>(1 + random.below(std::max<std::uint64_t>(expected, 1)));
+    const auto budget = [&](std::uint32_t often, std::uint64_t ms) {
+      return std::chrono::milliseconds(random.chance(often) ? 1 + random.below(ms) + (healed ? 5'000 : 0) : 0);
+    };
+    budgets.acquire = budget(300, 300);
+    budgets.recipient_idle = budget(500, 800);
+    budgets.transaction_idle = budget(300, 800);
+  }
   /// Borrows the names.
   transaction_options options() const noexcept {
     transaction_options o;

@@ -12,7 +12,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <vector>
 
 namespace tensorpull::testing::detail {

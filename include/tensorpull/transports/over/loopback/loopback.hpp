@@ -76,16 +76,9 @@ class loopback_owner : public publisher<Parts> {
 };
 
 /// Policy for the transport slot.
-struct loopback {
-  using is_transport_policy = void;
-  static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
+struct loopback : reliable_transport {
   static constexpr std::size_t connection_bytes = 0;
-  static constexpr bool reliable = true;
-  static constexpr bool ordered = true;
   static constexpr bool shares_memory = true;
-  static constexpr bool encrypted = false;
-  static constexpr bool anyone_answers = false;
-  static constexpr identity_kind identifies = identity_kind::none;
 
   /// A pull has both ends, and buffers for a request by name at either of them and for the answer. Both are as long as
   /// a page at most.
