@@ -10,7 +10,6 @@
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/concept.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <utility>
 

@@ -5,7 +5,6 @@
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/std/optional.hpp>
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 

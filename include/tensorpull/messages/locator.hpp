@@ -9,7 +9,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 namespace tensorpull {

@@ -12,7 +12,6 @@
 
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {

@@ -7,7 +7,6 @@
 #include <tensorpull/system/pages.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <new>
 #include <type_traits>
 

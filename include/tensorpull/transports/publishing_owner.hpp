@@ -7,7 +7,6 @@
 #include <tensorpull/transports/until_settled.hpp>
 
 #include <span>
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {

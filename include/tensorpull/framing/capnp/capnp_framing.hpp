@@ -14,7 +14,6 @@
 #include <capnp/message.h>
 
 #include <array>
-#include <cstring>
 #include <limits>
 
 namespace tensorpull {

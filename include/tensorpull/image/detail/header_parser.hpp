@@ -11,7 +11,6 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/header.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 

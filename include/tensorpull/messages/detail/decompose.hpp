@@ -13,7 +13,6 @@
 
 #include <capnp/message.h>
 
-#include <limits>
 
 namespace tensorpull::detail {
 

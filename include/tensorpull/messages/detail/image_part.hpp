@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <span>
 
 namespace tensorpull::detail {
 

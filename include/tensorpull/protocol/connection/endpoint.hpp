@@ -11,7 +11,6 @@
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {

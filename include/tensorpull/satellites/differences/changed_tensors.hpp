@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <utility>
 
 namespace tensorpull {
 

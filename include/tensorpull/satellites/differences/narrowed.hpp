@@ -9,7 +9,6 @@
 #include <tensorpull/tensors/concept.hpp>
 
 #include <concepts>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>

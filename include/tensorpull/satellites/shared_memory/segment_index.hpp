@@ -24,7 +24,6 @@
 #include <memory>
 #include <new>
 #include <span>
-#include <utility>
 
 namespace tensorpull {
 

@@ -14,7 +14,6 @@
 #include <tensorpull/transports/over/unix_socket/unix_connect.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_listener.hpp>
 
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {

@@ -9,7 +9,6 @@
 #include <tensorpull/transports/owner_parts.hpp>
 #include <tensorpull/transports/peers/guest_link.hpp>
 
-#include <type_traits>
 
 namespace tensorpull {
 

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 namespace tensorpull {

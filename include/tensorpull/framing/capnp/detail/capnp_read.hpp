@@ -10,7 +10,6 @@
 
 #include <capnp/any.h>
 
-#include <cstring>
 #include <new>
 
 namespace tensorpull::detail {

@@ -11,9 +11,7 @@
 #include <tensorpull/protocol/roles.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 namespace tensorpull::detail {

@@ -17,8 +17,6 @@
 #include <tensorpull/transports/send_limiter.hpp>
 
 #include <array>
-#include <new>
-#include <string_view>
 
 namespace tensorpull {
 
