@@ -7,10 +7,11 @@
 #include <tensorpull/satellites/simulation/detail/scenario.hpp>
 #include <tensorpull/satellites/simulation/detail/simulated_owner.hpp>
 #include <tensorpull/satellites/simulation/detail/simulated_recipient.hpp>
+#include <tensorpull/satellites/simulation/detail/simulation_event.hpp>
 #include <tensorpull/satellites/simulation/detail/step_trace.hpp>
+#include <tensorpull/satellites/simulation/simulated.hpp>
 #include <tensorpull/satellites/simulation/simulation_options.hpp>
 #include <tensorpull/satellites/simulation/simulation_report.hpp>
-#include <tensorpull/transports/session/stream_session.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,16 +20,6 @@
 #include <vector>
 
 namespace tensorpull::testing {
-
-/// A policy for the transport slot of a pipeline that is simulated.
-struct simulated : reliable_transport {
-  using stream = simulated_stream;  ///< one end of a connection
-  static constexpr std::size_t connection_bytes = 0;
-  template <class Parts>
-  using downloader = publisher<Parts>;
-  template <class Parts>
-  using session = stream_session<Parts, simulated_stream>;
-};
 
 /// One simulated run. `Net`: a pipeline, of which chunking, integrity, framing and limits are used. `Consumer`:
 /// constructed from a destination_view. `Model`: what is published and landed in (guarded_tensors,
@@ -46,14 +37,8 @@ class simulated_network {
       recipients_.emplace_back(shape_, clock_, plan_.options.request_timeout);
       start_process(i);
     }
-    states_.resize(plan_.recipients);
-    for (recipient_process& s : states_) {
-      const std::uint64_t how = random_.below(10);
-      s.stable = how < 7;
-      s.named = how < 9;
-      s.number = random_() | 1;  // random, so that a flipped bit does not turn one recipient's number into another's
-    }
-    waiting_ = plan_.recipients;
+    states_.reserve(plan_.recipients);
+    for (; waiting_ < plan_.recipients; ++waiting_) states_.emplace_back(random_);
   }
   simulated_network(const simulated_network&) = delete;
   simulated_network& operator=(const simulated_network&) = delete;
@@ -90,31 +75,8 @@ class simulated_network {
   using owner_type = detail::simulated_owner<parts, Model>;
   using recipient_type = detail::simulated_recipient<parts, Consumer, Model, finished_consumer>;
 
-  enum class event_kind : std::uint8_t {
-    wake,
-    begin,
-    tick,
-    fault,
-    heal,
-    start_owner,
-    restart_owner,
-    start_recipient,
-    give_buffers,
-    go_on,
-    publish,
-  };
-  struct event {
-    event_kind what;
-    std::uint32_t who = 0, side = 0;
-  };
-
-  struct recipient_process {
-    bool done = false;
-    bool stable = true;  ///< it uses the same number for all its pulls
-    bool named = true;  ///< it sends its number
-    std::uint64_t number = 0;  ///< its number in the current pull
-    std::uint32_t tries = 0;  ///< recognises delays of transfers that have ended meanwhile
-  };
+  using event_kind = detail::event_kind;
+  using event = detail::simulation_event;
   /// Side 0 is the owner's.
   struct connection {
     std::shared_ptr<simulated_wire> wire;
@@ -153,6 +115,9 @@ class simulated_network {
     ++counter;
     note(what, 0);
     if (report_.first_failure == nullptr) report_.first_failure = what;
+  }
+  void check_guards(recipient_type& r) noexcept {
+    if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
   }
 
   // Waking the ends.
@@ -216,7 +181,7 @@ class simulated_network {
     recipient_type& r = recipients_[i];
     if (!r.up() || r.pulling() || states_[i].done) return;
     if (!connected(i)) return queue_.after(5'000 + random_.below(20'000), {event_kind::begin, i});
-    recipient_process& me = states_[i];
+    detail::recipient_process& me = states_[i];
     if (!me.stable || !me.named) me.number = random_() | 1;
     pull_request request;
     if (me.named) request.recipient = {me.number};
@@ -283,7 +248,7 @@ class simulated_network {
     if (seen.begun && !seen.finished && !seen.abandoned)
       fail(report_.contract_violations, "neither finish() nor abandon()");
     if (done && !seen.finished) fail(report_.contract_violations, "an outcome without finish()");
-    if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
+    check_guards(r);
     if (done) {
       note("completes", i, done->version, static_cast<std::uint64_t>(done->outcome));
       judge(i, *done, r.model().source(), false);
@@ -372,15 +337,7 @@ class simulated_network {
   void strike_connection(const detail::planned_fault& f, recipient_type& r) {
     if (!r.connected()) return;
     const auto id = r.connection_id();
-    simulated_wire& wire = *connections_[id].wire;
-    const std::size_t side = f.detail / 7 % 2;
-    switch (f.what) {
-      case fault::reset: wire.reset(); break;
-      case fault::stall: wire.from(side).stall(std::chrono::microseconds(f.detail % 600'000)); break;
-      case fault::cut: wire.from(side).cut_after(f.detail % 700); break;
-      case fault::lose: wire.lose(); break;
-      default: break;
-    }
+    f.strike(*connections_[id].wire);
     wake_at(id, 0, clock_.now() + 1);
     wake_at(id, 1, clock_.now() + 1);
   }
@@ -392,7 +349,7 @@ class simulated_network {
     const bool connected = r.connected();
     const auto id = r.connection_id();
     if (connected && detail % 2 != 0) connections_[id].wire->lose();
-    if (!r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
+    check_guards(r);
     const bool kept = detail / 2 % 3 == 0 && r.stop_and_keep(detail / 6 % 3 == 0 ? detail : 0);
     if (!kept) r.stop();
     if (connected) after(id, 1, {}, true);
@@ -444,7 +401,7 @@ class simulated_network {
     // if the table is too small for more than the expected recipients, others wait until these are final
     if (plan_.options.transactions && !(small_table_ && healed())) {
       std::vector<recipient_id> stable;
-      for (const recipient_process& r : states_)
+      for (const detail::recipient_process& r : states_)
         if (r.stable && r.named) stable.push_back({r.number});
       e.draw(random_, stable, recipients_.size(), healed());
     }
@@ -494,7 +451,7 @@ class simulated_network {
 
   void finish() {
     for (recipient_type& r : recipients_) {
-      if (r.up() && !r.model().guards_intact()) fail(report_.guard_violations, "bytes outside the destination");
+      if (r.up()) check_guards(r);
       r.stop();
     }
     for (auto& c : connections_) {
@@ -524,7 +481,7 @@ class simulated_network {
   owner_type owner_;
   std::vector<recipient_type> recipients_;
   std::vector<connection> connections_;  // before the owner's process: they point into it
-  std::vector<recipient_process> states_;
+  std::vector<detail::recipient_process> states_;
   detail::settlement_oracle settlements_;
   bool small_table_ = false;  // the owner's table
   bool same_content_ = true;  // nothing was damaged so far, and one content was published whenever the owner was up

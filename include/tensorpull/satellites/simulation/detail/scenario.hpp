@@ -1,7 +1,7 @@
 // The plan of one run: its faults and its size, drawn from the seed before the run begins.
 #pragma once
 
-#include <tensorpull/satellites/simulation/simulated_pipe.hpp>
+#include <tensorpull/satellites/simulation/simulated_stream.hpp>
 #include <tensorpull/satellites/simulation/simulation_options.hpp>
 #include <tensorpull/testing/frame_faults.hpp>
 #include <tensorpull/testing/seeded_random.hpp>
@@ -18,6 +18,18 @@ struct planned_fault {
   fault what;
   std::uint64_t who;     ///< modulo the number of recipients or connections
   std::uint64_t detail;  ///< a duration, a number of bytes, or a choice
+
+  /// Harms a connection.
+  void strike(simulated_wire& wire) const {
+    simulated_pipe& pipe = wire.from(detail / 7 % 2);
+    switch (what) {
+      case fault::reset: return wire.reset();
+      case fault::stall: return pipe.stall(std::chrono::microseconds(detail % 600'000));
+      case fault::cut: return pipe.cut_after(detail % 700);
+      case fault::lose: return wire.lose();
+      default: return;
+    }
+  }
 };
 
 /// The faults of one run, and its size.
