@@ -18,7 +18,7 @@ BREAKAGES = [
     ("system/files.hpp", "if (S_ISLNK(there.st_mode)) return ELOOP;", "", "consumers/safetensors_file", "*D3*"),
     ("system/files.hpp", "return same || ::fchmod(", "return true || ::fchmod(", "consumers/safetensors_file", "*permissions*"),
     ("system/files.hpp", "touched_ = touched_ || left_.modified == -1 || stamp_of(file_.get()) != left_;", "touched_ = stamp_of(file_.get()) != left_;", "consumers/safetensors_file", "*writes_into*"),
-    ("system/files.hpp", "if (n == 0) return failure(errc::io, offset, name_);", "if (n == 0) return {};", "tensors/positioned_file", "*S8*"),
+    ("system/files.hpp", "if (system == detail::file_ends) return failure(errc::io, offset, name_);", "if (system == detail::file_ends) return {};", "tensors/positioned_file", "*S8*"),
     # differences
     ("consumers/average/weighing.hpp", "write_quotients<E>(to_.address(tensor) + at, sum, n, 1,", "write_quotients<E>(to_.address(tensor) + at, [&] { static float f[detail::slice_elements]; for (std::size_t k = 0; k < n; ++k) f[k] = static_cast<float>(sum[k]); return f; }(), n, 1,", "consumers/weighing", "*mean_of_finite*"),
     ("consumers/average/weighing.hpp", "? 0 : now * 0;", "? 0 : 0;", "consumers/weighing", "*another_infinity*"),
@@ -280,7 +280,7 @@ BREAKAGES = [
     ("transports/over/serial/serial_address.hpp", "!std::exchange(has_speed, true)", "true", "transports/serial_port", "SerialAddress*"),
     ("transports/over/serial/serial_line.hpp", "if (!listens_ || ", "if (", "transports/serial_line", "*Who_has_connected*"),
     ("links/pump.hpp", "if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);", "", "transports/tcp_faults", "*T4*"),
-    ("transports/peers/called_link.hpp", "all[0] = std::as_bytes(std::span(&word_, 1));", "all[0] = {};", "transports/datagrams_cookie", "*leave_together*"),
+    ("transports/peers/cookie.hpp", "all[0] = std::as_bytes(std::span(&word, 1));", "all[0] = {};", "transports/datagrams_cookie", "*leave_together*"),
     ("transports/peers/called_link.hpp", "return link_.collect(all, peer_);", "return link_.send(all, peer_);", "transports/datagrams_cookie", "*leave_together*"),
     ("links/pump.hpp", "  detail::note_left(end, t, did);", "  did.works = detail::works(end, t);", "transports/session_laws", "*digest_is_ready*"),
     ("links/pump.hpp", " || t.ended() != over) patience", " || (over && !t.ended())) patience", "transports/patience", "*ends_as_it_asks*"),

@@ -62,12 +62,13 @@ inline int write_all(int fd, std::uint64_t at, std::span<const std::byte> bytes)
   return 0;
 }
 
-/// Reads all of the bytes at `at`. 0, or errno; EIO if the file ends before.
-inline int read_all(int fd, std::uint64_t at, std::span<std::byte> out) noexcept {
-  if (at > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return EINVAL;
+inline constexpr int file_ends = -1;
+/// Reads all of the bytes at `at`, which is then the first one that was not read. 0, errno, or file_ends.
+inline int read_all(int fd, std::uint64_t& at, std::span<std::byte> out) noexcept {
+  if (!range_within(at, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()))) return file_ends;
   while (!out.empty()) {
     const ssize_t n = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), static_cast<off_t>(at)); });
-    if (n <= 0) return n == 0 ? EIO : errno;
+    if (n <= 0) return n == 0 ? file_ends : errno;
     at += static_cast<std::uint64_t>(n);
     out = out.subspan(static_cast<std::size_t>(n));
   }
@@ -135,17 +136,9 @@ class positioned_file {
   /// ends before (it was longer once, or the range was never in it); `at` is the first byte that could not be read.
   /// `out` is then unspecified.
   [[nodiscard]] result<void> read_at(std::uint64_t offset, std::span<std::byte> out) const noexcept {
-    if (!range_within(offset, out.size(), static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())))
-      return failure(errc::io, offset, name_);
-    while (!out.empty()) {
-      const ssize_t n = detail::uninterrupted(
-          [&] { return ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset)); });
-      if (n < 0) return detail::file_failure(errno, name_, offset);
-      if (n == 0) return failure(errc::io, offset, name_);
-      offset += static_cast<std::uint64_t>(n);
-      out = out.subspan(static_cast<std::size_t>(n));
-    }
-    return {};
+    const int system = detail::read_all(fd_.get(), offset, out);
+    if (system == detail::file_ends) return failure(errc::io, offset, name_);
+    return system == 0 ? result<void>{} : detail::file_failure(system, name_, offset);
   }
 
  private:
@@ -233,7 +226,9 @@ class atomic_file {
     return change(bytes, [&] { return resize(file_.get(), bytes); });
   }
   result<void> read(std::uint64_t at, std::span<std::byte> out) const noexcept {
-    return done(read_all(file_.get(), at, out), at);
+    std::uint64_t reached = at;
+    const int system = read_all(file_.get(), reached, out);
+    return done(system == file_ends ? EIO : system, at);
   }
   result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
     return change(at, [&] { return write_all(file_.get(), at, bytes); });
@@ -367,22 +362,12 @@ class atomic_file {
                         O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode());
       }));
       struct stat opened{};
-      if (!file_ || ::fstat(file_.get(), &opened) != 0) {
-        system = errno;
-        break;
-      }
-      if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) {
-        system = EACCES;
-        break;
-      }
-      if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
-        system = errno;
-        break;
-      }
+      if (!file_ || ::fstat(file_.get(), &opened) != 0) system = errno;
+      else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) system = EACCES;
+      else if (uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) system = errno;
       // the program that had it may have given it its final name, or removed it, since it was opened
-      if (!has_name()) continue;
-      system = copy_mode();
-      if (system == 0) return 0;
+      else if (!has_name()) continue;
+      else if (system = copy_mode(); system == 0) return 0;
       break;
     }
     temporary_[0] = '\0';

@@ -130,17 +130,13 @@ class image_publisher {
     const system_entropy random;
     for (std::size_t i = 0; i < images.size(); ++i) {
       transaction_image& x = images[i];
-      x.as.version = 0;
-      if constexpr (Parts::verifiable) {
-        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(x.image, stop);
-        if (!computed) {
-          error why = computed.error();
-          why.at = i;
-          return failure(why);
-        }
-        x.as.version = *computed;
-      } else
-        while (x.as.version == 0) x.as.version = random();
+      const auto version = version_of(x.image, stop);
+      if (!version) {
+        error why = version.error();
+        why.at = i;
+        return failure(why);
+      }
+      x.as.version = *version;
       while (!x.as.id) x.as.id = {random(), random()};
       x.as.fingerprint = x.image.schema->fingerprint;
     }
@@ -150,7 +146,7 @@ class image_publisher {
     const auto done = keep ? result<void>(failure(errc::table_full, room_.kept.size()))
                            : owner_.publish_all(images, Parts::verifiable, *t, [this]() noexcept { return report(); });
     if (!done) {
-      if (kept != nullptr) take_back(*kept, keep);
+      take_back(kept, keep);
       owner_.cancel(*t);
       return failure(done.error());
     }
@@ -316,6 +312,16 @@ class image_publisher {
     image_with_tensor_digests image;
   };
 
+  /// Its digest, or a random number if the integrity policy has none.
+  static result<std::uint64_t> version_of(const source_view& image, const stop_token& stop = {}) noexcept {
+    if constexpr (Parts::verifiable) {
+      return image_version<typename Parts::owner_hash, digest_slice>(image, stop);
+    } else {
+      std::uint64_t version = 0;
+      while (version == 0) version = system_entropy{}();
+      return version;
+    }
+  }
   result<reference> publish(const source_view& image, const publish_options& options, unique_any keep) noexcept {
     if (options.tensor_digests) {
       auto made = image_with_tensor_digests::make<typename Parts::owner_hash, digest_slice>(image);
@@ -328,16 +334,9 @@ class image_publisher {
       return publish(kept->image.source(), rest, std::move(both));
     }
     const std::uint64_t fingerprint = image.schema->fingerprint;  // a callback may end the image before this returns
+    const auto version = options.version != 0 ? result<std::uint64_t>(options.version) : version_of(image);
+    if (!version) return failure(version.error());
     const system_entropy random;
-    std::uint64_t version = options.version;
-    if (version == 0) {
-      if constexpr (Parts::verifiable) {
-        const auto computed = image_version<typename Parts::owner_hash, digest_slice>(image);
-        if (!computed) return failure(computed.error());
-        version = *computed;
-      } else
-        while (version == 0) version = random();
-    }
     ref_id id = options.id;
     while (!id) id = {random(), random()};
     const auto t = options.transaction ? result<transaction_id>(options.transaction)
@@ -345,16 +344,16 @@ class image_publisher {
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish(image, version, Parts::verifiable, id, *t,
+                           : owner_.publish(image, *version, Parts::verifiable, id, *t,
                                             [this]() noexcept { return report(); });
     if (!done) {
-      if (kept != nullptr) take_back(*kept, keep);
+      take_back(kept, keep);
       if (!options.transaction) owner_.cancel(*t);
       return failure(done.error());
     }
     if (!options.transaction) owner_.seal(*t);
     deliver();  // publishing may have replaced another version
-    return reference{id, version, fingerprint};
+    return reference{id, *version, fingerprint};
   }
   /// Keeps a model. Without room: nullptr, and `keep` is unchanged.
   kept_model* put_away(transaction_id id, unique_any& keep) noexcept {
@@ -366,9 +365,9 @@ class image_publisher {
       }
     return nullptr;
   }
-  void take_back(kept_model& k, unique_any& keep) noexcept {
+  void take_back(kept_model* k, unique_any& keep) noexcept {
     const lock_guard hold(lock_);
-    keep = std::move(k.source);
+    if (k != nullptr) keep = std::move(k->source);
   }
   void release(transaction_id id) noexcept {
     const detail::callback_scope here;  // a model's destructor may withdraw, too

@@ -122,9 +122,7 @@ class parallel_transfer
   /// Bytes that have landed and count, those behind the first missing one among them.
   std::uint64_t landed_bytes() const noexcept { return sharing_ ? missing_.end() - missing_.missing() : landed_; }
   /// The first line's, if no other one can replace it now.
-  std::chrono::milliseconds pause() const noexcept {
-    return others(false) ? std::chrono::milliseconds(0) : base::pause();
-  }
+  std::chrono::milliseconds pause() const noexcept { return others(false) ? decltype(base::pause()){} : base::pause(); }
 
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
@@ -151,8 +149,7 @@ class parallel_transfer
     return bye;
   }
 
-  /// That of the first line.
-  optional<frame> farewell() const noexcept { return farewell_of(first_); }
+  optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the first line
 
  private:
   friend line;

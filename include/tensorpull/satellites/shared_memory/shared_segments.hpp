@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -82,11 +83,12 @@ class shared_segments {
   /// Copies mapped bytes of the image. 0 or errno.
   int read(std::uint64_t offset, std::span<std::byte> to) const noexcept {
     while (!to.empty()) {
-      const auto there = index_.find(offset);
+      auto there = index_.find(offset);
       const std::span<std::byte> here = to.first(
           static_cast<std::size_t>(std::min<std::uint64_t>(to.size(), there.bytes)));
       if (there.first && last_) {
-        if (const int system = detail::read_all(first_.get(), there.at, here); system != 0) return system;
+        if (const int system = detail::read_all(first_.get(), there.at, here); system != 0)
+          return system == detail::file_ends ? EIO : system;
       } else {
         std::memcpy(here.data(), pages_.data() + there.at, here.size());
       }

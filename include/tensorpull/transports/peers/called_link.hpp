@@ -61,7 +61,6 @@ class called_link {
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::size_t most_spans = 64;
   static constexpr int most_dropped = 64;
 
   /// Gives `take` the frames of the peer's next datagram, at most `most` bytes.
@@ -92,13 +91,7 @@ class called_link {
   }
   template <class Send>
   io_result put(gather_list spans, Send send) noexcept {
-    std::array<std::span<const std::byte>, most_spans + 1> all;
-    if (word_ == 0 || spans.size() > most_spans) return {};
-    all[0] = std::as_bytes(std::span(&word_, 1));
-    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
-    io_result io = send(gather_list(all.data(), spans.size() + 1));
-    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
-    return io;
+    return word_ != 0 ? detail::send_behind(word_, spans, send) : io_result{};
   }
 
   Link link_;

@@ -15,6 +15,7 @@
 // seen one.
 #pragma once
 
+#include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/transports/peers/detail/siphash.hpp>
 
@@ -52,6 +53,18 @@ inline std::uint64_t marked(std::uint64_t word, bool mark) noexcept {
     word = std::bit_cast<std::uint64_t>(bytes);
   }
   return word != 0 ? word : 1;
+}
+
+/// Gives `send` the spans of a datagram behind its word. Nothing is sent if they are more than 64.
+template <class Send>
+io_result send_behind(const std::uint64_t& word, gather_list spans, Send send) noexcept {
+  std::array<std::span<const std::byte>, 64 + 1> all;
+  if (spans.size() >= all.size()) return {};
+  all[0] = std::as_bytes(std::span(&word, 1));
+  for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
+  io_result io = send(gather_list(all.data(), spans.size() + 1));
+  if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
+  return io;
 }
 
 }  // namespace detail

@@ -37,34 +37,15 @@ class guest_link {
 
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address&) noexcept {
-    for (int tries = 0; tries < most_dropped; ++tries) {
-      // an attacker that sends with the door's address without end must not keep the caller here
-      alignas(8) std::array<std::byte, Link::max_datagram_bytes> whole;
-      typename Link::address from;
-      const io_result io = link_.receive(whole, from);
-      if (io.status != io_status::ok) return io;
-      const auto frames = opened(std::span(whole).first(io.bytes));
-      if (frames.empty() || frames.size() > memory.size()) continue;
+    return next(memory.size(), [&](std::span<const std::byte> frames) noexcept {
       std::memcpy(memory.data(), frames.data(), frames.size());
-      return {io_status::ok, 0, frames.size()};
-    }
-    return {io_status::would_block, 0, 0};
+    });
   }
   /// The same without a copy, if the link below can do that.
   io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept
-    requires requires(Link& l, std::span<const std::byte>& d, typename Link::address& from) {
-      l.receive_in_place(d, from);
-    }
+    requires detail::receives_in_place<Link>
   {
-    for (int tries = 0; tries < most_dropped; ++tries) {
-      typename Link::address from;
-      std::span<const std::byte> whole;
-      const io_result io = link_.receive_in_place(whole, from);
-      if (io.status != io_status::ok) return io;
-      datagram = opened(whole);
-      if (!datagram.empty()) return {io_status::ok, 0, datagram.size()};
-    }
-    return {io_status::would_block, 0, 0};
+    return next(max_datagram_bytes, [&](std::span<const std::byte> frames) noexcept { datagram = frames; });
   }
   /// As datagram_link asks.
   io_result send(gather_list spans, const address&) noexcept {
@@ -84,9 +65,25 @@ class guest_link {
   }
 
  private:
-  static constexpr std::size_t most_spans = 64;
   static constexpr int most_dropped = 64;
 
+  /// Gives `take` the frames of the door's next datagram, at most `most` bytes.
+  template <class Take>
+  io_result next(std::size_t most, Take take) noexcept {
+    detail::datagram_memory<Link> memory;
+    for (int tries = 0; tries < most_dropped; ++tries) {
+      // an attacker that sends with the door's address without end must not keep the caller here
+      std::span<const std::byte> whole;
+      typename Link::address from;
+      const io_result io = detail::take_datagram(link_, memory, whole, from);
+      if (io.status != io_status::ok) return io;
+      const auto frames = opened(whole);
+      if (frames.empty() || frames.size() > most) continue;
+      take(frames);
+      return {io_status::ok, 0, frames.size()};
+    }
+    return {io_status::would_block, 0, 0};
+  }
   std::span<const std::byte> opened(std::span<const std::byte> datagram) noexcept {
     const auto frames = guest_.open(datagram);
     const bool changed = guest_.changed();
@@ -124,14 +121,7 @@ class guest_link {
   }
   template <class Send>
   io_result put(gather_list spans, Send send) noexcept {
-    std::array<std::span<const std::byte>, most_spans + 1> all;
-    if (spans.size() > most_spans) return {};
-    const std::uint64_t word = guest_.word();
-    all[0] = std::as_bytes(std::span(&word, 1));
-    for (std::size_t i = 0; i < spans.size(); ++i) all[i + 1] = spans[i];
-    io_result io = send(gather_list(all.data(), spans.size() + 1));
-    if (io.bytes >= cookie_bytes) io.bytes -= cookie_bytes;
-    return io;
+    return detail::send_behind(guest_.word(), spans, send);
   }
 
   Link link_;
