@@ -157,6 +157,16 @@ constexpr void for_each_code(F f) {
   for (std::size_t i = 1; i <= std::size(detail::errc_rows); ++i) f(static_cast<errc>(i));
 }
 
+namespace detail {
+/// The name of an enumerator in a list of all, of which `Last` is the last.
+template <auto Last, std::size_t N>
+constexpr std::string_view name_among(const std::string_view (&names)[N], decltype(Last) e) noexcept {
+  static_assert(N == static_cast<std::size_t>(Last) + 1, "an enumerator has no name");
+  const auto i = static_cast<std::size_t>(e);
+  return i < N ? names[i] : "unknown";
+}
+}  // namespace detail
+
 /// A name of at most 55 bytes, as an error carries it. A longer name is cut and ends in "...". Never allocates.
 class error_name {
  public:

@@ -36,6 +36,20 @@ result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offs
   return hash_range(into, image, offset, length, slice);
 }
 
+/// The same, and `stop` is asked before every 16 MiB: cancelled, with the position.
+template <hash Hash, std::size_t SliceBytes = 4096>
+result<void> hash_range(Hash& into, const source_view& image, std::uint64_t offset, std::uint64_t length,
+                        const stop_token& stop) noexcept {
+  constexpr std::uint64_t between = std::uint64_t{16} << 20;
+  const std::uint64_t end = offset + length;
+  for (std::uint64_t at = offset, n = 0; at < end; at += n) {
+    if (stop.stop_requested()) return failure(errc::cancelled, at);
+    n = end - at < between ? end - at : between;
+    if (const auto read = hash_range<Hash, SliceBytes>(into, image, at, n); !read) return read;
+  }
+  return {};
+}
+
 /// The digest of these bytes alone. Cost and errors as hash_range.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offset, std::uint64_t length) noexcept {
@@ -45,18 +59,12 @@ result<std::uint64_t> range_digest(const source_view& image, std::uint64_t offse
 }
 
 /// The version of a verifiable image: the digest of all its bytes, with XXH3-64 as Hash; 0 is mapped to 1, since 0 on
-/// the wire means "any". `stop` is asked before every 16 MiB. Cost and errors as hash_range; cancelled, with the
-/// position.
+/// the wire means "any". Cost and errors as hash_range.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> image_version(const source_view& image, const stop_token& stop = {}) noexcept {
-  constexpr std::uint64_t between = std::uint64_t{16} << 20;
-  const std::uint64_t all = image.schema->image_bytes;
   Hash h;
-  for (std::uint64_t at = 0, n = 0; at < all; at += n) {
-    if (stop.stop_requested()) return failure(errc::cancelled, at);
-    n = all - at < between ? all - at : between;
-    if (const auto read = hash_range<Hash, SliceBytes>(h, image, at, n); !read) return failure(read.error());
-  }
+  if (const auto read = hash_range<Hash, SliceBytes>(h, image, 0, image.schema->image_bytes, stop); !read)
+    return failure(read.error());
   const std::uint64_t d = h.digest();
   return d == 0 ? 1 : d;
 }

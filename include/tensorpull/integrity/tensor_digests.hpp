@@ -42,15 +42,12 @@ constexpr bool says_digest(std::string_view digests, std::size_t i, std::uint64_
 /// cancelled; io if a source_reader failed.
 template <hash Hash, std::size_t SliceBytes = 4096>
 result<std::uint64_t> tensor_digest_of(const source_view& image, std::size_t i, const stop_token& stop = {}) noexcept {
-  constexpr std::uint64_t between = std::uint64_t{16} << 20;
   const tensor_entry& t = image.schema->tensors[i];
   Hash h;
-  for (std::uint64_t at = t.begin, n = 0; at < t.end; at += n) {
-    if (stop.stop_requested()) return failure(errc::cancelled, at);
-    n = std::min(between, t.end - at);
-    if (const auto read = hash_range<Hash, SliceBytes>(h, image, image.schema->header_bytes + at, n); !read)
-      return failure(read.error());
-  }
+  if (const auto read = hash_range<Hash, SliceBytes>(h, image, image.schema->header_bytes + t.begin, t.end - t.begin,
+                                                     stop);
+      !read)
+    return failure(read.error());
   return h.digest();
 }
 

@@ -21,14 +21,8 @@ enum class progress_phase : std::uint8_t {
 
 /// The enumerator's name.
 constexpr std::string_view to_string(progress_phase p) noexcept {
-  switch (p) {
-    case progress_phase::started: return "started";
-    case progress_phase::active: return "active";
-    case progress_phase::completed: return "completed";
-    case progress_phase::failed: return "failed";
-    case progress_phase::aborted: return "aborted";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"started", "active", "completed", "failed", "aborted"};
+  return detail::name_among<progress_phase::aborted>(names, p);
 }
 
 /// One event of one recipient of one reference. In the events of one transfer `bytes_done` never decreases, `started`

@@ -55,14 +55,8 @@ enum class update_state : std::uint8_t {
 
 /// The state's name.
 constexpr std::string_view to_string(update_state s) noexcept {
-  switch (s) {
-    case update_state::under_way: return "under_way";
-    case update_state::stopped: return "stopped";
-    case update_state::spoiled: return "spoiled";
-    case update_state::counted: return "counted";
-    case update_state::told: return "told";
-  }
-  return {};
+  constexpr std::string_view names[]{"under_way", "stopped", "spoiled", "counted", "told"};
+  return detail::name_among<update_state::told>(names, s);
 }
 
 /// One peer's update in the current round, as an average reports it.

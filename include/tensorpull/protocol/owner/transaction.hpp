@@ -36,17 +36,9 @@ enum class verdict : std::uint8_t {
 
 /// The enumerator's name.
 constexpr std::string_view to_string(verdict v) noexcept {
-  switch (v) {
-    case verdict::open: return "open";
-    case verdict::completed: return "completed";
-    case verdict::completed_unverified: return "completed_unverified";
-    case verdict::quorum: return "quorum";
-    case verdict::failed: return "failed";
-    case verdict::uncertified: return "uncertified";
-    case verdict::withdrawn: return "withdrawn";
-    case verdict::owner_lost: return "owner_lost";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{
+      "open", "completed", "completed_unverified", "quorum", "failed", "uncertified", "withdrawn", "owner_lost"};
+  return detail::name_among<verdict::owner_lost>(names, v);
 }
 
 /// How far one recipient of one reference is, as its owner sees it.
@@ -78,19 +70,9 @@ constexpr bool has_completed(recipient_state s) noexcept {
 
 /// The enumerator's name.
 constexpr std::string_view to_string(recipient_state s) noexcept {
-  switch (s) {
-    case recipient_state::unseen: return "unseen";
-    case recipient_state::acquired: return "acquired";
-    case recipient_state::provisional: return "provisional";
-    case recipient_state::completed: return "completed";
-    case recipient_state::completed_unverified: return "completed_unverified";
-    case recipient_state::failed: return "failed";
-    case recipient_state::cancelled: return "cancelled";
-    case recipient_state::vanished: return "vanished";
-    case recipient_state::absent: return "absent";
-    case recipient_state::unfinished: return "unfinished";
-  }
-  return "unknown";
+  constexpr std::string_view names[]{"unseen", "acquired",  "provisional", "completed", "completed_unverified",
+                                     "failed", "cancelled", "vanished",    "absent",    "unfinished"};
+  return detail::name_among<recipient_state::unfinished>(names, s);
 }
 
 /// Counts of one publication. Of a transaction with named recipients only those are counted as ended; others are

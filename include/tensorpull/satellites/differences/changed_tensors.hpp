@@ -85,7 +85,6 @@ class changed_tensors {
 template <hash Hash>
 result<std::uint64_t> version_under(const image_schema& header, const source_view& image,
                                     const stop_token& stop = {}) noexcept {
-  constexpr std::uint64_t between = std::uint64_t{16} << 20;
   Hash h;
   std::byte text[4096];
   for (std::uint64_t at = 0; at < header.header_bytes;) {
@@ -94,11 +93,8 @@ result<std::uint64_t> version_under(const image_schema& header, const source_vie
     at += n;
   }
   const image_schema& own = *image.schema;
-  for (std::uint64_t at = own.header_bytes, n = 0; at < own.image_bytes; at += n) {
-    if (stop.stop_requested()) return failure(errc::cancelled, at);
-    n = std::min(between, own.image_bytes - at);
-    if (const auto read = hash_range<Hash>(h, image, at, n); !read) return failure(read.error());
-  }
+  if (const auto read = hash_range(h, image, own.header_bytes, own.data_bytes(), stop); !read)
+    return failure(read.error());
   const std::uint64_t d = h.digest();
   return d == 0 ? 1 : d;
 }

@@ -41,6 +41,10 @@ class datagram_probe : public link_probe<Connect> {
     return number <= number_ && std::ranges::equal(bytes, made(bytes.size(), number));
   }
 
+  /// Sends one datagram to the right, or none.
+  static io_result send_once(pair& c, std::span<const std::byte> bytes) noexcept {
+    return c.left.send({&bytes, 1}, c.to_right);
+  }
   /// Sends one datagram. Waits while the link would block.
   io_result send(link& from, const address& to, std::span<const std::byte> bytes) {
     io_result io;

@@ -168,8 +168,7 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
     const std::size_t longest = c.left.datagram_bytes();
     for (std::size_t bytes = 0, i = 0; bytes < (std::size_t{8} << 20) && i < 2000; ++i) {
       const auto d = probe_.datagram(i % 4 == 3 ? longest : std::min<std::size_t>(longest, 100 + i % 28));
-      const std::span<const std::byte> all(d);
-      const io_result io = c.left.send({&all, 1}, c.to_right);
+      const io_result io = probe::send_once(c, d);
       if (io.status == io_status::would_block) return true;
       if (!sent(io, d.size())) return false;
       bytes += d.size();
@@ -179,8 +178,7 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
   void send_promptly(pair& c) {
     (void)fill(c, [](const io_result& io, std::size_t) { return io.status == io_status::ok; });
     const auto d = probe_.datagram(100);
-    const std::span<const std::byte> all(d);
-    promptly("a send to a peer that does not receive", [&] { (void)c.left.send({&all, 1}, c.to_right); });
+    promptly("a send to a peer that does not receive", [&] { (void)probe::send_once(c, d); });
   }
   void whole_or_nothing(pair& c) {
     (void)fill(c, [this](const io_result& io, std::size_t bytes) {
@@ -200,8 +198,7 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
       (void)probe_.receive(c.right, from_, 1ms);
       if (!c.left.wait(false, true, 1ms).write) continue;
       const auto d = probe_.datagram(20);
-      const std::span<const std::byte> all(d);
-      if (c.left.send({&all, 1}, c.to_right).status == io_status::ok) return;
+      if (probe::send_once(c, d).status == io_status::ok) return;
     }
     report_.fail("the peer received what there was, and the link still would block");
   }
@@ -210,9 +207,8 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
     destroy(c.right);
     std::array<std::byte, 128> memory;
     const auto d = probe_.datagram(100);
-    const std::span<const std::byte> all(d);
     for (int i = 0; i < 30; ++i) {
-      const io_status s = c.left.send({&all, 1}, c.to_right).status, r = c.left.receive(memory, from_).status;
+      const io_status s = probe::send_once(c, d).status, r = c.left.receive(memory, from_).status;
       // a link that has one peer may end with it; another one has other peers
       if constexpr (!std::is_empty_v<address>)
         if (s == io_status::closed || s == io_status::failed || r == io_status::closed || r == io_status::failed)
@@ -277,11 +273,10 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
     std::uint64_t stated = 0;
     if constexpr (requires { link::allocations_per_datagram; }) stated = link::allocations_per_datagram;
     const auto sent = probe_.datagram(120);
-    const std::span<const std::byte> out(sent);
     std::vector<std::byte> into(link::max_datagram_bytes);
     base::allocates(stated, [&] {
       (void)c.left.wait(true, true, 0ms);
-      (void)c.left.send({&out, 1}, c.to_right);
+      (void)probe::send_once(c, sent);
       (void)c.right.wait(true, false, 5ms);
       (void)c.right.receive(into, from_);
     });
