@@ -372,7 +372,7 @@ BREAKAGES = [
     # each link of its own, and the peers that come to it
     ("transports/over/pipe/command_words.hpp", "if (quote != 0) return refuse(quoted_from_);", "", "transports/pipe_words", "*"),
     ("transports/over/pipe/command_words.hpp", "if (++i == line.size() || line[i] == '\\0')", "if (++i == line.size())", "transports/pipe_words", "*"),
-    ("transports/over/udp/udp_link.hpp", "if (aligned != came)", "if (false)", "transports/udp_link", "*"),
+    ("transports/over/udp/detail/udp_buffers.hpp", "if (aligned != came)", "if (false)", "transports/udp_link", "*"),
     ("transports/over/udp/udp_link.hpp", "if (b.sent == b.doubted && b.sent < b.tried) {", "if (b.tried > 0) {", "transports/udp_link", "*nobody_slower*"),
     ("transports/over/unix_socket/unix_address.hpp", '|| text == "@" ||', "||", "transports/unix_address", "*U1*"),
     ("transports/over/unix_socket/unix_address.hpp", "text.find('\\0') != std::string_view::npos", "false", "transports/unix_address", "*U1*"),

@@ -42,10 +42,7 @@ concept lasting_landing = embedded_landing<L> && requires(L& l, const resume_cur
 };
 
 namespace detail::embedded {
-/// The digest of a whole image on a small machine.
-template <class Image>
-using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
-/// The same for the image of a landing, if that is one.
+/// The digest of the image of a landing, if that is one.
 template <class Landing>
 struct hash_for {
   using type = xxh3_64;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/dtype.hpp>
+#include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/detail/array_traits.hpp>
 #include <tensorpull/image/static.hpp>
 #include <tensorpull/image/utf8.hpp>
@@ -180,6 +181,10 @@ const std::byte* tensor_address(const T& part, std::size_t k) noexcept {
 
 template <class Model>
 inline constexpr bool accepted = struct_member<Model> && supported<Model>();
+
+/// The digest of a whole image on a small machine.
+template <class Image>
+using default_hash = std::conditional_t<(Image::image_bytes >= lean_xxh3_64::least_bytes), lean_xxh3_64, xxh3_64>;
 
 /// The constants of an image.
 template <class Image>

@@ -5,6 +5,7 @@
 #include <tensorpull/links/datagram_link.hpp>
 
 #include <array>
+#include <cstring>
 
 namespace tensorpull::detail {
 
@@ -33,6 +34,17 @@ io_result take_datagram(Link& link, datagram_memory<Link>& memory, std::span<con
     if (io.status == io_status::ok) datagram = std::span<const std::byte>(memory.bytes).first(io.bytes);
     return io;
   }
+}
+
+/// receive() of a link whose datagrams are in its own memory. One that is longer than `memory` is lost.
+template <class Link>
+io_result receive_copy(Link& link, std::span<std::byte> memory, typename Link::address& from) noexcept {
+  std::span<const std::byte> one;
+  io_result io;
+  do io = link.receive_in_place(one, from);
+  while (io.status == io_status::ok && one.size() > memory.size());
+  if (io.status == io_status::ok) std::memcpy(memory.data(), one.data(), one.size());
+  return io;
 }
 
 /// Whether the link can keep datagrams until others leave with them: `io_result collect(spans, to) noexcept`, as

@@ -4,6 +4,7 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/satellites/nats/detail/nats_door.hpp>
 #include <tensorpull/satellites/nats/detail/nats_handles.hpp>
 #include <tensorpull/satellites/nats/nats_server.hpp>
@@ -27,19 +28,6 @@ struct nats_presence {
   std::uint32_t here = 0;    ///< answers of programs that serve it
   std::uint32_t nobody = 0;  ///< reports of the server that nobody serves it
 };
-
-namespace detail {
-/// receive() of a link whose datagrams are in its own memory. One that is longer than `memory` is lost.
-template <class Link>
-io_result receive_copy(Link& link, std::span<std::byte> memory, typename Link::address& from) noexcept {
-  std::span<const std::byte> one;
-  io_result io;
-  do io = link.receive_in_place(one, from);
-  while (io.status == io_status::ok && one.size() > memory.size());
-  if (io.status == io_status::ok) std::memcpy(memory.data(), one.data(), one.size());
-  return io;
-}
-}  // namespace detail
 
 /// A datagram link over a NATS server. It sends to any subject, from an inbox of its own whose name has 128 random
 /// bits. It receives at its inbox and at the subjects that it serves. `MostBytes`: the longest datagram; a server

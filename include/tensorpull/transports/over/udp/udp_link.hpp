@@ -6,10 +6,12 @@
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/links/datagram_link.hpp>
 #include <tensorpull/links/posix/wait.hpp>
+#include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/system/address.hpp>
 #include <tensorpull/system/detail/file_descriptor.hpp>
+#include <tensorpull/transports/over/udp/detail/udp_buffers.hpp>
 #include <tensorpull/transports/over/udp/udp_address.hpp>
 
 #include <netdb.h>
@@ -54,15 +56,14 @@ class basic_udp_link {
   /// Nothing is sent yet. Resolving the host blocks the caller's thread. Errors: bad_address, connection_failed (with
   /// errno: no route, ...), out_of_memory.
   static result<basic_udp_link> connect(std::string_view text) noexcept {
-    auto link = made(text, false, [](basic_udp_link& l, const addrinfo* list) {
+    return made(text, false, [](basic_udp_link& l, const addrinfo* list) {
       for (; list != nullptr && l.others_ < most_others; list = list->ai_next) {
         sockaddr_storage to{};
         std::memcpy(&to, list->ai_addr, list->ai_addrlen);
-        l.other_[l.others_++] = udp_address_of_family{detail::udp_address_of(to), list->ai_family};
+        l.other_[l.others_++] = {detail::udp_address_of(to), list->ai_family};
       }
       return l.connect_next();
     });
-    return link;
   }
   /// A socket that takes datagrams from everybody at "host:port", or at ":port" of every local address of IPv4; port 0:
   /// a free one. "[::]:port" takes those of IPv6, and of IPv4 if the system allows it. On every local address each peer
@@ -96,12 +97,7 @@ class basic_udp_link {
 
   /// As datagram_link asks.
   io_result receive(std::span<std::byte> memory, address& from) noexcept {
-    std::span<const std::byte> datagram;
-    io_result io = receive_in_place(datagram, from);
-    if (io.status != io_status::ok) return io;
-    if (datagram.size() > memory.size()) return receive(memory, from);
-    std::memcpy(memory.data(), datagram.data(), datagram.size());
-    return io;
+    return detail::receive_copy(*this, memory, from);
   }
   /// The same without a copy: the datagram lies in the link's buffer, at a multiple of 8 bytes, until the next call.
   io_result receive_in_place(std::span<const std::byte>& datagram, address& from) noexcept {
@@ -109,7 +105,7 @@ class basic_udp_link {
     for (;;) {
       if (b.taken < b.come) {
         from = b.in[b.taken].from;
-        datagram = next_datagram(b);
+        datagram = b.next_datagram();
         return {io_status::ok, 0, datagram.size()};
       }
       b.taken = b.come = 0;
@@ -136,7 +132,7 @@ class basic_udp_link {
     std::size_t n = 0;
     for (const auto& s : spans) n += s.size();
     if (n > Bytes || n == 0) return {};
-    if (b.staged == most_staged || b.used + n > b.send.size()) {
+    if (b.staged == buffers::most_staged || b.used + n > b.send.size()) {
       if (!flush()) return {io_status::would_block, 0, 0};
       if (error_ != 0) return {io_status::closed, error_, 0};
     }
@@ -163,52 +159,12 @@ class basic_udp_link {
   }
 
  private:
-  static constexpr std::size_t most_others = 4, most_staged = 256, most_received = 32, datagram_slot = 2048;
+  using buffers = detail::udp_buffers;
+  static constexpr std::size_t most_others = 4, datagram_slot = 2048;
   /// The kernel's limit for one call with segments is 64 of them, and what one IP packet carries.
   static constexpr std::size_t most_segments = 64, most_in_call = 65'000;
   /// How long datagrams go one by one. After that it is tried again, since routes and interfaces change.
   static constexpr std::chrono::minutes alone_time{1};
-
-  struct udp_address_of_family {
-    udp_address to;
-    int family;
-  };
-  /// Datagrams of one sender, one after the other in the buffer, `step` bytes each but the last.
-  struct incoming {
-    udp_address from;
-    std::uint32_t at, left, step;
-  };
-  struct outgoing {
-    udp_address to;
-    std::uint32_t at, bytes;
-  };
-  /// Room for the control data of one message.
-  template <std::size_t Room>
-  struct alignas(cmsghdr) control_bytes {
-    char bytes[Room];
-  };
-  struct buffers {
-    alignas(64) std::array<std::byte, 64 * 1024> receive, send;
-    std::array<outgoing, most_staged> out;
-    std::array<incoming, most_received> in;
-    std::size_t staged = 0, sent = 0, used = 0, come = 0, taken = 0;
-    // the kernel has not taken the datagrams from `doubted` to before `tried` together
-    std::size_t doubted = 0, tried = 0;
-  };
-
-  /// The next datagram, which is cut off from those that arrived in one piece. It is moved back to a multiple of 8
-  /// bytes, over the end of the one before, which is not used any more.
-  static std::span<const std::byte> next_datagram(buffers& b) noexcept {
-    incoming& i = b.in[b.taken];
-    const std::size_t bytes = std::min<std::size_t>(i.left, i.step);
-    std::byte* const came = b.receive.data() + i.at;
-    std::byte* const aligned = b.receive.data() + i.at / 8 * 8;
-    if (aligned != came) std::memmove(aligned, came, bytes);
-    i.at += static_cast<std::uint32_t>(bytes);
-    i.left -= static_cast<std::uint32_t>(bytes);
-    if (i.left == 0) ++b.taken;
-    return {aligned, bytes};
-  }
 
   basic_udp_link() noexcept : buffers_(new(std::nothrow) buffers) {}
 
@@ -248,7 +204,7 @@ class basic_udp_link {
   /// Connects to the next of the host's addresses that has a route. False: there is none; errno is why.
   bool connect_next() noexcept {
     while (next_other_ < others_) {
-      const udp_address_of_family& o = other_[next_other_++];
+      const detail::udp_address_of_family& o = other_[next_other_++];
       sockaddr_storage to;
       const socklen_t size = detail::system_address_of(o.to, o.family, to);
       if (!make_socket(o.family) || ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) continue;
@@ -303,11 +259,11 @@ class basic_udp_link {
   /// One call that takes datagrams of many peers.
   io_result fill_from_all(buffers& b) noexcept {
     constexpr std::size_t slot = std::max(datagram_slot, (Bytes + 7) / 8 * 8),
-                          count = std::min(most_received, 64 * 1024 / slot);
+                          count = std::min(buffers::most_received, 64 * 1024 / slot);
     std::array<mmsghdr, count> m;
     std::array<iovec, count> room;
     std::array<sockaddr_storage, count> from;
-    std::array<control_bytes<detail::local_control_bytes>, count> about;
+    std::array<detail::control_bytes<detail::local_control_bytes>, count> about;
     for (std::size_t i = 0; i < count; ++i) {
       room[i] = {b.receive.data() + i * slot, slot};
       m[i] = {};
@@ -369,11 +325,11 @@ class basic_udp_link {
     std::array<std::uint16_t, most_messages> datagrams;
     std::array<sockaddr_storage, most_messages> to;
     constexpr std::size_t segment_bytes = CMSG_SPACE(sizeof(std::uint16_t));
-    std::array<control_bytes<segment_bytes + detail::local_control_bytes>, most_messages> about;
+    std::array<detail::control_bytes<segment_bytes + detail::local_control_bytes>, most_messages> about;
     if (alone_ && std::chrono::steady_clock::now() >= alone_until_) alone_ = false;
     std::size_t count = 0;
     for (std::size_t at = b.sent; at < b.staged && count < most_messages; ++count) {
-      const outgoing& first = b.out[at];
+      const detail::udp_outgoing& first = b.out[at];
       std::size_t n = 1, bytes = first.bytes;
       while (!alone_ && at >= b.tried && at + n < b.staged && n < most_segments &&
              b.out[at + n - 1].bytes == first.bytes && b.out[at + n].bytes <= first.bytes &&
@@ -425,7 +381,7 @@ class basic_udp_link {
   }
 
   detail::unique_ptr<buffers> buffers_;
-  std::array<udp_address_of_family, most_others> other_{};  // the host's addresses
+  std::array<detail::udp_address_of_family, most_others> other_{};  // the host's addresses
   std::size_t others_ = 0, next_other_ = 0;
   detail::file_descriptor fd_;
   int family_ = AF_INET, error_ = 0;
