@@ -281,7 +281,7 @@ BREAKAGES = [
     ("transports/over/serial/serial_line.hpp", "if (!listens_ || ", "if (", "transports/serial_line", "*Who_has_connected*"),
     ("links/pump.hpp", "if (io.status == io_status::closed) return failure(errc::connection_lost, 0, {}, io.system);", "", "transports/tcp_faults", "*T4*"),
     ("transports/peers/cookie.hpp", "all[0] = std::as_bytes(std::span(&word, 1));", "all[0] = {};", "transports/datagrams_cookie", "*leave_together*"),
-    ("transports/peers/called_link.hpp", "return link_.collect(all, peer_);", "return link_.send(all, peer_);", "transports/datagrams_cookie", "*leave_together*"),
+    ("transports/peers/detail/cookie_link.hpp", "return link_.collect(all, to);", "return link_.send(all, to);", "transports/datagrams_cookie", "*leave_together*"),
     ("links/pump.hpp", "  detail::note_left(end, t, did);", "  did.works = detail::works(end, t);", "transports/session_laws", "*digest_is_ready*"),
     ("links/pump.hpp", " || t.ended() != over) patience", " || (over && !t.ended())) patience", "transports/patience", "*ends_as_it_asks*"),
     # embedded

@@ -1,4 +1,4 @@
-// What a recipient asks for.
+// A recipient's request.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>

@@ -48,6 +48,12 @@ inline void hash_elements(xxh3_64& hash, [[maybe_unused]] dtype type, std::span<
   }
   hash.update(bytes);
 }
+/// Empty if there is none.
+inline std::string_view metadata_value(std::span<const metadata_entry> metadata, std::string_view key) noexcept {
+  for (const metadata_entry& pair : metadata)
+    if (pair.key == key) return pair.value;
+  return {};
+}
 /// Of a tensor with its name. Digests are added, so that the order of a list does not matter.
 inline std::uint64_t tensor_digest(std::string_view name, dtype type, std::span<const std::byte> bytes) noexcept {
   xxh3_64 hash;
@@ -235,11 +241,7 @@ class narrowed_difference {
 template <class Scheme = blocks_of_8_bits<>>
 [[nodiscard]] result<void> move_by(std::span<const mutable_tensor_view> base, std::span<const tensor_view> narrowed,
                                    std::span<const metadata_entry> metadata) {
-  const auto said = [&](std::string_view key) {
-    for (const metadata_entry& pair : metadata)
-      if (pair.key == key) return pair.value;
-    return std::string_view();
-  };
+  const auto said = [&](std::string_view key) { return detail::metadata_value(metadata, key); };
   const auto find = [&](std::string_view name, std::string_view behind) -> const tensor_view* {
     for (const tensor_view& t : narrowed)
       if (t.name.size() == name.size() + behind.size() && t.name.starts_with(name) && t.name.ends_with(behind))

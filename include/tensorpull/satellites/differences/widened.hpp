@@ -233,11 +233,7 @@ class widened {
     }
   }
   result<void> look_at(std::span<const metadata_entry> metadata) noexcept {
-    const auto said = [&](std::string_view key) {
-      for (const metadata_entry& pair : metadata)
-        if (pair.key == key) return pair.value;
-      return std::string_view();
-    };
+    const auto said = [&](std::string_view key) { return detail::metadata_value(metadata, key); };
     const std::string_view scheme = said(Scheme::key), moved_to = said("tensorpull.moved");
     if (scheme != detail::decimal(Scheme::block_elements).view() || moved_to.size() != leads_to_.size())
       return failure(errc::missing_field, 0, Scheme::key);
@@ -268,15 +264,15 @@ class widened {
       }
       case whole: {
         hash_.update(bytes);
-        return sent(give(t.begin + at, bytes), n, t);
+        return sent(give(t.begin + at, bytes), n);
       }
       default:
         return detail::with_movable(t.type, result<std::size_t>(failure(errc::unsupported_dtype)), [&](auto element) {
-          return sent(move<decltype(element)>(i, at * Scheme::byte_elements, bytes), n, t);
+          return sent(move<decltype(element)>(i, at * Scheme::byte_elements, bytes), n);
         });
     }
   }
-  static result<std::size_t> sent(const result<void>& ok, std::size_t n, const tensor_entry&) noexcept {
+  static result<std::size_t> sent(const result<void>& ok, std::size_t n) noexcept {
     return ok ? result<std::size_t>(n) : result<std::size_t>(failure(ok.error()));
   }
   result<std::size_t> check_scales(std::size_t i, std::size_t n) noexcept {

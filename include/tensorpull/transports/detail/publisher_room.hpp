@@ -1,4 +1,4 @@
-// What a publisher has besides the owner's state machine: its tables, and the callbacks that a thread is inside of.
+// A publisher's tables, and the callbacks that a thread is inside of.
 #pragma once
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>

@@ -2,11 +2,9 @@
 // that arrive.
 #pragma once
 
-#include <tensorpull/links/datagram_link.hpp>
-#include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/system/entropy.hpp>
-#include <tensorpull/transports/peers/cookie.hpp>
+#include <tensorpull/transports/peers/detail/cookie_link.hpp>
 
 #include <array>
 #include <utility>
@@ -18,61 +16,23 @@ namespace tensorpull {
 /// it again with the word, so that a connection costs one round trip and no time-out.
 template <datagram_link Link>
   requires(!Link::addresses_are_proved)
-class guest_link {
- public:
-  using address = only_peer;  ///< the door
-  /// what the cookie leaves
-  static constexpr std::size_t max_datagram_bytes = Link::max_datagram_bytes - cookie_bytes;
-  static constexpr bool checked = Link::checked;  ///< as the link below
-  static constexpr bool addresses_are_proved = true;  ///< by the door's word
+class guest_link : public detail::cookie_link<guest_link<Link>, Link> {
+  using base = detail::cookie_link<guest_link, Link>;
+  using base::link_, base::most_dropped;
 
+ public:
   /// Takes over a link that exchanges datagrams with one peer. `random`: 64 bits that nobody can guess.
   explicit guest_link(Link link, std::uint64_t random = system_entropy{}()) noexcept
-      : link_(std::move(link)), guest_(random) {}
-
-  /// The longest datagram now.
-  std::size_t datagram_bytes() const noexcept { return link_.datagram_bytes() - cookie_bytes; }
-  /// The link below.
-  Link& below() noexcept { return link_; }
-
-  /// As datagram_link asks.
-  io_result receive(std::span<std::byte> memory, address&) noexcept {
-    return next(memory.size(), [&](std::span<const std::byte> frames) noexcept {
-      std::memcpy(memory.data(), frames.data(), frames.size());
-    });
-  }
-  /// The same without a copy, if the link below can do that.
-  io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept
-    requires detail::receives_in_place<Link>
-  {
-    return next(max_datagram_bytes, [&](std::span<const std::byte> frames) noexcept { datagram = frames; });
-  }
-  /// As datagram_link asks.
-  io_result send(gather_list spans, const address&) noexcept {
-    if (keeps_) keep(spans);
-    return put(spans, [this](auto all) noexcept { return link_.send(all, {}); });
-  }
-  /// The same, but the datagram may leave later, with others, if the link below can do that.
-  io_result collect(gather_list spans, const address&) noexcept
-    requires detail::collects<Link>
-  {
-    if (keeps_) keep(spans);
-    return put(spans, [this](auto all) noexcept { return link_.collect(all, {}); });
-  }
-  /// As datagram_link asks.
-  io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
-    return link_.wait(read, write, timeout);
-  }
+      : base(std::move(link)), guest_(random) {}
 
  private:
-  static constexpr int most_dropped = 64;
+  friend base;
 
   /// Gives `take` the frames of the door's next datagram, at most `most` bytes.
   template <class Take>
   io_result next(std::size_t most, Take take) noexcept {
     detail::datagram_memory<Link> memory;
     for (int tries = 0; tries < most_dropped; ++tries) {
-      // an attacker that sends with the door's address without end must not keep the caller here
       std::span<const std::byte> whole;
       typename Link::address from;
       const io_result io = detail::take_datagram(link_, memory, whole, from);
@@ -91,7 +51,7 @@ class guest_link {
     // cost little, and again with the word that is proved
     if (changed && kept_ > 0 && (guest_.proved() || !std::exchange(tried_, true))) {
       const std::array again{std::span<const std::byte>(first_).first(kept_)};
-      (void)put(again, [this](auto all) noexcept { return link_.send(all, {}); });
+      (void)detail::send_behind(guest_.word(), again, [this](auto all) noexcept { return link_.send(all, {}); });
     }
     if (changed && !guest_.proved()) ask();
     if (guest_.proved() || !frames.empty()) {
@@ -121,13 +81,14 @@ class guest_link {
   }
   template <class Send>
   io_result put(gather_list spans, Send send) noexcept {
-    return detail::send_behind(guest_.word(), spans, send);
+    if (keeps_) keep(spans);
+    return detail::send_behind(guest_.word(), spans,
+                               [&](auto all) noexcept { return send(all, typename Link::address{}); });
   }
 
-  Link link_;
   cookie_guest guest_;
   // the last datagram before the door has answered, if it is no longer
-  std::array<std::byte, std::min<std::size_t>(max_datagram_bytes, 2048)> first_{};
+  std::array<std::byte, std::min<std::size_t>(base::max_datagram_bytes, 2048)> first_{};
   std::size_t kept_ = 0;
   bool keeps_ = true, tried_ = false;
 };

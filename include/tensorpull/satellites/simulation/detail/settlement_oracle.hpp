@@ -21,8 +21,8 @@ struct expectation {
   bool forgetful = false;
   transaction_budgets budgets{};
 
-  /// Draws them. `stable`: recipients that keep their names. `healed`: no more faults come, so the budgets are long
-  /// enough for every recipient.
+  /// Draws them. `stable`: recipients that keep their names. `healed`: there are no more faults, so the budgets are
+  /// long enough for every recipient.
   void draw(seeded_random& random, std::span<const recipient_id> stable, std::size_t recipients, bool healed) {
     const std::uint64_t how = random.below(10);
     if (how < 3) counted = static_cast<std::uint32_t>(1 + random.below(recipients));

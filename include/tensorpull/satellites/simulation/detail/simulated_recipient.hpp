@@ -153,9 +153,6 @@ class simulated_recipient {
   void tick() noexcept {
     if (active() && clock_->now() - progress_at_ >= timeout_us_) suspend({errc::timed_out});
   }
-  void cancel() noexcept {
-    if (attempt_) attempt_->t.fail({errc::cancelled});
-  }
   /// Destroys a transfer that has ended, and tells the owner if there is a connection. The connection stays.
   void end() noexcept {
     if (connection_) {

@@ -51,7 +51,7 @@ class link_probe {
     return {shortest, longest};
   }
   std::uint64_t patience_us() const noexcept { return static_cast<std::uint64_t>(options.patience.count()) * 1000; }
-  /// A function that says whether the patience lasts, which begins now.
+  /// A function that is true while the patience lasts, which begins now.
   auto patience() {
     return [this, begin = now_us()] { return now_us() - begin < patience_us(); };
   }

@@ -1,4 +1,4 @@
-// What every check of a kind of link begins with.
+// The beginning of every check of a kind of link: its report, and what a crash or a signal leaves in it.
 #pragma once
 
 #include <tensorpull/testing/conformance/conformance_options.hpp>
