@@ -1,7 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
-    ("satellites/nats/nats_link.hpp", "std::min(std::max<std::int64_t>(s_->timeout.count(), 1), std::int64_t{1} << 30)", "std::max<std::int64_t>(s_->timeout.count(), 1)", "satellites/nats/nats_link", "*without_end*"),
+    ("satellites/nats/detail/nats_socket.hpp", "std::min(std::max<std::int64_t>(timeout.count(), 1), std::int64_t{1} << 30)", "std::max<std::int64_t>(timeout.count(), 1)", "satellites/nats/nats_link", "*without_end*"),
     ("satellites/nats/detail/nats_door.hpp", "has_passed(now - began_, timeout_)", "now - began_ >= timeout_", "satellites/nats/nats_link", "*without_end*"),
     ("protocol/recipient/pull_request.hpp", "return version == 0 || by_name();", "return version == 0;", "satellites/nats/laws_nats:transports/laws_tcp", "*by_name*"),
     ("pull/running_pull.hpp", "if (request.believes() && !options.believe)", "if (false)", "satellites/nats/nats_strangers", "*C1_*"),
@@ -11,7 +11,7 @@ BREAKAGES = [
     ("satellites/nats/nats_peer.hpp", "if (io.status == io_status::would_block && link_.datagram_bytes() < bytes_) return {io_status::closed, 0, 0};", "", "satellites/nats/nats_session", "*allows_less*"),
     ("satellites/nats/nats_subject.hpp", "|| c == '>' ||", "||", "satellites/nats/nats_subject", "*"),
     ("satellites/nats/nats_subject.hpp", "if (!reply.starts_with(inbox_begin) ||", "if (", "satellites/nats/nats_subject", "*"),
-    ("satellites/nats/nats_link.hpp", "if (detail::asks_for_tls(url)) also(natsOptions_SetSecure, true);", "", "satellites/nats/nats_tls", "*without_it*"),
+    ("satellites/nats/detail/nats_socket.hpp", "if (asks_for_tls(url)) also(natsOptions_SetSecure, true);", "", "satellites/nats/nats_tls", "*without_it*"),
     ("satellites/nats/detail/nats_door.hpp", "if (with_tls != 0 && with_tls != count_) count_ = 0;", "", "satellites/nats/nats_tls", "*only_some*"),
     ("satellites/nats/nats_owner.hpp", "return base::open_transaction(published_as(options));", "return base::open_transaction(options);", "satellites/nats/nats_replicas", "*Wait_for_nobody*"),
     ("satellites/nats/nats_link.hpp", "without_secrets(where.url)", "where.url", "satellites/nats/nats_link", "*Refusals*"),

@@ -7,6 +7,7 @@
 #include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/satellites/nats/detail/nats_door.hpp>
 #include <tensorpull/satellites/nats/detail/nats_handles.hpp>
+#include <tensorpull/satellites/nats/detail/nats_socket.hpp>
 #include <tensorpull/satellites/nats/nats_server.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/stop_token.hpp>
@@ -230,10 +231,9 @@ class basic_nats_link {
     void lose() noexcept {
       current.reset();
       for (std::size_t i = 0; served && i < subjects; ++i) served[i].handle.reset();
-      if (connection && writes) natsConnection_ProcessWriteEvent(connection.get());
+      if (connection && socket.writes) natsConnection_ProcessWriteEvent(connection.get());
       connection.reset();
-      descriptor = -1;
-      writes = false;
+      socket = {};
     }
 
     detail::nats_door door;
@@ -248,61 +248,23 @@ class basic_nats_link {
     std::size_t most_now = 0;
     std::chrono::steady_clock::time_point heard{};  // when the server last sent something, or was asked to
     bool asked = false;
-    // Set by libnats, from within calls to it.
-    int descriptor = -1;
-    bool writes = false;  // bytes wait for the socket
+    detail::nats_socket socket;
     detail::nats_connection connection;
     detail::nats_message current;
   };
 
   explicit basic_nats_link(std::unique_ptr<state> s) noexcept : s_(std::move(s)) {}
 
-  static natsStatus attach(void** mine, void* loop, natsConnection*, natsSock socket) {
-    *mine = loop;
-    static_cast<state*>(loop)->descriptor = socket;
-    return NATS_OK;
-  }
-  static natsStatus reads(void* mine, bool wanted) {
-    if (!wanted) static_cast<state*>(mine)->descriptor = -1;
-    return NATS_OK;
-  }
-  static natsStatus writes(void* mine, bool wanted) {
-    static_cast<state*>(mine)->writes = wanted;
-    return NATS_OK;
-  }
-  static natsStatus detach(void* mine) { return reads(mine, false); }
-
   /// Connects to a server that has answered, and serves its subjects there.
   result<void> open(const char* url) noexcept {
-    natsOptions* made = nullptr;
-    natsStatus how = natsOptions_Create(&made);
-    const detail::nats_options options(made);
-    const auto also = [&](auto set, auto... value) noexcept {
-      if (how == NATS_OK) how = set(made, value...);
-    };
-    also(natsOptions_SetURL, url);
-    // libnats would use TLS only if the server asks for it, and anybody on the way can say that it does not
-    if (detail::asks_for_tls(url)) also(natsOptions_SetSecure, true);
-    if (*s_->credentials.c_str() != '\0')
-      also(natsOptions_SetUserCredentialsFromFiles, s_->credentials.c_str(), nullptr);
-    // what is longer than an int has milliseconds would be cut to anything by libnats
-    also(natsOptions_SetTimeout, std::min(std::max<std::int64_t>(s_->timeout.count(), 1), std::int64_t{1} << 30));
-    also(natsOptions_SetSendAsap, true);  // otherwise it has a thread that flushes
-    // it would have a thread for that, and in version 3.4 take the next server's bytes for the rest of a message
-    also(natsOptions_SetAllowReconnect, false);
-    also(natsOptions_SetPingInterval, 0);  // its thread of timers would close the socket that this one reads
-    also(natsOptions_SetIOBufSize, read_bytes);
-    also(natsOptions_SetEventLoop, static_cast<void*>(s_.get()), attach, reads, writes, detach);
-    if (s_->configure != nullptr) also(s_->configure);
-    natsConnection* connected = nullptr;
-    if (how == NATS_OK) how = natsConnection_Connect(&connected, made);
-    s_->connection = detail::nats_connection(connected);
+    const natsStatus how = detail::connect_nats(url, s_->credentials.c_str(), s_->timeout, s_->configure, s_->socket,
+                                                s_->connection);
     if (how != NATS_OK) {
       s_->lose();
       return failure(detail::nats_error(how));
     }
-    s_->most_now = static_cast<std::size_t>(
-        std::min<std::int64_t>(std::max<std::int64_t>(natsConnection_GetMaxPayload(connected), 0), MostBytes));
+    s_->most_now = static_cast<std::size_t>(std::min<std::int64_t>(
+        std::max<std::int64_t>(natsConnection_GetMaxPayload(s_->connection.get()), 0), MostBytes));
     heard();
     for (std::size_t i = 0; i < s_->subjects; ++i)
       if (s_->served[i].subject) subscribe(s_->served[i]);
@@ -375,7 +337,7 @@ class basic_nats_link {
   }
   /// Writes to the socket as much as it takes.
   void flush() noexcept {
-    if (!s_->writes) return;
+    if (!s_->socket.writes) return;
     natsConnection_ProcessWriteEvent(s_->connection.get());
     note_loss();
   }
@@ -385,7 +347,7 @@ class basic_nats_link {
   /// Whether nothing waits for the socket, after another try.
   bool writable() noexcept {
     flush();
-    return !s_->writes;
+    return !s_->socket.writes;
   }
   /// Waits once, for at most about that long, and lets libnats read and write; or looks for a server. False: a signal
   /// arrived.
@@ -396,7 +358,7 @@ class basic_nats_link {
       return true;
     }
     most = std::min<std::chrono::milliseconds>(most, silence);
-    pollfd p{s_->descriptor, static_cast<short>((read ? POLLIN : 0) | (s_->writes ? POLLOUT : 0)), 0};
+    pollfd p{s_->socket.descriptor, static_cast<short>((read ? POLLIN : 0) | (s_->socket.writes ? POLLOUT : 0)), 0};
     if (detail::poll_for(&p, 1, most) < 0) return false;
     if ((p.revents & POLLOUT) != 0) flush();
     if ((p.revents & ~POLLOUT) != 0 && !away()) {
@@ -416,9 +378,6 @@ class basic_nats_link {
     return true;
   }
 
-  /// Of libnats' buffers. Messages are taken before more is read, so no more than this waits here. The rest waits in
-  /// the socket and at the server, which ends a connection that is too slow.
-  static constexpr int read_bytes = 256 * 1024;
   /// After this time without a sign the server is asked for one; after as long again it is given up.
   static constexpr std::chrono::milliseconds silence{30'000};
 
