@@ -178,7 +178,7 @@ BREAKAGES = [
     ("links/posix/detail/tcp_line.hpp", "|| asks != 0) return false;", ") return false;", "transports/posix_stream", "*sign_of_life*"),
     ("protocol/recipient/recipient.hpp", "if (m.nonce != nonce_) {", "if (false) {", "protocol/hostile_owner", "*nonce*"),
     ("protocol/recipient/recipient.hpp", "if (m.nonce != nonce_) { // another serve", "if (m.nonce != nonce_) return failure(errc::wrong_payload, received_); if (false) { // another serve", "protocol/republish", "*goes_on*"),
-    ("protocol/recipient/recipient.hpp", "return count < 8 && ++count != 0;", "return true;", "protocol/republish", "*for_ever*"),
+    ("protocol/recipient/recipient_event.hpp", "return count < 8 && ++count != 0;", "return true;", "protocol/republish", "*for_ever*"),
     ("protocol/recipient/recipient.hpp", "if (!confirms_) { anew = {};", "anew = {}; if (!confirms_) {", "protocol/republish", "*denies*"),
     ("protocol/recipient/recipient.hpp", "m.offset != expected_.offset || m.length != wanted", "m.offset != expected_.offset", "protocol/hostile_owner", "*L1_*"),
     ("protocol/datagrams/datagram_transfer.hpp", "if (machine_.anew.begins()) restart();", "restart(); if (true) {}", "protocol/republish", "*for_ever*"),

@@ -12,6 +12,7 @@
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
 #include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
 #include <tensorpull/protocol/recipient/pull_request.hpp>
+#include <tensorpull/protocol/recipient/recipient_event.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
@@ -19,28 +20,6 @@
 #include <utility>
 
 namespace tensorpull {
-
-namespace detail {
-/// How often a recipient was served anew since the last chunk that it took.
-struct serves_anew {
-  /// An answer is of another serve than the owner has described. True: it is asked to describe again. False: that has
-  /// happened too often. A peer that does so with each answer would keep the transfer alive for ever.
-  constexpr bool begins() noexcept { return count < 8 && ++count != 0; }
-  std::uint8_t count = 0;
-};
-}  // namespace detail
-
-/// The meaning of an accepted frame to the driver of a recipient.
-enum class recipient_event : std::uint8_t {
-  nothing,  ///< not an answer to what was asked: it changes nothing, and is no progress
-  answered,  ///< an answer, and nothing to do
-  described,  ///< data may arrive; the consumer has to begin
-  described_again,  ///< after restart(): the same as before
-  chunk,  ///< its payload is wanted
-  ignored_chunk,  ///< its payload is not wanted: throw it away
-  confirmed,  ///< the owner has recorded the confirmation: the transfer is over
-  busy,  ///< the owner is busy: wait for delay(), then restart()
-};
 
 /// The frames of one transfer. `Chunking` decides where requests end, `Limits` how much is accepted from the other
 /// side.
@@ -141,8 +120,7 @@ class recipient {
   /// `received` wanted bytes, with the version that was begun.
   void restart(std::uint64_t received) noexcept {
     if (phase_ == phase::confirming || phase_ == phase::comparing) {
-      first_id_ = expected_id_ = next_id_;
-      in_flight_ = 0;
+      give_up_requests();
       request_sent_ = false;
     } else if (phase_ != phase::settled) {
       start_over(confirms_ ? before_last_byte() : received);
@@ -197,13 +175,11 @@ class recipient {
   bool verified() const noexcept { return verified_; }
   /// Tells the owner that this serve is over for us.
   frame farewell() const noexcept {
-    frame m;
-    m.kind = frame_kind::cancel;
-    m.ref = request_.ref;
-    m.version = version_;
-    m.nonce = nonce_;
-    m.recipient = request_.recipient;
-    return m;
+    return {.kind = frame_kind::cancel,
+            .ref = request_.ref,
+            .version = version_,
+            .nonce = nonce_,
+            .recipient = request_.recipient};
   }
   /// The request.
   const pull_request& request() const noexcept { return request_; }
@@ -229,10 +205,14 @@ class recipient {
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
 
-  /// Asks for a description, and then for what follows the first `received` wanted bytes.
-  void start_over(std::uint64_t received) noexcept {
+  /// Answers to those in flight are ignored.
+  void give_up_requests() noexcept {
     first_id_ = expected_id_ = next_id_;
     in_flight_ = 0;
+  }
+  /// Asks for a description, and then for what follows the first `received` wanted bytes.
+  void start_over(std::uint64_t received) noexcept {
+    give_up_requests();
     received_ = received;
     phase_ = phase::start;
     description_came_ = asked_ahead_ = false;
@@ -372,8 +352,7 @@ class recipient {
     if (m.status == status::schema_mismatch && described_.ref) return compare();
     if (m.status == status::busy) {
       delay_ms_ = m.delay_ms;
-      first_id_ = next_id_;  // other requests in flight are given up
-      in_flight_ = 0;
+      give_up_requests();
       return recipient_event::busy;
     }
     if (confirms_ && describing() && m.status == status::already_final) {
@@ -386,11 +365,9 @@ class recipient {
       start_over(before_last_byte());
       return recipient_event::answered;
     }
-    const auto names = part_.names(request_);
-    const bool a_name = m.status == status::bad_request && describing() && m.offset < names.size();
+    const bool a_name = m.status == status::bad_request && describing();
     const std::uint32_t reason = m.status == status::withdrawn ? m.delay_ms : 0;
-    return failure(to_errc(m.status), received_,
-                   a_name ? error_name(names[static_cast<std::size_t>(m.offset)]) : error_name{},
+    return failure(to_errc(m.status), received_, a_name ? part_.name(request_, m.offset) : error_name{},
                    static_cast<std::int32_t>(reason));
   }
 

@@ -34,6 +34,12 @@ class requested_part {
     return r.schema != nullptr ? names_from(r, first_, end_ - first_) : element_list<std::string_view>();
   }
 
+  /// The i-th of the names; empty if there is none.
+  error_name name(const pull_request& r, std::uint64_t i) const noexcept {
+    const auto all = names(r);
+    return i < all.size() ? error_name(all[static_cast<std::size_t>(i)]) : error_name{};
+  }
+
   /// Decides what the next request names.
   void choose(const pull_request& r) noexcept {
     const image_schema* const ours = r.schema;
