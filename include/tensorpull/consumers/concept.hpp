@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/core/requirements.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
 

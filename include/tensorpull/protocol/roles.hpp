@@ -5,7 +5,6 @@
 #include <tensorpull/consumers/concept.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/peer_identity.hpp>
-#include <tensorpull/core/requirements.hpp>
 #include <tensorpull/framing/frame.hpp>
 #include <tensorpull/image/view.hpp>
 #include <tensorpull/protocol/pending_reply.hpp>
