@@ -151,11 +151,12 @@ struct no_session {
 struct reliable_transport {
   using is_transport_policy = void;
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
-  static constexpr bool reliable = true, ordered = true;
+  static constexpr bool reliable = true;  ///< every stream is
+  static constexpr bool ordered = true;  ///< every stream is
   static constexpr bool shares_memory = false;
-  static constexpr bool encrypted = false;
+  static constexpr bool encrypted = false;  ///< hide it in a policy whose stream encrypts
   static constexpr bool anyone_answers = false;  ///< the other end of a connection does
-  static constexpr identity_kind identifies = identity_kind::none;
+  static constexpr identity_kind identifies = identity_kind::none;  ///< hide it in a policy whose stream has peer()
 };
 
 }  // namespace tensorpull
