@@ -28,7 +28,6 @@
 namespace test::sequences {
 
 using kind = tp::frame_kind;
-using tp::errc;
 using tp::status;
 using tp::verdict;
 
@@ -49,7 +48,7 @@ struct image {
  private:
   static model make(std::uint64_t content) {
     model m;
-    m.add("w", tp::dtype::f32, {5 + 17 * (content % 4)}).add("b", tp::dtype::u8, {3}).ready();
+    m.add("w", dtype::f32, {5 + 17 * (content % 4)}).add("b", dtype::u8, {3}).ready();
     return m;
   }
 };
@@ -206,10 +205,8 @@ class sequence {
     d.options.budgets = {};
     d.options.budgets.recipient_idle = d.options.budgets.transaction_idle = {};
     d.budgets = Api::has_clock && chance(3);
-    if (d.budgets)
-      d.options.budgets = {std::chrono::milliseconds(300), std::chrono::milliseconds(500),
-                           std::chrono::milliseconds(3000), 1};
-    d.options.progress_interval = std::chrono::milliseconds(50);
+    if (d.budgets) d.options.budgets = {300ms, 500ms, 3000ms, 1};
+    d.options.progress_interval = 50ms;
     d.settled = [this, &d](const tp::settlement& s) { told(d, s); };
     d.progress = [this, &d](const tp::progress_event& e) { event(d, e); };
     d.options.settled = d.settled;
@@ -593,7 +590,7 @@ class sequence {
       if (m.kind != kind::chunk) return p.t.on(m);
       if (!p.t.on_chunk(m)) return;
       for (std::uint64_t left = m.length; left > 0 && !p.t.ended();) {
-        std::array<std::span<std::byte>, 4> room;
+        std::array<byte_span, 4> room;
         const tp::prepared space = p.t.prepare(room, left);
         for (std::size_t i = 0; i < space.pieces; ++i) {
           read(image, m.offset + m.length - left, room[i]);
@@ -606,10 +603,10 @@ class sequence {
     if (!there) owner().refuse_gone(r);
     p.t.on(owner().expand(r));
   }
-  static void read(const tp::source_view& image, std::uint64_t at, std::span<std::byte> out) {
+  static void read(const tp::source_view& image, std::uint64_t at, byte_span out) {
     std::array<std::byte, 256> slice;
     while (!out.empty()) {
-      std::array<std::span<const std::byte>, 8> pieces;
+      std::array<const_byte_span, 8> pieces;
       const auto g = tp::gather(image, at, out.size(), pieces, slice);
       for (std::size_t i = 0; i < g.pieces; ++i) {
         std::memcpy(out.data(), pieces[i].data(), pieces[i].size());

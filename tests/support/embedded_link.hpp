@@ -35,7 +35,7 @@ struct pulled_by_a_host {
 
   /// Runs until `done()`, or until `limit` of virtual time is over.
   template <class Transfer, class Done>
-  bool run(Transfer& t, Done done, microseconds limit = std::chrono::minutes(5)) {
+  bool run(Transfer& t, Done done, microseconds limit = 5min) {
     for (const microseconds end = now + limit; !done() && now < end;) {
       for (tp::datagram_plan plan;;) {
         right.end->plan_datagram(t, plan, right.room(), now);
@@ -81,12 +81,12 @@ struct pulled_by_a_host {
     t.fits(link.datagram_bytes);
     right.end->begin_pull();
     while (run(t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended()) now += t.pause(), t.restart();
-    if (!t.ended()) return tp::failure(tp::errc::timed_out);
+    if (!t.ended()) return tp::failure(errc::timed_out);
     right.end->end_pull(t);
     tp::no_transfer idle;
     if (const auto farewell = t.farewell(); farewell && right.end->send_control(*farewell))
       run(idle, [&] { return right.end->output_idle(); });
-    run(idle, [] { return false; }, std::chrono::seconds(1));
+    run(idle, [] { return false; }, 1s);
     return t.outcome();
   }
 
@@ -96,10 +96,10 @@ struct pulled_by_a_host {
   generator dice;
   lossy_line up, down;
   microseconds now{1'000'000};
-  std::vector<std::byte> image;  // of what is published, to compare every answer with; empty: do not
+  byte_vector image;  // of what is published, to compare every answer with; empty: do not
   std::function<void()> before_answer, after_answer;  // called when a datagram has come, and when it was answered
   std::uint64_t not_understood = 0;
-  tp::errc last_error{};
+  errc last_error{};
 
  private:
   std::uint64_t spins_ = 0;

@@ -3,6 +3,8 @@
 
 
 #ifndef TENSORPULL_TEST_WITHOUT_CAPNP  // for a machine that Cap'n Proto's library is not built for
+#include "words.hpp"
+
 #include <tensorpull/framing/capnp/capnp_framing.hpp>
 #endif
 #include <tensorpull/core/byte_order.hpp>
@@ -33,8 +35,7 @@ using words = std::vector<std::uint64_t>;
 class frame {
  public:
   frame() = default;
-  explicit frame(std::span<const std::byte> bytes)
-      : size_(bytes.size()), data_(new std::uint64_t[(bytes.size() + 7) / 8]) {
+  explicit frame(const_byte_span bytes) : size_(bytes.size()), data_(new std::uint64_t[(bytes.size() + 7) / 8]) {
     if (!bytes.empty()) std::memcpy(data_.get(), bytes.data(), bytes.size());
   }
   explicit frame(const words& w) : size_(8 * w.size()), data_(new std::uint64_t[w.size()]) {
@@ -47,8 +48,8 @@ class frame {
     return *this;
   }
 
-  std::span<std::byte> bytes() noexcept { return {reinterpret_cast<std::byte*>(data_.get()), size_}; }
-  std::span<const std::byte> bytes() const noexcept { return {reinterpret_cast<const std::byte*>(data_.get()), size_}; }
+  byte_span bytes() noexcept { return {reinterpret_cast<std::byte*>(data_.get()), size_}; }
+  const_byte_span bytes() const noexcept { return {reinterpret_cast<const std::byte*>(data_.get()), size_}; }
   std::size_t size() const noexcept { return size_; }
   std::uint64_t word(std::size_t i) const noexcept { return tp::load_le64(bytes().data() + 8 * i); }
 
@@ -65,8 +66,8 @@ inline frame encode(const tp::frame& m, std::size_t room = 70'000) {
 }
 
 /// A request as a recipient of any mind sends it.
-inline std::vector<std::byte> request(tp::frame_kind kind, std::uint32_t id, const tp::ref_id& ref,
-                                      std::uint64_t offset, std::uint32_t length, tp::recipient_id who = {}) {
+inline byte_vector request(tp::frame_kind kind, std::uint32_t id, const tp::ref_id& ref, std::uint64_t offset,
+                           std::uint32_t length, tp::recipient_id who = {}) {
   tp::frame m;
   m.kind = kind, m.id = id, m.ref = ref, m.offset = offset, m.length = length, m.recipient = who;
   const frame f = encode(m, 4096);
@@ -111,10 +112,10 @@ inline tp::errc decode_error(const frame& f) {
 }
 
 /// A chunk's frame with its payload and padding.
-inline frame chunk_frame(tp::frame m, std::span<const std::byte> payload) {
+inline frame chunk_frame(tp::frame m, const_byte_span payload) {
   m.kind = tp::frame_kind::chunk;
   m.length = static_cast<std::uint32_t>(payload.size());
-  std::vector<std::byte> f(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(payload.size())));
+  byte_vector f(static_cast<std::size_t>(tp::detail::payload_prefix::frame_bytes(payload.size())));
   tp::detail::payload_prefix::write(m, std::span(f).first<tp::detail::payload_prefix::bytes>());
   if (!payload.empty()) std::memcpy(f.data() + tp::detail::payload_prefix::bytes, payload.data(), payload.size());
   return frame(f);

@@ -25,6 +25,12 @@ struct link_conditions {
   microseconds delay{50}, jitter{0};
 };
 
+/// Loses nothing and keeps the order.
+inline constexpr link_conditions in_order{1200, 0, 0, 300us, 0us};
+
+/// For the recipient `who`.
+inline tp::pull_request request_for(tp::ref_id id, std::uint64_t who = 9) { return {.ref = id, .recipient = {who}}; }
+
 using datagram = std::vector<std::uint64_t>;  // aligned, with zeros at its end
 
 /// One direction of a link.
@@ -54,7 +60,7 @@ struct datagram_party {
     EXPECT_TRUE(references.publish(m.source(), verifiable ? version_of(m) : 77, verifiable, id, recipients));
     return id;
   }
-  std::span<std::byte> room() { return {reinterpret_cast<std::byte*>(scratch.get()), end->scratch_bytes()}; }
+  byte_span room() { return {reinterpret_cast<std::byte*>(scratch.get()), end->scratch_bytes()}; }
   /// The endpoint of a process that was started anew.
   void start_again(std::size_t datagram_bytes) {
     end.reset(), end = std::make_unique<end_type>(references, pool, box, datagram_bytes, random());
@@ -119,7 +125,7 @@ struct lossy_pair {
   }
   /// Runs until `done()`, or until nothing will happen any more, or `limit` of virtual time is over.
   template <class Transfer, class Done>
-  bool run(Transfer& t, Done done, microseconds limit = std::chrono::minutes(5)) {
+  bool run(Transfer& t, Done done, microseconds limit = 5min) {
     tp::no_transfer idle;
     for (const microseconds end = now + limit; !done() && now < end;) {
       send(*&right, t, up);
@@ -143,6 +149,23 @@ struct lossy_pair {
     }
     return done();
   }
+  /// Begins a pull of the right end.
+  template <class Transfer>
+  void begin(Transfer& t) {
+    t.fits(link.datagram_bytes);
+    right.end->begin_pull();
+  }
+  /// Runs it to its end.
+  template <class Transfer>
+  tp::result<tp::receipt> finish(Transfer& t) {
+    if (!run(t, [&] { return t.ended(); })) return tp::failure(errc::timed_out, t.landed_bytes());
+    return t.outcome();
+  }
+  template <class Transfer>
+  tp::result<tp::receipt> pull(Transfer& t) {
+    begin(t);
+    return finish(t);
+  }
 
   link_conditions link;
   datagram_party<Limits> left, right;
@@ -152,7 +175,7 @@ struct lossy_pair {
   std::function<void(datagram&, std::size_t)> spoil;
   std::function<microseconds(microseconds)> besides;  ///< what else happens, and when it happens next
   std::uint64_t not_understood = 0;
-  tp::errc last_error{};
+  errc last_error{};
 
  private:
   std::uint64_t spins_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "random.hpp"
+#include "words.hpp"
 
 #include <tensorpull/links/byte_stream.hpp>
 
@@ -13,14 +14,14 @@ namespace test {
 
 /// Bytes under way in one direction.
 struct wire {
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   std::size_t begin = 0;
   std::size_t capacity = ~std::size_t{0};
   std::uint64_t carried = 0;
 
   std::size_t waiting() const noexcept { return bytes.size() - begin; }
   std::size_t room() const noexcept { return capacity - std::min(capacity, waiting()); }
-  void put(std::span<const std::byte> in) {
+  void put(const_byte_span in) {
     bytes.insert(bytes.end(), in.begin(), in.end());
     carried += in.size();
   }
@@ -48,7 +49,7 @@ class pipe_end {
   pipe_end(wire& in, wire& out, cut reads, cut writes) noexcept
       : in_(&in), out_(&out), reads_(reads), writes_(writes) {}
 
-  tensorpull::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  tensorpull::io_result read_some(std::span<const byte_span> spans) noexcept {
     std::size_t asked = 0, n = 0;
     for (const auto& s : spans) asked += s.size();
     // a socket that is asked for nothing gives nothing, which reads like the end of the stream
@@ -63,7 +64,7 @@ class pipe_end {
     if (n == 0 && closed_) return {tensorpull::io_status::closed, 0, 0};
     return {n > 0 ? tensorpull::io_status::ok : tensorpull::io_status::would_block, 0, n};
   }
-  tensorpull::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  tensorpull::io_result write_some(std::span<const const_byte_span> spans) noexcept {
     std::size_t n = 0, left = std::min(writes_(), out_->room());
     for (const auto& s : spans) {
       const std::size_t k = std::min(s.size(), left);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "random.hpp"
+#include "results.hpp"
 
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
@@ -27,12 +28,12 @@ class model {
   model(model&&) = default;
   model(const model&) = delete;
 
-  model& add(std::string name, tp::dtype type, std::vector<std::uint64_t> shape, std::size_t shift = 0) {
+  model& add(std::string name, dtype type, std::vector<std::uint64_t> shape, std::size_t shift = 0) {
     const auto bytes = tp::size_bytes(type, shape);
     EXPECT_TRUE(bytes);
     const std::size_t n = static_cast<std::size_t>(*bytes);
-    tensors_.push_back({std::move(name), type, std::move(shape), std::vector<std::byte>(n + 2 * guard + shift, canary),
-                        n, guard + shift});
+    tensors_.push_back(
+        {std::move(name), type, std::move(shape), byte_vector(n + 2 * guard + shift, canary), n, guard + shift});
     return *this;
   }
   /// Makes the image; add nothing afterwards. The metadata is copied.
@@ -40,7 +41,7 @@ class model {
     std::vector<tp::mutable_tensor_view> views;
     for (auto& t : tensors_) views.push_back({t.name, t.type, t.shape, t.memory.data() + t.at});
     auto made = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views), metadata);
-    EXPECT_TRUE(made) << to_string(made.error().code);
+    EXPECT_TRUE(succeeded(made));
     if (made) image_.push_back(std::move(*made));
     return *this;
   }
@@ -55,9 +56,9 @@ class model {
   tp::source_view source() const { return image_.front().source(); }
   tp::destination_view destination() { return image_.front().destination(); }
 
-  std::vector<std::byte> image_bytes() const {
-    std::vector<std::byte> all;
-    std::array<std::span<const std::byte>, 16> pieces;
+  byte_vector image_bytes() const {
+    byte_vector all;
+    std::array<const_byte_span, 16> pieces;
     std::array<std::byte, 4096> slice;
     while (all.size() < schema().image_bytes) {
       const auto g = tp::gather(source(), all.size(), schema().image_bytes - all.size(), pieces, slice);
@@ -66,7 +67,7 @@ class model {
     return all;
   }
   /// Tensor bytes by name.
-  std::vector<std::byte> bytes_of(std::string_view name) const {
+  byte_vector bytes_of(std::string_view name) const {
     for (const auto& t : tensors_)
       if (t.name == name)
         return {t.memory.begin() + static_cast<std::ptrdiff_t>(t.at),
@@ -111,9 +112,9 @@ class model {
   static constexpr std::byte canary{0xa5};
   struct tensor {
     std::string name;
-    tp::dtype type;
+    dtype type;
     std::vector<std::uint64_t> shape;
-    std::vector<std::byte> memory;
+    byte_vector memory;
     std::size_t size, at;
   };
   std::deque<tensor> tensors_;
@@ -135,15 +136,15 @@ model some_of(const model& source, Takes takes, std::span<const tp::metadata_ent
 /// Some tensors of several dtypes, odd sizes, scalars and empty ones; 6,150 bytes of data.
 inline model mixed_model(std::size_t shift = 0) {
   model m;
-  m.add("empty.first", tp::dtype::u64, {0, 3}, shift)
-      .add("layers.0.weight", tp::dtype::f32, {30, 40}, shift)
-      .add("layers.0.bias", tp::dtype::f32, {40}, shift);
-  m.add("step", tp::dtype::i64, {}, shift)
-      .add("scale", tp::dtype::f16, {7, 3}, shift)
-      .add("mask", tp::dtype::boolean, {1, 13}, shift);
-  m.add("hole", tp::dtype::f32, {5, 0}, shift)
-      .add("\xc3\xa9t\xc3\xa9 \"x\"", tp::dtype::i8, {1117}, shift)
-      .add("empty.last", tp::dtype::boolean, {0}, shift);
+  m.add("empty.first", dtype::u64, {0, 3}, shift)
+      .add("layers.0.weight", dtype::f32, {30, 40}, shift)
+      .add("layers.0.bias", dtype::f32, {40}, shift);
+  m.add("step", dtype::i64, {}, shift)
+      .add("scale", dtype::f16, {7, 3}, shift)
+      .add("mask", dtype::boolean, {1, 13}, shift);
+  m.add("hole", dtype::f32, {5, 0}, shift)
+      .add("\xc3\xa9t\xc3\xa9 \"x\"", dtype::i8, {1117}, shift)
+      .add("empty.last", dtype::boolean, {0}, shift);
   return std::move(m.ready());
 }
 

@@ -5,6 +5,7 @@
 #include "own_folder.hpp"
 #include "threads.hpp"
 #include "waiting.hpp"
+#include "words.hpp"
 
 #include <tensorpull/testing/seeded_random.hpp>
 
@@ -146,7 +147,7 @@ class noisy_line {
                   static_cast<short>((waiting_[1 - i].empty() ? 0 : POLLOUT) | (waiting_[i].empty() ? POLLIN : 0)), 0};
       }
       if (rate_ == 0) ::poll(p.data(), 2, 1);
-      else be_slow(std::chrono::microseconds(500));
+      else be_slow(500us);
     }
   }
   /// Moves at most so many bytes from one end to the other; returns how many more may leave the first at once.
@@ -183,8 +184,8 @@ class noisy_line {
   std::uint64_t rate_;
   tensorpull::testing::seeded_random random_;
   std::array<adapter, 2> end_;
-  std::array<std::vector<std::byte>, 2> waiting_ = [] {
-    std::array<std::vector<std::byte>, 2> both;
+  std::array<byte_vector, 2> waiting_ = [] {
+    std::array<byte_vector, 2> both;
     for (auto& w : both) w.reserve(8192);  // a test may count allocations
     return both;
   }();

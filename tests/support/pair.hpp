@@ -27,7 +27,7 @@ namespace test {
 struct received_message {
   std::uint32_t kind;
   std::vector<tp::reference> references;
-  std::vector<std::byte> body;
+  byte_vector body;
 };
 struct inbox {
   std::vector<received_message> got;
@@ -58,7 +58,7 @@ struct tested_framing : tp::word_framing {
   using decode_storage = either<tp::word_framing::decode_storage>;
   using short_storage = either<tp::word_framing::short_storage>;
   template <class Words>
-  static tp::result<void> decode(std::span<const std::byte> bytes, tp::frame& m, either<Words>& lists) noexcept {
+  static tp::result<void> decode(const_byte_span bytes, tp::frame& m, either<Words>& lists) noexcept {
     static const bool with_library = [] {
       const char* const name = std::getenv("TENSORPULL_TEST_FRAMING");
       return name != nullptr && std::string_view(name) == "capnp";
@@ -117,7 +117,7 @@ struct party {
 };
 
 /// Changes a frame, or drops it (by making it empty), or puts others behind it.
-using tampering = std::function<void(std::vector<std::byte>& frame)>;
+using tampering = std::function<void(byte_vector& frame)>;
 
 class pair {
  public:
@@ -163,10 +163,9 @@ class pair {
   tp::result<tp::receipt> pull(Transfer& t) {
     tp::no_transfer idle;
     right.end.begin_pull();
-    if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended())
-      t.fail({tp::errc::busy, 0, 0, {}});
+    if (run(idle, t, [&] { return t.ended() || t.pause().count() > 0; }) && !t.ended()) t.fail({errc::busy, 0, 0, {}});
     if (!t.ended() && right_error) return tp::failure(*right_error);
-    if (!t.ended()) return left_error ? tp::failure(*left_error) : tp::failure(tp::errc::timed_out);
+    if (!t.ended()) return left_error ? tp::failure(*left_error) : tp::failure(errc::timed_out);
     right.end.end_pull(t);
     if (const auto farewell = t.farewell(); farewell && !right_error) right.end.send_control(*farewell);
     if (!right_error && !left_error) run(idle, idle, [] { return false; });
@@ -182,7 +181,7 @@ class pair {
   void hang_up() { left_stream_.close(), right_stream_.close(); }
 
  private:
-  static std::span<std::byte> scratch(party& p) { return {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}; }
+  static byte_span scratch(party& p) { return {reinterpret_cast<std::byte*>(p.scratch.get()), 65536}; }
 
   /// Whole frames from the left end, through the lie, to the right end.
   void relay() {
@@ -192,10 +191,10 @@ class pair {
       return;
     }
     while (sent_.waiting() > 0) {
-      const std::span<const std::byte> have(sent_.bytes.data() + sent_.begin, sent_.waiting());
+      const const_byte_span have(sent_.bytes.data() + sent_.begin, sent_.waiting());
       const auto size = tp::detail::measure_frame(have, ~std::size_t{0}, 16);
       if (!size || !*size || have.size() < **size) return;
-      std::vector<std::byte> f(have.begin(), have.begin() + static_cast<std::ptrdiff_t>(**size));
+      byte_vector f(have.begin(), have.begin() + static_cast<std::ptrdiff_t>(**size));
       sent_.begin += **size;
       owner_lies(f);
       to_right.put(f);
@@ -209,13 +208,13 @@ class pair {
 };
 
 /// The kind of a frame as it travels.
-inline tp::frame_kind kind_of(std::span<const std::byte> f) {
+inline tp::frame_kind kind_of(const_byte_span f) {
   return static_cast<tp::frame_kind>(tp::load_le64(f.data() + 16) >> 32 & 0xffff);
 }
 /// A lie about one control message.
 template <class Change>
 tampering lie_about(tp::frame_kind kind, Change change) {
-  return [=](std::vector<std::byte>& f) {
+  return [=](byte_vector& f) {
     if (kind_of(f) != kind) return;
     decoded d{frame(f)};
     ASSERT_TRUE(d.outcome);
@@ -227,7 +226,7 @@ tampering lie_about(tp::frame_kind kind, Change change) {
 /// A lie about the prefix of each chunk.
 template <class Change>
 tampering lie_about_chunks(Change change) {
-  return [=](std::vector<std::byte>& f) {
+  return [=](byte_vector& f) {
     if (kind_of(f) != tp::frame_kind::chunk) return;
     const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
     ASSERT_TRUE(m);
@@ -241,5 +240,22 @@ tampering lie_about_chunks(Change change) {
 
 template <class Chunking = tp::fixed_bytes<1024>, class Integrity = tp::image_digest>
 using transfer = tp::transfer<tp::land, Chunking, Integrity>;
+
+/// A pair whose left end owns `source`.
+struct owning_pair : pair {
+  explicit owning_pair(cut every = {}, std::uint32_t recipients = 0) : pair(every) {
+    left.publish(source, {1, 2}, recipients);
+  }
+  const model source = mixed_model().fill(1);
+};
+/// A pull into a model of its own.
+template <class Chunking = tp::fixed_bytes<1024>, class Integrity = tp::image_digest>
+struct receiving {
+  explicit receiving(const tp::pull_request& request = {{1, 2}}, std::uint32_t first_id = 1)
+      : t(to, request, {}, first_id) {}
+  model mine = mixed_model();
+  tp::land to{mine.destination()};
+  transfer<Chunking, Integrity> t;
+};
 
 }  // namespace test

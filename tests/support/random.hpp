@@ -1,6 +1,8 @@
 // A tiny generator for tests: splitmix64. The same seed gives the same values on every machine.
 #pragma once
 
+#include "words.hpp"
+
 #include <tensorpull/core/splitmix64.hpp>
 
 #include <cstddef>
@@ -18,11 +20,11 @@ class generator {
   /// in [0, n)
   std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
 
-  void fill(std::span<std::byte> bytes) noexcept {
+  void fill(byte_span bytes) noexcept {
     for (std::byte& b : bytes) b = static_cast<std::byte>((*this)());
   }
-  std::vector<std::byte> bytes(std::size_t n) {
-    std::vector<std::byte> b(n);
+  byte_vector bytes(std::size_t n) {
+    byte_vector b(n);
     fill(b);
     return b;
   }

@@ -46,8 +46,8 @@ class drawn_model {
     std::uint64_t bytes = 0;
     while (names_.size() < count) {
       std::string name = random_name_like(random, kind_of_names, long_names);
-      tp::dtype type = static_cast<tp::dtype>(random.below(tp::dtype_count));
-      while (plan.tame && !averages(type)) type = static_cast<tp::dtype>(random.below(tp::dtype_count));
+      dtype type = static_cast<dtype>(random.below(tp::dtype_count));
+      while (plan.tame && !averages(type)) type = static_cast<dtype>(random.below(tp::dtype_count));
       std::vector<std::uint64_t> shape = random_shape(random, type, bytes > plan.most_bytes ? 8 : about,
                                                       bytes > plan.most_bytes);
       const auto size = tp::size_bytes(type, shape);
@@ -68,9 +68,9 @@ class drawn_model {
   const model& get() const { return made_; }
 
   /// Whether an average takes this dtype.
-  static bool averages(tp::dtype type) {
+  static bool averages(dtype type) {
     const auto name = tp::to_string(type);
-    return type != tp::dtype::boolean && tp::bits(type) % 8 == 0 && name != "F8_E8M0";
+    return type != dtype::boolean && tp::bits(type) % 8 == 0 && name != "F8_E8M0";
   }
 
  private:
@@ -90,8 +90,7 @@ class drawn_model {
     if (long_names && random.below(3) == 0) name.resize(std::min<std::size_t>(1024, name.size() + below(1024)), 'n');
     return name;
   }
-  static std::vector<std::uint64_t> random_shape(generator& random, tp::dtype type, std::uint64_t threshold,
-                                                 bool small) {
+  static std::vector<std::uint64_t> random_shape(generator& random, dtype type, std::uint64_t threshold, bool small) {
     const std::uint64_t elements = std::max<std::uint64_t>(threshold * 8 / tp::bits(type), 1);
     switch (random.below(6)) {
       case 0: return {};

@@ -46,6 +46,19 @@ class joined_thread {
   std::jthread thread_;
 };
 
+/// Asks to stop after a time.
+class stop_after : public std::stop_source {
+ public:
+  explicit stop_after(std::chrono::milliseconds time)
+      : thread_([this, time] {
+          be_slow(time);
+          request_stop();
+        }) {}
+
+ private:
+  joined_thread thread_;
+};
+
 /// Several of them; each is told its number, from 0.
 class joined_threads {
  public:
