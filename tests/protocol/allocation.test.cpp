@@ -15,7 +15,7 @@ template <class Integrity, class Chunking>
 void expect_no_allocation(Chunking chunking, std::span<const std::string_view> subset = {}) {
   model source, mine;
   for (model* m : {&source, &mine}) {
-    for (int i = 0; i < 20; ++i) m->add("t" + std::to_string(i), tp::dtype::f32, {17, 31});
+    for (int i = 0; i < 20; ++i) m->add("t" + std::to_string(i), dtype::f32, {17, 31});
     m->ready();
   }
   source.fill(1);
@@ -53,8 +53,8 @@ TEST(Allocation, L12_a_subset_allocates_nothing_on_either_side) {
 TEST(Allocation, Comparing_schemas_allocates_nothing) {
   model source, mine;
   for (int i = 0; i < 300; ++i)
-    source.add("t" + std::to_string(i), tp::dtype::u8, {1}),
-        mine.add("t" + std::to_string(i), tp::dtype::u8, {i == 299 ? 2u : 1u});
+    source.add("t" + std::to_string(i), dtype::u8, {1}),
+        mine.add("t" + std::to_string(i), dtype::u8, {i == 299 ? 2u : 1u});
   source.ready().fill(1), mine.ready();
   pair p;
   reserve(p, 1 << 20);
@@ -68,7 +68,7 @@ TEST(Allocation, Comparing_schemas_allocates_nothing) {
   while (!t.ended() && p.pump(idle, t)) {
   }
   EXPECT_EQ(watch.count(), 0u);
-  EXPECT_EQ(t.outcome().error(), tp::errc::schema_mismatch);
+  EXPECT_EQ(code_of(t.outcome()), errc::schema_mismatch);
 }
 
 TEST(Allocation, A_claim_of_much_data_allocates_nothing) {

@@ -142,8 +142,7 @@ TEST_F(Authorise, A_transfer_goes_through_as_before) {
   q.nonce = nonce;
   q.flag = true;
   EXPECT_EQ(say_as(l, her, q).status, status::ok);
-  ASSERT_EQ(settled.size(), 1u);
-  EXPECT_EQ(settled[0].verdict, verdict::completed);
+  EXPECT_TRUE(settled_as(1, verdict::completed));
 }
 
 }  // namespace authorise_test

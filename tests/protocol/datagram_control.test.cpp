@@ -7,44 +7,30 @@
 namespace datagram_control_test {
 
 using namespace test;
-using tp::errc;
 
 template <class Consumer = tp::land, class Integrity = tp::image_digest>
 using pull = tp::datagram_transfer<Consumer, tp::bytes_up_to<1112>, Integrity>;
 
-tp::pull_request of(tp::ref_id id, std::uint64_t who = 9) {
-  tp::pull_request r;
-  r.ref = id;
-  r.recipient = {who};
-  return r;
-}
 model numbered(std::size_t n, const char* prefix = "layers.0.weight") {
   model m;
-  for (std::size_t i = 0; i < n; ++i) m.add(prefix + std::to_string(100 + i), tp::dtype::f32, {10});
+  for (std::size_t i = 0; i < n; ++i) m.add(prefix + std::to_string(100 + i), dtype::f32, {10});
   return std::move(m.ready());
 }
-template <class Pair, class Transfer>
-bool drive(Pair& pair, Transfer& t) {
-  t.fits(pair.link.datagram_bytes);
-  pair.right.end->begin_pull();
-  return pair.run(t, [&] { return t.ended(); });
-}
-const link_conditions bad_links[] = {{1200, 0.1, 0.1, microseconds(300), microseconds(100)},
-                                     {128, 0.1, 0.1, microseconds(300), microseconds(100)},
-                                     {1 << 20, 0.1, 0, microseconds(300), microseconds(0)}};
+const link_conditions bad_links[] = {
+    {1200, 0.1, 0.1, 300us, 100us}, {128, 0.1, 0.1, 300us, 100us}, {1 << 20, 0.1, 0, 300us, 0us}};
 
 TEST(DatagramControl, Messages_arrive_once_and_in_order_however_long_they_are) {
   for (const auto& link : bad_links)
     for (std::uint64_t seed = 1; seed < 6; ++seed) {
       lossy_pair<> pair(link, seed);
       tp::no_transfer idle;
-      std::vector<std::vector<std::byte>> sent;
+      std::vector<byte_vector> sent;
       for (std::uint32_t i = 0; i < 12; ++i) {
-        std::vector<std::byte> body(i == 7 ? 64 * 1024 : pair.dice.below(3000));
+        byte_vector body(i == 7 ? 64 * 1024 : pair.dice.below(3000));
         pair.dice.fill(body);
         const tp::reference ref{{i, 1}, 2, 3};
         ASSERT_TRUE(pair.right.end->send_message(i, {&ref, 1}, body));
-        EXPECT_EQ(pair.right.end->send_message(i, {}, {}).error().code, errc::busy);
+        EXPECT_EQ(code_of(pair.right.end->send_message(i, {}, {})), errc::busy);
         ASSERT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }))
             << link.datagram_bytes << " " << i << " " << pair.up.sent;
         sent.push_back(std::move(body));
@@ -66,12 +52,12 @@ TEST(DatagramControl, A_message_waits_for_a_program_that_is_not_ready) {
     lossy_pair<> pair(link);
     tp::no_transfer idle;
     pair.left.box.takes = false;
-    std::vector<std::byte> body(5000);
+    byte_vector body(5000);
     ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
-    EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+    EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, 20s));
     EXPECT_EQ(pair.left.box.count, 0u);
     pair.left.box.takes = true;
-    EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+    EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, 20s));
     EXPECT_EQ(pair.left.box.count, 1u);
   }
 }
@@ -79,43 +65,42 @@ TEST(DatagramControl, A_stranger_gets_no_buffer) {
   lossy_pair<> pair({});
   tp::no_transfer idle;
   pair.left.end->doubt();
-  std::vector<std::byte> body(5000);
+  byte_vector body(5000);
   ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
-  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(2)));
+  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, 2s));
   EXPECT_EQ(pair.left.pool.available(), 4u);
   EXPECT_EQ(pair.left.end->heard(), 0u);
   pair.left.end->trust();
-  EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, std::chrono::seconds(20)));
+  EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, 20s));
   EXPECT_EQ(pair.left.box.count, 1u);
 }
 TEST(DatagramControl, A_message_reaches_an_end_that_was_started_again_meanwhile) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair(in_order);
   tp::no_transfer idle;
-  std::vector<std::byte> body(40'000);
+  byte_vector body(40'000);
   ASSERT_TRUE(pair.right.end->send_message(1, {}, body));
-  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, microseconds(1000)));
+  EXPECT_FALSE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }, 1000us));
   pair.left.start_again(1200);
   EXPECT_TRUE(pair.run(idle, [&] { return pair.right.end->long_frame_sent(); }));
   EXPECT_EQ(pair.left.box.count, 1u);
 }
 
 TEST(DatagramControl, An_answer_in_pieces_to_somebody_who_is_gone_is_in_nobodys_way) {
-  lossy_pair<> pair({128, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair({128, 0, 0, 300us, 0us});
   const model source = numbered(3).fill(1);
   model target = numbered(3);
   const auto id = pair.left.publish(source);
   tp::land to(target.destination());
-  pull<> gone(to, of(id), {}, pair.right.end->next_id());
+  pull<> gone(to, request_for(id), {}, pair.right.end->next_id());
   pair.right.end->begin_pull();
-  EXPECT_FALSE(pair.run(gone, [] { return false; }, microseconds(500)));  // the description is on its way
+  EXPECT_FALSE(pair.run(gone, [] { return false; }, 500us));  // the description is on its way
   ASSERT_FALSE(pair.left.end->long_frame_sent());
   pair.down.on_its_way.clear();
   pair.right.start_again(128);
-  pull<> t(to, of(id, 10), {}, pair.right.end->next_id());
+  pull<> t(to, request_for(id, 10), {}, pair.right.end->next_id());
   const auto before = pair.now;
-  ASSERT_TRUE(drive(pair, t));
-  ASSERT_TRUE(t.outcome());
-  EXPECT_LT(pair.now - before, std::chrono::milliseconds(500)) << "it asks once";
+  ASSERT_TRUE(succeeded(pair.pull(t)));
+  EXPECT_LT(pair.now - before, 500ms) << "it asks once";
 }
 
 TEST(DatagramControl, Named_tensors_whose_names_do_not_fit_one_datagram) {
@@ -127,16 +112,14 @@ TEST(DatagramControl, Named_tensors_whose_names_do_not_fit_one_datagram) {
       std::vector<std::string_view> views;
       model target;
       for (std::size_t i = 0; i < count; ++i) names.push_back("layers.0.weight" + std::to_string(100 + i));
-      for (const auto& n : names) views.push_back(n), target.add(n, tp::dtype::f32, {10});
+      for (const auto& n : names) views.push_back(n), target.add(n, dtype::f32, {10});
       target.ready();
       const auto id = pair.left.publish(source, {1, 2}, 1);
       tp::land to(target.destination());
-      auto request = of(id);
+      auto request = request_for(id);
       request.subset = views;
       pull<> t(to, request, {}, pair.right.end->next_id());
-      ASSERT_TRUE(drive(pair, t));
-      ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code) << " " << count << " " << link.datagram_bytes;
-      EXPECT_TRUE(t.outcome()->confirmed) << to_string(t.outcome()->unconfirmed_because);
+      ASSERT_TRUE(confirmed(pair.pull(t))) << " " << count << " " << link.datagram_bytes;
       for (const auto& n : names)
         ASSERT_TRUE(target.bytes_of(n) == source.bytes_of(n))
             << n << " " << count << " " << link.datagram_bytes << " landed " << t.landed_bytes() << " of "
@@ -150,15 +133,13 @@ TEST(DatagramControl, More_names_than_one_request_has_arrive) {
       lossy_pair<> pair(link);
       const model source = numbered(400).fill(1);
       model target;
-      for (std::size_t i = 0; i < 200; ++i) target.add(source.name(i * every), tp::dtype::f32, {10});
+      for (std::size_t i = 0; i < 200; ++i) target.add(source.name(i * every), dtype::f32, {10});
       target.ready();
       tp::land to(target.destination());
-      auto request = of(pair.left.publish(source, {1, 2}, 1));
+      auto request = request_for(pair.left.publish(source, {1, 2}, 1));
       request.part = true;
       pull<> t(to, request, {}, pair.right.end->next_id());
-      ASSERT_TRUE(drive(pair, t));
-      ASSERT_TRUE(t.outcome()) << describe(t.outcome().error());
-      EXPECT_TRUE(t.outcome()->confirmed) << to_string(t.outcome()->unconfirmed_because);
+      ASSERT_TRUE(confirmed(pair.pull(t)));
       for (std::size_t i = 0; i < 200; ++i)
         ASSERT_EQ(target.bytes_of(target.name(i)), source.bytes_of(target.name(i))) << target.name(i);
       EXPECT_EQ(pair.left.references.status_of({1, 2})->completed, 1u);
@@ -171,13 +152,11 @@ TEST(DatagramControl, L3_the_first_tensor_that_differs_is_named_over_any_length_
     const model source = numbered(60).fill(1);
     model target;
     for (std::size_t i = 0; i < 60; ++i)
-      target.add("layers.0.weight" + std::to_string(100 + i), i == 41 ? tp::dtype::i32 : tp::dtype::f32, {10});
+      target.add("layers.0.weight" + std::to_string(100 + i), i == 41 ? dtype::i32 : dtype::f32, {10});
     target.ready();
     tp::land to(target.destination());
-    pull<> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
-    ASSERT_TRUE(drive(pair, t));
-    ASSERT_FALSE(t.outcome());
-    EXPECT_EQ(t.outcome().error().code, errc::schema_mismatch);
+    pull<> t(to, request_for(pair.left.publish(source)), {}, pair.right.end->next_id());
+    ASSERT_EQ(code_of(pair.pull(t)), errc::schema_mismatch);
     EXPECT_EQ(t.outcome().error().name.view(), "layers.0.weight141");
     EXPECT_TRUE(target.untouched());
   }
@@ -188,28 +167,25 @@ TEST(DatagramControl, R6_unknown_references_and_other_versions_are_errors_at_onc
     lossy_pair<> pair(link);
     model target = numbered(3);
     tp::land to(target.destination());
-    pull<> t(to, of({7, 7}), {}, pair.right.end->next_id());
-    ASSERT_TRUE(drive(pair, t));
-    EXPECT_EQ(t.outcome().error().code, errc::unknown_reference);
+    pull<> t(to, request_for({7, 7}), {}, pair.right.end->next_id());
+    EXPECT_EQ(code_of(pair.pull(t)), errc::unknown_reference);
     pair.right.end->end_pull(t);
-    auto request = of(pair.left.publish(published));
+    auto request = request_for(pair.left.publish(published));
     request.version = 12345;
     tp::land to2(target.destination());
     pull<> second(to2, request, {}, pair.right.end->next_id());
-    ASSERT_TRUE(drive(pair, second));
-    EXPECT_EQ(second.outcome().error().code, errc::stale_version);
+    EXPECT_EQ(code_of(pair.pull(second)), errc::stale_version);
   }
 }
 
 TEST(DatagramControl, R11_a_cancelled_transfer_is_told_and_late_doubles_do_not_bring_it_back) {
-  lossy_pair<> pair({1200, 0.3, 0.2, microseconds(300), microseconds(0)});
+  lossy_pair<> pair({1200, 0.3, 0.2, 300us, 0us});
   const model source = numbered(100).fill(1);
   model target = numbered(100);
   const auto id = pair.left.publish(source, {1, 2}, 1);
   tp::land to(target.destination());
-  pull<> t(to, of(id), {}, pair.right.end->next_id());
-  t.fits(1200);
-  pair.right.end->begin_pull();
+  pull<> t(to, request_for(id), {}, pair.right.end->next_id());
+  pair.begin(t);
   std::vector<std::pair<datagram, std::size_t>> heard;
   pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
   ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 2000; }));
@@ -219,35 +195,33 @@ TEST(DatagramControl, R11_a_cancelled_transfer_is_told_and_late_doubles_do_not_b
   tp::no_transfer idle;
   ASSERT_TRUE(pair.run(idle, [&] { return pair.left.references.settled(id); }));
   EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
-  pair.run(idle, [] { return false; }, std::chrono::seconds(10));
+  pair.run(idle, [] { return false; }, 10s);
   for (const auto& [d, n] : heard)
     (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(d.data()), n}, pair.now);
   EXPECT_EQ(pair.left.references.status_of(id)->cancelled, 1u);
   EXPECT_TRUE(pair.right.end->output_idle());
 }
 TEST(DatagramControl, R9_late_doubles_of_requests_change_nothing_about_a_transfer_that_has_ended) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair(in_order);
   const model source = numbered(30).fill(1);
   std::vector<std::string_view> views{"layers.0.weight100", "layers.0.weight101"};
   model target;
-  for (const auto n : views) target.add(std::string(n), tp::dtype::f32, {10});
+  for (const auto n : views) target.add(std::string(n), dtype::f32, {10});
   target.ready();
   const auto id = pair.left.publish(source, {1, 2}, 2);
   tp::land to(target.destination());
-  auto request = of(id);
+  auto request = request_for(id);
   request.subset = views;
   pull<> t(to, request, {}, pair.right.end->next_id());
   std::vector<std::pair<datagram, std::size_t>> heard;
   tp::no_transfer idle;
   pair.spoil = [&](datagram& d, std::size_t n) { heard.emplace_back(d, n); };
-  t.fits(1200);
-  pair.right.end->begin_pull();
+  pair.begin(t);
   ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 0; }));
   pair.spoil = {};
   for (const auto& [old, size] : heard)
     (void)pair.left.end->received(idle, {reinterpret_cast<const std::byte*>(old.data()), size}, pair.now);
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_TRUE(t.outcome()->confirmed) << "a double of the request for the description does not undo that for the names";
   EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
   EXPECT_EQ(pair.left.references.status_of(id)->failed, 0u);
@@ -258,23 +232,20 @@ TEST(DatagramControl, R12_a_peer_that_was_started_again_with_badly_chosen_ids_is
   const auto id = pair.left.publish(source, {1, 2}, 2);
   model target = numbered(30);
   tp::land to(target.destination());
-  pull<> t(to, of(id, 1), {}, 5000);
-  ASSERT_TRUE(drive(pair, t));
-  ASSERT_TRUE(t.outcome());
+  pull<> t(to, request_for(id, 1), {}, 5000);
+  ASSERT_TRUE(succeeded(pair.pull(t)));
   tp::land again(target.destination());
-  pull<> second(again, of(id, 2), {}, 4000);
-  ASSERT_TRUE(drive(pair, second));
-  ASSERT_TRUE(second.outcome()) << to_string(second.outcome().error().code);
-  EXPECT_TRUE(second.outcome()->confirmed);
+  pull<> second(again, request_for(id, 2), {}, 4000);
+  ASSERT_TRUE(confirmed(pair.pull(second)));
 }
 
 TEST(DatagramControl, Garbage_changes_nothing) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair(in_order);
   const model source = numbered(60).fill(1);
   model target = numbered(60);
   const auto id = pair.left.publish(source, {1, 2}, 1);
   tp::land to(target.destination());
-  pull<> t(to, of(id), {}, pair.right.end->next_id());
+  pull<> t(to, request_for(id), {}, pair.right.end->next_id());
   t.fits(1200);
   tp::no_transfer idle;
   pair.spoil = [&](datagram&, std::size_t) {
@@ -286,8 +257,7 @@ TEST(DatagramControl, Garbage_changes_nothing) {
     (void)pair.right.end->received(t, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)),
                                    pair.now);
   };
-  ASSERT_TRUE(drive(pair, t));
-  ASSERT_TRUE(t.outcome());
+  ASSERT_TRUE(succeeded(pair.pull(t)));
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
 }
 

@@ -6,7 +6,6 @@ namespace datagram_endpoint_test {
 
 using namespace test;
 using kind = tp::frame_kind;
-using tp::errc;
 
 /// An owner's end, and a peer that says what it likes.
 struct spoken_to {
@@ -18,10 +17,10 @@ struct spoken_to {
     return ok ? errc{} : ok.error().code;
   }
   /// The datagram that it sends next; empty: none.
-  std::vector<std::byte> says(bool taken = true) {
+  byte_vector says(bool taken = true) {
     tp::datagram_plan plan;
     p.end->plan_datagram(idle, plan, p.room(), now);
-    std::vector<std::byte> all;
+    byte_vector all;
     for (std::size_t i = 0; i < plan.span_count; ++i) all.insert(all.end(), plan.spans[i].begin(), plan.spans[i].end());
     if (plan.bytes > 0) p.end->sent(idle, plan, taken);
     return all;
@@ -97,7 +96,7 @@ TEST(DatagramEndpoint, A_datagram_that_the_link_did_not_take_is_sent_again_at_on
   EXPECT_FALSE(answer.empty());
   EXPECT_EQ(end.says(), answer);
   EXPECT_TRUE(end.says().empty());
-  const std::vector<std::byte> body(3000, std::byte{7});
+  const byte_vector body(3000, std::byte{7});
   ASSERT_TRUE(end.p.end->send_message(1, {}, body));
   const auto piece = end.says(false);
   EXPECT_FALSE(piece.empty());

@@ -7,32 +7,25 @@
 namespace datagram_recovery_test {
 
 using namespace test;
-using tp::errc;
 
 template <class Consumer = tp::land, class Integrity = tp::image_digest>
 using pull = tp::datagram_transfer<Consumer, tp::fixed_bytes<1112>, Integrity>;
 
 model large(std::uint64_t floats = 30'000) {
   model m;
-  m.add("w", tp::dtype::f32, {floats}).add("b", tp::dtype::f32, {1000}).ready();
+  m.add("w", dtype::f32, {floats}).add("b", dtype::f32, {1000}).ready();
   return m;
-}
-tp::pull_request of(tp::ref_id id, std::uint64_t who = 9) {
-  tp::pull_request r;
-  r.ref = id;
-  r.recipient = {who};
-  return r;
 }
 /// Wants its bytes in order, and sometimes has no memory.
 struct ordered : tp::land {
   using tp::land::land;
   static constexpr bool any_order = false;
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
     EXPECT_EQ(offset, at);
     if (++asked % dry == 0) return {};
     return land::prepare(offset, std::min<std::uint64_t>(length, part), out);
   }
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) noexcept {
     EXPECT_EQ(offset, at);
     at += bytes.size();
     return land::commit(offset, bytes);
@@ -41,11 +34,11 @@ struct ordered : tp::land {
   std::uint64_t at = 0, asked = 0, dry = 7, part = 700;
 };
 
-const link_conditions lossy{1200, 0.05, 0.02, microseconds(300), microseconds(0)};
+const link_conditions lossy{1200, 0.05, 0.02, 300us, 0us};
 
 TEST(DatagramRecovery, Requests_that_have_begun_to_leave_do_so_until_the_window_is_full) {
-  std::vector<std::byte> hold(100'000);
-  tp::selective_recipient<tp::fixed_bytes<1112>> machine(of({1, 2}), {}, 1);
+  byte_vector hold(100'000);
+  tp::selective_recipient<tp::fixed_bytes<1112>> machine(request_for({1, 2}), {}, 1);
   machine.fits(1200);
   machine.lands(true, hold);
   tp::frame asked;
@@ -72,13 +65,10 @@ TEST(DatagramRecovery, A_consumer_that_wants_order_gets_it_with_any_memory_for_w
     const model source = large().fill(1);
     model target = large();
     ordered to(target.destination());
-    pull<ordered> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
+    pull<ordered> t(to, request_for(pair.left.publish(source)), {}, pair.right.end->next_id());
     std::vector<std::uint64_t> hold(chunks * 139);
     t.hold(std::as_writable_bytes(std::span(hold)));
-    t.fits(1200);
-    pair.right.end->begin_pull();
-    ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << chunks;
-    ASSERT_TRUE(t.outcome());
+    ASSERT_TRUE(succeeded(pair.pull(t))) << chunks;
     EXPECT_EQ(source.image_bytes(), target.image_bytes());
     const auto sent = pair.left.references.status_of({1, 2})->bytes_sent;
     const double ratio = static_cast<double>(sent) / static_cast<double>(t.total_bytes());
@@ -88,33 +78,31 @@ TEST(DatagramRecovery, A_consumer_that_wants_order_gets_it_with_any_memory_for_w
   }
 }
 TEST(DatagramRecovery, A_chunk_that_a_consumer_had_no_memory_for_in_the_middle_is_checked_from_its_beginning) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair(in_order);
   const model source = large().fill(1);
   model target = large();
   ordered to(target.destination());
   to.dry = 5, to.part = 400;
-  pull<ordered, tp::chunk_digest> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
+  pull<ordered, tp::chunk_digest> t(to, request_for(pair.left.publish(source)), {}, pair.right.end->next_id());
   t.fits(1200);  // and no memory for what comes early, so that chunks land as they come
   std::uint64_t n = 0;
   pair.spoil = [&](datagram& d, std::size_t bytes) {
     if (bytes > 1000 && ++n % 5 == 0) d[20] ^= 1;  // in the part of the chunk that lands first
   };
   pair.right.end->begin_pull();
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_GT(t.outcome()->damaged, 0u);
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
 }
 TEST(DatagramRecovery, An_owner_that_is_started_again_is_asked_anew_at_once) {
   for (const bool other : {false, true}) {
-    lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+    lossy_pair<> pair(in_order);
     const model source = large().fill(1), second = large().fill(2);
     model target = large();
     tp::land to(target.destination());
     const auto id = pair.left.publish(source, {1, 2}, 1);
-    pull<> t(to, of(id), {}, pair.right.end->next_id());
-    t.fits(1200);
-    pair.right.end->begin_pull();
+    pull<> t(to, request_for(id), {}, pair.right.end->next_id());
+    pair.begin(t);
     ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 20'000; }));
     const auto before = pair.now;
     pair.left.end.reset();
@@ -126,14 +114,13 @@ TEST(DatagramRecovery, An_owner_that_is_started_again_is_asked_anew_at_once) {
     pair.left.publish(other ? second : source, id, 1);
     ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
     if (other) {
-      EXPECT_EQ(t.outcome().error().code, errc::stale_version);
+      EXPECT_EQ(code_of(t.outcome()), errc::stale_version);
       continue;
     }
-    ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
-    EXPECT_TRUE(t.outcome()->confirmed);
+    ASSERT_TRUE(confirmed(t.outcome()));
     EXPECT_EQ(source.image_bytes(), target.image_bytes());
     EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
-    EXPECT_LT(pair.now - before, std::chrono::seconds(2)) << "no time-out of the request is waited for";
+    EXPECT_LT(pair.now - before, 2s) << "no time-out of the request is waited for";
   }
 }
 TEST(DatagramRecovery, R8_what_is_published_anew_is_stale_and_what_is_withdrawn_says_so) {
@@ -143,23 +130,21 @@ TEST(DatagramRecovery, R8_what_is_published_anew_is_stale_and_what_is_withdrawn_
     model target = large();
     tp::land to(target.destination());
     const auto id = pair.left.publish(source);
-    pull<> t(to, of(id, again), {}, pair.right.end->next_id());
-    t.fits(1200);
-    pair.right.end->begin_pull();
+    pull<> t(to, request_for(id, again), {}, pair.right.end->next_id());
+    pair.begin(t);
     ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 20'000; }));
     if (again) pair.left.publish(second);
     else EXPECT_TRUE(pair.left.references.withdraw(id));
-    ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-    EXPECT_EQ(t.outcome().error().code, again ? errc::stale_version : errc::withdrawn);
+    EXPECT_EQ(code_of(pair.finish(t)), again ? errc::stale_version : errc::withdrawn);
     pair.right.end->end_pull(t);
   }
 }
 TEST(DatagramRecovery, R13_chunks_of_other_ranges_versions_and_serves_never_land) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair(in_order);
   const model source = large().fill(1);
   model target = large();
   tp::land to(target.destination());
-  pull<> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
+  pull<> t(to, request_for(pair.left.publish(source)), {}, pair.right.end->next_id());
   std::uint64_t forged = 0;
   pair.spoil = [&](datagram& d, std::size_t n) {
     if (n < 200 || !tp::detail::payload_prefix::announces_payload(std::as_bytes(std::span(d)))) return;
@@ -176,28 +161,23 @@ TEST(DatagramRecovery, R13_chunks_of_other_ranges_versions_and_serves_never_land
       tp::detail::payload_prefix::write(m, bytes.first<80>());
       pair.dice.fill(bytes.subspan(80));
       (void)pair.right.end->received(
-          t,
-          std::span<const std::byte>(bytes).first(80 + tp::detail::payload_prefix::padded(std::min(m.length, length))),
+          t, const_byte_span(bytes).first(80 + tp::detail::payload_prefix::padded(std::min(m.length, length))),
           pair.now);
       ++forged;
     }
   };
-  t.fits(1200);
-  pair.right.end->begin_pull();
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.pull(t)));
   EXPECT_GT(forged, 500u);
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
   EXPECT_TRUE(target.guards_intact());
 }
 TEST(DatagramRecovery, A_gap_is_found_by_three_later_answers_and_not_by_time) {
-  lossy_pair<> pair({1200, 0, 0, microseconds(2000), microseconds(0)});
+  lossy_pair<> pair({1200, 0, 0, 2000us, 0us});
   const model source = large().fill(1);
   model target = large();
   tp::land to(target.destination());
-  pull<> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
-  t.fits(1200);
-  pair.right.end->begin_pull();
+  pull<> t(to, request_for(pair.left.publish(source)), {}, pair.right.end->next_id());
+  pair.begin(t);
   int chunks = 0;
   pair.spoil = [&](datagram& d, std::size_t n) {
     if (n > 200 && ++chunks == 30) d[0] = 0;  // one answer is lost
@@ -205,45 +185,41 @@ TEST(DatagramRecovery, A_gap_is_found_by_three_later_answers_and_not_by_time) {
   ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 25 * 1112; }));
   const auto before = pair.now;
   ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 60 * 1112; }));
-  EXPECT_LT(pair.now - before, microseconds(20'000)) << "less than any time-out";
+  EXPECT_LT(pair.now - before, 20'000us) << "less than any time-out";
   ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
   EXPECT_TRUE(t.outcome());
   EXPECT_EQ(pair.left.references.status_of({1, 2})->bytes_sent, t.total_bytes() + 1112)
       << "nothing but the lost chunk is sent twice";
 }
 TEST(DatagramRecovery, Damaged_chunks_are_fetched_again_if_each_has_a_digest) {
-  lossy_pair<> pair({1200, 0.02, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair({1200, 0.02, 0, 300us, 0us});
   const model source = large().fill(1);
   model target = large();
   ordered to(target.destination());
-  pull<ordered, tp::chunk_and_image_digest> t(to, of(pair.left.publish(source)), {}, pair.right.end->next_id());
+  pull<ordered, tp::chunk_and_image_digest> t(to, request_for(pair.left.publish(source)), {},
+                                              pair.right.end->next_id());
   std::vector<std::uint64_t> hold(8 * 139);
   t.hold(std::as_writable_bytes(std::span(hold)));
-  t.fits(1200);
-  pair.right.end->begin_pull();
+  pair.begin(t);
   pair.spoil = [&](datagram& d, std::size_t n) {
     if (n > 1000 && pair.chance(0.05)) d[100] ^= 1;
   };
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_GT(t.outcome()->damaged, 0u);
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
 }
 TEST(DatagramRecovery, A_damaged_byte_without_a_digest_of_its_chunk_is_found_at_the_end) {
-  lossy_pair<> pair({1200, 0.05, 0, microseconds(300), microseconds(0)});
+  lossy_pair<> pair({1200, 0.05, 0, 300us, 0us});
   const model source = large().fill(1);
   model target = large();
   tp::land to(target.destination());
   const auto id = pair.left.publish(source, {1, 2}, 1);
-  pull<> t(to, of(id), {}, pair.right.end->next_id());
+  pull<> t(to, request_for(id), {}, pair.right.end->next_id());
   int chunks = 0;
   pair.spoil = [&](datagram& d, std::size_t n) {
     if (n > 1000 && ++chunks > 20) d[100] ^= 1;
   };
-  t.fits(1200);
-  pair.right.end->begin_pull();
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  EXPECT_EQ(t.outcome().error().code, errc::digest_mismatch);
+  EXPECT_EQ(code_of(pair.pull(t)), errc::digest_mismatch);
 }
 TEST(DatagramRecovery, A_pull_goes_on_from_its_cursor) {
   lossy_pair<> pair(lossy);
@@ -253,21 +229,19 @@ TEST(DatagramRecovery, A_pull_goes_on_from_its_cursor) {
   tp::resume_cursor cursor;
   {
     tp::land to(target.destination());
-    pull<> t(to, of(id), {}, pair.right.end->next_id());
-    t.fits(1200);
-    pair.right.end->begin_pull();
+    pull<> t(to, request_for(id), {}, pair.right.end->next_id());
+    pair.begin(t);
     ASSERT_TRUE(pair.run(t, [&] { return t.landed_bytes() > 50'000; }));
     cursor = t.cursor();
     pair.right.end->end_pull(t);
   }
   tp::land to(target.destination());
-  pull<> t(to, of(id), {}, pair.right.end->next_id());
+  pull<> t(to, request_for(id), {}, pair.right.end->next_id());
   ASSERT_TRUE(t.resume(cursor));
   EXPECT_GE(t.landed_bytes(), 49'000u);
   t.fits(1200);
   const auto sent = pair.left.references.status_of(id)->bytes_sent;
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
   EXPECT_LE(static_cast<double>(pair.left.references.status_of(id)->bytes_sent - sent),
             1.3 * static_cast<double>(t.total_bytes() - cursor.offset));
@@ -278,7 +252,7 @@ TEST(DatagramRecovery, An_image_whose_owner_writes_another_header_lands_in_any_o
   std::vector<tp::tensor_view> views;
   const auto w = source.bytes_of("w"), b = source.bytes_of("b");
   const std::uint64_t ws[] = {30'000}, bs[] = {1000};
-  views.push_back({"w", tp::dtype::f32, ws, w.data()}), views.push_back({"b", tp::dtype::f32, bs, b.data()});
+  views.push_back({"w", dtype::f32, ws, w.data()}), views.push_back({"b", dtype::f32, bs, b.data()});
   const std::string note(3000, 'x');
   const tp::metadata_entry metadata[] = {{"note", note}};
   const auto image = tp::dynamic_image::make(std::span<const tp::tensor_view>(views), metadata);
@@ -287,13 +261,10 @@ TEST(DatagramRecovery, An_image_whose_owner_writes_another_header_lands_in_any_o
                                            true, {1, 2}, 1));
   model target = large();
   tp::land to(target.destination());
-  pull<> t(to, of({1, 2}), {}, pair.right.end->next_id());
+  pull<> t(to, request_for({1, 2}), {}, pair.right.end->next_id());
   std::vector<std::uint64_t> hold(4 * 139);
   t.hold(std::as_writable_bytes(std::span(hold)));
-  t.fits(1200);
-  pair.right.end->begin_pull();
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.pull(t)));
   EXPECT_TRUE(source.bytes_of("w") == target.bytes_of("w") && source.bytes_of("b") == target.bytes_of("b"));
 }
 

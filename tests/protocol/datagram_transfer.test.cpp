@@ -10,14 +10,8 @@ using pull = tp::datagram_transfer<tp::land, tp::fixed_bytes<N>, tp::image_diges
 
 model large(std::uint64_t floats = 300'000) {
   model m;
-  m.add("w", tp::dtype::f32, {floats}).add("b", tp::dtype::f32, {1000}).add("h", tp::dtype::bf16, {100, 30}).ready();
+  m.add("w", dtype::f32, {floats}).add("b", dtype::f32, {1000}).add("h", dtype::bf16, {100, 30}).ready();
   return m;
-}
-tp::pull_request of(tp::ref_id id, std::uint64_t who = 9) {
-  tp::pull_request r;
-  r.ref = id;
-  r.recipient = {who};
-  return r;
 }
 
 struct conditions_and_name {
@@ -33,13 +27,8 @@ TEST_P(Datagrams, Every_byte_arrives_and_the_owner_hears_of_it) {
     model target = large();
     const auto id = pair.left.publish(source, {1, 2}, 1);
     tp::land to(target.destination());
-    pull<1112> t(to, of(id), {}, pair.right.end->next_id());
-    t.fits(GetParam().link.datagram_bytes);
-    pair.right.end->begin_pull();
-    ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << seed << " " << t.landed_bytes() << " of " << t.total_bytes();
-    ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
-    EXPECT_TRUE(t.outcome()->confirmed);
-    EXPECT_EQ(t.outcome()->outcome, tp::outcome::completed);
+    pull<1112> t(to, request_for(id), {}, pair.right.end->next_id());
+    ASSERT_TRUE(confirmed(pair.pull(t))) << seed << " " << t.landed_bytes() << " of " << t.total_bytes();
     EXPECT_EQ(source.image_bytes(), target.image_bytes());
     EXPECT_TRUE(pair.left.references.settled(id));
     EXPECT_EQ(pair.left.references.status_of(id)->completed, 1u);
@@ -55,39 +44,36 @@ TEST_P(Datagrams, Every_byte_arrives_and_the_owner_hears_of_it) {
                   (unsigned long long)pair.down.sent);
   }
 }
-INSTANTIATE_TEST_SUITE_P(
-    Links, Datagrams,
-    ::testing::Values(conditions_and_name{{}, "clean"},
-                      conditions_and_name{{1200, 0.05, 0, microseconds(50), microseconds(0)}, "lossy"},
-                      conditions_and_name{{1200, 0.05, 0.05, microseconds(50), microseconds(0)}, "doubling"},
-                      conditions_and_name{{1200, 0.02, 0.02, microseconds(200), microseconds(60)}, "reordering"},
-                      conditions_and_name{{1200, 0.05, 0, microseconds(20'000), microseconds(0)}, "far"},
-                      conditions_and_name{{1200, 0, 0, microseconds(20'000), microseconds(0)}, "far_and_clean"},
-                      conditions_and_name{{128, 0.05, 0, microseconds(500), microseconds(0)}, "short"},
-                      conditions_and_name{{600, 0.2, 0.1, microseconds(1000), microseconds(900)}, "bad"}),
-    [](const auto& i) { return i.param.name; });
+INSTANTIATE_TEST_SUITE_P(Links, Datagrams,
+                         ::testing::Values(conditions_and_name{{}, "clean"},
+                                           conditions_and_name{{1200, 0.05, 0, 50us, 0us}, "lossy"},
+                                           conditions_and_name{{1200, 0.05, 0.05, 50us, 0us}, "doubling"},
+                                           conditions_and_name{{1200, 0.02, 0.02, 200us, 60us}, "reordering"},
+                                           conditions_and_name{{1200, 0.05, 0, 20'000us, 0us}, "far"},
+                                           conditions_and_name{{1200, 0, 0, 20'000us, 0us}, "far_and_clean"},
+                                           conditions_and_name{{128, 0.05, 0, 500us, 0us}, "short"},
+                                           conditions_and_name{{600, 0.2, 0.1, 1000us, 900us}, "bad"}),
+                         [](const auto& i) { return i.param.name; });
 
 /// Takes one request at a time, as the small engine does.
 struct one_request : tp::default_limits {
   static constexpr std::size_t pipelined_requests = 1;
 };
 TEST(DatagramTransfer, An_owner_that_allows_one_request_is_asked_for_one_at_a_time) {
-  lossy_pair<one_request> pair({.delay = microseconds(20'000)});
+  lossy_pair<one_request> pair({.delay = 20'000us});
   const model source = large(12'000).fill(1);
   model target = large(12'000);
   const auto id = pair.left.publish(source);
   tp::land to(target.destination());
-  tp::datagram_transfer<tp::land, tp::fixed_bytes<1112>, tp::image_digest, one_request> t(to, of(id), {},
+  tp::datagram_transfer<tp::land, tp::fixed_bytes<1112>, tp::image_digest, one_request> t(to, request_for(id), {},
                                                                                           pair.right.end->next_id());
-  t.fits(1200);
-  pair.right.end->begin_pull();
+  pair.begin(t);
   std::size_t most = 0;
   pair.besides = [&](microseconds) {
     most = std::max(most, pair.up.on_its_way.size() + pair.down.on_its_way.size());
     return microseconds::max();
   };
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); }));
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+  ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_EQ(most, 1u);
   EXPECT_EQ(source.image_bytes(), target.image_bytes());
   EXPECT_LE(pair.up.sent, target.image_bytes().size() / 1112 + 4) << "none is asked for twice";

@@ -5,12 +5,11 @@ namespace digests_test {
 
 using namespace test;
 using kind = tp::frame_kind;
-using tp::errc;
 
 /// Says how many bytes were hashed.
 struct counting_hash : tp::xxhash_digest {
   static inline std::uint64_t bytes = 0;
-  void update(std::span<const std::byte> more) noexcept {
+  void update(const_byte_span more) noexcept {
     bytes += more.size();
     tp::xxhash_digest::update(more);
   }
@@ -45,7 +44,7 @@ struct served {
     }
     /// The first frame that has arrived whole.
     std::optional<frame> hear() {
-      const std::span<const std::byte> have(out.bytes.data() + out.begin, out.waiting());
+      const const_byte_span have(out.bytes.data() + out.begin, out.waiting());
       const auto size = tp::detail::measure_frame(have, ~std::size_t{0}, 16);
       if (!size || !*size || have.size() < **size) return {};
       frame f(have.first(**size));
@@ -82,7 +81,7 @@ struct served {
   tp::buffer_pool<> pool{std::as_writable_bytes(std::span(buffers)), 16 * 1024};
   tp::ignore_messages handler;
   std::vector<std::uint64_t> scratch_words = std::vector<std::uint64_t>(8 * 1024);
-  std::span<std::byte> scratch = std::as_writable_bytes(std::span(scratch_words));
+  byte_span scratch = std::as_writable_bytes(std::span(scratch_words));
 };
 
 tp::frame pull(std::uint32_t id, std::uint64_t offset, std::uint32_t length,
@@ -114,7 +113,7 @@ tp::frame locate(std::uint32_t id, std::span<const std::string_view> names) {
 }
 model large_model(std::size_t tensors = 8, std::uint64_t each = 1 << 20) {
   model m;
-  for (std::size_t i = 0; i < tensors; ++i) m.add("t" + std::to_string(i), tp::dtype::u8, {each});
+  for (std::size_t i = 0; i < tensors; ++i) m.add("t" + std::to_string(i), dtype::u8, {each});
   return std::move(m.ready().fill(3));
 }
 std::uint64_t digest_of(const model& m, std::uint64_t offset, std::uint64_t length) {
@@ -170,7 +169,7 @@ TEST(Digests, A_chunk_that_many_ask_for_is_hashed_once_and_again_after_it_was_pu
 TEST(Digests, A_peer_that_asks_and_hangs_up_has_a_budget_and_one_that_takes_what_it_asks_for_does_not_notice) {
   const model source = large_model();
   served<tight> s(source);
-  s.machine.advance(std::chrono::milliseconds(1000));
+  s.machine.advance(1000ms);
   typename served<tight>::connection good(s);
   std::uint32_t id = 0;
   const auto take = [&] {
@@ -198,7 +197,7 @@ TEST(Digests, A_peer_that_asks_and_hangs_up_has_a_budget_and_one_that_takes_what
   later.say(pull(1, 5, 100));
   for (int i = 0; i < 10; ++i) later.step();
   EXPECT_TRUE(later.end.awaits_time());
-  s.machine.advance(std::chrono::milliseconds(4000));
+  s.machine.advance(4000ms);
   EXPECT_EQ(later.answer().word(8), digest_of(source, 5, 100)) << "time gives the budget back";
 }
 
@@ -265,7 +264,7 @@ TEST(Digests, A_withdrawal_ends_them) {
 TEST(Digests, A_subset_is_hashed_in_slices_and_the_others_are_served_in_between) {
   const model source = large_model();
   served<tight> s(source);
-  s.machine.advance(std::chrono::milliseconds(1000));
+  s.machine.advance(1000ms);
   const std::string_view most[] = {"t6", "t0", "t1", "t2", "t3", "t4", "t5"}, other[] = {"t7"};
   typename served<tight>::connection a(s), b(s);
   a.say(locate(1, most));
@@ -290,7 +289,7 @@ TEST(Digests, A_subset_is_hashed_in_slices_and_the_others_are_served_in_between)
   ASSERT_TRUE(answer);
   const decoded d{*answer};
   ASSERT_EQ(d.m.kind, kind::located);
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   for (std::size_t i = 0; i < 7; ++i) {
     const auto t = source.bytes_of("t" + std::to_string(i));
     bytes.insert(bytes.end(), t.begin(), t.end());
@@ -332,14 +331,14 @@ TEST(Digests, Subsets_that_nobody_asked_for_before_have_a_budget_and_the_others_
     return decoded{c.answer()}.m.kind;
   };
   std::size_t located = 0, refused = 0;
-  for (std::size_t k = 0; now < std::chrono::seconds(6); now += std::chrono::milliseconds(10), s.machine.advance(now))
+  for (std::size_t k = 0; now < 6s; now += 10ms, s.machine.advance(now))
     for (int i = 0; i < 3; ++i, ++k)
       ++(ask(k % 32, 1 + k / 32 % 32) == kind::located ? located : refused);  // none comes again before 1,023 others
   EXPECT_GT(located, 0u);
   EXPECT_GT(refused, 0u);
   EXPECT_LE(counting_hash::bytes, 6 * tight::subset_bytes_per_second + (1 << 20))
       << "the budget of that time and the last that began within it";
-  while (ask(0, 40) != kind::located) s.machine.advance(now += std::chrono::milliseconds(100));
+  while (ask(0, 40) != kind::located) s.machine.advance(now += 100ms);
   const std::uint64_t before = counting_hash::bytes;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(ask(0, 40), kind::located) << "it is remembered";
   EXPECT_EQ(counting_hash::bytes, before);
@@ -375,17 +374,17 @@ TEST(Digests, A_budget_of_any_number_of_bytes_is_given_back_to_the_byte) {
   expect_what_was_promised<1999>();
   expect_what_was_promised<10'007>();
   tp::detail::digest_budget<0> none;
-  EXPECT_FALSE(none.left(std::chrono::hours(1)));
+  EXPECT_FALSE(none.left(1h));
   tp::detail::digest_budget<~std::uint64_t{0}> any;
   for (std::uint64_t hour = 1; hour <= 10'000; ++hour) {
     ASSERT_TRUE(any.left(std::chrono::hours(hour))) << hour;
     any.spend(std::uint64_t{1} << 50, std::chrono::hours(hour));
   }
   tp::detail::digest_budget<1000> late;  // one long digest is paid off over the following seconds
-  EXPECT_TRUE(late.left(std::chrono::seconds(1)));
-  late.spend(5000, std::chrono::seconds(1));
-  EXPECT_FALSE(late.left(std::chrono::milliseconds(5000)));
-  EXPECT_TRUE(late.left(std::chrono::milliseconds(5001)));
+  EXPECT_TRUE(late.left(1s));
+  late.spend(5000, 1s);
+  EXPECT_FALSE(late.left(5000ms));
+  EXPECT_TRUE(late.left(5001ms));
 }
 
 TEST(Digests, Subsets_that_are_not_computed_at_all_are_refused_and_nobody_is_told_to_come_back) {
@@ -446,13 +445,13 @@ TEST(Digests, A_frame_whose_image_is_withdrawn_when_a_part_of_it_has_left_does_n
 TEST(Digests, A_tensor_that_ends_where_the_scratch_memory_begins_is_no_part_of_it) {
   std::vector<std::uint64_t> block(8 + 2048);
   const auto bytes = std::as_writable_bytes(std::span(block));
-  std::vector<std::byte> strided(256);
+  byte_vector strided(256);
   for (std::size_t i = 0; i < 64; ++i)
     bytes[i] = static_cast<std::byte>(i), strided[2 * i] = static_cast<std::byte>(100 + i);
   const std::uint64_t shape[] = {64};
   const std::int64_t strides[] = {2};
-  const tp::tensor_view views[] = {{"a", tp::dtype::u8, shape, bytes.data(), {}, 0, false},
-                                   {"b", tp::dtype::u8, shape, strided.data(), strides, 0, false}};
+  const tp::tensor_view views[] = {{"a", dtype::u8, shape, bytes.data(), {}, 0, false},
+                                   {"b", dtype::u8, shape, strided.data(), strides, 0, false}};
   const auto image = tp::dynamic_image::make(views);
   ASSERT_TRUE(image);
   const model unused = large_model(1, 8);
@@ -498,7 +497,7 @@ TEST(Digests, Short_chunks_of_strangers_do_not_keep_a_long_one_from_being_hashed
 TEST(Digests, A_subset_whose_connection_takes_no_answers_keeps_nobody_from_another) {
   const model source = large_model(8, 4 << 20);
   served s(source);
-  s.machine.advance(std::chrono::milliseconds(1000));
+  s.machine.advance(1000ms);
   typename served<>::connection good(s), bad(s);
   const std::vector<std::string_view> all{"t0", "t1", "t2", "t3"}, one{"t7"};
   bad.say(describe(1));
@@ -507,7 +506,7 @@ TEST(Digests, A_subset_whose_connection_takes_no_answers_keeps_nobody_from_anoth
   bad.step();
   // this end has something to say to it, which it does not read
   bad.out.capacity = 0;
-  std::vector<std::byte> body(6000);
+  byte_vector body(6000);
   ASSERT_TRUE(bad.end.send_message(1, {}, body));
   good.say(describe(1));
   good.answer();

@@ -92,7 +92,7 @@ TEST_F(Owner, Unknown_withdrawn_stale_and_out_of_range_have_their_statuses) {
   ASSERT_TRUE(o.withdraw(id));
   EXPECT_EQ(refusal(alice, ask(kind::describe)), status::withdrawn);
   EXPECT_TRUE(o.withdraw(id)) << "once more changes nothing";
-  EXPECT_EQ(o.withdraw({7, 7}).error(), tp::errc::unknown_reference);
+  EXPECT_EQ(code_of(o.withdraw({7, 7})), errc::unknown_reference);
 }
 
 TEST_F(Owner, R1_a_pull_at_the_end_is_answered_end_whatever_its_length) {
@@ -359,12 +359,12 @@ TEST_F(Owner, A_withdrawn_or_replaced_reference_does_not_keep_a_connection_busy)
 
 TEST_F(Owner, A_full_table_is_said_and_withdrawn_slots_are_used_again) {
   for (std::uint64_t i = 1; i <= 4; ++i) publish(1, {i, 0});
-  EXPECT_EQ(o.publish(m.source(), version, true, {5, 0}, 1).error(), tp::errc::table_full);
+  EXPECT_EQ(code_of(o.publish(m.source(), version, true, {5, 0}, 1)), errc::table_full);
   ASSERT_TRUE(o.withdraw({2, 0}));
   EXPECT_EQ(deliver().size(), 1u);
   EXPECT_TRUE(o.publish(m.source(), version, true, {5, 0}, 1));
   EXPECT_EQ(refusal(alice, ask(kind::describe, {2, 0})), status::unknown_reference);
-  EXPECT_EQ(o.publish(m.source(), version, true, {2, 0}, 1).error(), tp::errc::table_full);
+  EXPECT_EQ(code_of(o.publish(m.source(), version, true, {2, 0}, 1)), errc::table_full);
 }
 
 }  // namespace owner_test

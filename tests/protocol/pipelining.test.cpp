@@ -8,8 +8,8 @@ using namespace test;
 using kind = tp::frame_kind;
 
 /// Frames of one size, one after the other.
-std::vector<std::byte> joined(std::uint32_t count, tp::frame m, auto change) {
-  std::vector<std::byte> all;
+byte_vector joined(std::uint32_t count, tp::frame m, auto change) {
+  byte_vector all;
   for (m.id = 0; m.id < count; ++m.id) {
     change(m);
     const frame f = encode(m);
@@ -27,7 +27,7 @@ void settle(party& p, pipe_end& stream, const wire& in, const wire& out) {
 }
 std::vector<frame> frames_of(const wire& w) {
   std::vector<frame> all;
-  for (std::span<const std::byte> rest(w.bytes); !rest.empty();) {
+  for (const_byte_span rest(w.bytes); !rest.empty();) {
     const auto size = tp::detail::measure_frame(rest, ~std::size_t{0}, 16);
     if (!size || !*size || rest.size() < **size) break;
     all.emplace_back(rest.first(**size));

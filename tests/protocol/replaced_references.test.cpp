@@ -8,7 +8,6 @@ namespace replaced_references_test {
 
 using namespace test;
 using namespace test::transactions;
-using tp::errc;
 
 struct Replaced : Transactions {
   /// Of the transaction of both references.
@@ -39,15 +38,13 @@ TEST_F(Replaced, A_completion_of_the_version_before_counts_in_its_transaction) {
         EXPECT_EQ(complete(first, ada, other), status::ok);
         expect_both_completed(1);
         EXPECT_EQ(complete(second, ada), status::ok);
-        ASSERT_EQ(settled.size(), 2u);
-        EXPECT_EQ(settled[1].verdict, verdict::completed);
-        EXPECT_EQ(settled[1].counts.completed, 1u);
+        EXPECT_TRUE(settled_as(2, verdict::completed, {.completed = 1}));
         o.forget(first), o.forget(second);
       }
 }
 TEST_F(Replaced, A_recipient_that_asks_for_the_next_version_too_counts_once_in_the_transaction_of_the_one_before) {
   auto how = counted(2);
-  how.budgets.acquire = std::chrono::milliseconds(1000);
+  how.budgets.acquire = 1000ms;
   at(1);
   publish_both(how);
   owner::peer first, second;
@@ -82,19 +79,16 @@ TEST_F(Replaced, Each_version_before_counts_in_its_own_transaction) {
   o.seal(*t);
   EXPECT_EQ(complete(a, ada), status::ok);
   EXPECT_EQ(complete(b, bob), status::ok);
-  ASSERT_TRUE(o.publish(m.source(), version, true, id, counted(1)));
+  publish(counted(1));
   EXPECT_EQ(complete(c, bob), status::ok);
   EXPECT_EQ(complete(a, ada, third), status::ok);
   EXPECT_EQ(complete(b, bob, third), status::ok);
-  ASSERT_EQ(settled.size(), 2u) << "the last version, and the transaction of the second";
-  EXPECT_EQ(settled[1].verdict, verdict::completed);
-  EXPECT_EQ(settled[1].counts.completed, 2u);
+  EXPECT_TRUE(settled_as(2, verdict::completed, {.completed = 2}))
+      << "the last version, and the transaction of the second";
   EXPECT_EQ(complete(a, ada, other), status::ok);
   EXPECT_EQ(complete(b, bob, other), status::ok);
-  ASSERT_EQ(settled.size(), 3u);
-  EXPECT_EQ(settled[2].verdict, verdict::withdrawn) << "bob never had the first version";
-  EXPECT_EQ(settled[2].counts.completed, 1u);
-  EXPECT_EQ(settled[2].counts.unfinished, 1u);
+  EXPECT_TRUE(settled_as(3, verdict::withdrawn, {.completed = 1, .unfinished = 1}))
+      << "bob never had the first version";
 }
 TEST_F(Replaced, A_confirmation_that_comes_again_gets_its_answer_again) {
   publish_both(counted(1));
@@ -123,10 +117,7 @@ TEST_F(Replaced, One_that_had_not_asked_for_a_withdrawn_reference_may_ask_for_th
     EXPECT_TRUE(settled.empty());
     owner::peer a;
     EXPECT_EQ(complete(a, ada, other), status::ok);
-    ASSERT_EQ(settled.size(), 1u);
-    EXPECT_EQ(settled[0].verdict, verdict::withdrawn);
-    EXPECT_EQ(settled[0].counts.unfinished, 1u);
-    EXPECT_EQ(settled[0].counts.absent, 0u);
+    EXPECT_TRUE(settled_as(1, verdict::withdrawn, {.absent = 0, .unfinished = 1}));
     if (replaced) {
       EXPECT_TRUE(o.withdraw(id));
     }
@@ -167,8 +158,7 @@ TEST_F(Full, A_publication_for_which_there_is_no_room_leaves_what_was_published_
   const tp::recipient_id next[] = {{21}, {22}, {23}};
   fill_with(2);
   const auto refused = full.publish(m.source(), version, true, id, named(next));
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, errc::table_full);
+  EXPECT_EQ(code_of(refused), errc::table_full);
   for (std::size_t i = 2; i < 4; ++i)
     EXPECT_EQ(ask_it(lines[i], kind::pull, {}, id).kind, kind::chunk) << "it is served on";
   EXPECT_TRUE(full.publish(m.source(), version, true, id, named(std::span(next).first(2)))) << "there is room for two";
@@ -181,7 +171,7 @@ TEST_F(Full, A_publication_that_is_replaced_as_a_whole_makes_room) {
   one[0] = {m.source(), {id, version, 0}};
   two[0] = one[0], two[1] = {m.source(), {other, version, 0}};
   const auto t = full.open_transaction(named(std::span(next).first(3)));
-  EXPECT_EQ(full.publish_all(one, true, *t).error().code, errc::table_full) << "two have completed the first";
+  EXPECT_EQ(code_of(full.publish_all(one, true, *t)), errc::table_full) << "two have completed the first";
   EXPECT_EQ(ask_it(lines[3], kind::pull, {}, id).kind, kind::chunk);
   full.cancel(*t);
   const auto both = full.open_transaction(named(std::span(next).first(2)));

@@ -5,12 +5,10 @@
 namespace republish_test {
 
 using namespace test;
-using tp::errc;
 using kind = tp::frame_kind;
 
 constexpr tp::ref_id id{1, 2};
-template <class Integrity = tp::image_digest, std::uint64_t Bytes = 512>
-using stream_pull = transfer<tp::fixed_bytes<Bytes>, Integrity>;
+using short_chunks = tp::fixed_bytes<512>;
 using datagram_pull = tp::datagram_transfer<tp::land, tp::fixed_bytes<1112>, tp::image_digest>;
 
 tp::pull_request of(std::uint64_t who, std::uint32_t window = 4) {
@@ -20,7 +18,7 @@ tp::pull_request of(std::uint64_t who, std::uint32_t window = 4) {
 }
 model large() {
   model m;
-  m.add("w", tp::dtype::f32, {30'000}).ready();
+  m.add("w", dtype::f32, {30'000}).ready();
   return m;
 }
 /// False: it is being sent at this moment.
@@ -28,7 +26,7 @@ template <class Party>
 bool publish_again(Party& p, const model& m) {
   const auto done = p.references.publish(m.source(), version_of(m), true, id, 0);
   if (!done) {
-    EXPECT_EQ(done.error(), errc::busy);
+    EXPECT_EQ(code_of(done), errc::busy);
   }
   tp::settlement s;
   for (tp::callback<const tp::settlement&> nobody; p.references.next_settled(s, nobody);)
@@ -65,18 +63,14 @@ int pull_while_it_is_published_again(pair& p, Transfer& t, const model& source, 
 
 template <class Integrity>
 void expect_to_go_on_over_streams(std::size_t every, std::uint32_t window, std::uint64_t gap) {
-  const model source = mixed_model().fill(1);
-  pair p(cut{every});
-  p.left.publish(source);
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  stream_pull<Integrity> t(to, of(7, window), {}, 1);
-  const int times = pull_while_it_is_published_again(p, t, source, gap);
-  ASSERT_TRUE(t.ended());
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code) << " at " << t.outcome().error().at;
+  owning_pair p(cut{every});
+  receiving<short_chunks, Integrity> x(of(7, window));
+  const int times = pull_while_it_is_published_again(p, x.t, p.source, gap);
+  ASSERT_TRUE(x.t.ended());
+  ASSERT_TRUE(succeeded(x.t.outcome())) << " at " << x.t.outcome().error().at;
   EXPECT_GT(times, 1);
-  EXPECT_TRUE(t.outcome()->confirmed);
-  EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
+  EXPECT_TRUE(x.t.outcome()->confirmed);
+  EXPECT_TRUE(x.mine.same_tensors(p.source) && x.mine.guards_intact());
   EXPECT_EQ(p.left.status().completed + p.left.status().completed_unverified, 1u);
 }
 TEST(Republish, A_pull_over_a_stream_goes_on) {
@@ -90,35 +84,29 @@ TEST(Republish, A_pull_over_a_stream_goes_on) {
       }
 }
 TEST(Republish, A_pull_of_some_tensors_over_a_stream_goes_on) {
-  const model source = mixed_model().fill(1);
-  pair p(cut{97});
-  p.left.publish(source);
+  owning_pair p(cut{97});
   model mine;
-  mine.add("layers.0.weight", tp::dtype::f32, {30, 40}).add("scale", tp::dtype::f16, {7, 3}).ready();
+  mine.add("layers.0.weight", dtype::f32, {30, 40}).add("scale", dtype::f16, {7, 3}).ready();
   const std::string_view names[] = {"layers.0.weight", "scale"};
   tp::land to(mine.destination());
   auto request = of(7);
   request.subset = names;
-  stream_pull<> t(to, request, {}, 1);
-  EXPECT_GT(pull_while_it_is_published_again(p, t, source, 1000), 1);
+  transfer<short_chunks> t(to, request, {}, 1);
+  EXPECT_GT(pull_while_it_is_published_again(p, t, p.source, 1000), 1);
   ASSERT_TRUE(t.ended());
-  ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
-  for (const auto name : names) EXPECT_EQ(mine.bytes_of(name), source.bytes_of(name));
+  ASSERT_TRUE(succeeded(t.outcome()));
+  for (const auto name : names) EXPECT_EQ(mine.bytes_of(name), p.source.bytes_of(name));
 }
 TEST(Republish, Between_the_last_byte_and_the_confirmation_it_costs_the_last_byte_once_more) {
-  const model source = mixed_model().fill(1);
-  pair p;
-  p.left.publish(source);
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  stream_pull<> t(to, of(7), {}, 1);
+  owning_pair p;
+  receiving<short_chunks> x(of(7));
   int times = 0;
-  p.owner_lies = [&](std::vector<std::byte>& f) {
+  p.owner_lies = [&](byte_vector& f) {
     if (kind_of(f) != kind::chunk || times == 3) return;
     const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
-    if (m->offset + m->length == source.schema().image_bytes) times += publish_again(p.left, source);
+    if (m->offset + m->length == p.source.schema().image_bytes) times += publish_again(p.left, p.source);
   };
-  const auto done = p.pull(t);
+  const auto done = p.pull(x.t);
   ASSERT_TRUE(done);
   EXPECT_EQ(times, 3);
   EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
@@ -126,20 +114,15 @@ TEST(Republish, Between_the_last_byte_and_the_confirmation_it_costs_the_last_byt
 }
 
 TEST(Republish, A_peer_that_answers_with_another_nonce_for_ever_ends_the_pull_over_a_stream) {
-  const model source = mixed_model().fill(1);
   for (const std::uint64_t good : {0u, 3u}) {
-    pair p(cut{100});
-    p.left.publish(source);
+    owning_pair p(cut{100});
     std::uint64_t chunks = 0;
-    p.owner_lies = [&, lie = lie_about_chunks([](tp::frame& m) { m.nonce ^= 1; })](std::vector<std::byte>& f) {
+    p.owner_lies = [&, lie = lie_about_chunks([](tp::frame& m) { m.nonce ^= 1; })](byte_vector& f) {
       if (kind_of(f) == kind::chunk && chunks++ >= good) lie(f);
     };
-    model mine = mixed_model();
-    tp::land to(mine.destination());
-    stream_pull<> t(to, of(7, 1), {}, 1);
-    const auto done = p.pull(t);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, errc::wrong_payload);
+    receiving<short_chunks> x(of(7, 1));
+    const auto done = p.pull(x.t);
+    ASSERT_EQ(code_of(done), errc::wrong_payload);
     EXPECT_EQ(done.error().at, good * 512);
     EXPECT_LT(chunks, good + 20);
   }
@@ -147,13 +130,11 @@ TEST(Republish, A_peer_that_answers_with_another_nonce_for_ever_ends_the_pull_ov
 TEST(Republish, A_peer_that_denies_every_confirmation_ends_the_pull_whatever_else_it_says) {
   // everything has come, so the pull itself is a success: each time the owner says that it does not know the serve, or
   // that it is busy, or names another serve
-  const model source = mixed_model().fill(1);
   for (const bool busy : {false, true}) {
-    pair p;
-    p.left.publish(source);
+    owning_pair p;
     std::uint64_t answers = 0, described = 0;
     bool wrong = false;
-    p.owner_lies = [&](std::vector<std::byte>& f) {
+    p.owner_lies = [&](byte_vector& f) {
       ++answers;
       if (kind_of(f) == kind::confirmed)
         lie_about(kind::confirmed, [](tp::frame& m) {
@@ -168,53 +149,49 @@ TEST(Republish, A_peer_that_denies_every_confirmation_ends_the_pull_whatever_els
           m.status = tp::status::busy;
         })(f);
     };
-    model mine = mixed_model();
-    tp::land to(mine.destination());
-    stream_pull<> t(to, of(7), {}, 1);
+    receiving<short_chunks> x(of(7));
     tp::no_transfer idle;
     p.right.end.begin_pull();
-    for (int i = 0; i < 100'000 && !t.ended(); ++i) {
-      ASSERT_TRUE(p.pump(idle, t));
-      if (t.pause().count() > 0) t.restart();
+    for (int i = 0; i < 100'000 && !x.t.ended(); ++i) {
+      ASSERT_TRUE(p.pump(idle, x.t));
+      if (x.t.pause().count() > 0) x.t.restart();
     }
-    ASSERT_TRUE(t.ended());
-    ASSERT_TRUE(t.outcome());
-    EXPECT_FALSE(t.outcome()->confirmed);
+    ASSERT_TRUE(x.t.ended());
+    ASSERT_TRUE(x.t.outcome());
+    EXPECT_FALSE(x.t.outcome()->confirmed);
     EXPECT_LT(answers, 200u);
   }
 }
 
 TEST(Republish, A_pull_over_datagrams_goes_on) {
   for (const double loss : {0.0, 0.05}) {
-    lossy_pair<> p({1200, loss, loss, microseconds(300), microseconds(100)});
+    lossy_pair<> p({1200, loss, loss, 300us, 100us});
     const model source = large().fill(1);
     p.left.publish(source);
     model mine = large();
     tp::land to(mine.destination());
     datagram_pull t(to, of(7), {}, p.right.end->next_id());
-    t.fits(1200);
-    p.right.end->begin_pull();
+    p.begin(t);
     std::uint64_t last = 0;
     int times = 0;
     while (!t.ended()) {
       ASSERT_TRUE(p.run(t, [&] { return t.ended() || t.landed_bytes() >= last + 2000; }));
       if (!t.ended() && publish_again(p.left, source)) last = t.landed_bytes(), ++times;
     }
-    ASSERT_TRUE(t.outcome()) << to_string(t.outcome().error().code);
+    ASSERT_TRUE(succeeded(t.outcome()));
     EXPECT_GT(times, 8) << "more often than it may be served anew without progress";
     EXPECT_TRUE(mine.same_tensors(source) && mine.guards_intact());
   }
 }
 TEST(Republish, A_peer_that_answers_with_another_nonce_for_ever_ends_the_pull_over_datagrams) {
   for (const int first : {0, 40}) {
-    lossy_pair<> p({1200, 0, 0, microseconds(300), microseconds(0)});
+    lossy_pair<> p(in_order);
     const model source = large().fill(1);
     p.left.publish(source);
     model mine = large();
     tp::land to(mine.destination());
     datagram_pull t(to, of(7), {}, p.right.end->next_id());
-    t.fits(1200);
-    p.right.end->begin_pull();
+    p.begin(t);
     int chunks = 0, descriptions = 0;
     p.spoil = [&](datagram& d, std::size_t n) {
       const auto bytes = std::as_writable_bytes(std::span(d)).first(n);
@@ -228,9 +205,8 @@ TEST(Republish, A_peer_that_answers_with_another_nonce_for_ever_ends_the_pull_ov
       m.nonce ^= 1;
       tp::detail::payload_prefix::write(m, bytes.first<80>());
     };
-    ASSERT_TRUE(p.run(t, [&] { return t.ended(); }, std::chrono::hours(1)));
-    ASSERT_FALSE(t.outcome());
-    EXPECT_EQ(t.outcome().error().code, errc::wrong_payload);
+    ASSERT_TRUE(p.run(t, [&] { return t.ended(); }, 1h));
+    EXPECT_EQ(code_of(t.outcome()), errc::wrong_payload);
     EXPECT_LT(descriptions, 20);
   }
 }

@@ -5,15 +5,13 @@
 namespace schema_comparison_test {
 
 using namespace test;
-using tp::dtype;
-using tp::errc;
 
 /// Pulls `theirs` into `mine`; gives the error after checking that nothing was written.
 tp::error refused(model& theirs, model& mine, std::span<const std::string_view> subset = {}, std::size_t every = 100) {
   pair p(cut{every});
   p.left.publish(theirs.fill(1));
   std::uint64_t payload = 0;
-  p.owner_lies = [&](std::vector<std::byte>& f) { payload += kind_of(f) == tp::frame_kind::chunk ? f.size() : 0; };
+  p.owner_lies = [&](byte_vector& f) { payload += kind_of(f) == tp::frame_kind::chunk ? f.size() : 0; };
   tp::land to(mine.destination());
   transfer<> t(to, {.ref = {1, 2}, .subset = subset}, {}, 1);
   const auto done = p.pull(t);
@@ -157,7 +155,7 @@ TEST(SchemaComparison, Without_a_schema_of_its_own_a_consumer_gets_the_plain_err
   p.left.publish(theirs);
   tp::transfer<picky, tp::fixed_bytes<1024>, tp::image_digest> t(to, {{1, 2}}, {}, 1);
   const auto done = p.pull(t);
-  EXPECT_EQ(done.error(), errc::schema_mismatch);
+  EXPECT_EQ(code_of(done), errc::schema_mismatch);
   EXPECT_TRUE(done.error().name.empty());
 }
 
@@ -193,7 +191,7 @@ TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
   tp::land to(mine.destination());
   transfer<> t(to, {{1, 2}}, {}, 1);
   const auto done = p.pull(t);
-  EXPECT_EQ(done.error(), errc::schema_mismatch);
+  EXPECT_EQ(code_of(done), errc::schema_mismatch);
   EXPECT_EQ(done.error().name.view(), "w");
 }
 

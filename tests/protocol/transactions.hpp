@@ -6,6 +6,7 @@
 #include <tensorpull/integrity/xxhash/policies.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
 
+#include <optional>
 #include <vector>
 
 namespace test::transactions {
@@ -18,6 +19,18 @@ using owner = tp::owner<tp::xxhash_digest>;
 
 constexpr tp::ref_id id{1, 2}, other{3, 4};
 constexpr tp::recipient_id ada{11}, bob{12}, eve{13};
+
+inline std::vector<tp::recipient_id> numbered(std::uint64_t n) {
+  std::vector<tp::recipient_id> all;
+  for (std::uint64_t i = 1; i <= n; ++i) all.push_back({i});
+  return all;
+}
+
+/// How many are expected to have ended in which way; those that are not named may be any number.
+struct recipients_that {
+  std::optional<std::uint32_t> acquired{}, completed{}, completed_unverified{}, failed{}, cancelled{}, vanished{},
+      absent{}, unfinished{}, unlisted{}, all{};
+};
 
 struct Transactions : testing::Test {
   model m = mixed_model().fill(1);
@@ -38,15 +51,17 @@ struct Transactions : testing::Test {
     t.named = who;
     return t;
   }
-  void publish(const tp::transaction_options& t, tp::ref_id as = id) {
+  /// In a transaction of its own, or in one that is open.
+  template <class Options>
+  void publish(const Options& t, tp::ref_id as = id) {
     ASSERT_TRUE(o.publish(m.source(), version, true, as, t));
   }
   /// Both references, in one transaction.
   void publish_both(const tp::transaction_options& how) {
     const auto t = o.open_transaction(how);
     ASSERT_TRUE(t);
-    ASSERT_TRUE(o.publish(m.source(), version, true, id, *t));
-    ASSERT_TRUE(o.publish(m.source(), version, true, other, *t));
+    publish(*t);
+    publish(*t, other);
     o.seal(*t);
     deliver();
   }
@@ -58,6 +73,33 @@ struct Transactions : testing::Test {
       if (tell) tell(s);
       if (o.returned(s.id)) o.released(s.id);
     }
+  }
+  void tell_progress() {
+    tp::progress_event e;
+    tp::callback<const tp::progress_event&> tell;
+    while (const tp::transaction_id of = o.next_event(e, tell)) tell(e), (void)o.returned(of);
+  }
+  /// So many transactions have settled: the last one in this way, and so many of its recipients in these.
+  testing::AssertionResult settled_as(std::size_t n, verdict how, const recipients_that& expected = {}) const {
+    if (settled.size() != n) return testing::AssertionFailure() << settled.size() << " have settled ";
+    const auto& last = settled.back();
+    if (last.verdict != how) return testing::AssertionFailure() << to_string(last.verdict) << ' ';
+    const auto& c = last.counts;
+    auto result = testing::AssertionSuccess();
+    const auto compare = [&](const char* what, std::optional<std::uint32_t> wanted, std::uint32_t is) {
+      if (wanted && *wanted != is) result = testing::AssertionFailure() << what << " is " << is << ' ';
+    };
+    compare("acquired", expected.acquired, c.acquired);
+    compare("completed", expected.completed, c.completed);
+    compare("completed_unverified", expected.completed_unverified, c.completed_unverified);
+    compare("failed", expected.failed, c.failed);
+    compare("cancelled", expected.cancelled, c.cancelled);
+    compare("vanished", expected.vanished, c.vanished);
+    compare("absent", expected.absent, c.absent);
+    compare("unfinished", expected.unfinished, c.unfinished);
+    compare("unlisted", expected.unlisted, c.unlisted);
+    compare("all", expected.all, c.final());
+    return result;
   }
   void at(std::uint64_t ms) {
     o.advance(std::chrono::milliseconds(ms));

@@ -15,7 +15,7 @@ void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_requ
   transfer<Chunking, Integrity> t(to, request, chunking, p.right.end.next_id());
   const auto before = p.left.status();
   const auto done = p.pull(t);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(mine.same_tensors(source));
   EXPECT_TRUE(mine.guards_intact());
   EXPECT_EQ(done->bytes, source.schema().image_bytes);
@@ -31,14 +31,12 @@ void expect_exact(pair& p, const model& source, Chunking chunking, tp::pull_requ
 }
 
 TEST(Transfer, Every_cut_of_the_stream_lands_the_same_bytes) {
-  const model source = mixed_model().fill(1);
   generator random(4);
   for (const cut c : {cut{1}, cut{7}, cut{13}, cut{100}, cut{5000}, cut{}, cut{40, &random}, cut{3000, &random}}) {
-    pair p(c);
-    p.left.publish(source);
-    expect_exact(p, source, tp::fixed_bytes<8>{});
-    expect_exact(p, source, tp::fixed_bytes<1024>{});
-    expect_exact(p, source, tp::fixed_bytes<2'097'152>{});
+    owning_pair p(c);
+    expect_exact(p, p.source, tp::fixed_bytes<8>{});
+    expect_exact(p, p.source, tp::fixed_bytes<1024>{});
+    expect_exact(p, p.source, tp::fixed_bytes<2'097'152>{});
     ASSERT_FALSE(testing::Test::HasFailure()) << "cut " << c.most;
   }
 }
@@ -89,15 +87,14 @@ TEST(Transfer, L7_models_of_empty_tensors_alone_and_of_none) {
   for (int n = 0; n < 3; ++n) {
     model source, mine;
     for (int i = 0; i < n; ++i)
-      source.add("e" + std::to_string(i), tp::dtype::f32, {0, 4}),
-          mine.add("e" + std::to_string(i), tp::dtype::f32, {0, 4});
+      source.add("e" + std::to_string(i), dtype::f32, {0, 4}), mine.add("e" + std::to_string(i), dtype::f32, {0, 4});
     source.ready(), mine.ready();
     pair p(cut{5});
     p.left.publish(source);
     tp::land to(mine.destination());
     transfer<> t(to, {{1, 2}}, {}, 1);
     const auto done = p.pull(t);
-    ASSERT_TRUE(done) << to_string(done.error().code);
+    ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(p.left.status().completed, 1u);
   }
 }
@@ -118,9 +115,7 @@ TEST(Transfer, Recipients_of_one_reference_cut_it_in_different_ways_at_once) {
   transfer<tp::per_tensor<999>> t2(to_two, {{1, 2}}, {}, 1);
   tp::no_transfer idle;
   a.right.end.begin_pull(), b.right.end.begin_pull();
-  const auto scratch = [](party& q) {
-    return std::span<std::byte>(reinterpret_cast<std::byte*>(q.scratch.get()), 65536);
-  };
+  const auto scratch = [](party& q) { return byte_span(reinterpret_cast<std::byte*>(q.scratch.get()), 65536); };
   for (int i = 0; i < 100'000 && !(t1.ended() && t2.ended()); ++i) {
     if (!t1.ended()) {
       ASSERT_TRUE(a.pump(idle, t1));
@@ -135,15 +130,11 @@ TEST(Transfer, Recipients_of_one_reference_cut_it_in_different_ways_at_once) {
 }
 
 TEST(Transfer, An_image_above_the_owners_cap_does_not_fit_a_native_transfer) {
-  const model source = mixed_model().fill(1);
-  pair p;
-  p.left.publish(source);
+  owning_pair p;
   p.owner_lies = lie_about(tp::frame_kind::description, [](tp::frame& m) { m.length = 1000; });
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  transfer<tp::whole> t(to, {{1, 2}}, {}, 1);
-  EXPECT_EQ(p.pull(t).error(), tp::errc::does_not_fit);
-  EXPECT_TRUE(mine.untouched());
+  receiving<tp::whole> x;
+  EXPECT_EQ(code_of(p.pull(x.t)), errc::does_not_fit);
+  EXPECT_TRUE(x.mine.untouched());
 }
 
 TEST(Transfer, Unverifiable_publications_end_unverified_where_the_pull_accepts_that) {
@@ -153,7 +144,7 @@ TEST(Transfer, Unverifiable_publications_end_unverified_where_the_pull_accepts_t
   model mine = mixed_model();
   tp::land to(mine.destination());
   transfer<> refusing(to, {{1, 2}}, {}, 1);
-  EXPECT_EQ(p.pull(refusing).error(), tp::errc::not_verifiable);
+  EXPECT_EQ(code_of(p.pull(refusing)), errc::not_verifiable);
   EXPECT_TRUE(mine.untouched());
   transfer<> t(to, {.ref = {1, 2}, .unverified = true}, {}, p.right.end.next_id());
   const auto done = p.pull(t);
@@ -171,7 +162,7 @@ template <class Transfer>
 void pull_up_to_the_confirmation(pair& p, Transfer& t) {
   tp::no_transfer idle;
   bool last = false;
-  p.owner_lies = [&](std::vector<std::byte>& f) {
+  p.owner_lies = [&](byte_vector& f) {
     if (kind_of(f) == tp::frame_kind::confirmed) last = true, f.clear();
   };
   p.right.end.begin_pull();
@@ -195,29 +186,26 @@ struct wanted_part {
   }
 };
 TEST(Transfer, An_owner_that_restarts_before_it_is_heard_costs_the_last_byte_once_more) {
-  const model source = mixed_model().fill(1);
   for (const bool named : {false, true})
     for (const bool part : {false, true}) {
       SCOPED_TRACE(named);
-      pair p;
-      p.left.publish(source, {1, 2}, 1);
-      wanted_part want(part, source);
+      owning_pair p({}, 1);
+      wanted_part want(part, p.source);
       tp::land to(want.mine.destination());
       transfer<> t(to, {.ref = {1, 2}, .subset = want.names, .recipient = {named ? 7u : 0u}}, {}, 1);
       pull_up_to_the_confirmation(p, t);
       const auto landed = t.landed_bytes();
       p.left.restart();
       p.reconnect();
-      p.left.publish(source, {1, 2}, 1);
+      p.left.publish(p.source, {1, 2}, 1);
       t.restart();
       const auto done = p.pull(t);
-      ASSERT_TRUE(done) << to_string(done.error().code);
-      EXPECT_EQ(done->outcome, tp::outcome::completed);
+      ASSERT_TRUE(completed(done));
       EXPECT_EQ(t.landed_bytes(), landed);
-      EXPECT_TRUE(part || want.mine.same_tensors(source));
+      EXPECT_TRUE(part || want.mine.same_tensors(p.source));
       EXPECT_EQ(done->confirmed, named);
       if (!named) {  // an owner that has not restarted would count it twice, and it cannot tell
-        EXPECT_EQ(done->unconfirmed_because, tp::errc::bad_request);
+        EXPECT_EQ(done->unconfirmed_because, errc::bad_request);
         continue;
       }
       EXPECT_EQ(p.left.status().bytes_sent, 1u);
@@ -226,18 +214,16 @@ TEST(Transfer, An_owner_that_restarts_before_it_is_heard_costs_the_last_byte_onc
     }
 }
 TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
-  const model source = mixed_model().fill(1);
   for (const bool part : {false, true})
     for (std::uint64_t victim = 0;; ++victim) {
-      pair p;
-      p.left.publish(source, {1, 2}, 1);
-      wanted_part want(part, source);
+      owning_pair p({}, 1);
+      wanted_part want(part, p.source);
       tp::land to(want.mine.destination());
       transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(
           to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
       tp::no_transfer idle;
       std::uint64_t n = 0;
-      p.owner_lies = [&](std::vector<std::byte>& f) {
+      p.owner_lies = [&](byte_vector& f) {
         if (n++ >= victim) f.clear();
       };
       p.right.end.begin_pull();
@@ -249,33 +235,26 @@ TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
       p.owner_lies = {};
       p.left.restart();
       p.reconnect();
-      p.left.publish(source, {1, 2}, 1);
+      p.left.publish(p.source, {1, 2}, 1);
       t.restart();
       const auto done = p.pull(t);
-      ASSERT_TRUE(done) << to_string(done.error().code) << ", frame " << victim;
-      EXPECT_EQ(done->outcome, tp::outcome::completed);
-      EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
+      ASSERT_TRUE(confirmed(done)) << ", frame " << victim;
       EXPECT_EQ(p.left.status().completed, 1u);
-      EXPECT_TRUE(part || want.mine.same_tensors(source));
+      EXPECT_TRUE(part || want.mine.same_tensors(p.source));
     }
 }
 TEST(Transfer, A_confirmation_that_is_lost_for_good_leaves_what_was_checked) {
-  const model source = mixed_model().fill(1);
-  for (const tp::errc why : {tp::errc::timed_out, tp::errc::connection_lost, tp::errc::cancelled}) {
-    pair p;
-    p.left.publish(source);
-    model mine = mixed_model();
-    tp::land to(mine.destination());
-    transfer<> t(to, {{1, 2}}, {}, 1);
-    pull_up_to_the_confirmation(p, t);
-    t.fail({why, 0, 0, {}});
-    const auto done = t.outcome();
-    ASSERT_TRUE(done);
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+  for (const errc why : {errc::timed_out, errc::connection_lost, errc::cancelled}) {
+    owning_pair p;
+    receiving<> x;
+    pull_up_to_the_confirmation(p, x.t);
+    x.t.fail({why, 0, 0, {}});
+    const auto done = x.t.outcome();
+    ASSERT_TRUE(completed(done));
     EXPECT_FALSE(done->confirmed);
     EXPECT_EQ(done->unconfirmed_because, why);
-    EXPECT_FALSE(t.farewell());
-    EXPECT_TRUE(mine.same_tensors(source));
+    EXPECT_FALSE(x.t.farewell());
+    EXPECT_TRUE(x.mine.same_tensors(p.source));
   }
 }
 TEST(Transfer, A_restarted_owner_with_something_else_leaves_what_was_checked) {
@@ -283,28 +262,23 @@ TEST(Transfer, A_restarted_owner_with_something_else_leaves_what_was_checked) {
   for (const bool nothing : {false, true}) {
     pair p;
     p.left.publish(source);
-    model mine = mixed_model();
-    tp::land to(mine.destination());
-    transfer<> t(to, {.ref = {1, 2}, .recipient = {7}}, {}, 1);
-    pull_up_to_the_confirmation(p, t);
+    receiving<> x({.ref = {1, 2}, .recipient = {7}});
+    pull_up_to_the_confirmation(p, x.t);
     p.left.restart();
     p.reconnect();
     if (!nothing) p.left.publish(other);
-    t.restart();
-    const auto done = p.pull(t);
-    ASSERT_TRUE(done) << to_string(done.error().code);
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    x.t.restart();
+    const auto done = p.pull(x.t);
+    ASSERT_TRUE(completed(done));
     EXPECT_EQ(done->version, version_of(source));
-    EXPECT_EQ(done->unconfirmed_because, nothing ? tp::errc::unknown_reference : tp::errc::stale_version);
+    EXPECT_EQ(done->unconfirmed_because, nothing ? errc::unknown_reference : errc::stale_version);
     EXPECT_FALSE(done->confirmed);
-    EXPECT_TRUE(mine.same_tensors(source));
+    EXPECT_TRUE(x.mine.same_tensors(source));
   }
 }
 TEST(Transfer, An_owner_that_knows_no_serve_is_asked_a_few_times_and_not_for_ever) {
-  const model source = mixed_model().fill(1);
-  pair p;
-  p.left.publish(source);
-  p.owner_lies = [](std::vector<std::byte>& f) {
+  owning_pair p;
+  p.owner_lies = [](byte_vector& f) {
     if (kind_of(f) != tp::frame_kind::confirmed) return;
     tp::frame m;
     m.kind = tp::frame_kind::refused;
@@ -314,23 +288,17 @@ TEST(Transfer, An_owner_that_knows_no_serve_is_asked_a_few_times_and_not_for_eve
     const frame r = encode(m);
     f.assign(r.bytes().begin(), r.bytes().end());
   };
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  transfer<> t(to, {.ref = {1, 2}, .recipient = {7}}, {}, 1);
-  const auto done = p.pull(t);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(done->unconfirmed_because, tp::errc::bad_request);
-  EXPECT_EQ(p.left.status().bytes_sent, source.schema().image_bytes + 8);
+  receiving<> x({.ref = {1, 2}, .recipient = {7}});
+  const auto done = p.pull(x.t);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(done->unconfirmed_because, errc::bad_request);
+  EXPECT_EQ(p.left.status().bytes_sent, p.source.schema().image_bytes + 8);
 }
 TEST(Transfer, An_owner_that_says_we_had_ended_has_recorded_the_confirmation) {
-  const model source = mixed_model().fill(1);
-  pair p;
-  p.left.publish(source, {1, 2}, 1);
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  transfer<> t(to, {.ref = {1, 2}, .recipient = {7}}, {}, 1);
-  p.owner_lies = [&](std::vector<std::byte>& f) {
-    const bool late = kind_of(f) == tp::frame_kind::description && t.total_bytes() > 0;
+  owning_pair p({}, 1);
+  receiving<> x({.ref = {1, 2}, .recipient = {7}});
+  p.owner_lies = [&](byte_vector& f) {
+    const bool late = kind_of(f) == tp::frame_kind::description && x.t.total_bytes() > 0;
     if (kind_of(f) != tp::frame_kind::confirmed && !late) return;
     tp::frame m;
     m.kind = tp::frame_kind::refused;
@@ -340,9 +308,8 @@ TEST(Transfer, An_owner_that_says_we_had_ended_has_recorded_the_confirmation) {
     const frame r = encode(m);
     f.assign(r.bytes().begin(), r.bytes().end());
   };
-  const auto done = p.pull(t);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(done->confirmed);
+  const auto done = p.pull(x.t);
+  ASSERT_TRUE(confirmed(done));
 }
 
 TEST(Transfer, C1_a_source_that_changes_without_being_published_again_is_a_digest_mismatch) {
@@ -350,11 +317,9 @@ TEST(Transfer, C1_a_source_that_changes_without_being_published_again_is_a_diges
   pair p;
   p.left.publish(source);
   source.fill(2);
-  model mine = mixed_model();
-  tp::land to(mine.destination());
-  transfer<> t(to, {{1, 2}}, {}, 1);
-  const auto done = p.pull(t);
-  EXPECT_EQ(done.error(), tp::errc::digest_mismatch);
+  receiving<> x;
+  const auto done = p.pull(x.t);
+  EXPECT_EQ(code_of(done), errc::digest_mismatch);
   EXPECT_EQ(done.error().at, source.schema().image_bytes);
   EXPECT_EQ(p.left.status().completed, 0u);
   EXPECT_EQ(p.left.status().failed, 1u) << "the owner hears of it";
@@ -369,24 +334,22 @@ TEST(Transfer, Refusals_reach_the_caller_by_name) {
     transfer<> t(to, request, {}, p.right.end.next_id());
     const auto done = p.pull(t);
     EXPECT_FALSE(done);
-    return done ? tp::errc{} : done.error().code;
+    return done ? errc{} : done.error().code;
   };
-  EXPECT_EQ(refused({{1, 2}}), tp::errc::unknown_reference);
+  EXPECT_EQ(refused({{1, 2}}), errc::unknown_reference);
   p.left.publish(source);
-  EXPECT_EQ(refused({.ref = {1, 2}, .version = 5}), tp::errc::stale_version);
+  EXPECT_EQ(refused({.ref = {1, 2}, .version = 5}), errc::stale_version);
   ASSERT_TRUE(p.left.references.withdraw({1, 2}));
-  EXPECT_EQ(refused({{1, 2}}), tp::errc::withdrawn);
+  EXPECT_EQ(refused({{1, 2}}), errc::withdrawn);
   EXPECT_TRUE(mine.untouched());
   p.left.publish(source);
   expect_exact(p, source, tp::fixed_bytes<256>{});  // the connection is as good as before
 }
 
 TEST(Transfer, Bytes_sent_count_the_payload) {
-  const model source = mixed_model().fill(1);
-  pair p(cut{61});
-  p.left.publish(source);
-  expect_exact(p, source, tp::bytes_up_to<4096>{101});
-  EXPECT_EQ(p.left.status().bytes_sent, source.schema().image_bytes);
+  owning_pair p(cut{61});
+  expect_exact(p, p.source, tp::bytes_up_to<4096>{101});
+  EXPECT_EQ(p.left.status().bytes_sent, p.source.schema().image_bytes);
 }
 
 // The parts of section 6 of the design: at most 2 KiB for each connection, 4 KiB for a recipient beyond its
