@@ -11,7 +11,7 @@
 namespace download_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 
 class Download : public testing::Test {
  protected:
@@ -36,18 +36,17 @@ class Download : public testing::Test {
 TEST_F(Download, The_first_address_that_has_it_serves) {
   const fast_clock fast(20);
   const auto done = tp::download_tensors<net>(at({nobody, other->port(), owner->port(), nobody}), *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  ASSERT_TRUE(completed(done));
   EXPECT_EQ(done->version, ref.version);
   EXPECT_TRUE(same(*mine, *model));
 }
 
 TEST_F(Download, Without_success_the_last_error_is_the_outcome) {
   const fast_clock fast(20);
-  EXPECT_EQ(tp::download_tensors<net>(at({nobody, other->port()}), *mine).error().code, tp::errc::unknown_reference);
-  EXPECT_EQ(tp::download_tensors<net>(at({other->port(), nobody}), *mine).error().code, tp::errc::connection_failed);
-  EXPECT_EQ(tp::download_tensors<net>(at({}), *mine).error().code, tp::errc::bad_address);
-  EXPECT_EQ(tp::download_tensors<net>(tp::locator(), *mine).error().code, tp::errc::bad_address);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(at({nobody, other->port()}), *mine)), errc::unknown_reference);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(at({other->port(), nobody}), *mine)), errc::connection_failed);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(at({}), *mine)), errc::bad_address);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(tp::locator(), *mine)), errc::bad_address);
 }
 
 TEST_F(Download, A_consumer_that_begins_once_keeps_the_failure_that_ended_it) {
@@ -56,12 +55,12 @@ TEST_F(Download, A_consumer_that_begins_once_keeps_the_failure_that_ended_it) {
   struct once : tp::land {
     using tp::land::land;
     tp::result<void> begin(const tp::description& d) noexcept {
-      if (begun++ > 0) return tp::failure(tp::errc::invalid_argument);
+      if (begun++ > 0) return tp::failure(errc::invalid_argument);
       return tp::land::begin(d);
     }
     int begun = 0;
   } to(tp::raw_tensors<mlp>::destination(*mine));
-  EXPECT_EQ(tp::pull<net>(at({other->port(), owner->port()}), to).error(), tp::errc::digest_mismatch);
+  EXPECT_EQ(code_of(tp::pull<net>(at({other->port(), owner->port()}), to)), errc::digest_mismatch);
   EXPECT_EQ(to.begun, 2);
 }
 
@@ -70,15 +69,15 @@ TEST_F(Download, Addresses_of_other_links_are_passed_over) {
   const auto port = local(owner->port());
   EXPECT_TRUE(l.add("unix:/nobody/is/here") && l.add("tls://" + port) && l.add("tcp://" + port));
   const auto done = tp::download_tensors<net>(l, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
   tp::locator none(ref);
   EXPECT_TRUE(none.add("unix:/nobody/is/here") && none.add("http://h/m"));
-  EXPECT_EQ(tp::download_tensors<net>(none, *mine).error(), tp::errc::bad_address);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(none, *mine)), errc::bad_address);
 }
 
 TEST_F(Download, An_address_is_what_its_transport_takes) {
-  using unix_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::unix_socket>;
+  using unix_net = raw_net<mlp, tp::unix_socket>;
   const std::string at = abstract_name();
   auto near = unix_net::downloader::open({.listen = at});
   ASSERT_TRUE(near);
@@ -86,7 +85,7 @@ TEST_F(Download, An_address_is_what_its_transport_takes) {
   EXPECT_TRUE(l.add("tcp://" + local(nobody)) && l.add("unix:" + at));
   serving run(*near);
   const auto done = tp::download_tensors<unix_net>(l, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
 
   using far_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<1024>, tp::udp>;
@@ -104,9 +103,9 @@ TEST_F(Download, An_address_is_what_its_transport_takes) {
 }
 
 TEST_F(Download, No_command_is_run_for_a_locator) {
-  using command_net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::child_process>;
+  using command_net = raw_net<mlp, tp::child_process>;
   const auto done = tp::download_tensors<command_net>(at({1}), *mine, {.retry = {.retries = 0}});
-  EXPECT_EQ(done.error(), tp::errc::bad_address);
+  EXPECT_EQ(code_of(done), errc::bad_address);
   EXPECT_TRUE(done.error().name.empty()) << "a program named so would be missing: " << done.error().name.view();
 }
 
@@ -126,15 +125,14 @@ TEST_F(Download, The_caller_makes_anything_that_a_transport_takes_besides_an_add
 TEST_F(Download, Another_version_is_not_taken) {
   tp::locator l = at({owner->port()});
   l.reference.version ^= 1;
-  EXPECT_EQ(tp::download_tensors<net>(l, *mine).error().code, tp::errc::stale_version);
+  EXPECT_EQ(code_of(tp::download_tensors<net>(l, *mine)), errc::stale_version);
   EXPECT_TRUE(same(*mine, *blank<mlp>()));
 }
 
 TEST_F(Download, A_model_that_does_not_fit_ends_the_search) {
-  using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  using other_net = raw_net<tiny, tp::tcp>;
   const auto wrong = blank<tiny>();
-  EXPECT_EQ(tp::download_tensors<other_net>(at({owner->port(), nobody}), *wrong).error().code,
-            tp::errc::schema_mismatch)
+  EXPECT_EQ(code_of(tp::download_tensors<other_net>(at({owner->port(), nobody}), *wrong)), errc::schema_mismatch)
       << "the next address would say connection_failed";
 }
 

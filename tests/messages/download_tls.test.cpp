@@ -8,7 +8,7 @@
 namespace download_tls_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls>;
+using net = raw_net<mlp, tp::tls>;
 
 struct task {
   tp::tensors_of<mlp> model;
@@ -23,7 +23,7 @@ namespace download_tls_test {
 TEST(DownloadTls, A_locator_and_a_set_that_was_sent_on_are_pulled_with_a_context) {
   const pki p;
   const auto model = random_model<mlp>(1);
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  auto owner = net::downloader::open(p.here());
   ASSERT_TRUE(owner);
   const auto apart = tp::tensor_decomposer<net, tp::inline_up_to<0>>::decompose(
       *owner, task{tp::tensors_of<mlp>(*model)}, {.recipients = 0});
@@ -33,23 +33,23 @@ TEST(DownloadTls, A_locator_and_a_set_that_was_sent_on_are_pulled_with_a_context
   ASSERT_TRUE(got.model.owner_at("tls://" + local(owner->port())));
   serving run(*owner);
 
-  const auto known = context_of(nullptr, p.authority);
+  const auto known = p.calling();
   const auto where = [&](std::string_view a) { return tp::tls_address{a, known}; };
   const auto mine = blank<mlp>();
   const auto done = tp::download_tensors<net>(*got.model.remote(), where, *mine);
-  ASSERT_TRUE(done) << describe(done.error());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
 
   const auto other = blank<mlp>();
   const auto set = got.model.download_tensors<net>(*other, {}, where);
-  ASSERT_TRUE(set) << describe(set.error());
+  ASSERT_TRUE(succeeded(set));
   EXPECT_TRUE(same(*other, *model));
 
   const pki strange;
-  const auto unknown = context_of(nullptr, strange.authority);
+  const auto unknown = strange.calling();
   const auto refused = tp::download_tensors<net>(
       *got.model.remote(), [&](std::string_view a) { return tp::tls_address{a, unknown}; }, *other);
-  EXPECT_EQ(refused.error(), tp::errc::not_authenticated);
+  EXPECT_EQ(code_of(refused), errc::not_authenticated);
 }
 
 }  // namespace download_tls_test

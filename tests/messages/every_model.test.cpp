@@ -46,7 +46,6 @@ BOOST_HANA_ADAPT_STRUCT(every_model_test::tied_stack, embed, layers, scale, head
 namespace every_model_test {
 
 using namespace test;
-using tp::errc;
 
 struct stack_task {
   tp::tensors_of<tp::raw_tensors<tp::tied<tied_stack, tp::from_to{"head", "embed"}>>> model;
@@ -115,14 +114,13 @@ TEST(EveryModel, Arrives_in_chunks_of_any_length) {
     if (source.schema().image_bytes / length > 5000) length = 64;
     model mine = like(source), all = like(source), one = like(source);
     const auto done = carry<any_chunk>(source, tp::land(mine.destination()), {}, tp::bytes_up_to<65'536>{length});
-    ASSERT_TRUE(done) << describe(done.error()) << ", chunks of " << length;
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    ASSERT_TRUE(completed(done)) << ", chunks of " << length;
     EXPECT_TRUE(same(mine, source));
     const auto at_once = carry<native>(source, tp::land(all.destination()));
-    ASSERT_TRUE(at_once) << describe(at_once.error());
+    ASSERT_TRUE(succeeded(at_once));
     EXPECT_TRUE(same(all, source));
     const auto each = carry<by_tensor>(source, tp::land(one.destination()));
-    ASSERT_TRUE(each) << describe(each.error());
+    ASSERT_TRUE(succeeded(each));
     EXPECT_TRUE(same(one, source));
   });
 }
@@ -167,13 +165,12 @@ TEST(EveryModel, Any_choice_of_its_tensors_arrives) {
       EXPECT_EQ(done.error().name.view(), tp::error_name(source.name(gone)).view()) << describe(done.error());
       return;
     }
-    ASSERT_TRUE(done) << describe(done.error()) << ", " << names.size() << " of " << source.size();
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    ASSERT_TRUE(completed(done)) << ", " << names.size() << " of " << source.size();
     EXPECT_EQ(done->digest, digest.digest());
     EXPECT_TRUE(same(mine, source));
     model again = some_of(mine, [](std::size_t) { return true; });
     const auto checked = carry<by_tensor>(published, tp::land(again.destination()), options);
-    ASSERT_TRUE(checked) << describe(checked.error());
+    ASSERT_TRUE(succeeded(checked));
     EXPECT_TRUE(same(again, source));
   });
 }
@@ -192,15 +189,15 @@ void travels_in_a_message(model& source) {
   const auto image = image_of(source);
   using messages = tp::tensor_decomposer<Net, Threshold>;
   const auto apart = messages::decompose(*owner, set_task{7, image});
-  ASSERT_TRUE(apart) << describe(apart.error()) << ", up to " << Threshold::bytes;
+  ASSERT_TRUE(succeeded(apart)) << ", up to " << Threshold::bytes;
   set_task got;
   const auto together = messages::recompose(apart->references(), apart->body(), got);
-  ASSERT_TRUE(together) << describe(together.error());
+  ASSERT_TRUE(succeeded(together));
   model mine = like(source);
   auto to = image_of(mine);
   pulls_from_owner<Net> from{*owner};
   const auto done = got.model.download_tensors(from, to);
-  ASSERT_TRUE(done) << describe(done.error()) << ", up to " << Threshold::bytes;
+  ASSERT_TRUE(succeeded(done)) << ", up to " << Threshold::bytes;
   EXPECT_TRUE(same(mine, source)) << "up to " << Threshold::bytes;
   EXPECT_TRUE(apart->settled(*owner));
 }
@@ -259,16 +256,16 @@ TEST(EveryModel, Is_its_own_average_or_the_tensor_that_cannot_be_is_named) {
     }
     model mine = like(source);
     auto average = tp::weighted_average<>::make(mine.destination(), *buffers);
-    ASSERT_TRUE(average) << describe(average.error());
+    ASSERT_TRUE(succeeded(average));
     const auto owner = std::make_unique<net::downloader>();
     const auto image = image_of(source);
     const auto ref = owner->add_tensors(image);
     ASSERT_TRUE(ref);
     tp::weighted_average<>::update update(*average, 1.0, {tp::update_peer("site"), 1});
     const auto done = net::pull(*owner, *ref, update, {}, tp::bytes_up_to<4096>{1 + random.below(4096)});
-    ASSERT_TRUE(done) << describe(done.error());
+    ASSERT_TRUE(succeeded(done));
     const auto finished = average->finish();
-    ASSERT_TRUE(finished) << describe(finished.error());
+    ASSERT_TRUE(succeeded(finished));
     EXPECT_TRUE(same(mine, source));
   });
 }
@@ -282,15 +279,15 @@ TEST_F(EveryModelInAFile, Is_the_image_and_a_part_of_it_is_an_image_too) {
     ASSERT_TRUE(ref);
     const auto write = [&](const tp::safetensors_file_options& how, const tp::pull_options& options) {
       auto file = tp::safetensors_file::create(path, how);
-      ASSERT_TRUE(file) << describe(file.error());
+      ASSERT_TRUE(succeeded(file));
       const auto done = any_chunk::pull(*owner, *ref, *file, options, tp::bytes_up_to<65'536>{1 + random.below(5000)});
-      ASSERT_TRUE(done) << describe(done.error());
+      ASSERT_TRUE(succeeded(done));
     };
     const auto content = [&] {
       std::ifstream in(path, std::ios::binary);
       const std::string all((std::istreambuf_iterator<char>(in)), {});
       const auto* const bytes = reinterpret_cast<const std::byte*>(all.data());
-      return std::vector<std::byte>(bytes, bytes + all.size());
+      return byte_vector(bytes, bytes + all.size());
     };
     write({.fsync = false}, {});
     EXPECT_EQ(content(), source.image_bytes());
@@ -326,7 +323,7 @@ TEST(EveryModel, Goes_on_from_any_byte_also_after_damage) {
       transfer<tp::bytes_up_to<65'536>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .recipient = {7}}, cut, 1);
       std::uint64_t last = ~std::uint64_t{0}, chunks = 0;
       if (damages)
-        p.owner_lies = [&](std::vector<std::byte>& f) {  // one chunk comes damaged each time
+        p.owner_lies = [&](byte_vector& f) {  // one chunk comes damaged each time
           if (kind_of(f) != tp::frame_kind::chunk) return;
           const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, tp::detail::payload_prefix::bytes>(
               f.data(), tp::detail::payload_prefix::bytes));
@@ -352,8 +349,7 @@ TEST(EveryModel, Goes_on_from_any_byte_also_after_damage) {
     transfer<tp::bytes_up_to<65'536>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .recipient = {7}}, cut, 1);
     EXPECT_EQ(cursor && t.resume(cursor), cursor && alike) << "what the cursor counts is there";
     const auto done = p.pull(t);
-    ASSERT_TRUE(done) << describe(done.error()) << ", after " << landed << " bytes";
-    EXPECT_TRUE(done->confirmed);
+    ASSERT_TRUE(confirmed(done)) << ", after " << landed << " bytes";
     EXPECT_TRUE(same(mine, source));
   });
 }
@@ -403,13 +399,13 @@ TEST(EveryModel, Of_a_struct_with_ties_arrives_however_it_lands) {
     EXPECT_TRUE(equal(both.front(), source)) << "in two buffers";
     using messages = tp::tensor_decomposer<tied_net, tp::inline_up_to<40>>;
     const auto apart = messages::decompose(*owner, stack_task{source});
-    ASSERT_TRUE(apart) << describe(apart.error());
+    ASSERT_TRUE(succeeded(apart));
     stack_task got;
     ASSERT_TRUE(messages::recompose(apart->references(), apart->body(), got));
     tied_stack sent{};
     pulls_from_owner<tied_net> from{*owner};
     const auto done = got.model.download_tensors(from, sent);
-    ASSERT_TRUE(done) << describe(done.error());
+    ASSERT_TRUE(succeeded(done));
     EXPECT_TRUE(equal(sent, source)) << "in a message";
     if (::testing::Test::HasFailure()) return;
   }

@@ -21,10 +21,10 @@ class body {
     const auto* const w = reinterpret_cast<const std::uint64_t*>(segments[0].begin());
     words_.insert(words_.end(), w, w + segments[0].size());
   }
-  explicit body(std::span<const std::byte> bytes) : words_((bytes.size() + 7) / 8), bytes_(bytes.size()) {
+  explicit body(const_byte_span bytes) : words_((bytes.size() + 7) / 8), bytes_(bytes.size()) {
     std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(words_)).begin());
   }
-  std::span<std::byte> bytes() {
+  byte_span bytes() {
     return std::as_writable_bytes(std::span(words_)).first(bytes_ != 0 ? bytes_ : words_.size() * 8);
   }
 
@@ -44,11 +44,11 @@ body one_field(const char* name, Fill fill) {
 }
 
 /// For a tp::error: its code and its name.
-#define EXPECT_REFUSED(refused, reason, field)                 \
-  do {                                                         \
-    const tp::error e = (refused);                             \
-    EXPECT_EQ(to_string(e.code), to_string(tp::errc::reason)); \
-    EXPECT_EQ(e.name.view(), field);                           \
+#define EXPECT_REFUSED(refused, reason, field)             \
+  do {                                                     \
+    const tp::error e = (refused);                         \
+    EXPECT_EQ(to_string(e.code), to_string(errc::reason)); \
+    EXPECT_EQ(e.name.view(), field);                       \
   } while (false)
 
 }  // namespace test

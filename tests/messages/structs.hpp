@@ -126,7 +126,7 @@ struct no_session {
   template <class C>
   tp::result<tp::receipt> pull(const tp::reference&, C&, const tp::pull_options&) noexcept {
     ADD_FAILURE() << "pulled";
-    return tp::failure(tp::errc::busy);
+    return tp::failure(errc::busy);
   }
 };
 

@@ -19,8 +19,8 @@ struct beside_owner {
   tp::posix_stream stream;
   Owner* owner;
 
-  tp::io_result read_some(std::span<const std::span<std::byte>> s) noexcept { return stream.read_some(s); }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> s) noexcept { return stream.write_some(s); }
+  tp::io_result read_some(std::span<const byte_span> s) noexcept { return stream.read_some(s); }
+  tp::io_result write_some(std::span<const const_byte_span> s) noexcept { return stream.write_some(s); }
   tp::io_ready wait(bool read, bool write, std::chrono::milliseconds) noexcept {
     int turns = 0;
     owner->run([&](const auto&) { return turns++ == 1; });
@@ -30,7 +30,7 @@ struct beside_owner {
 
 template <class Net, class Owner = typename Net::downloader>
 tp::result<tp::receipt> pull(Owner& owner, const tp::reference& ref, mlp& mine) {
-  auto stream = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
+  auto stream = tp::tcp_connect(local(owner.port()), steady_clock::now() + 10s);
   if (!stream) return tp::failure(stream.error());
   auto s = tp::stream_session<typename Net::parts, beside_owner<Owner>>::over({std::move(*stream), &owner});
   if (!s) return tp::failure(s.error());
@@ -39,14 +39,13 @@ tp::result<tp::receipt> pull(Owner& owner, const tp::reference& ref, mlp& mine) 
 /// Lets the owner see that its recipients left.
 template <class Owner>
 void drain(Owner& owner) {
-  const auto end = std::chrono::steady_clock::now() + 10s;
-  owner.run([&](const auto& o) { return o.connections() == 0 || std::chrono::steady_clock::now() > end; });
+  const auto end = steady_clock::now() + 10s;
+  owner.run([&](const auto& o) { return o.connections() == 0 || steady_clock::now() > end; });
 }
 
 struct outcome {
   tp::result<void> made{};  ///< owner and publication
-  tp::result<tp::receipt> first{tp::failure(tp::errc::invalid_argument)},
-      again{tp::failure(tp::errc::invalid_argument)};
+  tp::result<tp::receipt> first{tp::failure(errc::invalid_argument)}, again{tp::failure(errc::invalid_argument)};
   bool reached = false, exact = false;
   std::size_t connections = 0;
 };
@@ -110,9 +109,9 @@ void fail_each_allocation() {
       EXPECT_TRUE(o.first);
       break;
     }
-    const bool named = !o.made ? o.made.error() == tp::errc::out_of_memory || o.made.error() == tp::errc::io
-                               : o.first || o.first.error() == tp::errc::out_of_memory ||
-                                     o.first.error() == tp::errc::connection_lost;
+    const bool named = !o.made ? o.made.error() == errc::out_of_memory || o.made.error() == errc::io
+                               : o.first || o.first.error() == errc::out_of_memory ||
+                                     o.first.error() == errc::connection_lost;
     EXPECT_TRUE(named) << nth << ": " << to_string(!o.made ? o.made.error().code : o.first.error().code);
     ++(o.made && o.first ? survived : errors);
   }

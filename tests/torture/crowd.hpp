@@ -13,7 +13,7 @@ struct landing : tp::land {
   bool gives_up;
   landing(Model& m, bool stop) noexcept : tp::land(tp::raw_tensors<Model>::destination(m)), gives_up(stop) {}
   tp::result<void> chunk(std::uint64_t, std::uint64_t) noexcept {
-    return gives_up ? tp::result<void>(tp::failure(tp::errc::cancelled)) : tp::result<void>{};
+    return gives_up ? tp::result<void>(tp::failure(errc::cancelled)) : tp::result<void>{};
   }
 };
 
@@ -41,7 +41,7 @@ struct crowd_of {
   void pulled(connection& c, const tp::result<tp::receipt>& r) {
     ++ended;
     if (r && r->outcome == tp::outcome::completed) ++completed;
-    else if (c.tag == quitter && !r && r.error() == tp::errc::cancelled) ++gave_up;
+    else if (c.tag == quitter && !r && r.error() == errc::cancelled) ++gave_up;
     else ++other;
   }
   void closed(connection& c, const tp::error&) { std::erase(open, &c); }

@@ -15,7 +15,7 @@
 namespace flatness_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 using crowd = crowd_of<net, mlp>;
 
 /// A quarter of the participants of the 45 rounds in examples/participants.txt.
@@ -65,7 +65,7 @@ struct counted_model {
 template <class Handler>
 class schedule {
  public:
-  explicit schedule(Handler& h) : owner_(owner_io_, h, options()), port_(*owner_.listen("127.0.0.1:0")) {}
+  explicit schedule(Handler& h) : owner_(owner_io_, h, options()), port_(*owner_.listen(any_port)) {}
 
   std::vector<footing> run(std::size_t rounds) {
     std::vector<footing> all(rounds);
@@ -126,11 +126,10 @@ class schedule {
       for (std::uint32_t i = 0; i < aborting; ++i) all.add(port_, crowd::quitter);
       for (std::uint32_t i = 0; i < honest; ++i) all.add(port_, 0);
       std::vector<std::uint64_t> heard(peers.size());
-      std::vector<std::byte> piece(64 * 1024);
+      byte_vector piece(64 * 1024);
       const auto hear = [&] {
         for (std::size_t i = 0; i < peers.size(); ++i) {
-          const std::array<std::span<std::byte>, 1> in{piece};
-          if (i < silent) heard[i] += peers[i].stream().read_some(in).bytes;
+          if (i < silent) heard[i] += read_some(peers[i].stream(), piece).bytes;
           else if (i >= silent && heard[i] == 0 && owner_.published().status_of(*ref)->acquired >= n)
             heard[i] = 1, peers[i].reset();
         }
@@ -179,7 +178,7 @@ TEST(Flatness, C7_forty_five_rounds_with_recipients_that_end_badly_return_to_the
 }
 
 TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_leave_memory_as_it_was) {
-  using tiny_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  using tiny_net = raw_net<tiny, tp::tcp>;
   const int publications = whole_schedule() ? 1000 : 200;
   constexpr std::uint32_t recipients = 100;
   const auto mine = blank<tiny>();
@@ -188,7 +187,7 @@ TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_l
   options.reserved_connections = 128;
   tp::event_loop io;
   tiny_net::host<tp::detail::silent_handler, tp::no_consumer> owner(io, handler, options);
-  const std::uint16_t port = *owner.listen("127.0.0.1:0");
+  const std::uint16_t port = *owner.listen(any_port);
   live_heap heap;
   std::size_t resident = 0, files = 0;
   for (int i = 0; i < publications && !HasFailure(); ++i) {
@@ -200,9 +199,9 @@ TEST(Flatness, C7_publications_that_come_and_go_with_a_hundred_recipients_each_l
       crowd_of<tiny_net, tiny> all(*mine);
       all.ref = *ref;
       for (std::uint32_t k = 0; k < recipients; ++k) all.add(port, 0);
-      const auto end = std::chrono::steady_clock::now() + 60s;
+      const auto end = steady_clock::now() + 60s;
       const auto until = [&](auto done) {
-        while (!done() && std::chrono::steady_clock::now() < end) io.poll(), all.io.poll();
+        while (!done() && steady_clock::now() < end) io.poll(), all.io.poll();
         return done();
       };
       EXPECT_TRUE(until([&] { return all.ended == recipients; })) << i;

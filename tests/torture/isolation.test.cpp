@@ -10,7 +10,7 @@
 namespace isolation_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<large, tp::tcp>;
 using crowd = crowd_of<net, large>;
 
 // A sanitizer, or no optimisation, slows the library and not the kernel, so shares of time mean nothing there; what is
@@ -32,14 +32,13 @@ struct counting_handler : tp::detail::silent_handler {
   std::size_t bad_frames = 0, other_ends = 0;
   template <class C>
   void closed(C&, const tp::error& e) noexcept {
-    ++(e.code == tp::errc::bad_frame || e.code == tp::errc::too_large ? bad_frames : other_ends);
+    ++(e.code == errc::bad_frame || e.code == errc::too_large ? bad_frames : other_ends);
   }
 };
 
 /// What an attacker's connection gives without waiting; false: it is closed.
-bool take(raw_peer& p, std::span<std::byte> into, std::size_t& got) {
-  const std::array<std::span<std::byte>, 1> in{into};
-  const auto io = p.stream().read_some(in);
+bool take(raw_peer& p, byte_span into, std::size_t& got) {
+  const auto io = read_some(p.stream(), into);
   got = io.bytes;
   return io.status == tp::io_status::ok || io.status == tp::io_status::would_block;
 }
@@ -118,9 +117,9 @@ class battle {
   }
   template <class Done>
   void until(Done done, double* spent = nullptr) {
-    const auto end = std::chrono::steady_clock::now() + 120s;
+    const auto end = steady_clock::now() + 120s;
     while (!done()) {
-      if (std::chrono::steady_clock::now() > end) {
+      if (steady_clock::now() > end) {
         ADD_FAILURE() << "no end";
         return void();
       }
@@ -147,7 +146,7 @@ class battle {
     if (raw_peer& before = bad_[(who + of_each_kind - 2) % of_each_kind]; !take(before, piece_, got))
       before = raw_peer(port_);
     // and 50 references are guessed, 10,000 a second
-    std::vector<std::byte> guesses;
+    byte_vector guesses;
     for (std::uint32_t i = 0; i < 50; ++i) {
       const auto guess = request(i % 2 == 0 ? tp::frame_kind::describe : tp::frame_kind::pull, i,
                                  {random_(), random_()}, 0, 64 * 1024);
@@ -165,12 +164,12 @@ class battle {
   std::uint64_t acts_ = 0, refused_bytes_ = 0;
   /// over all transfers, so that short ones have their share
   double attacked_seconds_ = 0, next_act_ = seconds_between;
-  std::vector<std::byte> piece_ = std::vector<std::byte>(64 * 1024);
+  byte_vector piece_ = byte_vector(64 * 1024);
   counting_handler handler_;
   tp::event_loop owner_io_;
   // attackers stay
   net::host<counting_handler, tp::no_consumer> owner_{owner_io_, handler_, {.budgets = {.accept = 600s}}};
-  std::uint16_t port_ = *owner_.listen("127.0.0.1:0");
+  std::uint16_t port_ = *owner_.listen(any_port);
   tp::reference ref_ = *owner_.published().add_tensors(*source_);
   crowd all_{*mine_};
   std::vector<raw_peer> slow_senders_, slow_readers_, bad_, guessers_;

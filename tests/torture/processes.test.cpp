@@ -19,7 +19,7 @@
 namespace processes_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<large, tp::tcp>;
 constexpr std::uint64_t image_bytes = tp::raw_tensors<large>::schema().image_bytes;
 constexpr std::uint32_t window = 4;
 constexpr tp::ref_id name{5, 6};
@@ -99,7 +99,7 @@ int receive(large& mine, tp::resume_cursor& cursor, shared& all) {
     all.outcome = done ? exact : static_cast<int>(done.error().code);
     if (done) return 0;
     // an owner that is not back yet; whatever else goes wrong is the test's to judge
-    if (done.error() != tp::errc::connection_failed && !tp::is_passing(done.error().code)) return 1;
+    if (done.error() != errc::connection_failed && !tp::is_passing(done.error().code)) return 1;
     be_slow(10ms);
   }
   return 2;
@@ -165,7 +165,7 @@ TEST(Processes, Killed_and_stopped_at_random_moments_a_transfer_ends_exact_and_s
           ++waits;
       }
     }
-    ASSERT_EQ(recipient->wait(), 0) << "run " << run << ": " << to_string(static_cast<tp::errc>(all->outcome.load()));
+    ASSERT_EQ(recipient->wait(), 0) << "run " << run << ": " << to_string(static_cast<errc>(all->outcome.load()));
     ASSERT_EQ(all->outcome, exact);
     EXPECT_TRUE(same(*mine, *source)) << run;
     EXPECT_EQ(cursor->offset, image_bytes);
@@ -236,7 +236,7 @@ TEST(Processes, D5_a_disk_that_is_full_is_an_error_and_leaves_no_file) {
         limit(RLIMIT_FSIZE, most);
         return to_file(o.address(), here / "model.safetensors");
       });
-      EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::disk_full))
+      EXPECT_TRUE(how == static_cast<int>(errc::io) || how == static_cast<int>(errc::disk_full))
           << how << " with " << most;
       EXPECT_TRUE(here.empty()) << most;
     }
@@ -263,7 +263,7 @@ TEST(Processes, Q2_a_recipient_with_few_descriptors_names_what_it_lacks) {
     });
     if (how == exact) break;
     ++errors;
-    EXPECT_TRUE(how == static_cast<int>(tp::errc::io) || how == static_cast<int>(tp::errc::connection_failed))
+    EXPECT_TRUE(how == static_cast<int>(errc::io) || how == static_cast<int>(errc::connection_failed))
         << how << " with " << more;
     EXPECT_TRUE(here.empty()) << more;
   }
@@ -286,10 +286,10 @@ TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
       return to_file(o.address(), here / "model.safetensors", {.buffer_bytes = 32u << 20});
     });
     if (how == exact) break;
-    EXPECT_TRUE(how == static_cast<int>(tp::errc::out_of_memory) || how == static_cast<int>(tp::errc::bad_address) ||
-                how == static_cast<int>(tp::errc::connection_failed))
+    EXPECT_TRUE(how == static_cast<int>(errc::out_of_memory) || how == static_cast<int>(errc::bad_address) ||
+                how == static_cast<int>(errc::connection_failed))
         << how << " with " << more;
-    short_of_memory += how == static_cast<int>(tp::errc::out_of_memory) ? 1 : 0;
+    short_of_memory += how == static_cast<int>(errc::out_of_memory) ? 1 : 0;
     EXPECT_TRUE(here.empty()) << more;
   }
   EXPECT_EQ(how, exact);
@@ -312,7 +312,7 @@ TEST(Processes, A_recipient_with_little_address_space_names_what_it_lacks) {
       const auto made = net::session::connect(o.address());
       return made ? exact : static_cast<int>(made.error().code);
     });
-    EXPECT_EQ(how, static_cast<int>(tp::errc::out_of_memory)) << owns;
+    EXPECT_EQ(how, static_cast<int>(errc::out_of_memory)) << owns;
   }
 }
 

@@ -1,7 +1,7 @@
 // Authorities and certificates, made when a test runs: no key lies in the tree.
 #pragma once
 
-#include <tensorpull/transports/over/tls/tls_context.hpp>
+#include <tensorpull/transports/over/tls/tls.hpp>
 
 #include <gtest/gtest.h>
 
@@ -99,13 +99,6 @@ class identity {
   tp::detail::certificate_ptr x_;
 };
 
-/// An authority, a certificate of it for a server at 127.0.0.1, and one for a client.
-struct pki {
-  identity authority{{.common_name = "authority", .alternatives = {}, .authority = true}};
-  identity server{{.common_name = "server"}, &authority};
-  identity client{{.common_name = "site-1", .alternatives = "DNS:site-1.example.org,email:a@example.org"}, &authority};
-};
-
 /// Contexts that trust `by`, and show `of` if there is one.
 inline tp::tls_context context_of(const identity* of, const identity& by, tp::tls_options options = {}) {
   const std::string authorities = by.certificate(), certificate = of != nullptr ? of->certificate() : "",
@@ -116,6 +109,19 @@ inline tp::tls_context context_of(const identity* of, const identity& by, tp::tl
   EXPECT_TRUE(made) << to_string(made.error().code) << " " << made.error().name.view();
   return made ? *made : tp::tls_context{};
 }
+
+/// An authority, a certificate of it for a server at 127.0.0.1, and one for a client.
+struct pki {
+  identity authority{{.common_name = "authority", .alternatives = {}, .authority = true}};
+  identity server{{.common_name = "server"}, &authority};
+  identity client{{.common_name = "site-1", .alternatives = "DNS:site-1.example.org,email:a@example.org"}, &authority};
+
+  /// Contexts that show the server's certificate, and that show none.
+  tp::tls_context serving(const tp::tls_options& options = {}) const { return context_of(&server, authority, options); }
+  tp::tls_context calling(const tp::tls_options& options = {}) const { return context_of(nullptr, authority, options); }
+  /// Where a server listens.
+  tp::tls_address here(const tp::tls_options& options = {}) const { return {"127.0.0.1:0", serving(options)}; }
+};
 
 /// The same, and nothing newer than TLS 1.2: what an old peer can do.
 inline tp::tls_context of_1_2(tp::tls_context c) {

@@ -14,8 +14,8 @@
 
 namespace test {
 
-using over_child = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::child_process>;
-using over_stdio = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::standard_streams>;
+using over_child = raw_net<mlp, tp::child_process>;
+using over_stdio = raw_net<mlp, tp::standard_streams>;
 
 inline constexpr tp::ref_id child_ref{0x5d1f, 0x0c};
 inline constexpr std::uint64_t child_seed = 77;
@@ -43,7 +43,7 @@ inline int be_child(std::string_view what, long number) {
       },
       60s);
   if (ended && parent->withdraw(*ref, 7)) ended = parent->serve([](const auto&) { return false; }, 60s);
-  return !ended && ended.error().code == tp::errc::connection_lost ? 0 : 92;
+  return !ended && ended.error().code == errc::connection_lost ? 0 : 92;
 }
 
 [[gnu::constructor]] inline void start_as_child(int count, char** arguments) {

@@ -25,13 +25,13 @@ class radio {
 
   explicit radio(int modem) noexcept : modem_(modem) {}
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
-  tp::io_result receive(std::span<std::byte> memory, address&) noexcept {
+  tp::io_result receive(byte_span memory, address&) noexcept {
     const ssize_t n = ::recv(modem_.native_handle(), memory.data(), memory.size(), MSG_DONTWAIT | MSG_TRUNC);
     if (n > 0 && static_cast<std::size_t>(n) <= memory.size())
       return {tp::io_status::ok, 0, static_cast<std::size_t>(n)};
     return {tp::io_status::would_block, 0, 0};
   }
-  tp::io_result send(std::span<const std::span<const std::byte>> datagram, const address&) noexcept {
+  tp::io_result send(std::span<const const_byte_span> datagram, const address&) noexcept {
     std::size_t n = 0;
     for (const auto& s : datagram) n += s.size();
     if (n > max_datagram_bytes) too_long = true;
@@ -75,8 +75,7 @@ void expect_a_model_arrives(bool without_loss = true) {
   serving run(*owner);
   const fast_clock fast(10);
   const auto done = Net::download_tensors(local(owner->port()), *ref, *mine);
-  ASSERT_TRUE(done) << tp::to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  ASSERT_TRUE(completed(done));
   EXPECT_TRUE(done->confirmed || !without_loss);
   EXPECT_TRUE(same(*source, *mine));
 }
@@ -88,13 +87,13 @@ void expect_the_mask_arrives(const std::string& address, const tp::reference& re
   const auto mine = blank<mlp>();
   std::array<std::uint64_t, 1> shape{1000};
   const std::array views{tp::mutable_tensor_view{
-      .name = "mask", .type = tp::dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
+      .name = "mask", .type = dtype::u8, .shape = shape, .data = reinterpret_cast<std::byte*>(mine->mask)}};
   auto image = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(views));
   tp::land to(image->destination());
   const std::string_view names[] = {"mask"};
   options.tensors = names;
   const auto done = Net::pull(address, ref, to, options);
-  ASSERT_TRUE(done) << describe(done.error());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(std::memcmp(mine->mask, source.mask, sizeof mine->mask), 0);
 }
 
@@ -125,11 +124,8 @@ TEST_F(RadioOf128, And_though_datagrams_are_lost_doubled_and_overtaken) {
 
 TEST_F(RadioOf128, Some_tensors_arrive_though_datagrams_are_lost) {
   by_radio::faults = {.lost = 50, .seed = 9};
-  const auto source = random_model<mlp>(5);
-  auto owner = radio_net::downloader::open();
-  const auto ref = *owner->add_tensors(*source);
-  serving run(*owner);
-  expect_the_mask_arrives<radio_net>("", ref, *source, {});
+  owner_at_work<radio_net> o;
+  expect_the_mask_arrives<radio_net>("", o.ref, *o.source, {});
 }
 
 TEST_F(RadioOf128, Sessions_talk_and_pull) {
@@ -146,7 +142,7 @@ TEST_F(RadioOf128, Sessions_talk_and_pull) {
     EXPECT_TRUE(far->send(6, references, std::as_bytes(std::span(source->mask)), 60s));
     EXPECT_TRUE(far->serve(tp::until_settled(ref), 60s));
     far_has_all.request_stop();
-    EXPECT_EQ(far->serve(never, 60s, near_has_all.get_token()).error(), tp::errc::cancelled);
+    EXPECT_EQ(code_of(far->serve(never, 60s, near_has_all.get_token())), errc::cancelled);
   });
   auto near = radio_net::session::connect("");
   const auto task = near->receive(60s);
@@ -159,7 +155,7 @@ TEST_F(RadioOf128, Sessions_talk_and_pull) {
     EXPECT_TRUE(done && done->confirmed);
   }
   near_has_all.request_stop();
-  EXPECT_EQ(near->serve(never, 60s, far_has_all.get_token()).error(), tp::errc::cancelled);
+  EXPECT_EQ(code_of(near->serve(never, 60s, far_has_all.get_token())), errc::cancelled);
   other.join();
   EXPECT_TRUE(task);
   EXPECT_TRUE(same(*mine, *source));
@@ -167,7 +163,7 @@ TEST_F(RadioOf128, Sessions_talk_and_pull) {
 
 /// UDP: the cookie takes 8 bytes of each datagram.
 struct short_udp : tp::datagram_transport<short_udp, tp::basic_udp_link<128>> {
-  static constexpr std::string_view any_address = "127.0.0.1:0";
+  static constexpr std::string_view any_address = any_port;
   static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
     return link::connect(address);
   }
@@ -196,20 +192,16 @@ TEST(UdpOf128, Descriptions_that_nobody_takes_are_in_nobodys_way) {
   }
   const auto done = net::download_tensors(local(owner->port()), *ref, *mine,
                                           {.per_request_timeout = 3s, .retry = {.retries = 0}});
-  ASSERT_TRUE(done) << describe(done.error());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*source, *mine));
 }
 
 TEST(UdpOf128, Peers_that_keep_buffers_lose_them_to_others) {
   using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fit_datagram, short_udp>;
-  const auto source = random_model<mlp>(1);
-  auto owner = net::downloader::open({.budgets = {.idle_if_full = 300ms}, .long_buffers = 2});
-  ASSERT_TRUE(owner);
-  const auto ref = owner->add_tensors(*source);
-  serving run(*owner);
-  stranger one(owner->port()), two(owner->port());
+  owner_at_work<net> o(net::downloader::open({.budgets = {.idle_if_full = 300ms}, .long_buffers = 2}));
+  stranger one(o.owner->port()), two(o.owner->port());
   const auto of_one = one.word(), of_two = two.word();
-  one.say(of_one, describe_of(*ref).bytes());
+  one.say(of_one, describe_of(o.ref).bytes());
   EXPECT_GT(one.hear().size(), tp::cookie_bytes);
   std::array<std::byte, 112> begun{};  // the first piece of a request that never goes on
   tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 300, 32},
@@ -218,11 +210,11 @@ TEST(UdpOf128, Peers_that_keep_buffers_lose_them_to_others) {
   tp::frame page;  // an answer that nobody takes
   page.kind = tp::frame_kind::schema;
   page.id = 2;
-  page.ref = ref->id;
+  page.ref = o.ref.id;
   two.say(of_two, encode(page).bytes());
   EXPECT_GT(two.hear().size(), tp::cookie_bytes);
 
-  expect_the_mask_arrives<net>(local(owner->port()), *ref, *source,
+  expect_the_mask_arrives<net>(local(o.owner->port()), o.ref, *o.source,
                                {.per_request_timeout = 5s, .retry = {.retries = 0}});
 }
 

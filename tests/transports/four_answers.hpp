@@ -27,15 +27,14 @@ inline std::optional<std::uint32_t> segments_received(raw_peer& peer) {
 /// enough for four answers on a slow machine: what is left when it ends leaves with the next one.
 template <class Turn>
 std::uint32_t segments_of_four_answers(raw_peer& peer, const tp::ref_id& ref, Turn turn) {
-  std::vector<std::byte> piece(4096);
+  byte_vector piece(4096);
   // the bytes that came, at least so many
   const auto answered = [&](std::size_t least) {
     std::size_t heard = 0;
-    const auto end = std::chrono::steady_clock::now() + 60s;
-    for (int quiet = 0; (heard < least || quiet < 3) && std::chrono::steady_clock::now() < end;) {
+    const auto end = steady_clock::now() + 60s;
+    for (int quiet = 0; (heard < least || quiet < 3) && steady_clock::now() < end;) {
       turn();
-      const std::array<std::span<std::byte>, 1> in{piece};
-      const std::size_t n = peer.stream().read_some(in).bytes;
+      const std::size_t n = read_some(peer.stream(), piece).bytes;
       heard += n;
       quiet = n > 0 ? 0 : quiet + 1;
     }
@@ -46,7 +45,7 @@ std::uint32_t segments_of_four_answers(raw_peer& peer, const tp::ref_id& ref, Tu
   EXPECT_TRUE(peer.say(request(tp::frame_kind::pull, 1, ref, 0, 40)));
   const std::size_t one = answered(40);
   const std::uint32_t before = *segments_received(peer);
-  std::vector<std::byte> four;
+  byte_vector four;
   for (std::uint32_t id = 2; id < 6; ++id) {
     const auto each = request(tp::frame_kind::pull, id, ref, 40 * id, 40);
     four.insert(four.end(), each.begin(), each.end());

@@ -89,8 +89,8 @@ struct ends {
   tp::posix_stream left, right;
 };
 inline ends connected() {
-  auto listener = tp::tcp_listener::open("127.0.0.1:0");
-  auto left = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+  auto listener = tp::tcp_listener::open(any_port);
+  auto left = tp::tcp_connect(local(listener->port()), steady_clock::now() + 10s);
   auto right = listener->accept(10s);
   return {std::move(*left), std::move(*right)};
 }

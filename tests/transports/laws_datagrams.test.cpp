@@ -80,7 +80,7 @@ struct haunted_udp {
     explicit link(tp::udp_link inner) noexcept : link_(std::move(inner)) {}
     std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
     std::uint16_t port() const noexcept { return link_.port(); }
-    tp::io_result receive(std::span<std::byte> memory, address& from) noexcept {
+    tp::io_result receive(byte_span memory, address& from) noexcept {
       if (forged_ > 0 && now != says::nothing) {
         --forged_;
         from = peer_;
@@ -90,10 +90,10 @@ struct haunted_udp {
       if (io.status == tp::io_status::ok) peer_ = from, forged_ = now == says::from_nowhere ? 16 : 3;
       return io;
     }
-    tp::io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    tp::io_result send(std::span<const const_byte_span> spans, const address& to) noexcept {
       return link_.send(spans, to);
     }
-    tp::io_result collect(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    tp::io_result collect(std::span<const const_byte_span> spans, const address& to) noexcept {
       return link_.collect(spans, to);
     }
     tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
@@ -101,7 +101,7 @@ struct haunted_udp {
     }
 
    private:
-    tp::io_result forge(std::span<std::byte> memory, address& from) noexcept {
+    tp::io_result forge(byte_span memory, address& from) noexcept {
       const std::array words{random_(), random_()};
       std::memcpy(memory.data(), words.data(), sizeof words);
       const std::size_t n = ++count_ % 12;
@@ -120,7 +120,7 @@ struct haunted_udp {
       m.id = count_ / 12 % 64;
       m.ref = ref, m.version = 5, m.nonce = 7, m.image_bytes = 1000, m.data_start = 100, m.length = 64;
       m.recipient = {count_}, m.status = tp::status::withdrawn;
-      std::vector<std::byte> payload(64, std::byte{0xee});
+      byte_vector payload(64, std::byte{0xee});
       const auto f = m.kind == tp::frame_kind::chunk ? chunk_frame(m, payload) : encode(m, 4096);
       const std::size_t at = n < 6 ? 0 : tp::cookie_bytes;
       std::memcpy(memory.data() + at, f.bytes().data(), f.size());
@@ -177,7 +177,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Udp, ThirdParties, haunted_room);
 struct udp_pair : usual_pair {
   using net = udp_room::net<mlp>;
   auto ends() {
-    auto far = net::session::open("127.0.0.1:0");
+    auto far = net::session::open(any_port);
     return std::pair(net::session::connect(local(far->port())), std::move(far));
   }
 };

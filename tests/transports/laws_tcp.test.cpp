@@ -13,7 +13,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, ThirdParties, crowded_tcp_room);
 struct tcp_pair : usual_pair {
   using net = tcp_room::net<mlp>;
   auto ends() {
-    auto listener = tp::tcp::listen("127.0.0.1:0");
+    auto listener = tp::tcp::listen(any_port);
     return connected_ends<net>(*listener, local(listener->port()));
   }
 };

@@ -22,7 +22,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Tls, ThirdParties, crowded_tls_room);
 struct tls_pair : usual_pair {
   using net = tls_room::net<mlp>;
   auto ends() {
-    auto listener = tp::tls_address{"127.0.0.1:0", room.at_owner}.listen();
+    auto listener = tp::tls_address{any_port, room.at_owner}.listen();
     const auto address = local(listener->port());
     return connected_ends<net>(*listener, tp::tls_address{address, room.at_recipient});
   }

@@ -13,7 +13,7 @@ std::pair<tp::posix_stream, tp::posix_stream> lingering(int seconds) {
   raw_listener listener;
   tp::posix_stream near(raw_peer(listener.port()).stream().release());
   tp::posix_stream far(listener.accept().stream().release());
-  const std::vector<std::byte> bytes(1 << 20);
+  const byte_vector bytes(1 << 20);
   while (::send(near.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) continue;
   const linger how{1, seconds};
   EXPECT_EQ(::setsockopt(near.native_handle(), SOL_SOCKET, SO_LINGER, &how, sizeof how), 0);

@@ -20,17 +20,16 @@ namespace test {
 class raw_peer {
  public:
   explicit raw_peer(std::uint16_t port) {
-    auto s = tp::tcp_connect(local(port), std::chrono::steady_clock::now() + 10s);
+    auto s = tp::tcp_connect(local(port), steady_clock::now() + 10s);
     EXPECT_TRUE(s) << to_string(s.error().code);
     if (s) stream_ = std::move(*s);
   }
   explicit raw_peer(tp::posix_stream s) : stream_(std::move(s)) {}
 
   /// False: the other side has closed, or has read nothing for long.
-  bool say(std::span<const std::byte> bytes) {
+  bool say(const_byte_span bytes) {
     for (auto end = within(20s); !bytes.empty() && !end.stop_requested();) {
-      const std::array<std::span<const std::byte>, 1> out{bytes};
-      const auto io = stream_.write_some(out);
+      const auto io = write_some(stream_, bytes);
       if (tp::is_end(io.status)) return false;
       bytes = bytes.subspan(io.bytes);
       if (io.bytes > 0) end = within(20s);
@@ -41,13 +40,12 @@ class raw_peer {
   bool say(std::string_view text) { return say(std::as_bytes(std::span(text.data(), text.size()))); }
 
   /// Reads until `most` bytes came, or the other side closed.
-  std::vector<std::byte> hear(std::size_t most, std::chrono::seconds time = 20s) {
-    std::vector<std::byte> got;
-    std::vector<std::byte> piece(4096);
+  byte_vector hear(std::size_t most, std::chrono::seconds time = 20s) {
+    byte_vector got;
+    byte_vector piece(4096);
     const auto end = within(time);
     while (got.size() < most && !closed_ && !end.stop_requested()) {
-      const std::array<std::span<std::byte>, 1> in{std::span(piece).first(std::min(piece.size(), most - got.size()))};
-      const auto io = stream_.read_some(in);
+      const auto io = read_some(stream_, std::span(piece).first(std::min(piece.size(), most - got.size())));
       got.insert(got.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
       if (io.status == tp::io_status::closed || io.status == tp::io_status::failed) closed_ = true;
       else if (io.bytes == 0) stream_.wait(true, false, 20ms);
@@ -62,9 +60,8 @@ class raw_peer {
   /// Whether the other side has closed, as far as it is known now; what it says is thrown away.
   bool ended() {
     std::array<std::byte, 4096> piece;
-    const std::array<std::span<std::byte>, 1> in{piece};
     while (!closed_) {
-      const auto io = stream_.read_some(in);
+      const auto io = read_some(stream_, piece);
       closed_ = tp::is_end(io.status);
       if (io.bytes == 0) break;
     }
@@ -156,17 +153,33 @@ class each_connection {
   joined_thread accepting_;
 };
 
+/// Carries what a client asks to an owner and the answers back, until one of them ends (false) or `most` bytes of
+/// answers have passed.
+inline bool carry_answers(raw_peer& client, raw_peer& owner, std::size_t most, const std::stop_token& stop) {
+  byte_vector piece(4096);
+  for (std::size_t carried = 0; !stop.stop_requested();) {
+    const auto asked = read_some(client.stream(), piece);
+    if (tp::is_end(asked.status)) return false;
+    if (asked.bytes > 0 && !owner.say(std::span(piece).first(asked.bytes))) return false;
+    const auto answered = read_some(owner.stream(), piece);
+    const std::size_t n = std::min(answered.bytes, most - carried);
+    if (n > 0 && !client.say(std::span(piece).first(n))) return false;
+    if ((carried += n) == most) return true;
+    if (answered.status == tp::io_status::closed) return false;
+    if (asked.bytes + answered.bytes == 0) client.stream().wait(true, false, 1ms);
+  }
+  return false;
+}
+
 /// Passes on what two ends say to each other, until one of them closes.
 template <class Near, class Far>
 void pass_on(Near& near, Far& far, const std::stop_token& stop) {
-  std::vector<std::byte> room(65536);
+  byte_vector room(65536);
   // false: the connection has ended
   const auto once = [&](auto& from, auto& to, bool& moved) {
-    const std::array<std::span<std::byte>, 1> in{std::span(room)};
-    const auto io = from.read_some(in);
-    for (auto rest = std::span<const std::byte>(room).first(io.bytes); !rest.empty();) {
-      const std::array<std::span<const std::byte>, 1> out{rest};
-      const auto sent = to.write_some(out);
+    const auto io = read_some(from, room);
+    for (auto rest = const_byte_span(room).first(io.bytes); !rest.empty();) {
+      const auto sent = write_some(to, rest);
       if (tp::is_end(sent.status) || stop.stop_requested()) return false;
       rest = rest.subspan(sent.bytes);
       if (sent.bytes == 0) to.wait(false, true, 20ms);

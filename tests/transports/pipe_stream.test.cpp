@@ -15,7 +15,7 @@ const conformance_options strict{.allocations = &test::allocations_so_far};
 
 tp::result<stream_pair<tp::pipe_stream>> two_pipes() {
   int there[2], back[2];
-  if (::pipe2(there, O_CLOEXEC) != 0 || ::pipe2(back, O_CLOEXEC) != 0) return tp::failure(tp::errc::connection_failed);
+  if (::pipe2(there, O_CLOEXEC) != 0 || ::pipe2(back, O_CLOEXEC) != 0) return tp::failure(errc::connection_failed);
   return stream_pair<tp::pipe_stream>{tp::pipe_stream(back[0], there[1]), tp::pipe_stream(there[0], back[1])};
 }
 
@@ -32,13 +32,12 @@ TEST(PipeStream, Q6_SigpipeIsHeldBackAndWhatWasPendingStays) {
   normal.sa_handler = SIG_DFL;
   ASSERT_EQ(::sigaction(SIGPIPE, &normal, &before), 0);
   const std::array<std::byte, 10> bytes{};
-  const std::array<std::span<const std::byte>, 1> out{bytes};
   {
     auto both = two_pipes();
     {
       const auto gone = std::move(both->right);
     }
-    const auto io = both->left.write_some(out);
+    const auto io = write_some(both->left, bytes);
     EXPECT_EQ(io.status, tp::io_status::closed);
     EXPECT_EQ(io.system, EPIPE);
   }
@@ -53,11 +52,11 @@ TEST(PipeStream, Q6_SigpipeIsHeldBackAndWhatWasPendingStays) {
     {
       const auto gone = std::move(both->right);
     }
-    (void)both->left.write_some(out);
+    (void)write_some(both->left, bytes);
     ::sigpending(&now);
     EXPECT_FALSE(::sigismember(&now, SIGPIPE)) << "ours was taken back although the program blocks it";
     ::raise(SIGPIPE);
-    (void)both->left.write_some(out);
+    (void)write_some(both->left, bytes);
     ::sigpending(&now);
     EXPECT_TRUE(::sigismember(&now, SIGPIPE)) << "this one is the program's";
   }
@@ -85,10 +84,9 @@ TEST(PipeStream, A_file_or_a_terminal_is_no_connection) {
   ASSERT_EQ(::dup2(nothing.get(), STDIN_FILENO), STDIN_FILENO);
   const auto made = tp::standard_streams::connect("-", 1s, {});
   ::dup2(before.get(), STDIN_FILENO);
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error(), tp::errc::bad_address);
+  EXPECT_EQ(code_of(made), errc::bad_address);
   EXPECT_EQ(made.error().name.view(), "standard input");
-  EXPECT_EQ(tp::standard_streams::connect("tcp", 1s, {}).error(), tp::errc::bad_address);
+  EXPECT_EQ(code_of(tp::standard_streams::connect("tcp", 1s, {})), errc::bad_address);
 }
 
 }  // namespace pipe_stream_test

@@ -11,7 +11,7 @@
 namespace publisher_threads_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+using net = raw_net<tiny, tp::tcp_on_threads>;
 using publisher = tp::publisher<net::parts, tp::detail::thread_lock>;
 
 /// A recipient asks, so that a progress event is due.

@@ -35,9 +35,7 @@ class over_line {
   /// A pull that completes, and whose bytes are right.
   void expect_completed(const tp::pull_options& options = {}) {
     const auto done = pull(options);
-    ASSERT_TRUE(done) << describe(done.error());
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
-    EXPECT_TRUE(done->confirmed);
+    ASSERT_TRUE(confirmed(done));
     EXPECT_TRUE(same(*mine, *source));
   }
 

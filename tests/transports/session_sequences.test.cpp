@@ -22,8 +22,6 @@
 namespace session_sequences_test {
 
 using namespace test;
-using namespace std::chrono_literals;
-using tp::errc;
 
 struct small_tables : tp::default_limits {
   static constexpr std::size_t session_references = 4;
@@ -35,7 +33,7 @@ using transfer = tp::transfer<tp::land, tp::fixed_bytes<256>, tp::image_digest, 
 
 model make(std::uint64_t content) {
   model m;
-  m.add("w", tp::dtype::f32, {5 + 97 * (content % 4)}).add("b", tp::dtype::u8, {3}).ready();
+  m.add("w", dtype::f32, {5 + 97 * (content % 4)}).add("b", dtype::u8, {3}).ready();
   return m;
 }
 
@@ -53,7 +51,7 @@ struct publication {
 };
 struct sent_message {
   std::uint32_t kind;
-  std::vector<std::byte> body;
+  byte_vector body;
   std::vector<tp::reference> references;
 };
 

@@ -8,8 +8,8 @@
 namespace tcp_addresses_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-using net_on_threads = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+using net = raw_net<tiny, tp::tcp>;
+using net_on_threads = raw_net<tiny, tp::tcp_on_threads>;
 
 /// Counts what it is told, and pulls over each connection that is established.
 struct puller {
@@ -56,7 +56,7 @@ TEST(TcpAddresses, A_host_goes_on_to_the_address_where_somebody_listens) {
     EXPECT_EQ(handler.connects, 1) << where << ": " << tp::describe(handler.end).view();
     EXPECT_EQ(handler.pulls, 1);
     EXPECT_EQ(handler.closes, 1);
-    EXPECT_EQ(handler.end, tp::errc::cancelled) << "the handler closed it, and heard of no other end";
+    EXPECT_EQ(handler.end, errc::cancelled) << "the handler closed it, and heard of no other end";
     EXPECT_EQ(handler.tags, 14u);
     EXPECT_TRUE(same(*mine, *source));
     EXPECT_EQ(host.connections(), 0u);
@@ -74,10 +74,10 @@ TEST(TcpAddresses, A_host_is_told_once_that_nobody_listens_at_any_of_them) {
     EXPECT_EQ(handler.connects, 0);
     EXPECT_EQ(handler.closes, 1);
     EXPECT_EQ(handler.tags, 7u);
-    EXPECT_EQ(handler.end, tp::errc::connection_failed);
+    EXPECT_EQ(handler.end, errc::connection_failed);
     EXPECT_EQ(handler.end.system, ECONNREFUSED);
   } else {  // a system that refuses at once
-    EXPECT_EQ(ok.error(), tp::errc::connection_failed);
+    EXPECT_EQ(code_of(ok), errc::connection_failed);
     EXPECT_EQ(ok.error().system, ECONNREFUSED);
     EXPECT_EQ(handler.closes, 0);
   }

@@ -39,11 +39,11 @@ TEST(TcpCohort, C4_recipients_of_speeds_from_one_to_a_hundred_that_abort_at_rand
     on_threads(n, [&](std::size_t i) {
       const auto pace = std::chrono::microseconds(40 << (i % 8 < 7 ? i % 8 : 0));  // 40 to 2,560
       std::stop_source stop;
-      recipient_of_a_kind to(*models[i], i == 5 ? std::chrono::microseconds(4000) : pace, chunks[i], stop);
+      recipient_of_a_kind to(*models[i], i == 5 ? 4000us : pace, chunks[i], stop);
       const auto done = net::pull(local(owner.port()), ref, to,
                                   {.per_request_timeout = 60s, .stop = stop.get_token(), .recipient = {100 + i}});
       completed[i] = done && done->outcome == tp::outcome::completed;
-      EXPECT_TRUE(done || done.error() == tp::errc::cancelled) << i;
+      EXPECT_TRUE(done || done.error() == errc::cancelled) << i;
     });
   }
   ASSERT_TRUE(runs_until("all have ended", owner, [&] { return owner.settled(ref); }));
@@ -66,27 +66,24 @@ TEST(TcpCohort, Q4_a_hundred_thousand_connections_leave_nothing_behind) {
 #else
   constexpr int times = 5'000;
 #endif
-  const auto source = random_model<mlp>(2);
-  auto owner = *net::downloader::open();
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
+  owner_at_work<net> o;
   const auto mine = blank<mlp>();
   const auto pull = [&] {
-    ASSERT_TRUE(net::download_tensors(local(owner.port()), ref, *mine, {.per_request_timeout = 60s}));
-    EXPECT_TRUE(same(*mine, *source));
+    ASSERT_TRUE(net::download_tensors(local(o.owner->port()), o.ref, *mine, {.per_request_timeout = 60s}));
+    EXPECT_TRUE(same(*mine, *o.source));
   };
   pull();
   std::size_t files = 0;
   [[maybe_unused]] std::size_t resident = 0;  // sanitizers keep memory for themselves
   for (int i = 0; i < times; ++i) {
     if (i == times / 10) files = descriptors(), resident = resident_bytes();
-    raw_peer peer(owner.port());
+    raw_peer peer(o.owner->port());
     if (i % 3 == 0) (void)peer.say("?");
     peer.reset();  // without the minute that the system keeps a port for after an orderly end
   }
   pull();
-  server.stop();
-  EXPECT_TRUE(runs_until("all connections have ended", owner, [&] { return owner.connections() == 0; }));
+  o.server.stop();
+  EXPECT_TRUE(runs_until("all connections have ended", *o.owner, [&] { return o.owner->connections() == 0; }));
   EXPECT_LE(descriptors(), files);
 #if !defined(TENSORPULL_TEST_SANITIZED)
   EXPECT_GT(resident, 0u);

@@ -25,7 +25,7 @@ TEST(TcpDigests, Threads_compute_them_while_versions_come_and_go) {
     const auto mine = blank<large>();
     std::vector<float> w(3 * 1024 * 1024);
     const std::uint64_t shape[] = {3, 1024, 1024};
-    const tp::mutable_tensor_view view{"w", tp::dtype::f32, shape, reinterpret_cast<std::byte*>(w.data())};
+    const tp::mutable_tensor_view view{"w", dtype::f32, shape, reinterpret_cast<std::byte*>(w.data())};
     auto named = *tp::dynamic_image::make(std::span(&view, 1));
     const std::string_view names[] = {"w"};
     for (std::size_t round = 0; !stop.stop_requested(); ++round) {
@@ -37,9 +37,8 @@ TEST(TcpDigests, Threads_compute_them_while_versions_come_and_go) {
         if (std::memcmp(bytes, first.get(), sizeof(large)) != 0 && std::memcmp(bytes, second.get(), sizeof(large)) != 0)
           ++strange;
         ++completed;
-      } else if (got ||
-                 (got.error().code != tp::errc::stale_version && got.error().code != tp::errc::withdrawn &&
-                  got.error().code != tp::errc::connection_lost && got.error().code != tp::errc::unknown_reference)) {
+      } else if (got || (got.error().code != errc::stale_version && got.error().code != errc::withdrawn &&
+                         got.error().code != errc::connection_lost && got.error().code != errc::unknown_reference)) {
         ++strange;
         ADD_FAILURE() << (got ? "not completed" : to_string(got.error().code));
       }

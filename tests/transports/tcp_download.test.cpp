@@ -8,7 +8,7 @@ namespace tcp_download_test {
 
 using namespace test;
 
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 
 struct stack_of_layers {
   tiny layers[60];
@@ -27,16 +27,12 @@ struct no_messages : tp::default_limits {
 };
 template <class Limits>
 void expect_that_a_difference_far_down_is_named() {
-  using here = tp::pipeline<tp::raw_tensors<stack_of_layers>, tp::fixed_bytes<64_KiB>, tp::tcp, Limits>;
-  using there = tp::pipeline<tp::raw_tensors<other_layers>, tp::fixed_bytes<64_KiB>, tp::tcp, Limits>;
-  const auto source = random_model<stack_of_layers>(1);
-  auto owner = here::downloader::open({});
-  const auto ref = owner->add_tensors(*source);
-  serving server(*owner);
+  using here = raw_net<stack_of_layers, tp::tcp, Limits>;
+  using there = raw_net<other_layers, tp::tcp, Limits>;
+  owner_at_work<here, stack_of_layers> o;
   const auto mine = blank<other_layers>();
-  const auto done = there::download_tensors(local(owner->port()), ref->id, *mine, {.per_request_timeout = 20s});
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), tp::errc::schema_mismatch);
+  const auto done = there::download_tensors(local(o.owner->port()), o.ref.id, *mine, {.per_request_timeout = 20s});
+  ASSERT_EQ(code_of(done), errc::schema_mismatch);
   EXPECT_FALSE(done.error().name.empty());
   EXPECT_TRUE(same(*mine, *blank<other_layers>()));
 }
@@ -47,13 +43,10 @@ TEST(TcpDownload, A_difference_far_down_is_named_although_no_message_may_be_as_l
   expect_that_a_difference_far_down_is_named<no_messages>();
 }
 TEST(TcpDownload, Into_any_consumer) {
-  const auto source = random_model<mlp>(1);
-  auto owner = net::downloader::open({});
-  const auto ref = owner->add_tensors(*source);
-  serving server(*owner);
+  owner_at_work<net> o;
   tp::digest to;
-  ASSERT_TRUE(net::pull(local(owner->port()), *ref, to));
-  EXPECT_EQ(to.value(), ref->version);
+  ASSERT_TRUE(net::pull(local(o.owner->port()), o.ref, to));
+  EXPECT_EQ(to.value(), o.ref.version);
 }
 TEST(TcpDownload, A_kept_model_is_released_when_it_is_settled) {
   using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::whole, tp::tcp>;
@@ -72,9 +65,8 @@ TEST(TcpDownload, Malformed_addresses_are_refused) {
   for (const char* text : {"", "localhost", "127.0.0.1:x", "127.0.0.1:70000", "[::1", "no such host:1"}) {
     const auto mine = blank<mlp>();
     const auto done = net::download_tensors(text, tp::ref_id{1, 2}, *mine);
-    ASSERT_FALSE(done) << text;
-    EXPECT_EQ(done.error(), tp::errc::bad_address) << text;
-    EXPECT_EQ(net::downloader::open({.listen = text}).error(), tp::errc::bad_address) << text;
+    EXPECT_EQ(code_of(done), errc::bad_address) << text;
+    EXPECT_EQ(code_of(net::downloader::open({.listen = text})), errc::bad_address) << text;
   }
 }
 TEST(TcpDownload, Nobody_listens) {
@@ -82,16 +74,14 @@ TEST(TcpDownload, Nobody_listens) {
   const fast_clock fast(20);
   const auto mine = blank<mlp>();
   const auto done = net::download_tensors(local(nobody), tp::ref_id{1, 2}, *mine);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), tp::errc::connection_failed);
+  ASSERT_EQ(code_of(done), errc::connection_failed);
   EXPECT_EQ(done.error().system, ECONNREFUSED);
-  EXPECT_EQ(net::session::connect(local(nobody)).error(), tp::errc::connection_failed);
+  EXPECT_EQ(code_of(net::session::connect(local(nobody))), errc::connection_failed);
 }
 TEST(TcpDownload, An_address_in_use) {
   auto owner = net::downloader::open({});
   const auto second = net::downloader::open({.listen = local(owner->port())});
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error(), tp::errc::connection_failed);
+  ASSERT_EQ(code_of(second), errc::connection_failed);
   EXPECT_EQ(second.error().system, EADDRINUSE);
 }
 

@@ -27,15 +27,15 @@ BOOST_HANA_ADAPT_STRUCT(test::wide, a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, 
 namespace tcp_host_pulls_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 /// Its owners may be asked while they serve.
-using net_on_threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+using net_on_threads = raw_net<mlp, tp::tcp_on_threads>;
 
 /// Lands in a model while it is allowed to; until then it has no memory.
 struct patient : tp::land {
   const bool* open;
   patient(mlp& m, const bool& may) noexcept : tp::land(tp::raw_tensors<mlp>::destination(m)), open(&may) {}
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
     return *open ? tp::land::prepare(offset, length, out) : tp::prepared{};
   }
 };
@@ -68,8 +68,8 @@ struct puller {
   }
   template <class Done>
   bool turn_until(Done done, std::chrono::milliseconds patience = 10s) {
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+    const auto end = steady_clock::now() + patience;
+    while (!done() && steady_clock::now() < end) io.run_one_for(5ms);
     return done();
   }
   bool turn_until_pulled() {
@@ -85,7 +85,7 @@ TEST(TcpHostPulls, A_request_that_is_not_answered_in_time_is_made_again_and_then
   p.start(deaf.port());
   raw_peer owner = deaf.accept();
   ASSERT_TRUE(p.turn_until_pulled());
-  EXPECT_EQ(p.outcome->error(), tp::errc::timed_out);
+  EXPECT_EQ(p.outcome->error(), errc::timed_out);
   EXPECT_TRUE(p.turn_until([&] { return p.closes == 1; }));
   const std::size_t one = request(tp::frame_kind::describe, 1, p.ref.id, 0, 0).size();
   EXPECT_GE(owner.hear(~std::size_t{0}).size(), 3 * one) << "it was asked three times";
@@ -112,7 +112,7 @@ TEST(TcpHostPulls, A_stop_request_ends_a_pull_and_the_owner_is_told_the_reason) 
   EXPECT_FALSE(p.turn_until([&] { return p.outcome.has_value(); }, 300ms));
   stop.request_stop();
   ASSERT_TRUE(p.turn_until_pulled());
-  EXPECT_EQ(p.outcome->error(), tp::errc::cancelled);
+  EXPECT_EQ(p.outcome->error(), errc::cancelled);
   EXPECT_TRUE(p.turn_until([&] { return owner.settled(ref); }));
   server.stop();
   const auto record = owner.recipient_of(ref, who[0]);
@@ -122,50 +122,44 @@ TEST(TcpHostPulls, A_stop_request_ends_a_pull_and_the_owner_is_told_the_reason) 
 }
 
 TEST(TcpHostPulls, Progress_is_told_and_the_cursor_kept) {
-  auto owner = *net_on_threads::downloader::open();
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
+  owner_at_work<net_on_threads> o;
   tp::resume_cursor cursor;
   std::vector<tp::progress_event> events;
   auto tell = [&](const tp::progress_event& e) { events.push_back(e); };
   puller p;
-  p.ref = ref;
+  p.ref = o.ref;
   p.options = {.cursor = &cursor, .progress = tell, .progress_interval = 0ms};
-  p.start(owner.port());
+  p.start(o.owner->port());
   ASSERT_TRUE(p.turn_until_pulled());
   ASSERT_TRUE(*p.outcome) << to_string(p.outcome->error().code);
-  EXPECT_TRUE(same(*p.mine, *source));
+  EXPECT_TRUE(same(*p.mine, *o.source));
   ASSERT_GE(events.size(), 2u);
   EXPECT_EQ(events.front().phase, tp::progress_phase::started);
   EXPECT_EQ(events.back().phase, tp::progress_phase::completed);
   EXPECT_EQ(events.back().bytes_done, events.back().bytes_total);
-  EXPECT_EQ(cursor.ref, ref.id);
+  EXPECT_EQ(cursor.ref, o.ref.id);
   EXPECT_EQ(cursor.offset, (*p.outcome)->bytes);
 
   // and a pull goes on from it: the first half is not fetched again
   puller again;
-  again.ref = ref;
+  again.ref = o.ref;
   again.mine = std::move(p.mine);
   again.options = {.cursor = &cursor};
-  const auto before = owner.status_of(ref)->bytes_sent;
-  again.start(owner.port());
+  const auto before = o.owner->status_of(o.ref)->bytes_sent;
+  again.start(o.owner->port());
   ASSERT_TRUE(again.turn_until_pulled());
   ASSERT_TRUE(*again.outcome);
-  EXPECT_TRUE(again.turn_until([&] { return owner.status_of(ref)->bytes_sent > before; }));
-  EXPECT_LT(owner.status_of(ref)->bytes_sent - before, 64_KiB) << "only the last byte";
+  EXPECT_TRUE(again.turn_until([&] { return o.owner->status_of(o.ref)->bytes_sent > before; }));
+  EXPECT_LT(o.owner->status_of(o.ref)->bytes_sent - before, 64_KiB) << "only the last byte";
 }
 
 TEST(TcpHostPulls, Who_waits_for_a_buffer_of_ours_is_not_counted_as_stalled) {
-  auto owner = *net_on_threads::downloader::open();
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
+  owner_at_work<net_on_threads> o;
   puller p;
-  p.ref = ref;
+  p.ref = o.ref;
   p.may_land = false;
   p.options.per_request_timeout = 500ms;
-  p.start(owner.port(), {.stall = 200ms});
+  p.start(o.owner->port(), {.stall = 200ms});
   {
     const fast_clock fast(4);
     EXPECT_FALSE(p.turn_until([&] { return p.outcome.has_value(); }, 2s)) << "it was we who did not read";
@@ -173,7 +167,7 @@ TEST(TcpHostPulls, Who_waits_for_a_buffer_of_ours_is_not_counted_as_stalled) {
   p.may_land = true;
   ASSERT_TRUE(p.turn_until_pulled());
   ASSERT_TRUE(*p.outcome) << to_string(p.outcome->error().code);
-  EXPECT_TRUE(same(*p.mine, *source));
+  EXPECT_TRUE(same(*p.mine, *o.source));
 }
 
 TEST(TcpHostPulls, A_busy_owner_is_asked_again_over_the_same_connection) {
@@ -201,7 +195,7 @@ TEST(TcpHostPulls, A_busy_owner_is_asked_again_over_the_same_connection) {
     }
   });
   ASSERT_TRUE(p.turn_until_pulled());
-  EXPECT_EQ(p.outcome->error(), tp::errc::unknown_reference) << "busy was not the end";
+  EXPECT_EQ(p.outcome->error(), errc::unknown_reference) << "busy was not the end";
 }
 
 /// Pulls once over each connection, and closes it.
@@ -216,7 +210,7 @@ struct hurrying {
   template <class C> void message(C&, const tp::message&) {}
   template <class C> void pulled(C& c, const tp::result<tp::receipt>& r) {
     if (r) ++completed;
-    else ++(r.error() == tp::errc::cancelled ? cancelled : other);
+    else ++(r.error() == errc::cancelled ? cancelled : other);
     c.close();
   }
   template <class C> void closed(C&, const tp::error&) { ++closes; }
@@ -224,7 +218,7 @@ struct hurrying {
 
 // A connection may be pulled over, closed and released before the call that began it has returned.
 TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
-  using threaded = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp_on_threads>;
+  using threaded = raw_net<tiny, tp::tcp_on_threads>;
   auto owner = *threaded::downloader::open();
   const auto source = random_model<tiny>(1);
   constexpr std::size_t each = 40;
@@ -253,7 +247,7 @@ TEST(TcpHostPulls, Threads_may_begin_connections_while_others_end_them) {
   EXPECT_EQ(host.connections(), 0u);
 }
 
-using wide_net = tp::pipeline<tp::raw_tensors<wide>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using wide_net = raw_net<wide, tp::tcp>;
 
 /// Pulls what it is told of, over the same connection.
 struct accepting {
@@ -261,7 +255,7 @@ struct accepting {
   wide mine{};
   tp::pull_options options{};
   std::optional<tp::result<tp::receipt>> outcome;
-  std::optional<tp::errc> closed_why;
+  std::optional<errc> closed_why;
   template <class C> void connected(C&) {}
   template <class C> void message(C& c, const tp::message& m) {
     EXPECT_TRUE(c.pull(m.references[0], options, tp::raw_tensors<wide>::destination(mine)));
@@ -278,7 +272,7 @@ TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accept
                                                "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"};
   handler.options = {.per_request_timeout = 5s, .tensors = names};
   accepting::host_type host(io, handler);
-  const auto port = *host.listen("127.0.0.1:0");
+  const auto port = *host.listen(any_port);
   joined_thread client([&] {
     auto s = *wide_net::session::connect(local(port));
     const auto source = random_model<wide>(1);
@@ -288,11 +282,11 @@ TEST(TcpHostPulls, A_host_pulls_a_subset_of_many_tensors_from_one_that_it_accept
     const auto done = s.serve(tp::until_settled(ref), 5s);
     EXPECT_TRUE(done) << to_string(done.error().code);
   });
-  const auto end = std::chrono::steady_clock::now() + 8s;
-  while (!handler.outcome && !handler.closed_why && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+  const auto end = steady_clock::now() + 8s;
+  while (!handler.outcome && !handler.closed_why && steady_clock::now() < end) io.run_one_for(5ms);
   ASSERT_TRUE(handler.outcome);
   EXPECT_TRUE(*handler.outcome) << to_string(handler.outcome->error().code);
-  while (!handler.closed_why && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+  while (!handler.closed_why && steady_clock::now() < end) io.run_one_for(5ms);
 }
 
 /// Does nothing, on threads.

@@ -5,13 +5,13 @@
 namespace tcp_host_turns_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<tiny, tp::tcp>;
 
 /// Takes so many bytes a read, so that a pull takes a number of reads that a test can choose.
 struct small_bites : tp::land {
   std::uint64_t most;
   small_bites(tiny& m, std::uint64_t bytes) : tp::land(tp::raw_tensors<tiny>::destination(m)), most(bytes) {}
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
     return tp::land::prepare(offset, std::min(length, most), out);
   }
 };
@@ -41,7 +41,7 @@ TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
     puller handler{mine.get(), bytes, {}};
     tp::event_loop io;
     net::host<puller, small_bites> host(io, handler);
-    const auto port = host.listen("127.0.0.1:0");
+    const auto port = host.listen(any_port);
     ASSERT_TRUE(port);
     joined_thread participant([&](const std::stop_token& stop) {
       auto session = *net::session::connect(local(*port));
@@ -49,8 +49,8 @@ TEST(TcpHostTurns, A_pull_whose_last_bytes_end_a_turn_confirms_at_once) {
       (void)session.send(1, {&ref, 1}, {});  // the pull may be over, and the connection closed, before it returns
       (void)session.serve([&](const auto& s) { return s.settled(ref); }, 60s, stop);
     });
-    const auto end = std::chrono::steady_clock::now() + 60s;
-    while (!handler.outcome && std::chrono::steady_clock::now() < end) io.run_one_for(10ms);
+    const auto end = steady_clock::now() + 60s;
+    while (!handler.outcome && steady_clock::now() < end) io.run_one_for(10ms);
     ASSERT_TRUE(handler.outcome) << "nothing was said any more after about " << reads.back() << " reads";
     ASSERT_TRUE(*handler.outcome) << to_string(handler.outcome->error().code);
     EXPECT_TRUE(same(*mine, *source));
@@ -64,7 +64,7 @@ TEST(TcpHostTurns, Of_several_answers_the_first_goes_alone) {
   tp::event_loop io;
   tp::detail::silent_handler handler;
   net::host<tp::detail::silent_handler, tp::no_consumer> host(io, handler);
-  const auto port = host.listen("127.0.0.1:0");
+  const auto port = host.listen(any_port);
   ASSERT_TRUE(port);
   const auto ref = *host.published().add_tensors(*source);
   raw_peer peer(*port);

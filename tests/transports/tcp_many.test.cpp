@@ -11,7 +11,7 @@
 namespace tcp_many_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 
 static_assert(sizeof(net::host<tp::detail::silent_handler, tp::no_consumer>::connection) <=
               2048 + tp::tcp::connection_bytes);
@@ -63,21 +63,19 @@ void expect_recipients(std::size_t n) {
   if (files.rlim_cur < 2 * n + 100) GTEST_SKIP() << "the limit on descriptors is " << files.rlim_cur;
   const std::size_t files_before = descriptors();
   {
-    const auto source = random_model<mlp>(1), mine = blank<mlp>();
-    auto owner = net::downloader::open({});
-    const auto ref = *owner->add_tensors(*source, {.recipients = static_cast<std::uint32_t>(n)});
-    serving server(*owner);
+    const auto mine = blank<mlp>();
+    owner_at_work<net> o({.recipients = static_cast<std::uint32_t>(n)});
     const std::size_t threads_before = threads();
     {
       crowd all(*mine);
-      all.pull_all(owner->port(), ref, n);
+      all.pull_all(o.owner->port(), o.ref, n);
       EXPECT_EQ(threads(), threads_before);
-      EXPECT_TRUE(same(*mine, *source));
+      EXPECT_TRUE(same(*mine, *o.source));
       EXPECT_GE(descriptors(), 2 * n);
     }
-    server.stop();
-    EXPECT_TRUE(owner->settled(ref));
-    EXPECT_EQ(owner->status_of(ref)->completed, n);
+    o.server.stop();
+    EXPECT_TRUE(o.owner->settled(o.ref));
+    EXPECT_EQ(o.owner->status_of(o.ref)->completed, n);
   }
   EXPECT_EQ(descriptors(), files_before);
 }
@@ -98,7 +96,7 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
       for (;;) {
         const auto done = threaded::download_tensors(local(owner->port()), ref, *mine, {.per_request_timeout = 60s});
         if (done) ++completed;
-        else if (done.error() == tp::errc::withdrawn) return (void)++refused;
+        else if (done.error() == errc::withdrawn) return (void)++refused;
         else return (void)++other;
       }
     });
@@ -115,19 +113,17 @@ TEST(TcpMany, C2_ThreadsServeSixteenRecipientsAndWithdrawingInTheMiddleIsSafe) {
 TEST(TcpMany, A_large_fan_out_that_asks_again_after_the_end_is_told_so) {
   using small_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64>, tp::tcp>;
   constexpr std::uint32_t n = 500;
-  auto owner = small_net::downloader::open({});
-  const auto source = random_model<tiny>(1), mine = blank<tiny>();
-  const auto ref = *owner->add_tensors(*source, {.recipients = n});
-  serving server(*owner);
-  const auto where = local(owner->port());
+  const auto mine = blank<tiny>();
+  owner_at_work<small_net, tiny> o({.recipients = n});
+  const auto where = local(o.owner->port());
   for (std::uint64_t i = 1; i <= n; ++i)
-    ASSERT_TRUE(small_net::download_tensors(where, ref, *mine, {.recipient = {i}})) << i;
+    ASSERT_TRUE(small_net::download_tensors(where, o.ref, *mine, {.recipient = {i}})) << i;
   for (std::uint64_t i = 1; i <= n; ++i)
-    ASSERT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {i}}).error(), tp::errc::already_final) << i;
-  EXPECT_EQ(small_net::download_tensors(where, ref, *mine, {.recipient = {n + 1}}).error(), tp::errc::withdrawn)
+    ASSERT_EQ(code_of(small_net::download_tensors(where, o.ref, *mine, {.recipient = {i}})), errc::already_final) << i;
+  EXPECT_EQ(code_of(small_net::download_tensors(where, o.ref, *mine, {.recipient = {n + 1}})), errc::withdrawn)
       << "who never completed is told nothing else";
-  server.stop();
-  const auto status = *owner->status_of(ref);
+  o.server.stop();
+  const auto status = *o.owner->status_of(o.ref);
   EXPECT_EQ(status.completed, n);
   EXPECT_EQ(status.final(), n);
   EXPECT_EQ(status.bytes_sent, n * tp::raw_tensors<tiny>::schema().image_bytes) << "nobody was served twice";
@@ -153,7 +149,7 @@ TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_threa
   for (int i = 0; i < 4; ++i) {
     const auto done = threaded::download_tensors(local(owner->port()), second, *mine, {.per_request_timeout = 60s});
     EXPECT_EQ(done.has_value(), i == 0) << i;
-    EXPECT_TRUE(done || done.error() == tp::errc::withdrawn) << to_string(done.error().code);
+    EXPECT_TRUE(done || done.error() == errc::withdrawn) << to_string(done.error().code);
   }
   EXPECT_TRUE(owner->settled(second));
   EXPECT_FALSE(go_on) << "all that while the callback had not returned";
@@ -194,7 +190,7 @@ TEST(TcpMany, A_host_may_go_while_connections_are_open) {
     tp::event_loop io;
     {
       host_type host(io, handler);
-      const auto port = *host.listen("127.0.0.1:0");
+      const auto port = *host.listen(any_port);
       ASSERT_TRUE(host.published().add_tensors(*source));
       for (int i = 0; i < 5; ++i) peers.emplace_back(port);
       for (int i = 0; i < 100 && host.connections() < 5; ++i) io.run_for(100ms);
@@ -206,7 +202,7 @@ TEST(TcpMany, A_host_may_go_while_connections_are_open) {
   peers.clear();
   tp::event_loop io;
   std::optional<host_type> host(std::in_place, io, handler);
-  const auto port = *host->listen("127.0.0.1:0");
+  const auto port = *host->listen(any_port);
   peers.emplace_back(port);
   io.run_for(100ms);
   host->stop();

@@ -12,7 +12,7 @@ namespace test {
 struct tcp_room : usual_room {
   using transport = tp::tcp;
   template <class Model>
-  using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  using net = raw_net<Model, tp::tcp>;
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {

@@ -20,14 +20,14 @@ BOOST_HANA_ADAPT_STRUCT(test::mask_only, mask);
 namespace tcp_strangers_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 
 constexpr std::uint32_t hello = 1, news = 2;
 
 /// Hears messages, and trusts every peer that says hello.
 struct listening {
   int hellos = 0, heard = 0, closed_count = 0;
-  tp::errc why{};
+  errc why{};
   std::size_t body = 0;
   template <class C> void connected(C&) {}
   template <class C> void message(C& c, const tp::message& m) {
@@ -41,13 +41,13 @@ using host_type = net::host<listening, tp::no_consumer>;
 
 template <class Done>
 bool turn_until(tp::event_loop& io, Done done, std::chrono::milliseconds patience = 10s) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!done() && std::chrono::steady_clock::now() < end) io.run_one_for(5ms);
+  const auto end = steady_clock::now() + patience;
+  while (!done() && steady_clock::now() < end) io.run_one_for(5ms);
   return done();
 }
 
 frame long_message() {
-  static const std::vector<std::byte> body(60'000);
+  static const byte_vector body(60'000);
   tp::frame m;
   m.kind = tp::frame_kind::application;
   m.application = news;
@@ -62,31 +62,28 @@ frame short_hello() {
 }
 
 TEST(TcpStrangers, Eight_that_begin_a_long_message_take_no_buffer_of_an_owner) {
-  using part = tp::pipeline<tp::raw_tensors<mask_only>, tp::fixed_bytes<64_KiB>, tp::tcp>;
-  auto owner = *net::downloader::open();
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
+  using part = raw_net<mask_only, tp::tcp>;
+  owner_at_work<net> o;
   const frame message = long_message();
   std::vector<raw_peer> strangers;
   for (int i = 0; i < 8; ++i) {
-    strangers.emplace_back(owner.port());
+    strangers.emplace_back(o.owner->port());
     ASSERT_TRUE(strangers.back().say(message.bytes().first(600)));
   }
   for (raw_peer& s : strangers) EXPECT_TRUE(s.hear_end()) << "it is told to go";
   const std::array<std::string_view, 1> names{"mask"};
   const auto mine = blank<mask_only>();
-  const auto done = part::download_tensors(local(owner.port()), ref, *mine,
+  const auto done = part::download_tensors(local(o.owner->port()), o.ref, *mine,
                                            {.per_request_timeout = 5s, .tensors = names, .retry = {.retries = 0}});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(std::memcmp(mine->mask, source->mask, sizeof mine->mask), 0);
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_EQ(std::memcmp(mine->mask, o.source->mask, sizeof mine->mask), 0);
 }
 
 TEST(TcpStrangers, Eight_that_begin_a_long_message_do_not_keep_a_host_from_hearing_others) {
   tp::event_loop io;
   listening handler;
   host_type host(io, handler);
-  const auto port = *host.listen("127.0.0.1:0");
+  const auto port = *host.listen(any_port);
   const frame message = long_message();
   std::vector<raw_peer> strangers;
   for (int i = 0; i < 8; ++i) {
@@ -94,7 +91,7 @@ TEST(TcpStrangers, Eight_that_begin_a_long_message_do_not_keep_a_host_from_heari
     ASSERT_TRUE(strangers.back().say(message.bytes().first(600)));
   }
   EXPECT_TRUE(turn_until(io, [&] { return handler.closed_count == 8; }));
-  EXPECT_EQ(handler.why, tp::errc::too_large);
+  EXPECT_EQ(handler.why, errc::too_large);
   raw_peer known(port);
   ASSERT_TRUE(known.say(short_hello().bytes()));
   joined_thread talking([&] { EXPECT_TRUE(known.say(message.bytes())); });
@@ -106,11 +103,11 @@ TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_bac
   tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.message_buffers = 1, .budgets = {.frame = 300ms}});
-  const auto port = *host.listen("127.0.0.1:0");
+  const auto port = *host.listen(any_port);
   const frame message = long_message();
   raw_peer slow(port);
   const frame greeting = short_hello();
-  std::vector<std::byte> begun(greeting.bytes().begin(), greeting.bytes().end());
+  byte_vector begun(greeting.bytes().begin(), greeting.bytes().end());
   begun.insert(begun.end(), message.bytes().begin(), message.bytes().begin() + 600);
   ASSERT_TRUE(slow.say(begun));  // in one piece: when the first part is heard, the second has the buffer
   ASSERT_TRUE(turn_until(io, [&] { return handler.hellos == 1; }));
@@ -123,7 +120,7 @@ TEST(TcpStrangers, A_known_peer_that_never_ends_its_message_gives_the_buffer_bac
     return handler.heard == 1;
   }));
   EXPECT_EQ(handler.closed_count, 1);
-  EXPECT_EQ(handler.why, tp::errc::timed_out);
+  EXPECT_EQ(handler.why, errc::timed_out);
 }
 
 TEST(TcpStrangers, A_silent_one_is_let_alone_at_a_full_table_if_nobody_waits) {
@@ -139,69 +136,56 @@ TEST(TcpStrangers, A_silent_one_is_let_alone_at_a_full_table_if_nobody_waits) {
 }
 
 TEST(TcpStrangers, An_owner_that_takes_no_messages_has_no_buffer_for_long_ones_not_even_of_its_recipients) {
-  auto owner = *net::downloader::open();
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
-  raw_peer recipient(owner.port());
-  ASSERT_TRUE(recipient.say(request(tp::frame_kind::describe, 1, ref.id, 0, 0)));
+  owner_at_work<net> o;
+  raw_peer recipient(o.owner->port());
+  ASSERT_TRUE(recipient.say(request(tp::frame_kind::describe, 1, o.ref.id, 0, 0)));
   EXPECT_FALSE(recipient.hear(8).empty());
   (void)recipient.say(long_message().bytes().first(600));
   EXPECT_TRUE(recipient.hear_end());
 }
 
 TEST(TcpStrangers, Who_says_a_byte_or_guesses_a_reference_has_shown_nothing) {
-  auto owner = *net::downloader::open({.host = {.budgets = {.accept = 300ms}}});
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
-  raw_peer one(owner.port()), guesser(owner.port()), recipient(owner.port());
+  owner_at_work<net> o(net::downloader::open({.host = {.budgets = {.accept = 300ms}}}));
+  raw_peer one(o.owner->port()), guesser(o.owner->port()), recipient(o.owner->port());
   const std::byte zero{};
   ASSERT_TRUE(one.say({&zero, 1}));
   ASSERT_TRUE(guesser.say(request(tp::frame_kind::describe, 1, {1, 2}, 0, 0)));
-  ASSERT_TRUE(recipient.say(request(tp::frame_kind::describe, 1, ref.id, 0, 0)));
+  ASSERT_TRUE(recipient.say(request(tp::frame_kind::describe, 1, o.ref.id, 0, 0)));
   EXPECT_TRUE(one.hear_end());
   EXPECT_TRUE(guesser.hear_end());
   (void)recipient.hear(4096, 1s);
-  EXPECT_TRUE(recipient.say(request(tp::frame_kind::pull, 2, ref.id, 0, 64)));
+  EXPECT_TRUE(recipient.say(request(tp::frame_kind::pull, 2, o.ref.id, 0, 64)));
   EXPECT_FALSE(recipient.hear(1).empty()) << "who asked for what is there may stay";
 }
 
 TEST(TcpStrangers, Refused_requests_do_not_keep_a_connection) {
-  auto owner = *net::downloader::open({.host = {.budgets = {.idle = 500ms}}});
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
-  raw_peer peer(owner.port());
-  ASSERT_TRUE(peer.say(request(tp::frame_kind::describe, 1, ref.id, 0, 0)));
+  owner_at_work<net> o(net::downloader::open({.host = {.budgets = {.idle = 500ms}}}));
+  raw_peer peer(o.owner->port());
+  ASSERT_TRUE(peer.say(request(tp::frame_kind::describe, 1, o.ref.id, 0, 0)));
   bool ended = false;
-  std::vector<std::byte> piece(4096);
-  const std::array<std::span<std::byte>, 1> in{piece};
+  byte_vector piece(4096);
   for (std::uint32_t i = 2; i < 400 && !ended; ++i) {
     const bool said = peer.say(request(tp::frame_kind::describe, i, {1, 2}, 0, 0));
-    ended = !said || peer.stream().read_some(in).status == tp::io_status::closed;
+    ended = !said || read_some(peer.stream(), piece).status == tp::io_status::closed;
     be_slow(20ms);
   }
   EXPECT_TRUE(ended);
 }
 
 TEST(TcpStrangers, Silent_connections_make_room_for_a_recipient_where_a_host_is_full) {
-  auto owner = *net::downloader::open({.host = {.max_connections = 4, .budgets = {.accept = 600s}}});
-  const auto source = random_model<mlp>(1);
-  const auto ref = *owner.add_tensors(*source);
-  serving server(owner);
+  owner_at_work<net> o(net::downloader::open({.host = {.max_connections = 4, .budgets = {.accept = 600s}}}));
   std::vector<raw_peer> silent;
-  for (int i = 0; i < 8; ++i) silent.emplace_back(owner.port());
+  for (int i = 0; i < 8; ++i) silent.emplace_back(o.owner->port());
   const auto mine = blank<mlp>();
   const fast_clock fast(5);
-  const auto done = net::download_tensors(local(owner.port()), ref, *mine,
+  const auto done = net::download_tensors(local(o.owner->port()), o.ref, *mine,
                                           {.per_request_timeout = 200s, .retry = {.retries = 0}});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(same(*mine, *source));
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(same(*mine, *o.source));
 }
 
 TEST(TcpStrangers, A_connection_that_a_host_began_may_hear_nothing_for_longer_than_the_accept_budget) {
-  auto listener = *tp::tcp_listener::open("127.0.0.1:0");
+  auto listener = *tp::tcp_listener::open(any_port);
   tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.budgets = {.accept = 200ms}});
@@ -221,12 +205,12 @@ TEST(TcpStrangers, All_that_wait_for_a_buffer_have_it_one_after_the_other_and_no
   tp::event_loop io;
   listening handler;
   host_type host(io, handler, {.message_buffers = 1});
-  const auto port = *host.listen("127.0.0.1:0");
+  const auto port = *host.listen(any_port);
   raw_peer first(port);
   ASSERT_TRUE(first.say(greeting.bytes()));
   ASSERT_TRUE(turn_until(io, [&] { return handler.hellos == 1; }));
   ASSERT_TRUE(first.say(message.bytes().first(600)));
-  std::vector<std::byte> both(greeting.bytes().begin(), greeting.bytes().end());
+  byte_vector both(greeting.bytes().begin(), greeting.bytes().end());
   both.insert(both.end(), message.bytes().begin(), message.bytes().end());
   for (int i = 0; i < 20; ++i) io.run_one_for(5ms);
   std::vector<raw_peer> others;

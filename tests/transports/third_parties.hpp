@@ -83,7 +83,7 @@ REGISTER_TYPED_TEST_SUITE_P(ThirdParties, Honest_transfers_complete_and_cost_wha
 /// can say(bytes), reset(), and knows whether it has ended().
 template <class Connect>
 std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count) {
-  const auto say_first = [=](std::vector<std::byte> first) {
+  const auto say_first = [=](byte_vector first) {
     return [=](const std::stop_token& stop, std::atomic<bool>& acts) {
       using peer = decltype(connect());
       const fast_clock fast(10);  // a host that is full sends silent ones away after a second

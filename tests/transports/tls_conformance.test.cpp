@@ -1,5 +1,7 @@
 // TLS as a byte stream: the conformance kit with each version, and with tickets.
 #include "certificates.hpp"
+#include "support/results.hpp"
+#include "support/streams.hpp"
 
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/testing/conformance/transport_conformance.hpp>
@@ -17,18 +19,18 @@ struct pairs {
   tp::tls_context client, server;
   tp::result<tp::testing::stream_pair<stream>> operator()() const {
     int fd[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0) return tp::failure(tp::errc::io);
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0) return tp::failure(errc::io);
     auto left = stream::client(tp::posix_stream(fd[0]), client, "127.0.0.1");
     auto right = stream::server(tp::posix_stream(fd[1]), server);
-    if (!left || !right) return tp::failure(tp::errc::out_of_memory);
+    if (!left || !right) return tp::failure(errc::out_of_memory);
     for (int i = 0; i < 20; ++i) {
       const auto a = left->establish(), b = right->establish();
       if (a.status == tp::io_status::failed || b.status == tp::io_status::failed)
-        return tp::failure(tp::errc::not_authenticated);
+        return tp::failure(errc::not_authenticated);
       if (a.status == tp::io_status::ok && b.status == tp::io_status::ok)
         return tp::testing::stream_pair<stream>{std::move(*left), std::move(*right)};
     }
-    return tp::failure(tp::errc::timed_out);
+    return tp::failure(errc::timed_out);
   }
 };
 
@@ -40,36 +42,35 @@ void check(const tp::tls_context& client, const tp::tls_context& server) {
 
 TEST(TlsConformance, Each_requirement_of_a_byte_stream_holds) {
   const pki p;
-  check(context_of(nullptr, p.authority), context_of(&p.server, p.authority));
+  check(p.calling(), p.serving());
 }
 TEST(TlsConformance, Each_holds_with_TLS_1_2) {
   const pki p;
-  check(of_1_2(context_of(nullptr, p.authority)), context_of(&p.server, p.authority));
+  check(of_1_2(p.calling()), p.serving());
 }
 TEST(TlsConformance, Each_holds_where_the_server_sends_tickets_between_the_bytes) {
   const pki p;
-  check(context_of(nullptr, p.authority), context_of(&p.server, p.authority, {.session_tickets = true}));
+  check(p.calling(), p.serving({.session_tickets = true}));
 }
 
 TEST(TlsConformance, Bytes_that_came_with_the_last_of_the_handshake_are_announced) {
   const pki p;
   int fd[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto client = stream::client(tp::posix_stream(fd[0]), context_of(nullptr, p.authority), "127.0.0.1");
-  auto server = stream::server(tp::posix_stream(fd[1]), context_of(&p.server, p.authority));
+  auto client = stream::client(tp::posix_stream(fd[0]), p.calling(), "127.0.0.1");
+  auto server = stream::server(tp::posix_stream(fd[1]), p.serving());
   ASSERT_TRUE(client && server);
   while (client->establish().status == tp::io_status::would_block) (void)server->establish();
   const std::array<std::byte, 100> some{};
-  const std::array<std::span<const std::byte>, 1> out{some};
-  ASSERT_EQ(client->write_some(out).bytes, some.size());
+  ASSERT_EQ(write_some(*client, some).bytes, some.size());
   ASSERT_EQ(server->establish().status, tp::io_status::ok);
-  EXPECT_TRUE(server->wait(true, false, std::chrono::seconds(5)).read);
+  EXPECT_TRUE(server->wait(true, false, 5s).read);
 }
 
 /// Counts the reads that may wait.
 struct counting : tp::posix_stream {
   explicit counting(int fd) noexcept : tp::posix_stream(fd) {}
-  tp::io_result read_or_wait(std::span<const std::span<std::byte>> spans, std::chrono::milliseconds t) noexcept {
+  tp::io_result read_or_wait(std::span<const byte_span> spans, std::chrono::milliseconds t) noexcept {
     ++waits;
     return tp::posix_stream::read_or_wait(spans, t);
   }
@@ -80,18 +81,17 @@ TEST(TlsConformance, A_read_that_has_bytes_of_a_record_that_came_before_waits_fo
   const pki p;
   int fd[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd), 0);
-  auto client = stream::client(tp::posix_stream(fd[0]), context_of(nullptr, p.authority), "127.0.0.1");
-  auto server = tp::tls_stream<counting>::server(counting(fd[1]), context_of(&p.server, p.authority));
+  auto client = stream::client(tp::posix_stream(fd[0]), p.calling(), "127.0.0.1");
+  auto server = tp::tls_stream<counting>::server(counting(fd[1]), p.serving());
   ASSERT_TRUE(client && server);
   while (client->establish().status == tp::io_status::would_block) (void)server->establish();
   ASSERT_EQ(server->establish().status, tp::io_status::ok);
   const std::array<std::byte, 100> some{};
-  const std::array<std::span<const std::byte>, 1> out{some};
-  ASSERT_EQ(client->write_some(out).bytes, some.size());
+  ASSERT_EQ(write_some(*client, some).bytes, some.size());
   std::array<std::byte, 100> memory;
   const auto read = [&](std::size_t room) {
-    const std::array<std::span<std::byte>, 1> in{std::span(memory).first(room)};
-    return server->read_or_wait(in, std::chrono::milliseconds(100)).bytes;
+    const std::array<byte_span, 1> in{std::span(memory).first(room)};
+    return server->read_or_wait(in, 100ms).bytes;
   };
   ASSERT_EQ(read(40), 40u);
   const int before = server->next().waits;

@@ -8,7 +8,7 @@ namespace tls_download_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<256_KiB>, tp::tls>;
-using threaded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tls_on_threads>;
+using threaded = raw_net<mlp, tp::tls_on_threads>;
 static_assert(tp::tls::encrypted && tp::tls::identifies == tp::identity_kind::certificate);
 
 tp::tls_address to(std::uint16_t port, const tp::tls_context& c, std::string& text) {
@@ -19,28 +19,22 @@ TEST(TlsDownload, A_model_arrives_over_each_version_and_from_several_threads) {
   const pki p;
   const auto source = random_model<large>(1);
   const auto small = random_model<mlp>(2);
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
-  auto several = threaded::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  auto owner = net::downloader::open(p.here());
+  auto several = threaded::downloader::open(p.here());
   ASSERT_TRUE(owner && several);
   const auto ref = *owner->add_tensors(*source);
   const auto small_ref = *several->add_tensors(*small);
   serving thread(*owner), threads(*several, 3);
   std::string text;
-  for (const auto& as : {context_of(nullptr, p.authority), of_1_2(context_of(nullptr, p.authority)),
-                         context_of(nullptr, p.authority, {.minimum = tp::tls_version::v1_3})}) {
+  for (const auto& as : {p.calling(), of_1_2(p.calling()), p.calling({.minimum = tp::tls_version::v1_3})}) {
     const auto mine = blank<large>();
     const auto done = net::download_tensors(to(owner->port(), as, text), ref, *mine);
-    ASSERT_TRUE(done) << describe(done.error());
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    ASSERT_TRUE(completed(done));
     EXPECT_TRUE(same(*mine, *source));
   }
   on_threads(4, [&](std::size_t) {
     std::string where;
-    const auto mine = blank<mlp>();
-    const auto done = threaded::download_tensors(to(several->port(), context_of(nullptr, p.authority), where),
-                                                 small_ref, *mine);
-    EXPECT_TRUE(done) << describe(done.error());
-    EXPECT_TRUE(same(*mine, *small));
+    EXPECT_TRUE(arrives<threaded>(to(several->port(), p.calling(), where), small_ref, *small));
   });
 }
 
@@ -68,8 +62,7 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
   both_ways handler;
   handler.to = landed.get();
   net::host<both_ways, tp::land> host(io, handler);
-  const auto port = host.listen(
-      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})});
+  const auto port = host.listen(p.here({.clients_have_certificates = true}));
   ASSERT_TRUE(port);
   const auto ref = *host.published().add_tensors(*global);
   joined_thread loop([&](const std::stop_token& stop) {
@@ -79,7 +72,7 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
 
   std::string text;
   auto device = net::session::connect(to(*port, context_of(&p.client, p.authority), text));
-  ASSERT_TRUE(device) << describe(device.error());
+  ASSERT_TRUE(succeeded(device));
   EXPECT_EQ(device->stream().peer().name, "server");
   ASSERT_TRUE(device->download_tensors(ref, *mine));
   EXPECT_TRUE(same(*mine, *global));
@@ -94,20 +87,19 @@ TEST(TlsDownload, Both_directions_go_over_one_connection_of_a_device_that_dials_
 
 TEST(TlsDownload, Two_programs_that_wait_know_each_other_and_how_they_speak) {
   const pki p;
-  auto listener =
-      tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, {.clients_have_certificates = true})}.listen();
+  auto listener = p.here({.clients_have_certificates = true}).listen();
   ASSERT_TRUE(listener);
   std::string text = local(listener->port());
   joined_thread client([&] {
     auto s = tp::tls_address{text, context_of(&p.client, p.authority)}.connect(10s);
-    ASSERT_TRUE(s) << describe(s.error());
+    ASSERT_TRUE(succeeded(s));
     EXPECT_EQ(s->peer().alternatives.size(), 1u);
     EXPECT_EQ(s->peer().alternatives[0], "IP:127.0.0.1");
     EXPECT_EQ(s->version(), "TLSv1.3");
     EXPECT_NE(s->cipher().find("GCM"), std::string_view::npos);
   });
   const auto s = listener->accept(10s);
-  ASSERT_TRUE(s) << describe(s.error());
+  ASSERT_TRUE(succeeded(s));
   const tp::peer_identity who = s->peer();
   EXPECT_EQ(who.kind, tp::identity_kind::certificate);
   EXPECT_EQ(who.name, "site-1");
@@ -132,21 +124,21 @@ TEST(TlsDownload, A_host_connects_and_pulls_and_hears_why_it_cannot) {
   const pki p, others;
   const auto source = random_model<large>(5);
   const auto landed = blank<large>();
-  auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+  auto owner = net::downloader::open(p.here());
   ASSERT_TRUE(owner);
   puller handler{*owner->add_tensors(*source), landed.get()};
   serving thread(*owner);
   tp::event_loop io;
   net::host<puller, tp::land> host(io, handler);
   std::string text;
-  ASSERT_TRUE(host.connect(to(owner->port(), context_of(nullptr, p.authority), text)));
+  ASSERT_TRUE(host.connect(to(owner->port(), p.calling(), text)));
   while (!handler.end) io.run_one();
   ASSERT_TRUE(handler.outcome && *handler.outcome);
   EXPECT_TRUE(same(*landed, *source));
   handler.end = {};
-  ASSERT_TRUE(host.connect(to(owner->port(), context_of(nullptr, others.authority), text)));
+  ASSERT_TRUE(host.connect(to(owner->port(), others.calling(), text)));
   while (!handler.end) io.run_one();
-  EXPECT_EQ(*handler.end, tp::errc::not_authenticated);
+  EXPECT_EQ(*handler.end, errc::not_authenticated);
 }
 
 }  // namespace tls_download_test

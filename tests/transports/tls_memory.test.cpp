@@ -39,12 +39,11 @@ TEST(TlsMemory, Openssl_allocates_as_often_as_stated_for_each_record_and_nobody_
   const auto source = random_model<mlp>(1);
   using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<4096>, tp::tls>;
   for (const bool old : {false, true}) {
-    auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)});
+    auto owner = net::downloader::open(p.here());
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
     const std::string where = local(owner->port());
-    auto peer = net::session::connect(
-        tp::tls_address{where, old ? of_1_2(context_of(nullptr, p.authority)) : context_of(nullptr, p.authority)});
+    auto peer = net::session::connect(tp::tls_address{where, old ? of_1_2(p.calling()) : p.calling()});
     const auto mine = blank<mlp>();
     ASSERT_TRUE(peer->download_tensors(ref, *mine));
     const allocation_watch all;
@@ -61,57 +60,52 @@ TEST(TlsMemory, Openssl_allocates_as_often_as_stated_for_each_record_and_nobody_
 TEST(TlsMemory, A_long_span_is_one_record_for_each_16_KiB_and_short_ones_share_one) {
   ASSERT_TRUE(counted);
   const pki p;
-  auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)}.listen();
+  auto listener = p.here().listen();
   const std::string where = local(listener->port());
   std::optional<tp::tls_connection> server;
   joined_thread accepting([&] { server = std::move(*listener->accept(10s)); });
-  auto client = tp::tls_address{where, context_of(nullptr, p.authority)}.connect(10s);
+  auto client = tp::tls_address{where, p.calling()}.connect(10s);
   accepting.join();
   ASSERT_TRUE(client && server);
-  std::vector<std::byte> bytes(128 * 1024);
-  const auto records_of = [&](std::span<const std::span<const std::byte>> out) {
+  byte_vector bytes(128 * 1024);
+  const auto records_of = [&](std::span<const const_byte_span> out) {
     const std::uint64_t before = calls;
     std::size_t left = client->write_some(out).bytes;
     const std::uint64_t records = (calls - before) / sent_each;
-    for (const std::array<std::span<std::byte>, 1> in{std::span(bytes)}; left > 0;) {
-      left -= server->read_some(in).bytes;
+    while (left > 0) {
+      left -= read_some(*server, bytes).bytes;
       server->wait(true, false, 1ms);
     }
     EXPECT_EQ(calls - before, records * both);
     return records;
   };
-  const std::span<const std::byte> all(bytes), one = all.first(1);
+  const const_byte_span all(bytes), one = all.first(1);
   (void)client->write_some({&one, 1});  // the first record and the first read make the buffers
-  for (const std::array<std::span<std::byte>, 1> in{std::span(bytes)}; server->read_some(in).bytes == 0;)
-    server->wait(true, false, 10ms);
+  while (read_some(*server, bytes).bytes == 0) server->wait(true, false, 10ms);
   EXPECT_EQ(records_of({&all, 1}), 8u);
-  const std::array<std::span<const std::byte>, 4> short_ones{all.first(56), all.first(4096), all.first(56),
-                                                             all.first(4096)};
+  const std::array<const_byte_span, 4> short_ones{all.first(56), all.first(4096), all.first(56), all.first(4096)};
   EXPECT_EQ(records_of(short_ones), 1u);
-  const std::array<std::span<const std::byte>, 2> head_and_body{all.first(56), all.first(64 * 1024)};
+  const std::array<const_byte_span, 2> head_and_body{all.first(56), all.first(64 * 1024)};
   EXPECT_EQ(records_of(head_and_body), 5u);
 }
 
 TEST(TlsMemory, A_connection_takes_no_more_than_the_policy_states) {
   ASSERT_TRUE(counted);
   const pki p;
-  const auto context = context_of(&p.server, p.authority, {.clients_have_certificates = true}),
-             client = context_of(&p.client, p.authority);
+  const auto context = p.serving({.clients_have_certificates = true}), client = context_of(&p.client, p.authority);
   std::vector<tp::tls_connection> servers, clients;
   const auto connect = [&] {
-    auto listener = tp::tls_address{"127.0.0.1:0", context}.listen();
+    auto listener = tp::tls_address{any_port, context}.listen();
     const std::string where = local(listener->port());
     joined_thread accepting([&] { servers.push_back(std::move(*listener->accept(10s))); });
     clients.push_back(std::move(*tp::tls_address{where, client}.connect(10s)));
     accepting.join();
     // both ways, so that each end has its buffers
-    std::vector<std::byte> bytes(300'000);
+    byte_vector bytes(300'000);
     for (auto [from, to] : {std::pair{&servers.back(), &clients.back()}, std::pair{&clients.back(), &servers.back()}})
       for (std::size_t n = 0; n < bytes.size();) {
-        const std::array<std::span<const std::byte>, 1> out{std::span(bytes).first(60'000)};
-        const std::array<std::span<std::byte>, 1> in{std::span(bytes)};
-        (void)from->write_some(out);
-        n += to->read_some(in).bytes;
+        (void)write_some(*from, std::span(bytes).first(60'000));
+        n += read_some(*to, bytes).bytes;
       }
   };
   servers.reserve(20), clients.reserve(20);
@@ -128,14 +122,14 @@ TEST(TlsMemory, A_connection_takes_no_more_than_the_policy_states) {
 TEST(TlsMemory, Certificates_that_come_with_a_clients_own_are_not_kept_and_too_many_are_refused) {
   ASSERT_TRUE(counted);
   const pki p;
-  const auto context = context_of(&p.server, p.authority, {.clients_have_certificates = true});
+  const auto context = p.serving({.clients_have_certificates = true});
   const auto held_by = [&](int others) -> std::int64_t {  // a server, besides its own memory; 0: the client is refused
     const std::string key = p.client.key(), authority = p.authority.certificate();
     std::string certificates = p.client.certificate();
     for (int i = 0; i < others; ++i) certificates += authority;
     const auto with = tp::tls_context::make(
         {.authorities = {.text = authority}, .certificate = {.text = certificates}, .key = {.text = key}});
-    auto listener = tp::tls_address{"127.0.0.1:0", context}.listen();
+    auto listener = tp::tls_address{any_port, context}.listen();
     const std::string where = local(listener->port());
     const std::int64_t before = live;
     std::optional<tp::result<tp::tls_connection>> server, client;
@@ -155,22 +149,21 @@ TEST(TlsMemory, Certificates_that_come_with_a_clients_own_are_not_kept_and_too_m
 TEST(TlsMemory, A_stranger_that_shakes_hands_takes_no_more_than_is_stated) {
   ASSERT_TRUE(counted);
   const pki p;
-  auto listener = tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)}.listen();
+  auto listener = p.here().listen();
   std::int64_t most = 0;
   for (int i = 0; i < 2; ++i) {
     const std::int64_t before = live;
-    auto stranger = tp::tcp_connect(local(listener->port()), std::chrono::steady_clock::now() + 10s);
+    auto stranger = tp::tcp_connect(local(listener->port()), steady_clock::now() + 10s);
     ASSERT_TRUE(stranger);
     auto server = listener->accept();
     while (!server) server = listener->accept();
     // the longest first message that OpenSSL takes, without its last bytes
-    std::vector<std::byte> record(5 + 16384);
+    byte_vector record(5 + 16384);
     record[0] = std::byte{22}, record[1] = std::byte{3}, record[2] = std::byte{1}, record[3] = std::byte{0x40};
     record[5] = std::byte{1}, record[6] = std::byte{2}, record[8] = std::byte{0x80};
     for (int n = 0; n < 8; ++n) {
       for (std::size_t at = 0; at < record.size();) {
-        const std::array<std::span<const std::byte>, 1> out{std::span(record).subspan(at)};
-        at += stranger->write_some(out).bytes;
+        at += write_some(*stranger, std::span(record).subspan(at)).bytes;
         ASSERT_EQ(server->establish().status, tp::io_status::would_block);
       }
       server->wait(true, false, 20ms);

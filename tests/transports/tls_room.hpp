@@ -14,7 +14,7 @@ namespace test {
 struct tls_room : usual_room {
   using transport = tp::tls;
   template <class Model>
-  using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, transport>;
+  using net = raw_net<Model, transport>;
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {

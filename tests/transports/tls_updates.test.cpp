@@ -1,6 +1,8 @@
 // New keys in the middle of a connection (RFC 8446, 4.6.3): the other end may send as many as it likes, and ask for
 // answers.
 #include "certificates.hpp"
+#include "support/streams.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/transports/over/tls/tls_stream.hpp>
 
@@ -20,7 +22,7 @@ struct wire {
 };
 struct server_end {
   wire* w = nullptr;
-  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  tp::io_result read_some(std::span<const byte_span> spans) noexcept {
     std::size_t n = 0;
     for (const auto s : spans)
       for (std::byte& b : s) {
@@ -31,7 +33,7 @@ struct server_end {
       }
     return {tp::io_status::ok, 0, n};
   }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  tp::io_result write_some(std::span<const const_byte_span> spans) noexcept {
     std::size_t n = 0;
     for (const auto s : spans)
       for (const std::byte b : s) {
@@ -64,7 +66,7 @@ struct two_ends {
     std::array<std::byte, 4096> some{};
     for (int n = 0; (n = BIO_read(out, some.data(), some.size())) > 0;)
       w.to_server.insert(w.to_server.end(), some.begin(), some.begin() + n);
-    const std::vector<std::byte> all(w.to_client.begin(), w.to_client.end());
+    const byte_vector all(w.to_client.begin(), w.to_client.end());
     w.to_client.clear();
     if (!all.empty()) BIO_write(in, all.data(), static_cast<int>(all.size()));
   }
@@ -74,8 +76,7 @@ struct two_ends {
   }
   tp::io_result read() {
     std::array<std::byte, 100> room{};
-    const std::array<std::span<std::byte>, 1> spans{room};
-    return server.read_some(spans);
+    return read_some(server, room);
   }
 
   const identity authority{{.authority = true}}, site{{}, &authority};
@@ -89,7 +90,7 @@ struct two_ends {
 };
 
 TEST(TlsUpdates, An_answer_that_finds_no_room_leaves_the_bytes_as_they_are) {
-  std::vector<std::byte> said(60'000), heard;
+  byte_vector said(60'000), heard;
   for (std::size_t i = 0; i < said.size(); ++i) said[i] = static_cast<std::byte>(i * 7 / 5);
   for (const std::size_t first : {std::size_t{100}, said.size()})  // short spans are gathered, long ones are not
     for (const std::size_t room : std::initializer_list<std::size_t>{0, 1, 20, 30, 5000, 16'500}) {
@@ -103,7 +104,7 @@ TEST(TlsUpdates, An_answer_that_finds_no_room_leaves_the_bytes_as_they_are) {
       for (int turn = 0; turn < 1000 && heard.size() < said.size(); ++turn) {
         const auto left = std::span(said).subspan(taken);
         const std::size_t split = std::min(left.size(), first);
-        const std::array<std::span<const std::byte>, 2> spans{left.first(split), left.subspan(split)};
+        const std::array<const_byte_span, 2> spans{left.first(split), left.subspan(split)};
         const auto io = ends.server.write_some(spans);
         ASSERT_FALSE(tp::is_end(io.status)) << room;
         taken += io.bytes;

@@ -16,15 +16,13 @@ void expect_transfer(const char* host) {
   const auto source = random_model<Model>(2), mine = blank<Model>();
   const auto ref = owner->add_tensors(*source, {.recipients = 1});
   ASSERT_TRUE(ref);
-  tp::result<tp::receipt> done = tp::failure(tp::errc::timed_out);
+  tp::result<tp::receipt> done = tp::failure(errc::timed_out);
   joined_thread recipient(
       [&] { done = Net::download_tensors(std::string(host) + ":" + std::to_string(owner->port()), *ref, *mine); });
   EXPECT_TRUE(owner->run(tp::until_settled(*ref), within(ample_time)));
   serving rest(*owner);  // the confirmation's answer may be asked for again
   recipient.join();
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_TRUE(done->confirmed);
+  ASSERT_TRUE(confirmed(done));
   EXPECT_TRUE(same(*mine, *source));
   rest.stop();
   EXPECT_EQ(owner->status_of(*ref)->completed, 1u);
@@ -83,23 +81,23 @@ TEST(UdpDownload, An_owner_sends_no_faster_than_it_is_told) {
     const auto ref = *owner->add_tensors(*source);
     serving server(*owner);
     const fast_clock fast(5);
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = steady_clock::now();
     std::atomic<int> right{0};
     on_threads(2, [&](std::size_t) {
       const auto mine = blank<mlp>();
       right += udp_net::download_tensors(local(owner->port()), ref, *mine).has_value() && same(*mine, *source);
     });
     EXPECT_EQ(right, 2);
-    EXPECT_GT(std::chrono::steady_clock::now() - start, 1s) << "400 KB to each of two, 400 KB in any second";
+    EXPECT_GT(steady_clock::now() - start, 1s) << "400 KB to each of two, 400 KB in any second";
   }
 }
 
 TEST(UdpDownload, Malformed_addresses_are_refused) {
   const auto mine = blank<mlp>();
-  EXPECT_EQ(udp_net::download_tensors("nowhere", tp::ref_id{1, 1}, *mine).error().code, tp::errc::bad_address);
-  EXPECT_EQ(udp_net::downloader::open({.listen = "nowhere"}).error().code, tp::errc::bad_address);
+  EXPECT_EQ(code_of(udp_net::download_tensors("nowhere", tp::ref_id{1, 1}, *mine)), errc::bad_address);
+  EXPECT_EQ(code_of(udp_net::downloader::open({.listen = "nowhere"})), errc::bad_address);
   auto owner = udp_net::downloader::open();
-  EXPECT_EQ(udp_net::downloader::open({.listen = local(owner->port())}).error().code, tp::errc::connection_failed);
+  EXPECT_EQ(code_of(udp_net::downloader::open({.listen = local(owner->port())})), errc::connection_failed);
 }
 
 }  // namespace udp_download_test

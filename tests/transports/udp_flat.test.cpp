@@ -12,15 +12,13 @@ using namespace test;
 template <class Model>
 std::uint64_t allocations_of_a_pull() {
   using net = tp::pipeline<tp::raw_tensors<Model>, fit, tp::udp>;
-  auto owner = net::downloader::open();
-  const auto source = random_model<Model>(1), mine = blank<Model>();
-  const auto ref = *owner->add_tensors(*source);
-  serving server(*owner);
-  const auto address = local(owner->port());
+  const auto mine = blank<Model>();
+  owner_at_work<net, Model> o;
+  const auto address = local(o.owner->port());
   std::uint64_t count = 0;
   for (int i = 0; i < 3; ++i) {  // the first ones also warm the resolver
     const allocation_watch watch;
-    EXPECT_TRUE(net::download_tensors(address, ref, *mine));
+    EXPECT_TRUE(net::download_tensors(address, o.ref, *mine));
     count = watch.count();
   }
   return count;

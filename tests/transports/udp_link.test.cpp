@@ -25,6 +25,18 @@ io_result say(Link& link, std::span<const std::byte> bytes, const udp_address& t
   const std::array parts{bytes.first(bytes.size() / 3), bytes.subspan(bytes.size() / 3)};
   return link.collect(parts, to);
 }
+/// The same, and does not wait for others that could leave with it.
+template <class Link>
+void say_now(Link& link, std::span<const std::byte> bytes, const udp_address& to = {}) {
+  (void)say(link, bytes, to);
+  (void)link.wait(false, false, 0ms);
+}
+/// An open link, and one that is connected to it.
+std::pair<result<udp_link>, result<udp_link>> two_ends() {
+  auto open = udp_link::open("127.0.0.1:0");
+  auto link = udp_link::connect(at(open->port()));
+  return {std::move(open), std::move(link)};
+}
 std::vector<std::byte> numbered(std::size_t bytes, std::uint32_t n) {
   std::vector<std::byte> d(bytes, std::byte(n));
   std::memcpy(d.data(), &n, sizeof n);
@@ -56,19 +68,16 @@ TEST_P(BothFamilies, Datagrams_go_both_ways_with_their_addresses) {
   udp_address first, second;
   (void)one->wait(false, false, 0ms);  // it leaves now
   EXPECT_EQ(heard(*open, first), numbered(100, 1));
-  (void)say(*two, numbered(1200, 2));
-  (void)two->wait(false, false, 0ms);
+  say_now(*two, numbered(1200, 2));
   EXPECT_EQ(heard(*open, second), numbered(1200, 2));
   EXPECT_NE(first, second);
-  (void)say(*open, numbered(8, 3), second);
-  (void)open->wait(false, false, 0ms);
+  say_now(*open, numbered(8, 3), second);
   EXPECT_EQ(heard(*two, first), numbered(8, 3));
 }
 INSTANTIATE_TEST_SUITE_P(UdpLink, BothFamilies, ::testing::Values("127.0.0.1", "[::1]"));
 
 TEST(UdpLink, What_is_sent_leaves_at_once) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   const auto bytes = numbered(100, 1);
   const std::array parts{std::span<const std::byte>(bytes)};
   EXPECT_EQ(link->send(parts, {}).bytes, 100u);
@@ -81,13 +90,11 @@ TEST(UdpLink, One_socket_for_both_families) {
   if (!open) GTEST_SKIP() << "this machine has no IPv6";
   auto v4 = udp_link::connect(at(open->port()));
   ASSERT_TRUE(v4);
-  (void)say(*v4, numbered(50, 1));
-  (void)v4->wait(false, false, 0ms);
+  say_now(*v4, numbered(50, 1));
   udp_address from;
   ASSERT_EQ(heard(*open, from), numbered(50, 1));
   EXPECT_EQ(from.host[10], 0xff);
-  (void)say(*open, numbered(51, 2), from);
-  (void)open->wait(false, false, 0ms);
+  say_now(*open, numbered(51, 2), from);
   EXPECT_EQ(heard(*v4, from), numbered(51, 2));
 }
 
@@ -99,8 +106,7 @@ TEST(UdpLink, On_every_local_address_each_peer_is_answered_from_the_one_that_it_
       if (host[0] == '[' && all[0] != '[') continue;
       auto link = udp_link::connect(at(open->port(), host));
       if (!link) continue;
-      (void)say(*link, numbered(50, 1));
-      (void)link->wait(false, false, 0ms);
+      say_now(*link, numbered(50, 1));
       udp_address from, nobody;
       ASSERT_EQ(heard(*open, from), numbered(50, 1)) << all << ' ' << host;
       for (std::uint32_t i = 0; i < 5; ++i) (void)say(*open, numbered(i == 4 ? 60 : 70, i), from);  // in one call
@@ -112,12 +118,10 @@ TEST(UdpLink, On_every_local_address_each_peer_is_answered_from_the_one_that_it_
 }
 
 TEST(UdpLink, Many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   ASSERT_TRUE(open && link);
   udp_address from;
-  (void)say(*link, numbered(8, 0));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(8, 0));
   (void)heard(*open, from);
   const std::size_t lengths[] = {1200, 1200, 1200, 40, 1200, 700, 700, 700, 699, 5, 1200};
   for (std::uint32_t round = 0; round < 40; ++round) {
@@ -131,14 +135,11 @@ TEST(UdpLink, Many_datagrams_of_all_lengths_keep_their_bounds_and_their_order) {
 }
 
 TEST(UdpLink, Datagrams_of_odd_lengths_lie_at_multiples_of_8_bytes) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   udp_address from;
-  (void)say(*link, numbered(8, 0));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(8, 0));
   (void)heard(*open, from);
-  for (std::uint32_t i = 0; i < 50; ++i) (void)say(*open, numbered(i < 40 ? 333 : 221, i), from);
-  (void)open->wait(false, false, 0ms);
+  for (std::uint32_t i = 0; i < 50; ++i) say_now(*open, numbered(i < 40 ? 333 : 221, i), from);
   for (std::uint32_t i = 0; i < 50; ++i) {
     std::span<const std::byte> datagram;
     for (int tries = 0; tries < 100 && datagram.empty(); ++tries)
@@ -150,8 +151,7 @@ TEST(UdpLink, Datagrams_of_odd_lengths_lie_at_multiples_of_8_bytes) {
 }
 
 TEST(UdpLink, More_than_a_call_carries_is_sent_in_several) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   std::uint32_t sent = 0, came = 0;
   udp_address from;
   std::vector<std::byte> memory(1200);
@@ -173,11 +173,9 @@ TEST(UdpLink, What_is_longer_than_its_datagrams_is_lost) {
   EXPECT_EQ(say(*small, numbered(1201, 1)).bytes, 0u);
   (void)say(*large, numbered(1201, 1));
   (void)say(*large, numbered(8999, 2));
-  (void)say(*large, numbered(1200, 3));
-  (void)large->wait(false, false, 0ms);
+  say_now(*large, numbered(1200, 3));
   EXPECT_EQ(heard(*open, from), numbered(1200, 3));
-  (void)say(*open, numbered(1000, 4), from);
-  (void)open->wait(false, false, 0ms);
+  say_now(*open, numbered(1000, 4), from);
   std::byte little[999];
   (void)large->wait(true, false, 1000ms);
   EXPECT_EQ(large->receive(little, from).status, io_status::would_block) << "longer than the memory: lost";
@@ -194,11 +192,7 @@ TEST(UdpLink, Datagrams_of_sixty_kilobytes) {
 }
 
 TEST(UdpLink, Nobody_there_is_closed_after_some_refusals_and_not_at_once) {
-  std::uint16_t port = 0;
-  {
-    auto gone = udp_link::open("127.0.0.1:0");
-    port = gone->port();
-  }
+  const std::uint16_t port = udp_link::open("127.0.0.1:0")->port();
   auto link = udp_link::connect(at(port));
   ASSERT_TRUE(link) << "UDP cannot know yet";
   udp_address from;
@@ -218,11 +212,7 @@ TEST(UdpLink, Nobody_there_is_closed_after_some_refusals_and_not_at_once) {
 }
 
 TEST(UdpLink, An_owner_comes_back_before_the_last_refusal) {
-  std::uint16_t port = 0;
-  {
-    auto gone = udp_link::open("127.0.0.1:0");
-    port = gone->port();
-  }
+  const std::uint16_t port = udp_link::open("127.0.0.1:0")->port();
   auto link = udp_link::connect(at(port));
   udp_address from;
   std::byte memory[64];
@@ -233,8 +223,7 @@ TEST(UdpLink, An_owner_comes_back_before_the_last_refusal) {
   }
   auto back = udp_link::open(at(port));
   ASSERT_TRUE(back);
-  (void)say(*link, numbered(20, 7));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(20, 7));
   EXPECT_EQ(heard(*back, from), numbered(20, 7));
 }
 
@@ -243,16 +232,14 @@ TEST(UdpLink, A_peer_that_is_gone_is_no_fault_of_the_owners_socket) {
   udp_address gone, there;
   {
     auto link = udp_link::connect(at(open->port()));
-    (void)say(*link, numbered(20, 1));
-    (void)link->wait(false, false, 0ms);
+    say_now(*link, numbered(20, 1));
     (void)heard(*open, gone);
   }
   auto link = udp_link::connect(at(open->port()));
   for (std::uint32_t i = 0; i < 20; ++i) {
     EXPECT_NE(say(*open, numbered(30, i), gone).status, io_status::closed);
     (void)open->wait(false, false, 0ms);
-    (void)say(*link, numbered(20, i));
-    (void)link->wait(false, false, 0ms);
+    say_now(*link, numbered(20, i));
     ASSERT_EQ(heard(*open, there), numbered(20, i));
   }
 }
@@ -273,12 +260,11 @@ std::size_t heard_at_once(udp_link& link, std::size_t datagram) {
   return n > 0 ? static_cast<std::size_t>(n) / datagram : 0;
 }
 TEST(UdpLink, Peers_that_cannot_be_sent_to_make_nobody_slower) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto ends = two_ends();
+  auto &open = ends.first, &link = ends.second;
   ASSERT_TRUE(open && link);
   udp_address from;
-  (void)say(*link, numbered(8, 0));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(8, 0));
   ASSERT_FALSE(heard(*open, from).empty());
   const auto send = [&](std::uint32_t datagrams, const udp_address& to) {
     for (std::uint32_t i = 0; i < datagrams; ++i) ASSERT_EQ(say(*open, numbered(500, i), to).bytes, 500u);
@@ -296,8 +282,7 @@ TEST(UdpLink, Peers_that_cannot_be_sent_to_make_nobody_slower) {
     EXPECT_EQ(heard_at_once(*link, 500), 32u) << to.port << ' ' << int{to.host[12]};
   }
   // what is collected for others behind them leaves, and in its order
-  for (std::uint32_t i = 0; i < 40; ++i) (void)say(*open, numbered(500, i), i % 20 < 10 ? no_port : from);
-  (void)open->wait(false, false, 0ms);
+  for (std::uint32_t i = 0; i < 40; ++i) say_now(*open, numbered(500, i), i % 20 < 10 ? no_port : from);
   udp_address nobody;
   for (const std::uint32_t i : {10u, 19u, 30u, 39u}) {
     for (std::vector<std::byte> came; came != numbered(500, i);) {
@@ -308,11 +293,9 @@ TEST(UdpLink, Peers_that_cannot_be_sent_to_make_nobody_slower) {
 }
 
 TEST(UdpLink, An_interface_that_cannot_cut_gets_them_one_by_one) {
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   udp_address from, nobody;
-  (void)say(*link, numbered(8, 0));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(8, 0));
   ASSERT_FALSE(heard(*open, from).empty());
   const int on = 1;  // without checksums of UDP the kernel cuts nothing
   ASSERT_EQ(::setsockopt(open->native_handle(), SOL_SOCKET, SO_NO_CHECK, &on, sizeof on), 0);
@@ -326,8 +309,7 @@ TEST(UdpLink, An_interface_that_cannot_cut_gets_them_one_by_one) {
 TEST(UdpLink, A_datagram_without_a_port_to_answer_to_is_nobodys) {
   const int raw = ::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
   if (raw < 0) GTEST_SKIP() << "only a privileged process can make one";
-  auto open = udp_link::open("127.0.0.1:0");
-  auto link = udp_link::connect(at(open->port()));
+  auto [open, link] = two_ends();
   // a head of UDP, without a checksum, and 8 bytes
   const std::uint16_t forged[8]{0, htons(open->port()), htons(16), 0, 1, 1, 1, 1};
   sockaddr_in to{};
@@ -336,8 +318,7 @@ TEST(UdpLink, A_datagram_without_a_port_to_answer_to_is_nobodys) {
   EXPECT_EQ(::sendto(raw, forged, sizeof forged, 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
             static_cast<ssize_t>(sizeof forged));
   ::close(raw);
-  (void)say(*link, numbered(20, 1));
-  (void)link->wait(false, false, 0ms);
+  say_now(*link, numbered(20, 1));
   udp_address from;
   EXPECT_EQ(heard(*open, from), numbered(20, 1));
 }

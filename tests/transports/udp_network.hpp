@@ -19,7 +19,7 @@ using udp_net = tp::pipeline<tp::raw_tensors<mlp>, fit, tp::udp>;
 
 /// UDP whose datagrams meet `faults` on their way, in both directions.
 struct troubled_udp : tp::datagram_transport<troubled_udp, tp::testing::faulty_datagrams<tp::udp_link>> {
-  static constexpr std::string_view any_address = "127.0.0.1:0";
+  static constexpr std::string_view any_address = any_port;
   static inline tp::testing::datagram_faults faults{};
 
   static tp::result<link> connect(std::string_view address, std::chrono::milliseconds, const tp::stop_token&) noexcept {
@@ -52,7 +52,7 @@ struct forged_udp {
 
     explicit link(tp::udp_link inner) noexcept : link_(std::move(inner)) {}
     std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
-    tp::io_result receive(std::span<std::byte> memory, address& from) noexcept {
+    tp::io_result receive(byte_span memory, address& from) noexcept {
       if (held_ == 0) {
         auto io = link_.receive(real_, from);
         if (io.status != tp::io_status::ok) return io;
@@ -69,7 +69,7 @@ struct forged_udp {
       std::memcpy(memory.data(), real_.data(), held_);
       return {tp::io_status::ok, 0, std::exchange(held_, 0)};
     }
-    tp::io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+    tp::io_result send(std::span<const const_byte_span> spans, const address& to) noexcept {
       return link_.send(spans, to);
     }
     tp::io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
@@ -102,18 +102,18 @@ class stranger {
   explicit stranger(const std::string& address) : link_(std::move(*large::connect(address))) {}
   explicit stranger(std::uint16_t port) : stranger(local(port)) {}
 
-  void say(std::uint64_t word, std::span<const std::byte> frames = {}) {
+  void say(std::uint64_t word, const_byte_span frames = {}) {
     const std::array all{std::as_bytes(std::span(&word, 1)), frames};
     sent += link_.send(all, {}).bytes;
     (void)link_.wait(false, false, 0ms);
   }
-  void say_bytes(std::span<const std::byte> bytes) {
+  void say_bytes(const_byte_span bytes) {
     const std::array all{bytes};
     sent += link_.send(all, {}).bytes;
     (void)link_.wait(false, false, 0ms);
   }
   /// What comes within the time, or nothing.
-  std::vector<std::byte> hear(std::chrono::milliseconds time = 2000ms) {
+  byte_vector hear(std::chrono::milliseconds time = 2000ms) {
     const auto end = within(time);
     for (;;) {
       alignas(8) std::byte memory[9000];
@@ -121,7 +121,7 @@ class stranger {
       const auto io = link_.receive(memory, from);
       if (io.status == tp::io_status::ok) {
         heard += io.bytes;
-        return std::vector<std::byte>(memory, memory + io.bytes);
+        return byte_vector(memory, memory + io.bytes);
       }
       if (end.stop_requested()) return {};
       (void)link_.wait(true, false, 5ms);

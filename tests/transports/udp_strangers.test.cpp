@@ -14,12 +14,7 @@ struct owned {
   }
   /// Afterwards the owner may be asked for anything.
   void stop() { server.reset(); }
-  void expect_a_pull() {
-    const auto mine = blank<mlp>();
-    const auto done = udp_net::download_tensors(local(owner.port()), ref, *mine);
-    ASSERT_TRUE(done) << describe(done.error());
-    EXPECT_TRUE(same(*mine, *source));
-  }
+  void expect_a_pull() { EXPECT_TRUE(arrives<udp_net>(local(owner.port()), ref, *source)); }
 
   std::unique_ptr<mlp> source;
   udp_net::downloader owner;
@@ -31,11 +26,11 @@ TEST(UdpStrangers, An_unproven_address_never_gets_more_bytes_than_it_sent) {
   owned o;
   stranger s(o.owner.port());
   const auto ask = describe_of(o.ref);
-  std::vector<std::byte> many;
+  byte_vector many;
   for (std::uint32_t i = 0; i < 8; ++i) many.insert(many.end(), ask.bytes().begin(), ask.bytes().end());
   generator random(5);
   for (std::uint32_t i = 0; i < 400; ++i) {
-    std::vector<std::byte> junk(i);
+    byte_vector junk(i);
     random.fill(junk);
     if (i % 4 == 0) s.say(random(), ask.bytes());
     else if (i % 4 == 1) s.say(0, many);
@@ -53,7 +48,7 @@ TEST(UdpStrangers, An_unproven_address_never_gets_more_bytes_than_it_sent) {
 TEST(UdpStrangers, Nothing_that_is_as_short_as_a_word_is_answered_so_two_owners_never_talk) {
   owned o;
   stranger s(o.owner.port());
-  for (std::size_t n = 1; n < tp::cookie_bytes + 16; ++n) s.say_bytes(std::vector<std::byte>(n, std::byte{1}));
+  for (std::size_t n = 1; n < tp::cookie_bytes + 16; ++n) s.say_bytes(byte_vector(n, std::byte{1}));
   EXPECT_TRUE(s.hear(100ms).empty());
 }
 
@@ -88,7 +83,7 @@ TEST(UdpStrangers, Words_that_somebody_else_makes_up_do_not_stop_a_pull) {
   const auto mine = blank<mlp>();
   forged_udp::what = forged_udp::kind::made_up;
   const auto done = forged_udp::pull<udp_net::parts>(o.owner.port(), o.ref, *mine);
-  ASSERT_TRUE(done) << describe(done.error());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *o.source));
   o.stop();
   EXPECT_LE(o.owner.counts().strangers, 8u) << "the owner's word stays the recipient's";
@@ -99,7 +94,7 @@ TEST(UdpStrangers, An_owner_of_an_earlier_version_serves) {
   const auto mine = blank<mlp>();
   forged_udp::what = forged_udp::kind::earlier_owner;
   const auto done = forged_udp::pull<udp_net::parts>(o.owner.port(), o.ref, *mine);
-  ASSERT_TRUE(done) << describe(done.error());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *o.source));
 }
 
@@ -130,7 +125,7 @@ TEST(UdpStrangers, F16_other_protocols_and_noise_of_a_proved_peer_change_nothing
   generator random(9);
   const auto ask = describe_of(o.ref);
   for (std::uint32_t i = 1; i < 3000; ++i) {
-    std::vector<std::byte> junk(random() % 1193);
+    byte_vector junk(random() % 1193);
     random.fill(junk);
     if (i % 3 == 0) {  // a valid frame with a few bytes of it changed
       junk.assign(ask.bytes().begin(), ask.bytes().end());
@@ -178,7 +173,7 @@ TEST(UdpStrangers, A_full_table_says_busy_and_remembers_nothing) {
   three.say(word, describe_of(o.ref, 41).bytes());
   const auto answer = three.hear();
   ASSERT_GT(answer.size(), tp::cookie_bytes);
-  const frame no(std::span<const std::byte>(answer).subspan(tp::cookie_bytes));
+  const frame no(const_byte_span(answer).subspan(tp::cookie_bytes));
   tp::word_framing::decode_storage lists;
   tp::frame m;
   ASSERT_TRUE(tp::word_framing::decode(no.bytes(), m, lists));

@@ -30,7 +30,7 @@ inline bool ends(std::string_view path, std::string_view said) {
 struct unix_room : usual_room {
   using transport = tp::unix_socket;
   template <class Model>
-  using net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, transport>;
+  using net = raw_net<Model, transport>;
 
   template <class Model>
   auto open(const tp::authorise_callback& may) {

@@ -10,32 +10,31 @@ using namespace test;
 
 /// One tensor that lies behind a reader, which fails once it has been called `calls` times.
 struct far_tensor {
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   mutable std::atomic<int> calls{-1};  // -1: never
   explicit far_tensor(std::size_t n) : bytes(n) {
     for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 1000);
   }
-  static tp::result<void> read(const void* context, std::uintptr_t, std::uint64_t offset,
-                               std::span<std::byte> out) noexcept {
+  static tp::result<void> read(const void* context, std::uintptr_t, std::uint64_t offset, byte_span out) noexcept {
     const auto& self = *static_cast<const far_tensor*>(context);
     const int left = self.calls.load();
-    if (left == 0) return tp::failure(tp::errc::io);
+    if (left == 0) return tp::failure(errc::io);
     if (left > 0) --self.calls;
     std::memcpy(out.data(), self.bytes.data() + offset, out.size());
     return {};
   }
   tp::dynamic_image image() const {
     const std::uint64_t shape[] = {bytes.size()};
-    const tp::tensor_view view{"far", tp::dtype::u8, shape, nullptr, {}, 0, true};
+    const tp::tensor_view view{"far", dtype::u8, shape, nullptr, {}, 0, true};
     return std::move(*tp::dynamic_image::make(std::span(&view, 1), {}, {&far_tensor::read, this}));
   }
 };
 struct near_tensor {
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   explicit near_tensor(std::size_t n) : bytes(n) {}
   tp::dynamic_image image() {
     const std::uint64_t shape[] = {bytes.size()};
-    const tp::mutable_tensor_view view{"far", tp::dtype::u8, shape, bytes.data()};
+    const tp::mutable_tensor_view view{"far", dtype::u8, shape, bytes.data()};
     return std::move(*tp::dynamic_image::make(std::span(&view, 1)));
   }
 };
@@ -60,15 +59,15 @@ void expect_withdrawal(Owner& owner, Where&& where, bool reconnects) {
     const auto failed = Net::download_tensors(where(), ref, mine);
     ASSERT_FALSE(failed) << calls << " reads";
     // a frame that had begun cannot be ended; a recipient that comes back is told why
-    if (reconnects || failed.error().code != tp::errc::connection_lost) {
-      EXPECT_EQ(failed.error().code, tp::errc::unreadable) << calls << " reads";
+    if (reconnects || failed.error().code != errc::connection_lost) {
+      EXPECT_EQ(code_of(failed), errc::unreadable) << calls << " reads";
     }
     source.calls = -1;
-    EXPECT_EQ(Net::download_tensors(where(), ref, mine).error(), tp::errc::unreadable)
+    EXPECT_EQ(code_of(Net::download_tensors(where(), ref, mine)), errc::unreadable)
         << "it does not come back by itself";
   }
   source.calls = 0;
-  EXPECT_EQ(owner.add_tensors(published).error(), tp::errc::io) << "nothing is published that cannot be read";
+  EXPECT_EQ(code_of(owner.add_tensors(published)), errc::io) << "nothing is published that cannot be read";
   source.calls = -1;
   EXPECT_TRUE(Net::download_tensors(where(), *whole, mine)) << "other references of the same memory are as they were";
 }

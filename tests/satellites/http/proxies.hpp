@@ -29,7 +29,7 @@ class fake_proxy {
     for (std::size_t at = 0; at < answer.size(); at += piece == ~std::size_t{0} ? answer.size() : piece)
       if (!near.say(std::string_view(answer).substr(at, piece))) return;
     if (to == 0) return;
-    auto far = tp::tcp_connect(local(to), std::chrono::steady_clock::now() + 10s);
+    auto far = tp::tcp_connect(local(to), steady_clock::now() + 10s);
     if (!far) return;
     raw_peer other(std::move(*far));
     pass_on(near.stream(), other.stream(), stop);

@@ -42,7 +42,7 @@ std::string content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<large, tp::tcp>;
 constexpr tp::retry_policy quick{.retries = 3, .first_delay = 5ms, .longest_delay = 20ms};
 constexpr std::size_t never = ~std::size_t{0};
 
@@ -184,9 +184,9 @@ TEST(ParallelPull, A_slow_owner_takes_little_and_the_end_is_confirmed_over_a_fas
 TEST(ParallelPull, A_slow_owner_that_is_asked_first_does_not_hold_up_the_others) {
   publishes a(source(), {.id = {3, 4}}), b(source(), {.id = {3, 4}});
   between slow(b.owner->port(), [](std::size_t) { return habit{.each_ms = 2}; });  // the first chunk would take minutes
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = steady_clock::now();
   pulled({slow.address(), a.address()}, *a.ref).expect(source());
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 15s);
+  EXPECT_LT(steady_clock::now() - began, 15s);
 }
 
 TEST(ParallelPull, It_goes_on_if_owners_die_and_if_they_are_silent_at_any_byte) {
@@ -313,7 +313,7 @@ struct short_chunks : tp::default_limits {
   static constexpr std::uint64_t chunk_cap_bytes = 50'000;
 };
 TEST(ParallelPull, Chunks_that_an_owner_has_left_are_cut_for_another_that_serves_shorter_ones) {
-  using other_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp, short_chunks>;
+  using other_net = raw_net<large, tp::tcp, short_chunks>;
   publishes a(source(), {.id = {3, 4}});
   auto b = other_net::downloader::open();
   const auto ref = b->add_tensors(source(), {.id = {3, 4}});
@@ -341,12 +341,12 @@ TEST(ParallelPull, Owners_that_only_describe_are_waited_for_as_one_is) {
   publishes one(source());
   // the description comes, and not a byte of the image
   between quiet(one.owner->port(), [](std::size_t) { return habit{.no_chunks = true}; });
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = steady_clock::now();
   const pulled p({quiet.address()}, *one.ref, 4, {.per_request_timeout = 2900ms, .retry = {.retries = 0}});
   ASSERT_FALSE(p.done);
   EXPECT_EQ(p.done.error(), tp::errc::timed_out);
   // other lines take the first one's place after 1 and 2 more seconds; each time the owner describes
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 4900ms);
+  EXPECT_LT(steady_clock::now() - began, 4900ms);
 }
 
 TEST(ParallelPull, Nobody_there_fails_as_one_connection_does) {
@@ -360,7 +360,7 @@ TEST(ParallelPull, Nobody_there_fails_as_one_connection_does) {
 
 // Other consumers, integrity, and parts of an image.
 
-using layered_net = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using layered_net = raw_net<layered, tp::tcp>;
 const tp::pull_options soon{.per_request_timeout = 20s, .retry = quick};
 
 /// Two owners of the same layers, and what a pull is given to have them from both.
@@ -429,10 +429,10 @@ TEST(ParallelPull, A_part_is_a_whole_file_although_another_line_than_the_first_b
   auto file = tp::safetensors_file::create(more, {.schema = &image->schema()});
   ASSERT_TRUE(file);
   const tp::parallel_addresses<tp::tcp> from(addresses, 4);
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = steady_clock::now();
   const auto done = layered_net::pull(from, t.ref, *file, options);
   ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s) << "what the silent one has not asked for is left to it";
+  EXPECT_LT(steady_clock::now() - began, 10s) << "what the silent one has not asked for is left to it";
   EXPECT_TRUE(content(more) == content(one));
 }
 
@@ -499,7 +499,7 @@ TEST(ParallelPull, Named_tensors_of_one_owner_are_confirmed) {
 
 TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
   two t;
-  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  using checked = raw_net<layered, tp::tcp, tp::chunk_and_image_digest>;
   between bad(t.owners[0]->port(), [](std::size_t) { return habit{.wrong = 99'991}; });
   between good(t.owners[1]->port(), [](std::size_t) { return habit{.each_ms = 4096}; });  // so that both carry some
   t.addresses[0] = t.texts[0] = bad.address();
@@ -516,7 +516,7 @@ TEST(ParallelPull, A_digest_of_each_chunk_ends_the_line_that_damages_them) {
 // although another line was there.
 TEST(ParallelPull, A_line_that_damages_the_first_chunk_is_ended_and_another_one_goes_on) {
   two t;
-  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  using checked = raw_net<layered, tp::tcp, tp::chunk_and_image_digest>;
   std::atomic<int> damaging = 0;  // the first connection of those that come
   const auto habits = [&](std::size_t) { return damaging++ == 0 ? habit{.wrong = 9'973} : habit{}; };
   between one(t.owners[0]->port(), habits);
@@ -533,7 +533,7 @@ TEST(ParallelPull, A_line_that_damages_the_first_chunk_is_ended_and_another_one_
 
 TEST(ParallelPull, If_every_line_damages_the_first_chunk_the_pull_says_so) {
   two t;
-  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  using checked = raw_net<layered, tp::tcp, tp::chunk_and_image_digest>;
   const auto habits = [](std::size_t) { return habit{.wrong = 9'973}; };
   between one(t.owners[0]->port(), habits);
   between other(t.owners[1]->port(), habits);
@@ -547,7 +547,7 @@ TEST(ParallelPull, If_every_line_damages_the_first_chunk_the_pull_says_so) {
 
 TEST(ParallelPull, Chunks_that_are_never_whole_are_no_progress) {
   const two t;
-  using checked = tp::pipeline<tp::raw_tensors<layered>, tp::fixed_bytes<64_KiB>, tp::tcp, tp::chunk_and_image_digest>;
+  using checked = raw_net<layered, tp::tcp, tp::chunk_and_image_digest>;
   between way(t.owners[0]->port(), [](std::size_t n) { return habit{.cut = n == 0 ? 100'000u : 50'000u}; });
   const std::string text = way.address();
   const std::string_view addresses[] = {text};

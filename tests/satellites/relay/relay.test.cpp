@@ -15,7 +15,7 @@
 namespace relay_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 using link = tp::relay_link<net::parts, tp::posix_stream>;
 constexpr std::size_t buffer_bytes = 16'384;
 
@@ -23,11 +23,11 @@ constexpr std::size_t buffer_bytes = 16'384;
 class middle {
  public:
   middle(std::uint16_t origin, const tp::reference& ref, std::size_t buffer = buffer_bytes)
-      : listener_(std::move(*tp::tcp_listener::open("127.0.0.1:0"))),
+      : listener_(std::move(*tp::tcp_listener::open(any_port))),
         thread_([this, origin, ref, buffer](const std::stop_token& stop) {
           std::vector<std::byte> chunk(buffer);
           while (auto recipient = listener_.accept(60s, stop)) {
-            auto up = tp::tcp_connect(local(origin), std::chrono::steady_clock::now() + 10s);
+            auto up = tp::tcp_connect(local(origin), steady_clock::now() + 10s);
             ASSERT_TRUE(up);
             link upstream(std::move(*up));
             outcomes.push_back(tp::relay<net::parts>(upstream, *recipient, ref, chunk, {30s, stop}));
@@ -164,7 +164,7 @@ TEST(Relay, A_refusal_is_the_origins_and_another_reference_is_none) {
   const auto mine = blank<mlp>();
   EXPECT_EQ(net::download_tensors(local(m.port()), {{9, 9}, 0, 0}, *mine).error().code, tp::errc::unknown_reference);
   EXPECT_EQ(net::download_tensors(local(m.port()), {o.ref.id, 5, 0}, *mine).error().code, tp::errc::stale_version);
-  using other_net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+  using other_net = raw_net<tiny, tp::tcp>;
   const auto other = blank<tiny>();
   const auto differs = other_net::download_tensors(local(m.port()), o.ref, *other);
   EXPECT_EQ(differs.error().code, tp::errc::schema_mismatch);
@@ -182,7 +182,7 @@ TEST(Relay, A_refusal_is_the_origins_and_another_reference_is_none) {
 
 TEST(Relay, An_owner_behind_nat_is_reached_over_its_own_connection) {
   const auto model = random_model<mlp>(3);
-  auto outside = tp::tcp_listener::open("127.0.0.1:0"), inside = tp::tcp_listener::open("127.0.0.1:0");
+  auto outside = tp::tcp_listener::open(any_port), inside = tp::tcp_listener::open(any_port);
   ASSERT_TRUE(outside && inside);
   joined_thread owner([&] {
     auto s = net::session::connect(local(inside->port()));
@@ -235,10 +235,10 @@ tp::frame answer_to(const tp::frame& asked, tp::frame_kind kind) {
 /// An origin that answers the first description well, and the pull that came with it as `lie` says.
 tp::result<tp::relayed> relay_from_liar(std::function<std::vector<std::byte>(std::uint32_t pull_id)> lie) {
   raw_listener origin, outside;
-  auto up = tp::tcp_connect(local(origin.port()), std::chrono::steady_clock::now() + 10s);
+  auto up = tp::tcp_connect(local(origin.port()), steady_clock::now() + 10s);
   link upstream(std::move(*up));
   raw_peer liar = origin.accept();
-  auto recipient = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+  auto recipient = tp::tcp_connect(local(outside.port()), steady_clock::now() + 10s);
   raw_peer stream = outside.accept();
   joined_thread pulling([&] {
     const auto mine = blank<mlp>();
@@ -301,10 +301,10 @@ TEST(Relay, A_recipient_can_only_ask) {
   const std::vector<std::byte> garbage(64, std::byte{0xff});
   const auto ends_with = [&](std::span<const std::byte> said) {
     raw_listener outside;
-    auto client = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+    auto client = tp::tcp_connect(local(outside.port()), steady_clock::now() + 10s);
     raw_peer peer(std::move(*client)), stream = outside.accept();
     peer.say(said);
-    auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+    auto up = tp::tcp_connect(local(o.owner->port()), steady_clock::now() + 10s);
     link upstream(std::move(*up));
     std::vector<std::byte> chunk(buffer_bytes);
     const auto done = tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, {20s, {}});
@@ -319,9 +319,9 @@ TEST(Relay, A_recipient_can_only_ask) {
 
 TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to) {
   origin o;
-  auto outside = tp::tcp_listener::open("127.0.0.1:0");
+  auto outside = tp::tcp_listener::open(any_port);
   ASSERT_TRUE(outside);
-  auto dialled = tp::tcp_connect(local(outside->port()), std::chrono::steady_clock::now() + 10s);
+  auto dialled = tp::tcp_connect(local(outside->port()), steady_clock::now() + 10s);
   auto accepted = outside->accept(60s);
   ASSERT_TRUE(dialled && accepted);
   auto session = net::session::over(std::move(*accepted));
@@ -338,7 +338,7 @@ TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to
   ASSERT_TRUE(session->send(5, {&o.ref, 1}, {}, 10s));
   EXPECT_TRUE(session->between_frames()) << "nothing was read";
 
-  auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+  auto up = tp::tcp_connect(local(o.owner->port()), steady_clock::now() + 10s);
   ASSERT_TRUE(up);
   link upstream(std::move(*up));
   std::vector<std::byte> chunk(buffer_bytes);
@@ -354,9 +354,9 @@ TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to
 }
 
 TEST(Relay, A_session_that_has_read_something_is_not_between_frames) {
-  auto outside = tp::tcp_listener::open("127.0.0.1:0");
+  auto outside = tp::tcp_listener::open(any_port);
   ASSERT_TRUE(outside);
-  auto dialled = tp::tcp_connect(local(outside->port()), std::chrono::steady_clock::now() + 10s);
+  auto dialled = tp::tcp_connect(local(outside->port()), steady_clock::now() + 10s);
   auto accepted = outside->accept(60s);
   ASSERT_TRUE(dialled && accepted);
   auto session = net::session::over(std::move(*accepted)), other = net::session::over(std::move(*dialled));
@@ -387,23 +387,23 @@ TEST(Relay, The_recipient_is_sent_no_more_in_a_second_than_the_limit) {
     EXPECT_TRUE(same(*mine, *o.model));
   });
   raw_peer stream = outside.accept();
-  auto up = tp::tcp_connect(local(o.owner->port()), std::chrono::steady_clock::now() + 10s);
+  auto up = tp::tcp_connect(local(o.owner->port()), steady_clock::now() + 10s);
   ASSERT_TRUE(up);
   link upstream(std::move(*up));
   std::vector<std::byte> chunk(buffer_bytes);
   tp::relay_options slow{300s, {}};
   slow.bytes_per_second = rate;
   const fast_clock fast(5);
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = steady_clock::now();
   const auto done = tp::relay<net::parts>(upstream, stream.stream(), o.ref, chunk, slow);
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_EQ(done->completed, 1u);
-  EXPECT_GE(std::chrono::steady_clock::now() - began, 1900ms);
+  EXPECT_GE(steady_clock::now() - began, 1900ms);
 }
 
 TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
   const auto model = random_model<mlp>(3);
-  auto inside = tp::tcp_listener::open("127.0.0.1:0");
+  auto inside = tp::tcp_listener::open(any_port);
   raw_listener outside;
   ASSERT_TRUE(inside);
   joined_thread owner([&] {
@@ -422,7 +422,7 @@ TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
   const tp::reference ref = said->references[0];
   std::binary_semaphore left{0};
   joined_thread recipient([&] {
-    auto stream = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+    auto stream = tp::tcp_connect(local(outside.port()), steady_clock::now() + 10s);
     const auto mine = blank<mlp>();
     auto s = net::session::over(std::move(*stream));
     const auto done = s->download_tensors(ref, *mine);
@@ -440,10 +440,10 @@ TEST(Relay, An_owner_that_leaves_once_it_has_the_confirmation_ends_it_well) {
 
 TEST(Relay, An_owner_that_leaves_before_is_lost) {
   raw_listener origin_, outside;
-  auto up = tp::tcp_connect(local(origin_.port()), std::chrono::steady_clock::now() + 10s);
+  auto up = tp::tcp_connect(local(origin_.port()), steady_clock::now() + 10s);
   link upstream(std::move(*up));
   origin_.accept().reset();
-  auto recipient = tp::tcp_connect(local(outside.port()), std::chrono::steady_clock::now() + 10s);
+  auto recipient = tp::tcp_connect(local(outside.port()), steady_clock::now() + 10s);
   raw_peer stream = outside.accept();
   std::vector<std::byte> chunk(buffer_bytes);
   const auto done = tp::relay<net::parts>(upstream, stream.stream(), {{1, 2}, 0, 0}, chunk, {20s, {}});
@@ -459,10 +459,10 @@ TEST(Relay, Memory_is_one_chunk_buffer_and_nothing_is_allocated) {
   const auto model = random_model<large>(1), mine = blank<large>();
   const auto ref = opened->add_tensors(*model, {.recipients = 2});
   serving run(*opened);
-  auto listener = tp::tcp_listener::open("127.0.0.1:0");
+  auto listener = tp::tcp_listener::open(any_port);
   std::vector<std::byte> chunk(64 * 1024);
   for (int i = 0; i < 2; ++i) {
-    auto up = tp::tcp_connect(local(opened->port()), std::chrono::steady_clock::now() + 10s);
+    auto up = tp::tcp_connect(local(opened->port()), steady_clock::now() + 10s);
     ASSERT_TRUE(up);
     link upstream(std::move(*up));
     joined_thread recipient([&] {

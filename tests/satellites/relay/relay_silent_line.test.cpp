@@ -13,7 +13,7 @@ using net = tp::pipeline<tp::raw_tensors<tiny>, tp::fixed_bytes<1_KiB>, tp::tcp>
 // Before this the recipient was held until the relay's own time was over.
 TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   raw_listener owner;
-  auto up = tp::tcp_connect(local(owner.port()), std::chrono::steady_clock::now() + 10s);
+  auto up = tp::tcp_connect(local(owner.port()), steady_clock::now() + 10s);
   ASSERT_TRUE(up);
   const raw_peer silent = owner.accept();
   tp::relay_link<net::parts, tp::posix_stream> upstream(std::move(*up));

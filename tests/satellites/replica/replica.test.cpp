@@ -37,10 +37,10 @@ struct coordinator_at_work {
   reference ref{};
   std::optional<serving> on{};
   template <class Model>
-  coordinator_at_work(const Model& model, const publish_options& options, std::string_view listen = "127.0.0.1:0")
+  coordinator_at_work(const Model& model, const publish_options& options, std::string_view listen = any_port)
       : owner(opened(listen)) {
     const auto published = owner.add_tensors(model, options);
-    EXPECT_TRUE(published) << to_string(published.error().code);
+    EXPECT_TRUE(succeeded(published));
     if (published) ref = *published;
     on.emplace(owner);
   }
@@ -61,16 +61,30 @@ struct replica_at_work {
                   const publish_options& publishing = {.id = shared})
       : owner(opened(local(coordinator), options)) {
     const auto published = owner.add_tensors(model, publishing);
-    EXPECT_TRUE(published) << to_string(published.error().code);
+    EXPECT_TRUE(succeeded(published));
     if (published) ref = *published;
     on.emplace(owner);
   }
   static replica_of<Net> opened(const std::string& coordinator, const replica_options& options) {
-    auto o = replica_of<Net>::open("127.0.0.1:0", coordinator, options);
+    auto o = replica_of<Net>::open(any_port, coordinator, options);
     EXPECT_TRUE(o);
     return std::move(*o);
   }
   std::string address() const { return local(owner.port()); }
+};
+
+/// A coordinator, a replica of its model, and a recipient of that.
+template <class Model, class Net = net<Model>>
+struct replicated {
+  explicit replicated(std::uint32_t recipients = 1, const replica_options& options = {})
+      : coordinator(*model, {.recipients = recipients, .id = shared}),
+        replica(*model, coordinator.owner.port(), options) {}
+  auto pull(const pull_options& options = {}) {
+    return Net::download_tensors(replica.address(), coordinator.ref, *mine, options);
+  }
+  const std::unique_ptr<Model> model = random_model<Model>(1), mine = blank<Model>();
+  coordinator_at_work<Net> coordinator;
+  replica_at_work<Net> replica;
 };
 
 /// Connects to one of several places after the other, as a balancer does that takes turns.
@@ -101,9 +115,7 @@ TEST(Replica, Gives_all_but_the_last_chunk_and_the_coordinator_settles) {
   for (int i = 0; i < 2; ++i) {
     auto mine = blank<large>();
     const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine);
-    ASSERT_TRUE(done) << to_string(done.error().code) << done.error().at;
-    EXPECT_EQ(done->outcome, outcome::completed);
-    EXPECT_TRUE(done->confirmed);
+    ASSERT_TRUE(confirmed(done)) << done.error().at;
     EXPECT_TRUE(same(*mine, *model));
   }
   coordinator.on.reset();
@@ -121,29 +133,22 @@ TEST(Replica, Gives_all_but_the_last_chunk_and_the_coordinator_settles) {
 }
 
 TEST(Replica, One_chunk_is_the_coordinators) {
-  const auto model = random_model<tiny>(2);
-  coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
-  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port());
-  auto mine = blank<tiny>();
-  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(done->confirmed);
-  EXPECT_TRUE(same(*mine, *model));
-  replica.on.reset();
-  EXPECT_EQ(replica.owner.counts().own, 0u);
+  replicated<tiny> all;
+  const auto done = all.pull();
+  ASSERT_TRUE(confirmed(done));
+  EXPECT_TRUE(same(*all.mine, *all.model));
+  all.replica.on.reset();
+  EXPECT_EQ(all.replica.owner.counts().own, 0u);
 }
 
 TEST(Replica, Digests_of_chunks_are_its_own) {
   using checked = net<large, fixed_bytes<64_KiB>, chunk_and_image_digest>;
-  const auto model = random_model<large>(3);
-  coordinator_at_work<checked> coordinator(*model, {.recipients = 1, .id = shared});
-  replica_at_work<checked> replica(*model, coordinator.owner.port());
-  auto mine = blank<large>();
-  const auto done = checked::download_tensors(replica.address(), coordinator.ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(same(*mine, *model));
-  replica.on.reset();
-  EXPECT_EQ(replica.owner.counts().own, sizeof(large) / 64_KiB);
+  replicated<large, checked> all;
+  const auto done = all.pull();
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(same(*all.mine, *all.model));
+  all.replica.on.reset();
+  EXPECT_EQ(all.replica.owner.counts().own, sizeof(large) / 64_KiB);
 }
 
 TEST(Replica, With_other_content_gives_nothing) {
@@ -152,7 +157,7 @@ TEST(Replica, With_other_content_gives_nothing) {
   replica_at_work<net<mlp>> replica(*other, coordinator.owner.port());
   auto mine = blank<mlp>();
   const auto done = net<mlp>::download_tensors(replica.address(), coordinator.ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
   replica.on.reset();
   EXPECT_EQ(replica.owner.counts().own, 0u);
@@ -164,10 +169,10 @@ TEST(Replica, That_knows_nothing_passes_everything_on) {
   replica_at_work<net<mlp>> replica(*model, coordinator.owner.port(), {}, {.id = {1, 1}});
   auto mine = blank<mlp>();
   const auto done = net<mlp>::download_tensors(replica.address(), coordinator.ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
   const auto unknown = net<mlp>::download_tensors(replica.address(), reference{{3, 3}, 0, 0}, *mine);
-  EXPECT_EQ(unknown.error().code, errc::unknown_reference);
+  EXPECT_EQ(code_of(unknown), errc::unknown_reference);
 }
 
 TEST(Replica, One_that_is_killed_costs_a_connection) {
@@ -182,8 +187,7 @@ TEST(Replica, One_that_is_killed_costs_a_connection) {
   auto mine = blank<large>();
   const auto done = net<large>::download_tensors(balancer, coordinator.ref, *mine,
                                                  {.progress = kill, .progress_interval = 0ms});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(done->confirmed);
+  ASSERT_TRUE(confirmed(done));
   EXPECT_TRUE(same(*mine, *model));
   coordinator.on.reset();
   second.on.reset();
@@ -207,8 +211,7 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   at_share kill{sizeof(large) / 2, [&] { coordinator.reset(); }};
   const auto lost = net<large>::download_tensors(replica.address(), ref, *mine,
                                                  {.cursor = &cursor, .progress = kill, .progress_interval = 0ms});
-  ASSERT_FALSE(lost);
-  EXPECT_EQ(lost.error().code, errc::owner_lost) << to_string(lost.error().code);
+  EXPECT_EQ(code_of(lost), errc::owner_lost);
   EXPECT_GE(cursor.offset, sizeof(large) / 2);
   replica.on.reset();
   EXPECT_TRUE(replica.owner.run(until_settled(replica.ref), within(ample_time)));
@@ -222,8 +225,7 @@ TEST(Replica, A_coordinator_may_be_waited_for_without_end) {
   auto mine = blank<mlp>();
   const auto waits = net<mlp>::download_tensors(replica.address(), replica.ref, *mine,
                                                 {.per_request_timeout = 1500ms, .retry = {.retries = 0}});
-  ASSERT_FALSE(waits);
-  EXPECT_EQ(waits.error().code, errc::timed_out) << to_string(waits.error().code);
+  EXPECT_EQ(code_of(waits), errc::timed_out);
   replica.on.reset();
   EXPECT_FALSE(replica.owner.coordinator_lost());
   EXPECT_FALSE(replica.owner.settled(replica.ref));
@@ -270,7 +272,7 @@ TEST(Replica, A_coordinator_that_comes_back_in_time_goes_on) {
                    }};
   const auto done = net<large>::download_tensors(replica.address(), ref, *mine,
                                                  {.progress = restart, .progress_interval = 0ms});
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*mine, *model));
   coordinator->on.reset();
   EXPECT_EQ(coordinator->owner.settlement_of(ref)->verdict, verdict::completed);
@@ -284,8 +286,7 @@ TEST(Replica, A_subset_ends_at_the_coordinator) {
   using part = net<part_of_mlp>;
   const std::array<std::string_view, 2> names{"hidden.w", "hidden.b"};
   const auto done = part::download_tensors(replica.address(), coordinator.ref, *mine, {.tensors = names});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(done->confirmed);
+  ASSERT_TRUE(confirmed(done));
   EXPECT_TRUE(same(mine->hidden, model->hidden));
   coordinator.on.reset();
   replica.on.reset();
@@ -304,8 +305,7 @@ TEST(Replica, A_long_pull_shows_the_coordinator_signs_of_life) {
   const auto slowly = [](const progress_event&) { be_slow(15ms); };
   const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
                                                  {.progress = slowly, .progress_interval = 0ms});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(done->confirmed);
+  ASSERT_TRUE(confirmed(done));
   coordinator.on.reset();
   const auto how = coordinator.owner.settlement_of(coordinator.ref);
   EXPECT_EQ(how->verdict, verdict::completed);
@@ -313,14 +313,11 @@ TEST(Replica, A_long_pull_shows_the_coordinator_signs_of_life) {
 }
 
 TEST(Replica, A_chunk_allocates_nothing) {
-  const auto model = random_model<large>(12);
-  coordinator_at_work<net<large>> coordinator(*model, {.id = shared});
-  replica_at_work<net<large>> replica(*model, coordinator.owner.port());
-  auto mine = blank<large>();
+  replicated<large> all(0);
   const auto pull = [&]<class Net>() {
     const allocation_watch watch;
-    const auto done = Net::download_tensors(replica.address(), coordinator.ref, *mine);
-    EXPECT_TRUE(done) << to_string(done.error().code);
+    const auto done = Net::download_tensors(all.replica.address(), all.coordinator.ref, *all.mine);
+    EXPECT_TRUE(succeeded(done));
     return watch.count();
   };
   pull.template operator()<net<large>>();
@@ -330,44 +327,35 @@ TEST(Replica, A_chunk_allocates_nothing) {
 }
 
 TEST(Replica, A_recipient_that_breaks_the_protocol_hurts_nobody_else) {
-  const auto model = random_model<large>(13);
-  coordinator_at_work<net<large>> coordinator(*model, {.recipients = 1, .id = shared});
-  replica_at_work<net<large>> replica(*model, coordinator.owner.port());
-  auto mine = blank<large>();
+  replicated<large> all;
   std::vector<std::unique_ptr<raw_peer>> peers;
+  const auto say = [&](std::string_view text) {
+    peers.push_back(std::make_unique<raw_peer>(all.replica.owner.port()));
+    peers.back()->say(text);
+  };
   at_share disturb{sizeof(large) / 4, [&] {
-                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
-                     peers.back()->say(std::string(4096, '\xff'));
-                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
-                     peers.back()->say(std::string(4096, '\0'));
-                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));
-                     peers.back()->say("GET / HTTP/1.1\r\n\r\n");
-                     peers.push_back(std::make_unique<raw_peer>(replica.owner.port()));  // says nothing
+                     say(std::string(4096, '\xff'));
+                     say(std::string(4096, '\0'));
+                     say("GET / HTTP/1.1\r\n\r\n");
+                     say({});  // says nothing
                    }};
-  const auto done = net<large>::download_tensors(replica.address(), coordinator.ref, *mine,
-                                                 {.progress = disturb, .progress_interval = 0ms});
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(same(*mine, *model));
-  EXPECT_TRUE(peers[0]->hear_end());
-  EXPECT_TRUE(peers[1]->hear_end());
-  EXPECT_TRUE(peers[2]->hear_end());
-  replica.on.reset();
-  EXPECT_EQ(replica.owner.counts().broken, 3u);
+  const auto done = all.pull({.progress = disturb, .progress_interval = 0ms});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(same(*all.mine, *all.model));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(peers[i]->hear_end()) << i;
+  all.replica.on.reset();
+  EXPECT_EQ(all.replica.owner.counts().broken, 3u);
 }
 
 TEST(Replica, One_that_says_nothing_loses_its_place) {
-  const auto model = random_model<tiny>(14);
-  coordinator_at_work<net<tiny>> coordinator(*model, {.recipients = 1, .id = shared});
-  replica_at_work<net<tiny>> replica(*model, coordinator.owner.port(),
-                                     {.max_connections = 1, .budgets = {.accept = 300ms}});
-  raw_peer silent(replica.owner.port());
-  auto mine = blank<tiny>();
+  replicated<tiny> all(1, {.max_connections = 1, .budgets = {.accept = 300ms}});
+  raw_peer silent(all.replica.owner.port());
   // waits in the queue meanwhile
-  const auto done = net<tiny>::download_tensors(replica.address(), coordinator.ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  const auto done = all.pull();
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(silent.hear_end());
-  replica.on.reset();
-  EXPECT_EQ(replica.owner.counts().expired, 1u);
+  all.replica.on.reset();
+  EXPECT_EQ(all.replica.owner.counts().expired, 1u);
 }
 
 }  // namespace replica_test

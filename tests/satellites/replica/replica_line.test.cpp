@@ -1,6 +1,7 @@
 // One line of a replica without sockets: what it does with answers and requests that come in any pieces.
 #include "support/frames.hpp"
 #include "support/messages.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/integrity/xxhash/xxhash_digest.hpp>
 #include <tensorpull/protocol/owner/owner.hpp>
@@ -16,22 +17,22 @@ using namespace test;
 
 /// What one end of a connection was sent, in pieces that are read one at a time, and what it has said.
 struct script {
-  std::deque<std::vector<std::byte>> pieces{};
-  std::vector<std::byte> out{};
+  std::deque<byte_vector> pieces{};
+  byte_vector out{};
   std::size_t takes = ~std::size_t{0};  ///< bytes of each write
 };
 struct scripted_stream {
   script* of;
-  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  tp::io_result read_some(std::span<const byte_span> spans) noexcept {
     if (of->pieces.empty() || spans.empty() || spans[0].empty()) return {tp::io_status::would_block, 0, 0};
-    std::vector<std::byte>& next = of->pieces.front();
+    byte_vector& next = of->pieces.front();
     const std::size_t n = std::min(next.size(), spans[0].size());
     std::memcpy(spans[0].data(), next.data(), n);
     next.erase(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(n));
     if (next.empty()) of->pieces.pop_front();
     return {tp::io_status::ok, 0, n};
   }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  tp::io_result write_some(std::span<const const_byte_span> spans) noexcept {
     std::size_t n = 0;
     for (const auto& s : spans) {
       const std::size_t k = std::min(s.size(), of->takes - n);
@@ -53,7 +54,7 @@ struct bench {
   tp::replica_counts counts{};
   tp::replica_options options{};
   script recipient{}, coordinator{};
-  std::vector<std::byte> scratch = std::vector<std::byte>(65536);
+  byte_vector scratch = byte_vector(65536);
   line_type line{scripted_stream{&recipient}, owner, counts, {}};
 
   /// Until the line has nothing left to do. False: it has ended.
@@ -77,13 +78,13 @@ tp::frame of_kind(tp::frame_kind kind) {
   ADD_FAILURE();
   return {};
 }
-std::vector<std::byte> bytes_of(const tp::frame& m) {
+byte_vector bytes_of(const tp::frame& m) {
   const frame f = encode(m);
   return {f.bytes().begin(), f.bytes().end()};
 }
 
 /// A page of a schema that almost fills a frame.
-std::vector<std::byte> long_page() {
+byte_vector long_page() {
   static const std::string name(100, 'n');
   static const std::array<std::uint64_t, 2> shape{3, 4};
   const std::vector<tp::schema_row> rows(20, tp::schema_row{name, "F32", shape});
@@ -95,7 +96,7 @@ std::vector<std::byte> long_page() {
 /// Long answers that were asked for ahead: they pass through a buffer of 16 KiB, whose end comes in the middle of one
 /// of them.
 TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
-  std::vector<std::byte> asked, answered;
+  byte_vector asked, answered;
   const auto request = bytes_of(of_kind(tp::frame_kind::schema)), answer = long_page();
   ASSERT_GT(answer.size(), 3000u);
   ASSERT_LE(answer.size(), tp::default_limits::control_frame_bytes);
@@ -128,12 +129,12 @@ TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
 /// Asks, is told no, and asks again: time runs for those who have been refused, and not before the first answer.
 TEST(ReplicaLine, Those_that_ask_again_after_a_refusal_have_shown_nothing) {
   bench b;
-  const tp::connection_budgets budgets{.accept = std::chrono::seconds(2)};
+  const tp::connection_budgets budgets{.accept = 2s};
   const auto asks = bytes_of(of_kind(tp::frame_kind::describe)), no = bytes_of(of_kind(tp::frame_kind::refused));
-  bench::line_type::time_point now(std::chrono::seconds(1));
+  bench::line_type::time_point now(1s);
   b.recipient.pieces.push_back(asks);
   ASSERT_TRUE(b.run());
-  for (int i = 0; i < 5; ++i, now += std::chrono::seconds(1)) {
+  for (int i = 0; i < 5; ++i, now += 1s) {
     EXPECT_FALSE(b.line.expired(budgets, now, false)) << "the coordinator has said nothing yet";
     tp::detail::room_maker room;
     EXPECT_FALSE(b.line.makes_room(room, now));

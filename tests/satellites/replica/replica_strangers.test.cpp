@@ -18,14 +18,14 @@ namespace replica_strangers_test {
 using namespace test;
 
 constexpr tp::ref_id shared{61, 62}, unknown{63, 64};
-using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<mlp, tp::tcp>;
 
 /// A coordinator in a process of its own, so that limits on descriptors are the replica's alone.
 class coordinator_elsewhere {
  public:
   explicit coordinator_elsewhere(const mlp& model)
       : child_([&] {
-          auto owner = net::downloader::open({.listen = "127.0.0.1:0"});
+          auto owner = net::downloader::open({.listen = any_port});
           if (!owner || !owner->add_tensors(model, {.id = shared})) return 1;
           said_.tell(owner->port());
           owner->run(std::stop_token());
@@ -48,14 +48,14 @@ struct ReplicaStrangers : testing::Test {
 
   void open(const tp::replica_options& options = {}) {
     // a name, since a file has to be opened to find what it stands for
-    auto r = tp::replica_of<net>::open("127.0.0.1:0", "localhost:" + std::to_string(coordinator.port()), options);
+    auto r = tp::replica_of<net>::open(any_port, "localhost:" + std::to_string(coordinator.port()), options);
     ASSERT_TRUE(r);
     replica.emplace(std::move(*r));
     ASSERT_TRUE(replica->add_tensors(*model, {.id = shared}));
   }
   /// A connection to the replica that takes no descriptor below the limits.
   tp::posix_stream connected_aside() const {
-    auto s = tp::tcp_connect(local(replica->port()), std::chrono::steady_clock::now() + 10s);
+    auto s = tp::tcp_connect(local(replica->port()), steady_clock::now() + 10s);
     EXPECT_TRUE(s);
     return tp::posix_stream(put_aside(s->release()));
   }
@@ -138,8 +138,8 @@ TEST_F(ReplicaStrangers, Q2_more_recipients_at_once_than_it_has_descriptors_all_
 bool lost_without_descriptors(tp::replica_of<net>& replica) {
   const few_descriptors limit(1);
   const tp::posix_stream last(::dup(0));
-  const auto end = std::chrono::steady_clock::now() + 4s;  // it has looked for the coordinator several times
-  replica.run([&](const auto&) { return replica.coordinator_lost() || std::chrono::steady_clock::now() >= end; });
+  const auto end = steady_clock::now() + 4s;  // it has looked for the coordinator several times
+  replica.run([&](const auto&) { return replica.coordinator_lost() || steady_clock::now() >= end; });
   return replica.coordinator_lost();
 }
 

@@ -20,8 +20,8 @@ struct parties {
   std::string text;
 
   net::downloader coordinator(const tp::tls_options& options = {}) {
-    auto owner = net::downloader::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority, options)});
-    EXPECT_TRUE(owner) << describe(owner.error());
+    auto owner = net::downloader::open(p.here(options));
+    EXPECT_TRUE(succeeded(owner));
     EXPECT_TRUE(owner->add_tensors(*model, {.recipients = 1, .id = shared}));
     return std::move(*owner);
   }
@@ -29,9 +29,8 @@ struct parties {
   /// lives.
   tp::replica_of<net> replica(std::uint16_t port, const tp::tls_context& as, const tp::replica_options& options = {}) {
     text = local(port);
-    auto replica = tp::replica_of<net>::open(tp::tls_address{"127.0.0.1:0", context_of(&p.server, p.authority)},
-                                             tp::tls_address{.address = text, .context = as}, options);
-    EXPECT_TRUE(replica) << describe(replica.error());
+    auto replica = tp::replica_of<net>::open(p.here(), tp::tls_address{.address = text, .context = as}, options);
+    EXPECT_TRUE(succeeded(replica));
     EXPECT_TRUE(replica->add_tensors(*model, {.id = shared}));
     return std::move(*replica);
   }
@@ -46,12 +45,10 @@ TEST(TlsReplica, Gives_chunks_and_the_coordinator_settles) {
   parties all;
   auto coordinator = all.coordinator();
   serving first(coordinator);
-  auto replica = all.replica(coordinator.port(), context_of(nullptr, all.p.authority));
+  auto replica = all.replica(coordinator.port(), all.p.calling());
   serving second(replica);
-  const auto done = all.pull(replica.port(), context_of(nullptr, all.p.authority));
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_TRUE(done->confirmed);
+  const auto done = all.pull(replica.port(), all.p.calling());
+  ASSERT_TRUE(confirmed(done));
   EXPECT_TRUE(same(*all.mine, *all.model));
   first.stop(), second.stop();
   const auto how = coordinator.settlement_of({shared, 0, 0});
@@ -68,11 +65,10 @@ TEST(TlsReplica, Shows_its_own_certificate_to_a_coordinator_that_asks_for_one) {
   serving first(coordinator);
   auto replica = all.replica(coordinator.port(), context_of(&all.p.client, all.p.authority));
   serving second(replica);
-  const auto direct = all.pull(coordinator.port(), context_of(nullptr, all.p.authority), {.retry = {.retries = 0}});
+  const auto direct = all.pull(coordinator.port(), all.p.calling(), {.retry = {.retries = 0}});
   EXPECT_FALSE(direct) << "the coordinator itself wants a certificate";
-  const auto done = all.pull(replica.port(), context_of(nullptr, all.p.authority));
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_TRUE(done->confirmed);
+  const auto done = all.pull(replica.port(), all.p.calling());
+  ASSERT_TRUE(confirmed(done));
   EXPECT_TRUE(same(*all.mine, *all.model));
 }
 
@@ -83,9 +79,8 @@ TEST(TlsReplica, That_does_not_trust_its_coordinator_is_without_one) {
   serving first(coordinator);
   auto replica = all.replica(coordinator.port(), context_of(nullptr, stranger), {.gone = 300ms});
   serving second(replica);
-  const auto done = all.pull(replica.port(), context_of(nullptr, all.p.authority));
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, tp::errc::owner_lost) << describe(done.error());
+  const auto done = all.pull(replica.port(), all.p.calling());
+  EXPECT_EQ(code_of(done), errc::owner_lost);
   second.stop();
   EXPECT_TRUE(replica.coordinator_lost());
   EXPECT_EQ(replica.counts().own, 0u);
@@ -95,12 +90,12 @@ TEST(TlsReplica, A_recipient_without_TLS_gets_nothing_and_hurts_nobody) {
   parties all;
   auto coordinator = all.coordinator();
   serving first(coordinator);
-  auto replica = all.replica(coordinator.port(), context_of(nullptr, all.p.authority), {.budgets = {.accept = 500ms}});
+  auto replica = all.replica(coordinator.port(), all.p.calling(), {.budgets = {.accept = 500ms}});
   serving second(replica);
   raw_peer plain(replica.port()), silent(replica.port());
   plain.say(std::string(4096, '\0'));
-  const auto done = all.pull(replica.port(), context_of(nullptr, all.p.authority));
-  ASSERT_TRUE(done) << describe(done.error());
+  const auto done = all.pull(replica.port(), all.p.calling());
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*all.mine, *all.model));
   EXPECT_TRUE(plain.hear_end());
   EXPECT_TRUE(silent.hear_end());

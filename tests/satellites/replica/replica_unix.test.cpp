@@ -20,16 +20,15 @@ TEST_F(UnixReplica, Gives_chunks_the_coordinator_settles_and_nothing_is_left) {
   {
     const auto mine = blank<large>();
     auto coordinator = net::downloader::open({.listen = path()});
-    ASSERT_TRUE(coordinator) << describe(coordinator.error());
+    ASSERT_TRUE(succeeded(coordinator));
     const auto ref = *coordinator->add_tensors(*model, {.recipients = 1, .id = shared});
     auto replica = tp::replica_of<net>::open(folder() + "/replica", path());
-    ASSERT_TRUE(replica) << describe(replica.error());
+    ASSERT_TRUE(succeeded(replica));
     EXPECT_EQ(replica->port(), 0u);
     ASSERT_TRUE(replica->add_tensors(*model, {.id = shared}));
     serving first(*coordinator), second(*replica);
     const auto done = net::download_tensors(folder() + "/replica", ref, *mine);
-    ASSERT_TRUE(done) << describe(done.error());
-    EXPECT_TRUE(done->confirmed);
+    ASSERT_TRUE(confirmed(done));
     EXPECT_TRUE(same(*mine, *model));
     first.stop(), second.stop();
     EXPECT_EQ(coordinator->settlement_of(ref)->verdict, tp::verdict::completed);
@@ -47,8 +46,7 @@ TEST_F(UnixReplica, Whose_coordinator_was_never_there_refuses_as_owner_lost) {
   ASSERT_TRUE(replica->add_tensors(*model, {.id = shared}));
   serving on(*replica);
   const auto done = net::download_tensors(folder() + "/replica", tp::reference{shared, 0, 0}, *mine);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().code, tp::errc::owner_lost) << describe(done.error());
+  EXPECT_EQ(code_of(done), errc::owner_lost);
 }
 
 }  // namespace replica_unix_test

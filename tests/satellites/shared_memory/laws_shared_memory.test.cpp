@@ -40,8 +40,7 @@ struct crowded_shared_room : shared_room {
                        for (auto& a : asking) {
                          m.id = static_cast<std::uint32_t>(round + 1);
                          const frame f = encode(m, 4096);
-                         const std::array<std::span<const std::byte>, 1> asks{f.bytes()};
-                         (void)a.stream().write_some(asks);  // until the owner takes no more
+                         (void)write_some(a.stream(), f.bytes());  // until the owner takes no more
                        }
                        acts = round > 200;
                        look_again_soon();

@@ -10,7 +10,7 @@ namespace test {
 
 
 template <class Model = mlp>
-using shared_net = tp::pipeline<tp::raw_tensors<Model>, tp::fixed_bytes<64_KiB>, tp::shared_memory>;
+using shared_net = raw_net<Model, tp::shared_memory>;
 
 /// An owner that listens, and serves from serve() to stop().
 template <class Net>

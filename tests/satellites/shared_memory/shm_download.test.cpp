@@ -28,7 +28,7 @@ void expect_download(const Published& published, const mlp& source, tp::outcome 
   o.serve();
   const auto copy = blank<mlp>();
   const auto done = Net::download_tensors(o.address, ref, *copy, options);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   o.stop();
   EXPECT_TRUE(same(*copy, source));
   EXPECT_EQ(done->outcome, outcome);
@@ -56,20 +56,17 @@ TEST(SharedMemory, Without_a_digest_the_outcome_says_so) {
   expect_download<unverified>(*source, *source, tp::outcome::completed_unverified, 0);
 }
 TEST(SharedMemory, Digests_of_chunks_are_the_owners_so_their_bytes_are_sent) {
-  using checked =
-      tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::chunk_and_image_digest, tp::shared_memory>;
+  using checked = raw_net<mlp, tp::chunk_and_image_digest, tp::shared_memory>;
   const auto source = random_model<mlp>(4);
   expect_download<checked>(*source, *source, tp::outcome::completed, image_bytes);
 }
 TEST(SharedMemory, What_is_above_the_bound_for_copies_is_sent) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
-                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes - 1, false>>;
+  using bounded = raw_net<mlp, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes - 1, false>>;
   const auto source = random_model<mlp>(5);
   expect_download<bounded>(*source, *source, tp::outcome::completed, image_bytes);
 }
 TEST(SharedMemory, Several_recipients_share_one_copy) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
-                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  using bounded = raw_net<mlp, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
   const auto source = random_model<mlp>(6);
   shared_owner<bounded> o;
   const auto ref = o.add(*source, {.recipients = 3});
@@ -84,8 +81,7 @@ TEST(SharedMemory, Several_recipients_share_one_copy) {
   EXPECT_EQ(o.owner.status_of(ref)->completed, 3u);
 }
 TEST(SharedMemory, The_memory_of_a_settled_reference_makes_room_for_the_next) {
-  using bounded = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>,
-                               tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
+  using bounded = raw_net<mlp, tp::basic_shared_memory<tp::unix_access::same_user, image_bytes, false>>;
   shared_owner<bounded> o;
   const auto before = descriptors();
   for (std::uint64_t round = 0; round < 3; ++round) {
@@ -109,10 +105,7 @@ TEST(SharedMemory, Equal_bytes_that_are_published_again_from_other_memory_are_gi
   ASSERT_EQ(before.version, ref.version);
   first->step = 42;  // it is not published any more: its program goes on with it
   o.serve();
-  const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(o.address, ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_TRUE(same(*mine, *second));
+  EXPECT_TRUE(arrives<net>(o.address, ref, *second));
   const auto view = net::view(o.address, ref, {.unverified = true});
   ASSERT_TRUE(view);
   EXPECT_TRUE(same(**view->model(), *second));
@@ -121,10 +114,10 @@ TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_
   tp::owner_storage<4, 32> storage;
   generator random{5};
   tp::detail::sharing_owner<tp::owner<tp::xxhash_digest>, 1 << 20> o{storage, [&] { return random(); }};
-  std::vector<std::byte> slice(4096);
+  byte_vector slice(4096);
   const auto sent = [&](std::uint64_t fill) {
     model m;
-    m.add("w", tp::dtype::f32, {16}).ready().fill(fill);
+    m.add("w", dtype::f32, {16}).ready().fill(fill);
     EXPECT_TRUE(o.publish(m.source(), version_of(m), true, {1, 2}, 2));
     decltype(o)::peer recipient;
     tp::frame asked;
@@ -151,7 +144,7 @@ TEST(SharedMemory, A_model_that_is_published_again_and_again_under_one_ID_takes_
   const auto last = o.add(other, {.recipients = 1});
   o.serve();
   const auto view = net::view(o.address, last);
-  EXPECT_TRUE(view) << to_string(view.error().code);
+  EXPECT_TRUE(succeeded(view));
 }
 
 TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
@@ -176,7 +169,7 @@ TEST(SharedMemory, A_session_pulls_from_memory_in_both_directions) {
 }
 
 TEST(SharedMemory, Several_threads_run_an_owner_while_models_come_and_go) {
-  using threads = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::shared_memory_on_threads>;
+  using threads = raw_net<mlp, tp::shared_memory_on_threads>;
   const auto before = descriptors();
   {
     shared_owner<threads> o;

@@ -36,8 +36,7 @@ std::vector<tp::unix_stream> unread(const std::string& at, const tp::reference& 
       tp::frame m;
       m.kind = tp::frame_kind::describe, m.id = k, m.ref = ref.id, m.recipient = {77 + i}, m.memory = true;
       const frame f = encode(m, 4096);
-      const std::array<std::span<const std::byte>, 1> asks{f.bytes()};
-      if (s->write_some(asks).bytes == 0) break;  // the owner takes no more
+      if (write_some(*s, f.bytes()).bytes == 0) break;  // the owner takes no more
       be_slow(1ms);                               // one answer for each
     }
     out.push_back(std::move(*s));

@@ -10,7 +10,6 @@
 namespace datagram_path_test {
 
 using namespace test;
-using namespace std::chrono_literals;
 
 /// As many requests on their way as the longest of these lines hold, and twice as many for what is asked for again.
 struct wide : tp::default_limits {
@@ -35,7 +34,7 @@ constexpr std::size_t datagram_bytes = 1200, chunk_bytes = 1120,
 
 model tensor_of(std::uint64_t bytes) {
   model m;
-  m.add("w", tp::dtype::u8, {bytes}).ready();
+  m.add("w", dtype::u8, {bytes}).ready();
   return m;
 }
 

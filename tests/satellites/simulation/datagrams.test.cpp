@@ -13,7 +13,6 @@ namespace datagrams_test {
 
 using namespace test;
 using std::chrono::milliseconds;
-using tp::errc;
 using tp::testing::seeded_random;
 
 /// What happened in all runs.
@@ -33,12 +32,12 @@ class judged {
   std::uint64_t fingerprint() const noexcept { return inner_.fingerprint(); }
   const tp::image_schema* schema() const noexcept { return inner_.schema(); }
   tp::result<void> begin(const tp::description& d) noexcept { return inner_.begin(d); }
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) noexcept {
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
     if (!AnyOrder && offset != at_) broken = true;
     if (!AnyOrder && random_.chance(20)) return {};
     return inner_.prepare(offset, length, out);
   }
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+  tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) noexcept {
     if (!AnyOrder && offset != at_) broken = true;
     at_ = offset + bytes.size();
     return inner_.commit(offset, bytes);
@@ -69,10 +68,10 @@ class judged {
 
 model shaped(std::uint64_t floats) {
   model m;
-  m.add("layers.0.weight", tp::dtype::f32, {floats})
-      .add("layers.0.bias", tp::dtype::f32, {17})
-      .add("step", tp::dtype::i64, {})
-      .add("mask", tp::dtype::u8, {floats / 3});
+  m.add("layers.0.weight", dtype::f32, {floats})
+      .add("layers.0.bias", dtype::f32, {17})
+      .add("step", dtype::i64, {})
+      .add("mask", dtype::u8, {floats / 3});
   return std::move(m.ready());
 }
 
@@ -84,13 +83,13 @@ class network {
     link_.loss = std::array{0.0, 0.01, 0.05, 0.05, 0.2}[random_.below(5)];
     link_.doubled = random_.chance(300) ? 0.05 : 0;
     link_.delay = microseconds(random_.below(random_.chance(200) ? 30'000 : 1'000));
-    link_.jitter = random_.chance(400) ? microseconds(random_.below(2'000)) : microseconds(0);
+    link_.jitter = random_.chance(400) ? microseconds(random_.below(2'000)) : 0us;
     faulty_ = random_.chance(600);
     for (std::uint64_t i = 0, n = 1 + random_.below(4); i < n; ++i)
       peers_.push_back(std::make_unique<peer>(i + 1, random_.fork(), floats_));
     for (auto& p : peers_) expected_.named.push_back({p->who});
     if (random_.chance(300)) expected_.counted = static_cast<std::uint32_t>(peers_.size()), expected_.named.clear();
-    expected_.budgets.recipient_idle = milliseconds(60'000);
+    expected_.budgets.recipient_idle = 60'000ms;
     if (faulty_)
       for (std::uint64_t n = random_.below(4); n > 0; --n)
         faults_.emplace(now_ + microseconds(random_.below(200'000)), random_.below(5));
@@ -242,10 +241,9 @@ class network {
 
   void step() {
     tp::no_transfer idle;
-    microseconds next = faults_.empty() ? now_ + milliseconds(1000)
-                                        : std::min(now_ + milliseconds(1000), faults_.begin()->first);
+    microseconds next = faults_.empty() ? now_ + 1000ms : std::min(now_ + 1000ms, faults_.begin()->first);
     const auto wake = [&](microseconds in) {
-      if (in != microseconds::max()) next = std::min(next, now_ + std::max(in, microseconds(1)));
+      if (in != microseconds::max()) next = std::min(next, now_ + std::max(in, 1us));
     };
     for (auto& p : peers_) {
       with(*p, [&](auto& t) {
@@ -291,7 +289,7 @@ class network {
       p.transfer_bytes = t.total_bytes();
       p.end->end_pull(t);
       if (const auto bye = t.farewell()) (void)p.end->send_control(*bye);
-    } else if (now_ - p.moved > milliseconds(20'000) || t.pause().count() > 0) {
+    } else if (now_ - p.moved > 20'000ms || t.pause().count() > 0) {
       p.moved = now_;
       if (++p.tries > 20) t.fail({errc::timed_out, 0, 0, {}});
       else t.restart();

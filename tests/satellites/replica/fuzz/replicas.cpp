@@ -33,11 +33,11 @@ struct replica_plan {
 struct line_end {
   piecewise* pieces = nullptr;
   pipe_end* pipe = nullptr;
-  std::vector<std::byte>* heard = nullptr;
+  byte_vector* heard = nullptr;
   const bool* ended = nullptr;
-  std::vector<std::byte>* spoken = nullptr;
+  byte_vector* spoken = nullptr;
 
-  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  tp::io_result read_some(std::span<const byte_span> spans) noexcept {
     const tp::io_result io = pieces != nullptr ? pieces->read_some(spans) : pipe->read_some(spans);
     std::size_t left = io.bytes;
     for (const auto& s : spans) {
@@ -48,7 +48,7 @@ struct line_end {
     if (io.bytes == 0 && *ended) return {tp::io_status::closed, 0, 0};
     return io;
   }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  tp::io_result write_some(std::span<const const_byte_span> spans) noexcept {
     if (pieces != nullptr) return pieces->write_some(spans);
     for (const auto& s : spans) spoken->insert(spoken->end(), s.begin(), s.end());  // a pipe takes everything
     return pipe->write_some(spans);
@@ -60,7 +60,7 @@ static_assert(tp::pollable_stream<line_end>);
 
 /// One frame, or what is left when there is none.
 struct said {
-  std::span<const std::byte> bytes;
+  const_byte_span bytes;
   bool by_recipient;
 };
 std::vector<said> sorted(input stream, const replica_plan& plan) {
@@ -84,7 +84,7 @@ std::vector<said> sorted(input stream, const replica_plan& plan) {
 }
 
 /// The whole frames of a stream, as far as there are some, and where each begins.
-std::vector<std::size_t> begins_of(std::span<const std::byte> stream) {
+std::vector<std::size_t> begins_of(const_byte_span stream) {
   std::vector<std::size_t> at{0};
   while (at.back() < stream.size()) {
     const auto size = tp::detail::measure_frame(stream.subspan(at.back()), ~std::size_t{0}, 16);
@@ -93,7 +93,7 @@ std::vector<std::size_t> begins_of(std::span<const std::byte> stream) {
   }
   return at;
 }
-bool decoded_as(std::span<const std::byte> bytes, tp::frame& m) {
+bool decoded_as(const_byte_span bytes, tp::frame& m) {
   const frame copy(bytes);
   tp::word_framing::short_storage lists;
   return tp::word_framing::decode(copy.bytes(), m, lists).has_value();
@@ -115,8 +115,7 @@ class scene {
     require(own_.publish(a.source(), a.version(), true, first_ref, 0).has_value() &&
                 own_.publish(b.source(), unverified_version, false, second_ref, 0).has_value(),
             "there is room for two");
-    options_.sign_of_life = plan_.signs ? std::chrono::milliseconds(1)
-                                        : std::chrono::milliseconds(std::chrono::hours(1));
+    options_.sign_of_life = plan_.signs ? 1ms : std::chrono::milliseconds(1h);
     line_.emplace(line_end{&*recipient_, nullptr, &heard_, &recipient_ended_}, own_, counts_, now_);
     line_->lost(plan_.unreachable);
   }
@@ -150,7 +149,7 @@ class scene {
   void rest() {
     for (int quiet = 0, steps = 0; quiet < 3; ++steps) {
       require(steps < 200'000, "a line comes to rest");
-      now_ += std::chrono::milliseconds(1);
+      now_ += 1ms;
       const auto wants = line_->step(scratch_, now_, options_);
       for (const tp::publication& p : storage_.view().slots) require(p.pins == 0, "a pin lasts no longer than a write");
       reached_ = reached_ || line_->reached();
@@ -170,15 +169,13 @@ class scene {
       quiet = moved ? 0 : quiet + 1;
     }
   }
-  std::span<std::byte> scratch_of_coordinator() {
-    return {reinterpret_cast<std::byte*>(coordinator_.end.scratch.get()), 65536};
-  }
+  byte_span scratch_of_coordinator() { return {reinterpret_cast<std::byte*>(coordinator_.end.scratch.get()), 65536}; }
 
   /// Everything that the recipient was sent is what the coordinator said, in its order, and between that whole chunks
   /// of the replica's own copy, with a nonce of the coordinator's, and without the last byte of the image. Counts the
   /// frames.
   unsigned check_answers() const {
-    const std::span<const std::byte> out = recipient_->out, theirs = answers_heard_;
+    const const_byte_span out = recipient_->out, theirs = answers_heard_;
     const auto marks = begins_of(theirs);
     // how much of the coordinator's words the recipient has; an own chunk may look like one of theirs
     std::set<std::size_t> places{0};
@@ -215,7 +212,7 @@ class scene {
     }
     return frames;
   }
-  bool is_own(std::span<const std::byte> bytes, std::size_t whole, std::span<const std::byte> before) const {
+  bool is_own(const_byte_span bytes, std::size_t whole, const_byte_span before) const {
     using prefix = tp::detail::payload_prefix;
     if (whole == 0) return bytes.size() < 8;  // cut off by the end of the line, before it says how long it is
     if (bytes.size() < 24) return bytes.size() < whole;
@@ -232,17 +229,17 @@ class scene {
     if (m->ref == second_ref && m->version == unverified_version) of = &second_;
     if (of == nullptr) return false;
     // the models are the same for each input
-    static const std::vector<std::byte> images[2]{first_.image_bytes(), second_.image_bytes()};
-    const std::vector<std::byte>& image = images[of == &first_ ? 0 : 1];
+    static const byte_vector images[2]{first_.image_bytes(), second_.image_bytes()};
+    const byte_vector& image = images[of == &first_ ? 0 : 1];
     if (m->length == 0 || m->offset >= image.size() || m->length > image.size() - m->offset) return false;
-    const auto expected = std::span<const std::byte>(image).subspan(static_cast<std::size_t>(m->offset), m->length);
+    const auto expected = const_byte_span(image).subspan(static_cast<std::size_t>(m->offset), m->length);
     if (m->digest != 0 && m->digest != digest_of(expected)) return false;
     for (std::size_t i = prefix::bytes; i < bytes.size(); ++i)
       if (bytes[i] != (i - prefix::bytes < m->length ? expected[i - prefix::bytes] : std::byte{0})) return false;
     return was_described(*m, before);
   }
   /// Whether the coordinator has said before that this is the version, and this the nonce.
-  bool was_described(const tp::frame& chunk, std::span<const std::byte> before) const {
+  bool was_described(const tp::frame& chunk, const_byte_span before) const {
     const auto marks = begins_of(before);
     bool version = false, nonce = false;
     for (std::size_t i = 0; i + 1 < marks.size(); ++i) {
@@ -257,7 +254,7 @@ class scene {
 
   /// The coordinator was sent requests of the recipient, in their order, and signs of life.
   void check_requests() const {
-    const std::span<const std::byte> out = plan_.honest ? asked_ : answering_->out;
+    const const_byte_span out = plan_.honest ? asked_ : answering_->out;
     const auto marks = begins_of(heard_);
     std::size_t next = 0;
     for (std::size_t at = 0; at < out.size();) {
@@ -285,14 +282,14 @@ class scene {
   tp::no_transfer idle_;
   wire up_, down_;
   pipe_end near_{down_, up_, {}, {}}, far_{up_, down_, {}, {}};
-  std::vector<std::byte> to_replica_, answers_, heard_, answers_heard_, asked_;
+  byte_vector to_replica_, answers_, heard_, answers_heard_, asked_;
   std::optional<piecewise> recipient_, answering_;
   tp::owner_storage<4, 16> storage_;
   owner_type own_{storage_, [n = std::uint64_t{100}]() mutable { return ++n; }};
   tp::replica_counts counts_;
   tp::replica_options options_;
-  std::span<std::byte> scratch_ = [] {
-    static std::vector<std::byte> memory(65536);
+  byte_span scratch_ = [] {
+    static byte_vector memory(65536);
     return std::span(memory);
   }();
   tp::replica_line<tp::word_framing, tp::default_limits, owner_type, line_end>::time_point now_{};

@@ -8,7 +8,7 @@ namespace {
 using kind = tp::frame_kind;
 
 /// Frames of a stream, one by one.
-std::vector<bytes> frames_of(std::span<const std::byte> stream) {
+std::vector<bytes> frames_of(const_byte_span stream) {
   std::vector<bytes> all;
   while (!stream.empty()) {
     const auto size = tp::detail::measure_frame(stream, ~std::size_t{0}, 16);

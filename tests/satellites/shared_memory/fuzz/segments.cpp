@@ -1,5 +1,6 @@
 // The index of an image in memory that another program shares.
 #include "fuzz/target.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/core/byte_order.hpp>
 #include <tensorpull/satellites/shared_memory/segment_index.hpp>
@@ -17,7 +18,7 @@ namespace tp = tensorpull;
 constexpr std::uint64_t most_extents = 1000;
 
 struct segment {
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   std::vector<bool> asked;
 };
 
@@ -36,7 +37,7 @@ static unsigned segments(input given) {
   const bool one = (mode & 1) != 0;
   if ((mode & 2) != 0 && first.bytes.size() >= 48) {
     tp::xxh3_64 hash;
-    const std::span<const std::byte> all(first.bytes);
+    const const_byte_span all(first.bytes);
     hash.update(all.first(40));
     hash.update(
         all.subspan(48, static_cast<std::size_t>(std::min<std::uint64_t>((all.size() - 48) / 16, word(4))) * 16));
@@ -45,7 +46,7 @@ static unsigned segments(input given) {
   const std::uint64_t first_bytes = first.bytes.size(), version = word(1) + (mode >> 2 & 1),
                       image_bytes = word(2) + (mode >> 3 & 1);
   const std::uint64_t last_bytes = (one ? first_bytes : word(3)) + (mode >> 4 & 1);
-  const auto read = [&](std::uint64_t at, std::span<std::byte> to) {
+  const auto read = [&](std::uint64_t at, byte_span to) {
     require(at <= first.bytes.size() && to.size() <= first.bytes.size() - at, "nothing behind the segment is read");
     for (std::size_t i = 0; i < to.size(); ++i) {
       require(!first.asked[static_cast<std::size_t>(at) + i], "no byte is read twice");
