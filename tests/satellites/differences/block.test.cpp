@@ -13,9 +13,9 @@
 namespace block_test {
 
 using namespace test;
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 
-constexpr tp::dtype every_dtype(std::size_t i) { return static_cast<tp::dtype>(i); }
+constexpr dtype every_dtype(std::size_t i) { return static_cast<dtype>(i); }
 
 bytes random_bytes(generator& g, std::size_t n) {
   bytes made(n);
@@ -39,7 +39,7 @@ bytes changed(generator& g, const bytes& old, std::size_t width) {
 }
 
 template <class Coder>
-bytes coded(Coder& coder, tp::dtype type, const bytes& old, const bytes& now) {
+bytes coded(Coder& coder, dtype type, const bytes& old, const bytes& now) {
   bytes out(tp::coded_block_bound(now.size()) + 16, std::byte{0xa5}), scratch(now.size());
   const std::size_t n = tp::encode_block(coder, type, old, now, std::span(out).first(out.size() - 16), scratch);
   EXPECT_LE(n, tp::coded_block_bound(now.size()));
@@ -48,7 +48,7 @@ bytes coded(Coder& coder, tp::dtype type, const bytes& old, const bytes& now) {
   return out;
 }
 template <class Coder>
-tp::result<void> apply(Coder& coder, tp::dtype type, bytes& inout, const bytes& from) {
+tp::result<void> apply(Coder& coder, dtype type, bytes& inout, const bytes& from) {
   bytes scratch(inout.size());
   return tp::apply_block(coder, type, inout, from, scratch);
 }
@@ -64,7 +64,7 @@ TYPED_TEST_SUITE(Block, coders);
 TYPED_TEST(Block, Gives_every_bit_back_whatever_the_dtype_and_the_length) {
   generator g(7);
   for (std::size_t kind = 0; kind < tp::dtype_count; ++kind) {
-    const tp::dtype type = every_dtype(kind);
+    const dtype type = every_dtype(kind);
     const std::size_t width = tp::detail::difference_element_of(type).width;
     for (const std::size_t elements : {0u, 1u, 2u, 15u, 16u, 17u, 63u, 64u, 65u, 1000u, 5000u})
       for (int again = 0; again < 6; ++again) {
@@ -79,7 +79,7 @@ TYPED_TEST(Block, Gives_every_bit_back_whatever_the_dtype_and_the_length) {
 TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
   generator g(8);
   for (int seed = 0; seed < 400; ++seed) {
-    const tp::dtype type = every_dtype(static_cast<std::size_t>(g.below(tp::dtype_count)));
+    const dtype type = every_dtype(static_cast<std::size_t>(g.below(tp::dtype_count)));
     const std::size_t width = tp::detail::difference_element_of(type).width;
     const bytes old = random_bytes(g, width * (20 + static_cast<std::size_t>(g.below(3000)))),
                 now = changed(g, old, width);
@@ -97,7 +97,7 @@ TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
     const auto took = apply(this->coder, type, is, wrong);  // a changed byte may be another block that is one
     EXPECT_TRUE(how > 2 || !took) << how << ": too short, too long, or of an unknown kind";
     if (!took) {
-      EXPECT_EQ(took.error(), tp::errc::bad_frame);
+      EXPECT_EQ(code_of(took), errc::bad_frame);
       EXPECT_TRUE(is == old);
     }
   }
@@ -106,7 +106,7 @@ TYPED_TEST(Block, Nothing_that_is_none_is_taken_and_what_it_was_for_stays) {
 TYPED_TEST(Block, Of_no_change_is_a_zero_for_each_plane_and_no_fewer_and_no_more) {
   generator g(10);
   for (std::size_t kind = 0; kind < tp::dtype_count; ++kind) {
-    const tp::dtype type = every_dtype(kind);
+    const dtype type = every_dtype(kind);
     const std::size_t width = tp::detail::difference_element_of(type).width;
     const bytes old = random_bytes(g, 200 * width);
     EXPECT_TRUE(coded(this->coder, type, old, old) == bytes(width));
@@ -119,7 +119,7 @@ TYPED_TEST(Block, Of_no_change_is_a_zero_for_each_plane_and_no_fewer_and_no_more
 }
 
 /// The packed plane is all there is, of as many bytes as it claims.
-bytes packed_block(std::span<const std::byte> packed) {
+bytes packed_block(const_byte_span packed) {
   bytes block{std::byte{2}, std::byte{}, std::byte{}, std::byte{}, std::byte{}};
   tp::detail::store_element(&block[1], static_cast<std::uint32_t>(packed.size()));
   block.insert(block.end(), packed.begin(), packed.end());
@@ -135,7 +135,7 @@ TEST(BlockDeflate, A_packed_plane_is_all_of_its_bytes_and_has_all_of_its_element
   packed.resize(n);
   const auto taken_as = [&](std::size_t elements, const bytes& as) {
     bytes inout(elements);
-    const bool took = apply(coder, tp::dtype::u8, inout, packed_block(as)).has_value();
+    const bool took = apply(coder, dtype::u8, inout, packed_block(as)).has_value();
     EXPECT_TRUE(took || inout == bytes(elements));
     return took;
   };
@@ -152,7 +152,7 @@ TEST(BlockDeflate, A_packed_plane_is_all_of_its_bytes_and_has_all_of_its_element
   EXPECT_TRUE(taken_as(100, packed)) << "what was refused leaves nothing behind";
   bytes claims = packed_block(packed), inout(100);
   tp::detail::store_element(&claims[1], ~std::uint32_t{0});
-  EXPECT_EQ(apply(coder, tp::dtype::u8, inout, claims).error(), tp::errc::bad_frame);
+  EXPECT_EQ(code_of(apply(coder, dtype::u8, inout, claims)), errc::bad_frame);
 }
 
 TEST(BlockOrder, Numbers_that_are_close_differ_by_little_on_both_sides_of_zero) {
@@ -185,10 +185,10 @@ TEST(BlockLength, A_small_step_takes_a_part_of_the_bytes_and_noise_no_more_than_
     std::memcpy(b.data(), v.data(), b.size());
     return b;
   };
-  EXPECT_LT(coded(coder, tp::dtype::f32, of(old), of(now)).size(), old.size() * 4 * 6 / 10);
-  EXPECT_EQ(coded(coder, tp::dtype::f32, of(old), of(old)).size(), 4u) << "a byte for each plane";
+  EXPECT_LT(coded(coder, dtype::f32, of(old), of(now)).size(), old.size() * 4 * 6 / 10);
+  EXPECT_EQ(coded(coder, dtype::f32, of(old), of(old)).size(), 4u) << "a byte for each plane";
   const bytes noise = random_bytes(g, 65'536), other = random_bytes(g, 65'536);
-  EXPECT_EQ(coded(coder, tp::dtype::u32, noise, other).size(), 65'540u);
+  EXPECT_EQ(coded(coder, dtype::u32, noise, other).size(), 65'540u);
 }
 
 }  // namespace block_test

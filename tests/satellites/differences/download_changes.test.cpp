@@ -7,7 +7,7 @@
 namespace download_changes_test {
 
 using namespace test;
-using net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::tcp>;
+using net = raw_net<large, tp::tcp>;
 
 struct versions {
   std::unique_ptr<large> old = random_model<large>(1), now = std::make_unique<large>(*old);
@@ -33,7 +33,7 @@ TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and
   std::optional<serving> server(std::in_place, *v.owner);
   std::uint64_t came = 0;
   const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder, {}, &came);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*v.old, *v.now));
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(done->confirmed);
@@ -59,7 +59,7 @@ TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has)
     {
       serving server(*v.owner);
       const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, *mine, v.coder, {}, &came);
-      ASSERT_TRUE(done) << to_string(done.error().code);
+      ASSERT_TRUE(succeeded(done));
       EXPECT_FALSE(done->believed);
     }
     EXPECT_TRUE(same(*mine, *v.now));
@@ -88,7 +88,7 @@ TEST(DownloadChanges, Without_the_old_version_or_the_difference_all_is_pulled) {
     std::optional<serving> server(std::in_place, *v.owner);
     std::uint64_t came = 7;
     const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder, {}, &came);
-    ASSERT_TRUE(done) << to_string(done.error().code);
+    ASSERT_TRUE(succeeded(done));
     EXPECT_TRUE(same(*v.old, *v.now));
     EXPECT_EQ(came, 0u);
     server.reset();
@@ -114,8 +114,7 @@ TEST(DownloadChanges, An_open_connection_brings_differences_and_wholes_one_after
       std::uint64_t came = 7;
       const auto done = named ? tp::download_changes<net>(*session, whole, v.changes, *mine, v.coder, {}, &came)
                               : tp::download_changes<net>(*session, whole, *mine, v.coder, {}, &came);
-      ASSERT_TRUE(done) << to_string(done.error().code);
-      EXPECT_TRUE(done->confirmed);
+      ASSERT_TRUE(confirmed(done));
       EXPECT_TRUE(same(*mine, *v.now));
       EXPECT_EQ(came > 0, !other);
     }
@@ -127,7 +126,7 @@ TEST(DownloadChanges, A_difference_to_another_version_than_the_whole_costs_a_pul
   const auto whole = *v.owner->add_tensors(*other, {.recipients = 1});
   std::optional<serving> server(std::in_place, *v.owner);
   const auto done = tp::download_changes<net>(local(v.owner->port()), whole, v.changes, *v.old, v.coder);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*v.old, *other));
   server.reset();
   EXPECT_EQ(v.owner->status_of(whole)->completed, 1u);
@@ -141,7 +140,7 @@ TEST(DownloadChanges, What_ends_a_pull_ends_this_one) {
   stop.request_stop();
   const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder,
                                               {.stop = stop.get_token()});
-  EXPECT_EQ(done.error(), tp::errc::cancelled);
+  EXPECT_EQ(code_of(done), errc::cancelled);
 }
 
 }  // namespace download_changes_test

@@ -16,10 +16,10 @@ namespace test::changed {
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<2_MiB>, tp::tcp>;
 template <class... Policies>
 using over = tp::pipeline<tp::tensor_list, Policies...>;
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 
 struct kind {
-  tp::dtype type = tp::dtype::f32;
+  dtype type = dtype::f32;
   std::vector<std::uint64_t> shape;
   bool operator==(const kind&) const = default;
 };
@@ -52,8 +52,8 @@ inline tensors with_adapters(std::uint64_t layers = usual_layers, std::uint64_t 
   tensors m;
   for (std::uint64_t i = 0; i < layers; ++i) {
     const std::string layer = "layer." + std::to_string(i);
-    m.add(layer + ".weight", {tp::dtype::f32, {bytes_of_each / 1024, 256}}, i);
-    for (const char* const k : {".lora_A", ".lora_B"}) m.add(layer + k, {tp::dtype::f32, {1, 8}}, i + 100);
+    m.add(layer + ".weight", {dtype::f32, {bytes_of_each / 1024, 256}}, i);
+    for (const char* const k : {".lora_A", ".lora_B"}) m.add(layer + k, {dtype::f32, {1, 8}}, i + 100);
   }
   return m;
 }
@@ -75,7 +75,7 @@ struct publication {
   std::optional<serving> server;
 
   explicit publication(tensors of, tp::publish_options options = {.recipients = 1, .tensor_digests = true},
-                       std::span<const tp::metadata_entry> metadata = {}, const char* listen = "127.0.0.1:0")
+                       std::span<const tp::metadata_entry> metadata = {}, std::string_view listen = any_port)
       : now(std::move(of)), image(now.image(metadata)), owner(Net::downloader::open({.listen = listen})) {
     ref = *owner->add_tensors(image, options);
     server.emplace(*owner);
@@ -109,9 +109,9 @@ inline std::string digits_of(tensors& of) {
 struct small {
   tensors old, now;
   small() {
-    old.add("a", {tp::dtype::f32, {5000}}, 1);
-    old.add("b", {tp::dtype::f32, {5000}}, 2);
-    old.add("c", {tp::dtype::f32, {10}}, 3);
+    old.add("a", {dtype::f32, {5000}}, 1);
+    old.add("b", {dtype::f32, {5000}}, 2);
+    old.add("c", {dtype::f32, {10}}, 3);
     now = old;
     now.all["a"].second[7] ^= std::byte{1};
     now.all["c"].second[7] ^= std::byte{1};

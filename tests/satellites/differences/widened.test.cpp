@@ -1,5 +1,8 @@
 // A narrowed difference that is applied while it arrives: into a model in place, and into an average. Against move_by,
 // and against the average of the moved models.
+#include "some_model.hpp"
+#include "support/results.hpp"
+
 #include <tensorpull/consumers/average/weighted_average.hpp>
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/satellites/differences/difference.hpp>
@@ -12,13 +15,15 @@
 
 #include <cstring>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 namespace widened_test {
 
 using namespace tensorpull;
+using test::code_of;
+using test::some_model;
+using test::succeeded;
 
 template <class Scheme>
 struct Widened : testing::Test {};
@@ -27,57 +32,6 @@ TYPED_TEST_SUITE(Widened, schemes);
 
 template <std::uint64_t Chunk>
 using net = pipeline<tensor_list, fixed_bytes<Chunk>, loopback, chunk_and_image_digest>;
-
-/// Tensors of these types, of 0 to many elements.
-struct some_model {
-  std::vector<std::string> names;
-  std::vector<dtype> types;
-  std::vector<std::uint64_t> counts;
-  std::vector<std::vector<std::uint64_t>> memory;
-
-  explicit some_model(const std::vector<dtype>& of = {dtype::f32}) {
-    for (const dtype type : of)
-      for (const std::uint64_t n : {0u, 1u, 15u, 16u, 17u, 100u, 5000u}) {
-        names.push_back(std::string(to_string(type)) + "." + std::to_string(n));
-        types.push_back(type);
-        counts.push_back(n);
-        memory.emplace_back(n + 1);
-      }
-    step(1, 1);
-  }
-  some_model stepped(std::uint64_t seed, double width) const {
-    some_model made = *this;
-    made.step(seed, width);
-    return made;
-  }
-  void step(std::uint64_t seed, double width) {
-    std::mt19937_64 random(seed);
-    std::normal_distribution<double> normal(0, width);
-    for (std::size_t i = 0; i < names.size(); ++i)
-      for (std::size_t k = 0; k < counts[i]; ++k) {
-        std::byte* const at = reinterpret_cast<std::byte*>(memory[i].data()) + k * (bits(types[i]) / 8);
-        const bool moves = detail::with_movable(types[i], false, [&](auto t) {
-          std::memcpy(&t, at, sizeof t);
-          t = moved(t, normal(random));
-          std::memcpy(at, &t, sizeof t);
-          return true;
-        });
-        if (!moves) at[0] = static_cast<std::byte>(random());
-      }
-  }
-  std::vector<mutable_tensor_view> views() {
-    std::vector<mutable_tensor_view> made;
-    for (std::size_t i = 0; i < names.size(); ++i)
-      made.push_back({names[i], types[i], {&counts[i], 1}, reinterpret_cast<std::byte*>(memory[i].data()), {}, false});
-    return made;
-  }
-  std::vector<tensor_view> constant() {
-    const auto all = views();
-    return {all.begin(), all.end()};
-  }
-  dynamic_image image() { return *dynamic_image::make(std::span<const mutable_tensor_view>(views())); }
-  friend bool operator==(const some_model& a, const some_model& b) { return a.memory == b.memory; }
-};
 
 template <class Scheme>
 result<narrowed_difference<Scheme>> narrowed(some_model& now, some_model& base) {
@@ -124,7 +78,7 @@ void moves_in_place() {
       auto wide = widened<land, Scheme>::make(to, image.source(), Chunk);
       ASSERT_TRUE(wide);
       const auto done = pulled<Chunk>(d->model(), *wide);
-      ASSERT_TRUE(done) << to_string(done.error().code);
+      ASSERT_TRUE(succeeded(done));
       owner = advanced<Scheme>(now, owner);
       EXPECT_TRUE(mine == owner) << round;
     }
@@ -153,7 +107,7 @@ void averages(dtype type) {
     auto wide = widened<weighted_average<>::update, Scheme>::make(update, from.source(), Chunk);
     ASSERT_TRUE(wide);
     const auto done = pulled<Chunk>(d->model(), *wide);
-    ASSERT_TRUE(done) << to_string(done.error().code);
+    ASSERT_TRUE(succeeded(done));
     // the same peer again adds nothing
     weighted_average<>::update again(*average, static_cast<double>(client), {recipient_id{client}, 1});
     auto twice = widened<weighted_average<>::update, Scheme>::make(again, from.source(), Chunk);
@@ -186,14 +140,12 @@ TYPED_TEST(Widened, A_difference_to_another_base_is_refused_before_a_byte_is_giv
   auto wide = widened<land, TypeParam>::make(to, image.source(), 1000);
   ASSERT_TRUE(wide);
   const auto done = pulled<1000>(d->model(), *wide);
-  ASSERT_FALSE(done);
-  EXPECT_EQ(done.error(), errc::stale_version);
+  EXPECT_EQ(code_of(done), errc::stale_version);
   EXPECT_TRUE(mine == held);
   auto other = widened<land, scaled_blocks<32, 8 / TypeParam::byte_elements>>::make(to, image.source(), 1000);
   ASSERT_TRUE(other);
   const auto none = pulled<1000>(d->model(), *other);
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error(), errc::schema_mismatch) << "another number of scales";
+  EXPECT_EQ(code_of(none), errc::schema_mismatch) << "another number of scales";
 }
 
 /// What a sender that lies publishes: the tensors of a difference, with some bytes and metadata of its own.
@@ -261,8 +213,7 @@ TYPED_TEST(Widened, What_an_average_would_get_in_another_order_is_refused_when_i
     ASSERT_TRUE(average);
     weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
     const auto wide = widened<weighted_average<>::update, TypeParam>::make(update, from.source(), 1000);
-    ASSERT_FALSE(wide);
-    EXPECT_EQ(wide.error(), errc::unsupported_layout);
+    EXPECT_EQ(code_of(wide), errc::unsupported_layout);
   }
   some_model base({dtype::i64, dtype::f32}), out = base;  // wide integers come first in both
   auto to = out.image(), from = base.image();
@@ -280,7 +231,7 @@ TYPED_TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_
     land to(image.destination());
     auto wide = widened<land, TypeParam>::make(to, image.source(), held);
     const auto done = pulled<1000>(d->model(), *wide);
-    ASSERT_TRUE(done) << to_string(done.error().code);
+    ASSERT_TRUE(succeeded(done));
     EXPECT_TRUE(mine == advanced<TypeParam>(now, owner));
 
     auto base = owner.image();
@@ -289,8 +240,7 @@ TYPED_TEST(Widened, A_chunk_that_is_longer_than_said_is_moved_while_it_comes_if_
     weighted_average<>::update update(*average, 1, {recipient_id{1}, 1});
     auto added = widened<weighted_average<>::update, TypeParam>::make(update, base.source(), held);
     const auto none = pulled<1000>(d->model(), *added);
-    ASSERT_FALSE(none);
-    EXPECT_EQ(none.error(), errc::does_not_fit);
+    EXPECT_EQ(code_of(none), errc::does_not_fit);
   }
 }
 
@@ -336,7 +286,7 @@ TYPED_TEST(Widened, A_second_transfer_begins_anew_wherever_the_first_was_cut_off
     for (std::size_t at = 0; at < cut; at += 1000) ASSERT_TRUE(give(*wide, image, at, at + 1000));
     wide->abandon({errc::connection_lost, 0, 0, {}});
     const auto done = pulled<1000>(d->model(), *wide);
-    ASSERT_TRUE(done) << to_string(done.error().code) << " " << cut;
+    ASSERT_TRUE(succeeded(done)) << " " << cut;
     ASSERT_TRUE(out == advanced<TypeParam>(now, owner)) << cut;
   }
 }
@@ -378,7 +328,7 @@ TYPED_TEST(Widened, A_chunk_may_end_with_any_tensor) {
     for (const tensor_entry& t : s.entries()) {
       const auto end = static_cast<std::size_t>(s.header_bytes + t.begin + t.size_bytes());
       const auto ok = give(*wide, image, at, end);
-      ASSERT_TRUE(ok) << to_string(ok.error().code) << " behind " << t.name;
+      ASSERT_TRUE(succeeded(ok)) << " behind " << t.name;
       at = end;
     }
     ASSERT_TRUE(wide->finish({}));
@@ -402,7 +352,7 @@ TYPED_TEST(Widened, A_header_with_more_metadata_than_a_difference_has_is_refused
     const auto done = pulled<1000>(*with.image, *wide);
     EXPECT_EQ(bool(done), much < 64 * 1024);
     if (done) continue;
-    EXPECT_EQ(done.error(), errc::too_large);
+    EXPECT_EQ(code_of(done), errc::too_large);
     EXPECT_EQ(done.error().at, 0u);
     EXPECT_TRUE(in_place == owner);
   }

@@ -1,5 +1,6 @@
 // Differences, on machines of either byte order.
 #include "edge/edge_model.hpp"
+#include "support/results.hpp"
 
 #include <tensorpull/consumers/land.hpp>
 #include <tensorpull/satellites/differences/applied_difference.hpp>
@@ -90,7 +91,7 @@ TEST(Differences, Say_the_same_of_a_model_on_machines_of_either_byte_order) {
   auto wide = widened<land>::make(to, image.source(), 1000);
   ASSERT_TRUE(wide);
   const auto moved = give(*wide, d->model().source());
-  ASSERT_TRUE(moved) << to_string(moved.error().code);
+  ASSERT_TRUE(succeeded(moved));
   // and once it has come
   std::vector<std::vector<std::byte>> memory;
   std::vector<mutable_tensor_view> into;
@@ -102,7 +103,7 @@ TEST(Differences, Say_the_same_of_a_model_on_machines_of_either_byte_order) {
   land narrowed(there->destination());
   ASSERT_TRUE(give(narrowed, d->model().source()));
   const auto applied = move_by<>(landed.views(), std::vector<tensor_view>(into.begin(), into.end()), pairs);
-  ASSERT_TRUE(applied) << to_string(applied.error().code);
+  ASSERT_TRUE(succeeded(applied));
   EXPECT_EQ(in_place.d, landed.d);
   EXPECT_EQ(in_place.f, landed.f);
   EXPECT_EQ(in_place.i, now.i);
@@ -124,7 +125,7 @@ TEST(Differences, Without_loss_are_the_same_bytes_on_machines_of_either_byte_ord
   auto applied = applied_difference<no_coder, xxh3_64>::make(mine.destination(), coder, 1000);
   ASSERT_TRUE(applied);
   const auto done = give(*applied, d->image());
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(base.d, now.d);
   EXPECT_EQ(base.f, now.f);
   EXPECT_EQ(base.i, now.i);

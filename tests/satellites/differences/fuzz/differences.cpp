@@ -1,5 +1,6 @@
 // Differences between two versions of a model: one coded block, or a whole one that is applied to a small model.
 #include "fuzz/fixture.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/satellites/differences/applied_difference.hpp>
 #include <tensorpull/satellites/differences/deflate/deflate.hpp>
@@ -7,12 +8,12 @@
 namespace test::fuzz {
 namespace {
 
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 using u64 = std::uint64_t;
 
 /// The same rules in another way: each plane by a stream of zlib's of its own, each element by its place in the order.
 struct second_reader {
-  static bool inflated(std::span<const std::byte> in, std::span<std::byte> out) {
+  static bool inflated(const_byte_span in, byte_span out) {
     bytes room(out.size() + 1);  // a plane that is longer shows it
     z_stream s{};
     require(inflateInit2(&s, -MAX_WBITS) == Z_OK, "zlib begins");
@@ -26,7 +27,7 @@ struct second_reader {
     if (all && !out.empty()) std::memcpy(out.data(), room.data(), out.size());
     return all;
   }
-  static bool apply(tp::dtype type, bytes& inout, std::span<const std::byte> coded) {
+  static bool apply(tp::dtype type, bytes& inout, const_byte_span coded) {
     const auto of = tp::number_bytes(type);
     const std::size_t width = of == 0 ? 1 : of, n = inout.size() / width;
     const bool floating = type == tp::dtype::f16 || type == tp::dtype::bf16 || type == tp::dtype::f32 ||
@@ -105,12 +106,12 @@ unsigned one_block(input in) {
 using applied = tp::applied_difference<tp::deflate_coder>;
 
 /// As a transfer does that the caller abandons, in chunks and pieces of these lengths.
-tp::result<void> applied_to(applied& to, std::span<const std::byte> difference, std::size_t chunk, std::size_t piece) {
+tp::result<void> applied_to(applied& to, const_byte_span difference, std::size_t chunk, std::size_t piece) {
   constexpr std::size_t header = 64;  // nobody looks at it
   const std::size_t end = header + difference.size();
   if (const auto ok = to.begin({.image_bytes = end, .data_start = header}); !ok) return ok;
   for (std::size_t at = 0, begin = 0; at < end;) {
-    std::span<std::byte> out[2];
+    byte_span out[2];
     const tp::prepared p = to.prepare(at, std::min({piece, begin + chunk - at, end - at}), out);
     require(p.pieces == 1 && p.bytes > 0 && p.bytes == out[0].size(), "there is memory for what comes");
     for (std::size_t i = 0; i < out[0].size(); ++i)

@@ -27,7 +27,7 @@ TEST(ChangedOverSeveral, They_come_over_all_connections_at_once) {
 class late_line {
  public:
   explicit late_line(std::uint16_t to)
-      : listener_(*tp::tcp_listener::open("127.0.0.1:0")), thread_([this, to](const std::stop_token& stop) {
+      : listener_(*tp::tcp_listener::open(any_port)), thread_([this, to](const std::stop_token& stop) {
           auto near = listener_.accept(20s, stop);
           if (!near) return;
           const auto said = raw_peer(std::move(*near)).hear(~std::size_t{0});
@@ -48,9 +48,9 @@ class late_line {
 TEST(ChangedOverSeveral, A_line_whose_request_is_heard_late_counts_nobody_else) {
   using shared = over<tp::fixed_bytes<64_KiB>, tp::tcp>;
   tensors old;
-  old.add("a", {tp::dtype::f32, {500'000}}, 1);
-  old.add("b", {tp::dtype::f32, {500'000}}, 2);
-  old.add("c", {tp::dtype::f32, {10}}, 3);
+  old.add("a", {dtype::f32, {500'000}}, 1);
+  old.add("b", {dtype::f32, {500'000}}, 2);
+  old.add("c", {dtype::f32, {10}}, 3);
   tensors now = old;
   for (const char* const name : {"a", "b"}) now.all[name].second[7] ^= std::byte{1};
   tensors lie = now;
