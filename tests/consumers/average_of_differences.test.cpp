@@ -18,8 +18,6 @@ namespace average_of_differences_test {
 
 using namespace test;
 using tp::chunk_buffers;
-using tp::dtype;
-using tp::errc;
 using tp::partial_updates;
 using tp::weighted_average;
 using staged_average = weighted_average<partial_updates::staged>;
@@ -391,7 +389,7 @@ TEST(AverageOfDifferences, Takes_an_update_up_where_it_stopped) {
     feeder f(update, *all.parts[1].from, 61);
     ASSERT_TRUE(f.run(f.data_start() + k));
   }
-  EXPECT_EQ(average.finish().error().code, errc::partial_update);
+  EXPECT_EQ(code_of(average.finish()), errc::partial_update);
   ASSERT_TRUE(add(average, *all.parts[1].from, all.parts[1].weight, "comes in parts", 61));
   ASSERT_TRUE(average.finish());
   EXPECT_TRUE(result.same_tensors(whole));
@@ -469,7 +467,7 @@ TEST(AverageOfDifferences, Refuses_a_base_that_lies_across_the_result) {
       continue;
     }
     ASSERT_FALSE(made) << i;
-    EXPECT_EQ(made.error().code, errc::invalid_argument);
+    EXPECT_EQ(code_of(made), errc::invalid_argument);
     EXPECT_EQ(made.error().name.view(), "w");
   }
   auto to = at(0, six), behind = at(6, six), empty = at(2, none);
@@ -483,7 +481,7 @@ TEST(AverageOfDifferences, Needs_an_update_like_any_other) {
   model base = numeric_model(), result = numeric_model();
   auto buffers = *chunk_buffers::make(64);
   auto average = *weighted_average<>::make(result.destination(), buffers, {.base = base.source()});
-  EXPECT_EQ(average.finish().error().code, errc::no_updates);
+  EXPECT_EQ(code_of(average.finish()), errc::no_updates);
   EXPECT_TRUE(result.untouched());
 }
 

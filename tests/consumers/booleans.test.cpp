@@ -1,6 +1,7 @@
 // A member of type bool holds 0 or 1, whatever an owner sends.
 
 #include "../support/threads.hpp"
+#include "support/results.hpp"
 
 #include <tensorpull/consumers/double_buffered.hpp>
 #include <tensorpull/tensorpull.hpp>
@@ -24,6 +25,7 @@ namespace booleans_test {
 
 using namespace std::chrono_literals;
 using namespace tensorpull;
+using test::code_of;
 using policy = raw_tensors<masked_model>;
 
 /// What an owner publishes whose memory has bytes in place of our bools.
@@ -74,8 +76,7 @@ TEST(Booleans, A_bool_that_is_neither_0_nor_1_fails_by_name_wherever_chunks_end)
       const auto check = [&](const auto& chunking, const auto& integrity) {
         masked_model mine{};
         const auto got = pull_from(from, mine, chunking, integrity);
-        ASSERT_FALSE(got) << place;
-        EXPECT_EQ(got.error().code, errc::value_out_of_range);
+        ASSERT_EQ(code_of(got), errc::value_out_of_range) << place;
         EXPECT_EQ(got.error().name.view(), "mask");
         EXPECT_EQ(got.error().at, from.image().schema().image_bytes) << "all had landed";
         expect_bools(mine);
@@ -121,8 +122,7 @@ TEST(Booleans, Of_a_second_model_leave_the_first_in_its_place) {
   const auto owner = std::make_unique<lists::downloader>();
   const auto ref = owner->add_tensors(from.image());
   const auto got = lists::pull(*owner, *ref, both);
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().code, errc::value_out_of_range);
+  EXPECT_EQ(code_of(got), errc::value_out_of_range);
   EXPECT_EQ(both.front_index(), 0u);
   EXPECT_EQ(front.w[0], 7);
   expect_bools(back);
@@ -140,8 +140,7 @@ TEST(Booleans, Of_a_session_are_checked_too) {
   test::joined_thread serving([&] { EXPECT_TRUE(theirs->serve(until_settled(*ref), 60s)); });
   masked_model model{};
   const auto got = mine->download_tensors(*ref, model);
-  ASSERT_FALSE(got);
-  EXPECT_EQ(got.error().code, errc::value_out_of_range);
+  ASSERT_EQ(code_of(got), errc::value_out_of_range);
   EXPECT_EQ(got.error().name.view(), "mask");
   expect_bools(model);
   serving.join();

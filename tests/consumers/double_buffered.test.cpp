@@ -19,7 +19,6 @@ namespace double_buffered_test {
 
 using namespace test;
 using tp::double_buffered;
-using tp::errc;
 
 TEST(DoubleBuffered, Swaps_only_when_a_model_is_complete) {
   model a = mixed_model().fill(1), b = mixed_model();
@@ -64,9 +63,9 @@ TEST(DoubleBuffered, An_abandoned_transfer_leaves_the_front_at_any_byte) {
 
 TEST(DoubleBuffered, Refuses_two_schemas_and_one_memory) {
   model a = mixed_model(), other;
-  other.add("w", tp::dtype::f32, {3}).ready();
-  EXPECT_EQ(double_buffered::make(a.destination(), other.destination()).error().code, errc::schema_mismatch);
-  EXPECT_EQ(double_buffered::make(a.destination(), a.destination()).error().code, errc::invalid_argument);
+  other.add("w", dtype::f32, {3}).ready();
+  EXPECT_EQ(code_of(double_buffered::make(a.destination(), other.destination())), errc::schema_mismatch);
+  EXPECT_EQ(code_of(double_buffered::make(a.destination(), a.destination())), errc::invalid_argument);
 }
 
 TEST(DoubleBuffered, Holds_models_of_its_own) {
@@ -82,7 +81,7 @@ TEST(DoubleBuffered, Holds_models_of_its_own) {
   auto& c = both.consumer();
   ASSERT_TRUE(c.begin({{1, 2}, 3, schema.fingerprint, schema.image_bytes, schema.header_bytes, 2, true}));
   std::array<std::byte, 4096> image;
-  std::array<std::span<const std::byte>, 4> from;
+  std::array<const_byte_span, 4> from;
   std::array<std::byte, 2048> slice;
   const auto g = tp::gather(tensors::source(next), 0, schema.image_bytes, from, slice);
   ASSERT_EQ(g.bytes, schema.image_bytes);
@@ -90,7 +89,7 @@ TEST(DoubleBuffered, Holds_models_of_its_own) {
   for (std::size_t i = 0; i < g.pieces; ++i)
     std::memcpy(image.data() + filled, from[i].data(), from[i].size()), filled += from[i].size();
   for (std::uint64_t at = 0; at < schema.image_bytes;) {
-    std::array<std::span<std::byte>, 1> to;
+    std::array<byte_span, 1> to;
     at += c.prepare(at, schema.image_bytes - at, to).bytes;
     std::memcpy(to[0].data(), image.data() + at - to[0].size(), to[0].size());
   }

@@ -38,7 +38,7 @@ class feeder {
       if (const auto ok = to_.begin(what_); !ok) return fail(ok.error());
     }
     const std::uint64_t chunk_end = std::min<std::uint64_t>(chunk_begin_ + chunk_, bytes_.size());
-    std::array<std::span<std::byte>, 4> out;
+    std::array<byte_span, 4> out;
     const tp::prepared p = to_.prepare(at_, std::min(piece_, chunk_end - at_), out);
     if (p.bytes == 0) return step::waiting;
     EXPECT_LE(p.bytes, chunk_end - at_);
@@ -68,7 +68,7 @@ class feeder {
         case step::moved: continue;
         case step::done: return {};
         case step::failed: return tp::failure(error);
-        case step::waiting: return tp::failure(tp::errc::busy);
+        case step::waiting: return tp::failure(errc::busy);
       }
     }
   }
@@ -87,7 +87,7 @@ class feeder {
 
   Consumer& to_;
   tp::description what_;
-  std::vector<std::byte> bytes_;
+  byte_vector bytes_;
   std::uint64_t chunk_, piece_, at_ = 0, chunk_begin_ = 0;
   bool begun_ = false;
 };

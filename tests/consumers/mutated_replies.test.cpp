@@ -16,7 +16,7 @@ using namespace test;
 
 model published_model() {
   model m;
-  m.add("a.weight", tp::dtype::f32, {5, 7}).add("b", tp::dtype::i64, {3}).add("mask", tp::dtype::u8, {13});
+  m.add("a.weight", dtype::f32, {5, 7}).add("b", dtype::i64, {3}).add("mask", dtype::u8, {13});
   return std::move(m.ready());
 }
 
@@ -26,7 +26,7 @@ struct into_memory {
   model mine = published_model();
   tp::land to{mine.destination()};
   tp::land& consumer() { return to; }
-  bool holds(const model& source, std::span<const std::byte>) { return mine.same_tensors(source); }
+  bool holds(const model& source, const_byte_span) { return mine.same_tensors(source); }
 };
 struct heap_tensors {
   std::vector<std::unique_ptr<std::byte[]>> memory;
@@ -39,7 +39,7 @@ struct into_new_model {
   explicit into_new_model(const std::string&) {}
   tp::new_model<heap_tensors> to{heap_tensors{}, {.max_bytes = 1 << 20}};
   tp::new_model<heap_tensors>& consumer() { return to; }
-  bool holds(const model& source, std::span<const std::byte>) {
+  bool holds(const model& source, const_byte_span) {
     const tp::image_schema &made = to.made(), &theirs = source.schema();
     if (made.fingerprint != theirs.fingerprint || made.tensor_count != theirs.tensor_count ||
         to.allocator().memory.size() != theirs.tensor_count)
@@ -61,7 +61,7 @@ struct into_file {
   std::string path;
   tp::result<tp::safetensors_file> to;
   tp::safetensors_file& consumer() { return *to; }
-  bool holds(const model&, std::span<const std::byte> image) {
+  bool holds(const model&, const_byte_span image) {
     std::ifstream in(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     return std::filesystem::remove(path) && text.size() == image.size() &&
@@ -81,7 +81,7 @@ class MutatedReplies : public folder_test {
     pair p({}, 1);
     p.left.publish(source_);
     std::uint64_t n = 0;
-    p.owner_lies = [&](std::vector<std::byte>& f) {
+    p.owner_lies = [&](byte_vector& f) {
       if (n < frames_.size()) damage(f, n);
       ++n;
     };
@@ -95,7 +95,7 @@ class MutatedReplies : public folder_test {
       p.right.end.begin_pull();
       p.run(idle, t, [&] { return t.ended() || t.pause().count() > 0; });
       // a hang is a lost connection to a driver
-      t.fail({p.right_error ? p.right_error->code : tp::errc::connection_lost, 0, 0, {}});
+      t.fail({p.right_error ? p.right_error->code : errc::connection_lost, 0, 0, {}});
       const auto done = t.outcome();
       finished = done.has_value();
       if (!done) ++sum_.failed;
@@ -118,10 +118,10 @@ class MutatedReplies : public folder_test {
   /// The frames of a transfer that nobody meddles with.
   template <class Integrity, class Into>
   void learn() {
-    std::vector<std::vector<std::byte>> seen;
+    std::vector<byte_vector> seen;
     frames_.assign(64, {});
     sum_ = {};
-    pull<Integrity, Into>([&](std::vector<std::byte>& f, std::uint64_t) { seen.push_back(f); });
+    pull<Integrity, Into>([&](byte_vector& f, std::uint64_t) { seen.push_back(f); });
     frames_ = std::move(seen);
     ASSERT_GE(frames_.size(), 4u);
     ASSERT_EQ(kind_of(frames_.front()), tp::frame_kind::description);
@@ -133,10 +133,10 @@ class MutatedReplies : public folder_test {
   std::size_t head_bytes(std::size_t frame) const {
     return kind_of(frames_[frame]) == tp::frame_kind::chunk ? 80 : frames_[frame].size();
   }
-  static void flip(std::vector<std::byte>& f, std::uint64_t bit) {
+  static void flip(byte_vector& f, std::uint64_t bit) {
     f[static_cast<std::size_t>(bit / 8)] ^= static_cast<std::byte>(1u << bit % 8);
   }
-  static void flip_payload(std::vector<std::byte>& f, std::uint64_t seed) {
+  static void flip_payload(byte_vector& f, std::uint64_t seed) {
     const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
     if (m) flip(f, 80 * 8 + generator(seed).below(std::uint64_t{m->length} * 8));
   }
@@ -147,7 +147,7 @@ class MutatedReplies : public folder_test {
     for (const std::size_t frame : {std::size_t{0}, frames_.size() - 1})
       for (std::uint64_t bit = 0; bit < frames_[frame].size() * 8; ++bit) {
         pull<Integrity, Into>(
-            [&](std::vector<std::byte>& f, std::uint64_t n) {
+            [&](byte_vector& f, std::uint64_t n) {
               if (n == frame) flip(f, bit);
             },
             bit % 2 != 0);
@@ -162,7 +162,7 @@ class MutatedReplies : public folder_test {
         for (std::uint64_t seed = 0; seed < payload_bits; ++seed) {
           const std::size_t victim = 1 + static_cast<std::size_t>(generator(bit * 8 + seed).below(frames_.size() - 2));
           pull<Integrity, Into>(
-              [&](std::vector<std::byte>& f, std::uint64_t n) {
+              [&](byte_vector& f, std::uint64_t n) {
                 if (n == victim) flip_payload(f, bit ^ seed << 32);
                 if (n == frame) flip(f, bit);
               },
@@ -177,7 +177,7 @@ class MutatedReplies : public folder_test {
       generator random(seed);
       const bool known = random.below(2) != 0;
       pull<Integrity, Into>(
-          [&](std::vector<std::byte>& f, std::uint64_t) {
+          [&](byte_vector& f, std::uint64_t) {
             if (random.below(frames_.size()) > 1) return;
             for (std::uint64_t k = 1 + random.below(3); k > 0; --k)
               flip(f, random.below(random.below(2) != 0 ? f.size() * 8 : std::min<std::size_t>(f.size(), 112) * 8));
@@ -196,8 +196,8 @@ class MutatedReplies : public folder_test {
   }
 
   model source_ = published_model().fill(1);
-  std::vector<std::byte> image_ = source_.image_bytes();
-  std::vector<std::vector<std::byte>> frames_;
+  byte_vector image_ = source_.image_bytes();
+  std::vector<byte_vector> frames_;
   tally sum_{};
 };
 
@@ -220,7 +220,7 @@ TEST_F(MutatedReplies, A_damaged_chunk_of_the_header_of_a_new_model_comes_again)
   const std::uint64_t bits = source_.schema().header_bytes * 8;
   for (std::uint64_t bit = 0; bit < bits; ++bit) {
     bool done = false;
-    pull<tp::chunk_and_image_digest, into_new_model>([&](std::vector<std::byte>& f, std::uint64_t) {
+    pull<tp::chunk_and_image_digest, into_new_model>([&](byte_vector& f, std::uint64_t) {
       if (done || kind_of(f) != tp::frame_kind::chunk) return;
       const auto m = tp::detail::payload_prefix::read(std::span<const std::byte, 80>(f.data(), 80));
       done = bit / 8 < m->offset + m->length;

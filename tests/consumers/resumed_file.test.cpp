@@ -24,7 +24,6 @@ namespace resumed_file_test {
 
 namespace fs = std::filesystem;
 using namespace test;
-using tp::errc;
 using tp::safetensors_file;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4096>, tp::loopback>;
 
@@ -44,7 +43,7 @@ struct dead_after_steps {
 
 class ResumedFile : public testing::Test {
  protected:
-  ResumedFile() { source.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(1); }
+  ResumedFile() { source.add("w", dtype::f32, {100, 1000}).add("b", dtype::u8, {777}).ready().fill(1); }
 
   struct pulled {
     tp::result<tp::receipt> how;
@@ -67,7 +66,7 @@ class ResumedFile : public testing::Test {
     p.how = net::pull(*owner, tp::reference{name, 0, 0}, *file, {.stop = Stop{&steps}, .cursor = &p.cursor});
     return p;
   }
-  std::vector<std::byte> content() const {
+  byte_vector content() const {
     std::ifstream in(path, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const auto bytes = std::as_bytes(std::span(text));
@@ -82,7 +81,7 @@ class ResumedFile : public testing::Test {
   /// Leaves a part of about a half.
   std::uint64_t half() const {
     const auto first = pull(source, 60);
-    EXPECT_EQ(first.how.error(), errc::cancelled);
+    EXPECT_EQ(code_of(first.how), errc::cancelled);
     EXPECT_FALSE(fs::exists(path));
     EXPECT_TRUE(fs::exists(part));
     EXPECT_GT(first.cursor.offset, source.schema().image_bytes / 8);
@@ -126,7 +125,7 @@ TEST_F(ResumedFile, A_pull_that_ends_within_a_chunk_goes_on_within_it) {
   using one_chunk = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1 << 20>, tp::loopback>;
   struct tired : safetensors_file {
     tired(safetensors_file f, std::uint64_t bytes) noexcept : safetensors_file(std::move(f)), last(bytes) {}
-    tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+    tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) noexcept {
       if (offset + bytes.size() > last) return tp::failure(errc::cancelled);
       return safetensors_file::commit(offset, bytes);
     }
@@ -219,10 +218,10 @@ TEST_F(ResumedFile, A_name_that_appears_meanwhile_leaves_the_part_to_go_on_with)
 TEST_F(ResumedFile, Another_version_is_said_and_then_fetched_anew) {
   half();
   model other;
-  other.add("w", tp::dtype::f32, {100, 1000}).add("b", tp::dtype::u8, {777}).ready().fill(2);
+  other.add("w", dtype::f32, {100, 1000}).add("b", dtype::u8, {777}).ready().fill(2);
   const auto stale = pull(other);
   ASSERT_FALSE(stale.how);
-  EXPECT_EQ(stale.how.error(), errc::stale_version);
+  EXPECT_EQ(code_of(stale.how), errc::stale_version);
   EXPECT_EQ(entries(), 0u) << "nothing can go on with that part";
   ASSERT_TRUE(pull(other).how);
   EXPECT_EQ(content(), other.image_bytes());
@@ -236,7 +235,7 @@ TEST_F(ResumedFile, Bytes_that_are_not_those_that_were_published_are_not_kept) {
   {
     auto file = safetensors_file::create(path, {.resume = &cursor});
     ASSERT_TRUE(file);
-    EXPECT_EQ(net::pull(*owner, tp::reference{name, 0, 0}, *file, {.cursor = &cursor}).error(), errc::digest_mismatch);
+    EXPECT_EQ(code_of(net::pull(*owner, tp::reference{name, 0, 0}, *file, {.cursor = &cursor})), errc::digest_mismatch);
   }
   EXPECT_EQ(entries(), 0u);
 }
@@ -271,7 +270,7 @@ TEST_F(ResumedFile, One_process_at_a_time_and_only_a_file_of_its_own) {
 
 TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {
   model large;
-  large.add("w", tp::dtype::f32, {1 << 20}).ready().fill(5);
+  large.add("w", dtype::f32, {1 << 20}).ready().fill(5);
   std::uint64_t saved = 0;
   for (int tries = 0; tries < 2; ++tries) {
     ASSERT_LT(in_a_process([&] { return pull<dead_after_steps>(large, 400).how ? 0 : 1; }), 0) << "by a signal";
@@ -289,7 +288,7 @@ TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {
 TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
   using long_chunks = tp::pipeline<tp::tensor_list, tp::fixed_bytes<1 << 20>, tp::loopback>;
   model large;
-  large.add("w", tp::dtype::f32, {3 << 20}).ready().fill(6);
+  large.add("w", dtype::f32, {3 << 20}).ready().fill(6);
   void* const shared = ::mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                               0);
   ASSERT_NE(shared, MAP_FAILED);
@@ -305,7 +304,7 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
       struct mortal : safetensors_file {
         mortal(safetensors_file f, volatile std::uint64_t& bytes, std::uint64_t last) noexcept
             : safetensors_file(std::move(f)), landed(&bytes), enough(last) {}
-        tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+        tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) noexcept {
           const auto done = safetensors_file::commit(offset, bytes);
           *landed = offset + bytes.size();
           if (offset + bytes.size() >= enough) ::raise(SIGKILL);
@@ -334,7 +333,7 @@ TEST_F(ResumedFile, D2_KilledItLosesAtMostOneChunk) {
 
 TEST_F(ResumedFile, D2_KilledAtAnyTimeItEndsAsTheWholeImage) {
   model large;
-  large.add("w", tp::dtype::f32, {1 << 20}).ready().fill(5);
+  large.add("w", dtype::f32, {1 << 20}).ready().fill(5);
   generator random(7);
   for (int tries = 0; !fs::exists(path); ++tries) {
     ASSERT_LT(tries, 50);

@@ -13,7 +13,6 @@
 namespace tee_test {
 
 using namespace test;
-using tp::errc;
 using tp::tee;
 
 /// Records what it is told, and fails, or has no memory, when it is told to.
@@ -22,7 +21,7 @@ struct recorder {
   std::size_t room = 64;
   std::string fails_at{};
   std::string calls{};
-  std::vector<std::byte> bytes{};
+  byte_vector bytes{};
   std::array<std::byte, 64> scratch{};
 
   tp::result<void> note(std::string_view what) {
@@ -36,14 +35,14 @@ struct recorder {
   static std::uint64_t fingerprint() noexcept { return 0; }
   static const tp::image_schema* schema() noexcept { return nullptr; }
   tp::result<void> begin(const tp::description&) { return note("begin"); }
-  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<std::span<std::byte>> out) {
+  tp::prepared prepare(std::uint64_t, std::uint64_t length, std::span<byte_span> out) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(length, room));
     if (n == 0 || out.size() < 2) return {};
     out[0] = std::span(scratch).first(n / 2);  // in two pieces, one of them may be empty
     out[1] = std::span(scratch).subspan(n / 2, n - n / 2);
     return {2, n};
   }
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> b) {
+  tp::result<void> commit(std::uint64_t offset, const_byte_span b) {
     EXPECT_EQ(offset, bytes.size()) << "in order, without gaps";
     bytes.insert(bytes.end(), b.begin(), b.end());
     return note("commit");
@@ -62,7 +61,7 @@ TEST(Digest, Is_the_images_version_for_any_schema) {
     EXPECT_EQ(d.bytes(), m.schema().image_bytes);
   }
   tp::digest other(m.schema().fingerprint + 1);
-  EXPECT_EQ(feeder(other, m, 100).run().error().code, errc::schema_mismatch);
+  EXPECT_EQ(code_of(feeder(other, m, 100).run()), errc::schema_mismatch);
   tp::digest this_one(m.schema().fingerprint);
   EXPECT_TRUE(feeder(this_one, m, 100).run());
   EXPECT_TRUE(feeder(this_one, m, 100).run()) << "once more from the start";
@@ -123,13 +122,13 @@ TEST(Tee, Where_one_fails_both_are_abandoned_but_not_who_finished) {
 TEST(Tee, Waits_with_the_observer) {
   recorder first, second{0};
   tee both(first, second);
-  std::array<std::span<std::byte>, 4> out;
+  std::array<byte_span, 4> out;
   EXPECT_EQ(both.prepare(0, 100, out).bytes, 0u);
   second.room = 10;
   EXPECT_EQ(both.prepare(0, 100, out).bytes, 10u);
   const std::array<std::byte, 8> bytes{};
   second.room = 0;
-  EXPECT_EQ(both.commit(0, bytes).error().code, errc::out_of_memory) << "memory that was there and is gone";
+  EXPECT_EQ(code_of(both.commit(0, bytes)), errc::out_of_memory) << "memory that was there and is gone";
 }
 
 TEST(Tee, Of_an_irrevocable_consumer_is_irrevocable) {
@@ -138,9 +137,9 @@ TEST(Tee, Of_an_irrevocable_consumer_is_irrevocable) {
   static_assert(tee<tp::land, update>::irrevocable && tee<update, tp::land>::irrevocable &&
                 !tee<tp::land, tp::digest>::irrevocable);
   model kept, result;
-  for (model* m : {&kept, &result}) m->add("w", tp::dtype::f32, {300}).ready();
+  for (model* m : {&kept, &result}) m->add("w", dtype::f32, {300}).ready();
   model from;
-  from.add("w", tp::dtype::f32, {300}).ready();
+  from.add("w", dtype::f32, {300}).ready();
   for (std::size_t i = 0; i < 300; ++i) {
     const float v = static_cast<float>(i) * 0.5f;
     std::memcpy(from.destination().address(0) + i * 4, &v, 4);
@@ -159,12 +158,12 @@ TEST(Tee, Of_an_irrevocable_consumer_is_irrevocable) {
 TEST(Tee, Refuses_an_image_that_the_observer_does_not_take) {
   const model m = mixed_model().fill(5);
   model other;
-  other.add("w", tp::dtype::f32, {3}).ready();
+  other.add("w", dtype::f32, {3}).ready();
   recorder first;
   tp::land second(other.destination());
   tee both(first, second);
   EXPECT_EQ(both.fingerprint(), other.schema().fingerprint);
-  EXPECT_EQ(feeder(both, m, 100).run().error().code, errc::schema_mismatch);
+  EXPECT_EQ(code_of(feeder(both, m, 100).run()), errc::schema_mismatch);
   EXPECT_EQ(first.calls, "");
   EXPECT_TRUE(other.untouched());
 }

@@ -15,14 +15,13 @@ namespace test {
 /// Every dtype that can be averaged, odd sizes, a scalar, empty tensors; nothing aligned if `shift` is odd.
 inline model numeric_model(std::size_t shift = 0, std::uint64_t extent = 37) {
   model m;
-  using tp::dtype;
   for (const dtype t : {dtype::u8, dtype::i8, dtype::f8_e5m2, dtype::f8_e4m3, dtype::f8_e4m3fnuz, dtype::f8_e5m2fnuz,
                         dtype::i16, dtype::u16, dtype::f16, dtype::bf16, dtype::i32, dtype::u32, dtype::f32, dtype::c64,
                         dtype::f64, dtype::i64, dtype::u64})
     m.add("tensor." + std::string(to_string(t)), t, {extent}, shift);
-  m.add("scalar", tp::dtype::f32, {}, shift)
-      .add("empty", tp::dtype::f32, {0, 4}, shift)
-      .add("matrix", tp::dtype::f16, {3, 5}, shift);
+  m.add("scalar", dtype::f32, {}, shift)
+      .add("empty", dtype::f32, {0, 4}, shift)
+      .add("matrix", dtype::f16, {3, 5}, shift);
   return std::move(m.ready());
 }
 
@@ -41,14 +40,14 @@ void for_each_element(model& m, F f) {
 inline void fill_values(model& m, std::uint64_t seed) {
   generator g(seed);
   const auto uniform = [&g] { return static_cast<double>(static_cast<std::int64_t>(g())) / 0x1p63; };
-  for_each_element(m, [&](tp::dtype type, std::byte* to, std::uint64_t) {
+  for_each_element(m, [&](dtype type, std::byte* to, std::uint64_t) {
     tp::detail::with_element(
         type,
         [&]<class E>(E) {
           for (std::size_t part = 0; part < E::parts; ++part) {
-            const bool is_integer = type == tp::dtype::i64 || type == tp::dtype::u64 || type == tp::dtype::i32 ||
-                                    type == tp::dtype::u32 || type == tp::dtype::i16 || type == tp::dtype::u16 ||
-                                    type == tp::dtype::i8 || type == tp::dtype::u8;
+            const bool is_integer = type == dtype::i64 || type == dtype::u64 || type == dtype::i32 ||
+                                    type == dtype::u32 || type == dtype::i16 || type == dtype::u16 ||
+                                    type == dtype::i8 || type == dtype::u8;
             const double largest = is_integer ? std::ldexp(1.0, E::bytes >= 4 ? 30 : 8 * static_cast<int>(E::bytes) - 1)
                                               : 2.0;
             E::write(to + part * E::bytes, uniform() * largest);
@@ -60,7 +59,7 @@ inline void fill_values(model& m, std::uint64_t seed) {
 }
 
 /// The parts of one element as doubles. It lies in a model, in the machine's byte order.
-inline std::array<double, 2> read_element(tp::dtype type, const std::byte* at) {
+inline std::array<double, 2> read_element(dtype type, const std::byte* at) {
   std::array<double, 2> v{};
   tp::detail::with_element(
       type,
@@ -78,17 +77,17 @@ inline std::array<double, 2> read_element(tp::dtype type, const std::byte* at) {
 }
 
 /// The largest error that rounding to a dtype may cause, for values around `size`; sums in float32 included.
-inline double tolerance(tp::dtype type, double size) {
+inline double tolerance(dtype type, double size) {
   switch (type) {
-    case tp::dtype::f64: return size * 1e-14;
-    case tp::dtype::f32:
-    case tp::dtype::c64: return size * 1e-6;
-    case tp::dtype::f16: return size * 0x1p-11 * 1.01 + 0x1p-25;
-    case tp::dtype::bf16: return size * 0x1p-8 * 1.01;
-    case tp::dtype::f8_e4m3:
-    case tp::dtype::f8_e4m3fnuz: return size * 0x1p-4 * 1.01 + 0x1p-10;
-    case tp::dtype::f8_e5m2:
-    case tp::dtype::f8_e5m2fnuz: return size * 0x1p-3 * 1.01 + 0x1p-17;
+    case dtype::f64: return size * 1e-14;
+    case dtype::f32:
+    case dtype::c64: return size * 1e-6;
+    case dtype::f16: return size * 0x1p-11 * 1.01 + 0x1p-25;
+    case dtype::bf16: return size * 0x1p-8 * 1.01;
+    case dtype::f8_e4m3:
+    case dtype::f8_e4m3fnuz: return size * 0x1p-4 * 1.01 + 0x1p-10;
+    case dtype::f8_e5m2:
+    case dtype::f8_e5m2fnuz: return size * 0x1p-3 * 1.01 + 0x1p-17;
     default: return 0.5 + 1e-6;
   }
 }
@@ -104,11 +103,10 @@ struct contribution {
 inline void expect_mean(model& result, const std::vector<contribution>& all) {
   std::vector<std::vector<std::array<double, 2>>> values(all.size());
   for (std::size_t i = 0; i < all.size(); ++i)
-    for_each_element(*all[i].from, [&](tp::dtype type, std::byte* at, std::uint64_t) {
-      values[i].push_back(read_element(type, at));
-    });
+    for_each_element(*all[i].from,
+                     [&](dtype type, std::byte* at, std::uint64_t) { values[i].push_back(read_element(type, at)); });
   std::size_t index = 0;
-  for_each_element(result, [&](tp::dtype type, std::byte* at, std::uint64_t place) {
+  for_each_element(result, [&](dtype type, std::byte* at, std::uint64_t place) {
     const auto got = read_element(type, at);
     for (std::size_t part = 0; part < 2; ++part) {
       double sum = 0, weight = 0, size = 0;

@@ -18,7 +18,6 @@ namespace weighted_average_test {
 
 using namespace test;
 using tp::chunk_buffers;
-using tp::errc;
 using tp::partial_updates;
 using tp::weighted_average;
 using staged_average = weighted_average<partial_updates::staged>;
@@ -135,7 +134,7 @@ TEST(WeightedAverage, Mixes_a_hundred_interleaved_updates_in_four_buffers) {
 
 TEST(WeightedAverage, Needs_the_sums_and_the_buffers_and_nothing_else) {
   model result;
-  result.add("w", tp::dtype::bf16, {1000, 1000}).ready();
+  result.add("w", dtype::bf16, {1000, 1000}).ready();
   const allocation_watch watch;
   auto buffers = chunk_buffers::make(65536);
   ASSERT_TRUE(buffers);
@@ -205,8 +204,7 @@ TEST(WeightedAverage, As_many_places_to_stop_as_there_is_room_for) {
   ASSERT_TRUE(r.average.finish());
   stop_at(48, "one too many");
   const auto error = r.average.finish();
-  ASSERT_FALSE(error);
-  EXPECT_EQ(error.error().code, errc::too_many_partial_updates);
+  ASSERT_EQ(code_of(error), errc::too_many_partial_updates);
   EXPECT_EQ(error.error().name.view(), "one too many");
 }
 
@@ -227,8 +225,7 @@ TEST(WeightedAverage, Partial_updates_can_be_an_error) {
     ASSERT_TRUE(f.run(f.data_start() + 100));
   }
   const auto error = r.average.finish();
-  ASSERT_FALSE(error);
-  EXPECT_EQ(error.error().code, errc::partial_update);
+  ASSERT_EQ(code_of(error), errc::partial_update);
   EXPECT_EQ(error.error().name.view(), "10.0.0.7:8002");
   EXPECT_GT(error.error().at, 0u);
   r.average.reset();
@@ -275,8 +272,7 @@ TEST(WeightedAverage, A_digest_that_differs_in_the_end_spoils_the_round_and_name
   }
   ASSERT_TRUE(r.add(c.models[0], 1)) << "others go on";
   const auto error = r.average.finish();
-  ASSERT_FALSE(error);
-  EXPECT_EQ(error.error().code, errc::digest_mismatch);
+  ASSERT_EQ(code_of(error), errc::digest_mismatch);
   EXPECT_EQ(error.error().name.view(), "mallory");
   EXPECT_TRUE(r.result.untouched());
 }
@@ -285,8 +281,7 @@ TEST(WeightedAverage, Says_which_tensor_no_update_reached_and_writes_nothing) {
   clients c(1);
   round_of<reached_average> r(1);
   const auto none = r.average.finish();
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().code, errc::no_updates);
+  ASSERT_EQ(code_of(none), errc::no_updates);
   EXPECT_EQ(none.error().name.view(), "tensor.U64");
   {
     reached_average::update update(r.average, 1, {"a", 1});
@@ -294,8 +289,7 @@ TEST(WeightedAverage, Says_which_tensor_no_update_reached_and_writes_nothing) {
     ASSERT_TRUE(f.run(f.data_start() + 37 * 8 * 2 + 1));
   }
   const auto some = r.average.finish();
-  ASSERT_FALSE(some);
-  EXPECT_EQ(some.error().code, errc::no_updates);
+  ASSERT_EQ(code_of(some), errc::no_updates);
   EXPECT_EQ(some.error().name.view(), "tensor.F64");
   EXPECT_EQ(some.error().at, 37u * 8 * 2);
   EXPECT_TRUE(r.result.untouched());
@@ -311,8 +305,7 @@ TEST(WeightedAverage, Refuses_to_finish_while_an_update_is_half_way) {
   EXPECT_TRUE(r.average.finish()) << "it has added nothing yet";
   ASSERT_TRUE(f.run(f.data_start() + 200));
   const auto error = r.average.finish();
-  ASSERT_FALSE(error);
-  EXPECT_EQ(error.error().code, errc::partial_update);
+  EXPECT_EQ(code_of(error), errc::partial_update);
   ASSERT_TRUE(f.run());
   EXPECT_TRUE(r.average.finish());
   expect_mean(r.result, {{&c.models[0], 1}, {&c.models[1], 1}});
@@ -328,8 +321,7 @@ TEST(WeightedAverage, A_reset_ends_what_is_under_way) {
   r.average.reset();
   EXPECT_EQ(watch.count(), 0u);
   const auto stopped = f.run();
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().code, errc::cancelled);
+  EXPECT_EQ(code_of(stopped), errc::cancelled);
   ASSERT_TRUE(r.add(c.models[1], 5, 16));
   ASSERT_TRUE(r.average.finish());
   expect_mean(r.result, {{&c.models[1], 5}});
@@ -359,14 +351,12 @@ TEST(WeightedAverage, A_buffer_comes_back_however_an_update_ends) {
 }
 
 TEST(WeightedAverage, Refuses_dtypes_that_have_no_mean) {
-  using tp::dtype;
   auto buffers = *chunk_buffers::make(64);
   for (const dtype t : {dtype::boolean, dtype::f4, dtype::f6_e2m3, dtype::f6_e3m2, dtype::f8_e8m0}) {
     model m;
     m.add("fine", dtype::f32, {4}).add("not.this", t, {8}).ready();
     const auto made = weighted_average<>::make(m.destination(), buffers);
-    ASSERT_FALSE(made) << to_string(t);
-    EXPECT_EQ(made.error().code, errc::unsupported_dtype);
+    ASSERT_EQ(code_of(made), errc::unsupported_dtype) << to_string(t);
     EXPECT_EQ(made.error().name.view(), "not.this");
   }
 }
@@ -376,21 +366,20 @@ TEST(WeightedAverage, Refuses_weights_and_models_that_do_not_fit_before_anything
   round_of r;
   for (const double weight : {0.0, -1.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e-60, 1e60}) {
     const auto refused = r.add(c.models[0], weight, 4096, "peer");
-    ASSERT_FALSE(refused) << weight;
-    EXPECT_EQ(refused.error().code, errc::invalid_argument);
+    ASSERT_EQ(code_of(refused), errc::invalid_argument) << weight;
     EXPECT_EQ(refused.error().name.view(), "peer");
   }
   weighted_average<>::update update(r.average, 1, {"a", 1});
   auto other = describe(c.models[0]);
   ++other.fingerprint;
-  EXPECT_EQ(update.begin(other).error().code, errc::schema_mismatch);
+  EXPECT_EQ(code_of(update.begin(other)), errc::schema_mismatch);
   for (const std::uint64_t change : {1u, 8u, 4096u}) {
     auto longer = describe(c.models[0]);
     longer.image_bytes += change;
-    EXPECT_EQ(update.begin(longer).error().code, errc::schema_mismatch);
+    EXPECT_EQ(code_of(update.begin(longer)), errc::schema_mismatch);
     auto shorter = describe(c.models[0]);
     shorter.data_start += change;
-    EXPECT_EQ(update.begin(shorter).error().code, errc::schema_mismatch);
+    EXPECT_EQ(code_of(update.begin(shorter)), errc::schema_mismatch);
   }
 }
 
@@ -398,8 +387,7 @@ TEST(WeightedAverage, A_chunk_longer_than_a_buffer_fails_its_transfer) {
   clients c(1);
   round_of r(100);
   const auto refused = r.add(c.models[0], 1, 5000);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, errc::does_not_fit);
+  ASSERT_EQ(code_of(refused), errc::does_not_fit);
   EXPECT_EQ(refused.error().at, 100u);
   EXPECT_EQ(r.buffers.available(), 4u);
 }
@@ -438,10 +426,10 @@ TEST(WeightedAverage, May_be_moved_while_updates_are_under_way) {
 
 TEST(WeightedAverage, Of_a_model_without_elements_needs_an_update) {
   model m;
-  m.add("empty", tp::dtype::f32, {0}).ready();
+  m.add("empty", dtype::f32, {0}).ready();
   auto buffers = *chunk_buffers::make(64);
   auto average = *weighted_average<>::make(m.destination(), buffers);
-  EXPECT_EQ(average.finish().error().code, errc::no_updates);
+  EXPECT_EQ(code_of(average.finish()), errc::no_updates);
   weighted_average<>::update update(average, 1, {"a", 1});
   ASSERT_TRUE(feeder(update, m, 64).run());
   EXPECT_TRUE(average.finish());
@@ -452,22 +440,22 @@ TEST(WeightedAverage, Of_a_model_that_is_too_large_is_an_error_value) {
   alignas(8) std::array<std::byte, 8> never_written{};
   constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max();
   for (const std::uint64_t extent : {std::min(std::uint64_t{1} << 50, most >> 5), most >> 5, most >> 4}) {
-    const tp::mutable_tensor_view huge[] = {{"huge", tp::dtype::u8, {&extent, 1}, never_written.data(), {}}};
+    const tp::mutable_tensor_view huge[] = {{"huge", dtype::u8, {&extent, 1}, never_written.data(), {}}};
     auto image = tp::dynamic_image::make(huge);
     ASSERT_TRUE(image);
-    EXPECT_EQ(weighted_average<>::make(image->destination(), buffers).error().code, errc::out_of_memory);
-    EXPECT_EQ(staged_average::make(image->destination()).error().code, errc::out_of_memory);
+    EXPECT_EQ(code_of(weighted_average<>::make(image->destination(), buffers)), errc::out_of_memory);
+    EXPECT_EQ(code_of(staged_average::make(image->destination())), errc::out_of_memory);
   }
   model m = numeric_model();
-  EXPECT_EQ(weighted_average<>::make(m.destination(), buffers, {.max_partial_updates = ~std::size_t{0}}).error().code,
+  EXPECT_EQ(code_of(weighted_average<>::make(m.destination(), buffers, {.max_partial_updates = ~std::size_t{0}})),
             errc::out_of_memory);
 }
 
 TEST(ChunkBuffers, Refuses_nothing_and_too_much) {
-  EXPECT_EQ(chunk_buffers::make(0).error().code, errc::invalid_argument);
-  EXPECT_EQ(chunk_buffers::make(64, 0).error().code, errc::invalid_argument);
-  EXPECT_EQ(chunk_buffers::make(~std::uint64_t{0}).error().code, errc::out_of_memory);
-  EXPECT_EQ(chunk_buffers::make(std::uint64_t{1} << 40, ~std::size_t{0} / 4).error().code, errc::out_of_memory);
+  EXPECT_EQ(code_of(chunk_buffers::make(0)), errc::invalid_argument);
+  EXPECT_EQ(code_of(chunk_buffers::make(64, 0)), errc::invalid_argument);
+  EXPECT_EQ(code_of(chunk_buffers::make(~std::uint64_t{0})), errc::out_of_memory);
+  EXPECT_EQ(code_of(chunk_buffers::make(std::uint64_t{1} << 40, ~std::size_t{0} / 4)), errc::out_of_memory);
 }
 
 }  // namespace weighted_average_test

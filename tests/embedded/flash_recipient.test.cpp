@@ -7,7 +7,6 @@
 namespace flash_recipient_test {
 
 using namespace test;
-using tp::errc;
 
 using image = tp::embedded_image<net>;
 constexpr std::uint32_t chunk = 40, first_page = 2;
@@ -39,7 +38,7 @@ static_assert(tp::lasting_landing<tp::flash_landing<image, simulated_flash<256, 
 
 template <class Flash>
 struct FlashRecipient : testing::Test {
-  std::uint64_t sent() { return pair.left->references.status_of({1, 2})->bytes_sent; }
+  std::uint64_t sent() { return pair.status().bytes_sent; }
   small_pair pair;
   model source = fill(list_of<net>(), 1), second = fill(list_of<net>(), 2);
 };
@@ -64,15 +63,13 @@ TYPED_TEST(FlashRecipient, A_pull_goes_on_after_a_power_cut_at_any_operation_and
         went_on += !d.empty();
         if (here < 2) d.flash.cut_after(random.below(30), static_cast<power_cut>(random.below(3)));
       }
-      ASSERT_TRUE(done) << code_name(done.error().code);
-      EXPECT_EQ(done->outcome, tp::outcome::completed);
-      EXPECT_TRUE(done->confirmed);
+      ASSERT_TRUE(confirmed(done));
       EXPECT_TRUE(d.holds(this->source));
       EXPECT_TRUE(d.valid());
       EXPECT_EQ(d.finished(), version_of(this->source));
       EXPECT_EQ(d.flash.complaint(), "");
       EXPECT_LE(this->sent(), image::image_bytes + again);
-      EXPECT_EQ(this->pair.left->references.status_of({1, 2})->completed, 1u);
+      EXPECT_EQ(this->pair.status().completed, 1u);
       cuts += here;
       if (here == 0) break;
     }
@@ -133,8 +130,7 @@ TYPED_TEST(FlashRecipient, An_owner_with_metadata_is_pulled_whole_each_time) {
   for (int i = 0; i < 2; ++i) {
     const auto before = this->sent();
     const auto done = d.start(this->pair);
-    ASSERT_TRUE(done) << code_name(done.error().code);
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    ASSERT_TRUE(completed(done));
     EXPECT_TRUE(d.holds(this->source));
     EXPECT_EQ(this->sent() - before, published->schema().image_bytes);
     EXPECT_FALSE(d.valid());
@@ -149,8 +145,8 @@ TYPED_TEST(FlashRecipient, Flash_that_fails_ends_the_transfer_by_name) {
   landing_type landing(flash, first_page);
   tp::embedded_recipient<landing_type, chunk> program(landing, net_pull, 5);
   ASSERT_TRUE(this->pair.run(program));
-  EXPECT_EQ(program.outcome().error().code, errc::io);
-  EXPECT_EQ(this->pair.left->references.status_of({1, 2})->cancelled, 1u);
+  EXPECT_EQ(code_of(program.outcome()), errc::io);
+  EXPECT_EQ(this->pair.status().cancelled, 1u);
   EXPECT_EQ(flash.complaint(), "a page outside was erased");
 }
 
@@ -159,7 +155,7 @@ TEST(MemoryLanding, Has_no_cursor_so_a_restart_begins_at_byte_0) {
   small_pair pair;
   const model source = fill(list_of<net>(), 1);
   pair.left->publish(source, {1, 2}, 1);
-  const auto sent = [&] { return pair.left->references.status_of({1, 2})->bytes_sent; };
+  const auto sent = [&] { return pair.status().bytes_sent; };
   landed_net<64> device;
   {
     landed_net<64>& first = device;

@@ -69,15 +69,15 @@ TEST(EmbeddedMembers, Any_range_is_written_and_read_where_hosts_have_it) {
     ASSERT_TRUE(std::equal(after.begin(), after.begin() + at, before.begin()));
     ASSERT_TRUE(std::equal(after.begin() + at, after.begin() + at + n, data.begin() + at));
     ASSERT_TRUE(std::equal(after.begin() + at + n, after.end(), before.begin() + at + n));
-    std::vector<std::byte> part(n);
+    byte_vector part(n);
     small::read(target, at, part);
     ASSERT_TRUE(std::equal(part.begin(), part.end(), data.begin() + at));
   }
   outer target{};
   ASSERT_TRUE(small::write(target, 0, data));
-  std::array<std::span<const std::byte>, 64> pieces;
+  std::array<const_byte_span, 64> pieces;
   std::array<std::byte, 8> slice;
-  std::vector<std::byte> host;
+  byte_vector host;
   while (host.size() < data.size()) {
     const auto g = tp::gather(tp::raw_tensors<outer>::source(target), small::header_bytes + host.size(),
                               data.size() - host.size(), pieces, slice);
@@ -87,7 +87,7 @@ TEST(EmbeddedMembers, Any_range_is_written_and_read_where_hosts_have_it) {
 }
 TEST(EmbeddedMembers, A_byte_that_is_no_bool_is_said_and_is_none_in_memory) {
   outer target{};
-  std::vector<std::byte> data(small::data_bytes, std::byte{2});
+  byte_vector data(small::data_bytes, std::byte{2});
   EXPECT_FALSE(small::write(target, 0, data));
   unsigned char held[4];
   std::memcpy(held, target.b, 4);

@@ -6,7 +6,6 @@ namespace owner_test {
 using namespace test;
 using kind = tp::frame_kind;
 using state = tp::recipient_state;
-using tp::errc;
 using tp::status;
 
 constexpr tp::ref_id id{1, 2};
@@ -17,7 +16,7 @@ template <class Owner = small_owner<>>
 struct By_hand : testing::Test {
   device_model source = random_model(1);
   const model twin = twin_of(source);
-  const std::vector<std::byte> image = twin.image_bytes();
+  const byte_vector image = twin.image_bytes();
   const std::uint64_t version = version_of(twin), size = image.size();
   Owner o;
   std::uint32_t now = 1000, last_id = 50;
@@ -39,7 +38,7 @@ struct By_hand : testing::Test {
     q.version = version, q.nonce = nonce, q.digest = digest, q.flag = verified;
     return q;
   }
-  answers say(std::span<const std::byte> bytes) { return answers_of(o, bytes, now, image); }
+  answers say(const_byte_span bytes) { return answers_of(o, bytes, now, image); }
   /// The one answer to a request.
   tp::frame reply(const tp::frame& q) {
     const answers all = say(encode(q).bytes());
@@ -384,7 +383,7 @@ TEST_F(EmbeddedOwner, Pages_of_the_schema_and_names_are_refused_by_name) {
 
 TEST_F(EmbeddedOwner, Of_many_requests_in_one_datagram_as_many_are_answered_as_fit_one) {
   publish();
-  std::vector<std::byte> together;
+  byte_vector together;
   const auto add = [&](const tp::frame& q) {
     const frame f = encode(q);
     together.insert(together.end(), f.bytes().begin(), f.bytes().end());

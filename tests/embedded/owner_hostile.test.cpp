@@ -19,7 +19,7 @@ struct EmbeddedOwnerAskedByStrangers : testing::Test {
   // so that a sanitizer sees every byte behind it
   const std::unique_ptr<device_model> source = std::make_unique<device_model>(random_model(1));
   const model twin = twin_of(*source);
-  const std::vector<std::byte> image = twin.image_bytes();
+  const byte_vector image = twin.image_bytes();
   const std::uint64_t version = version_of(twin), size = image.size();
   Owner o;
   std::uint64_t nonce = 0;
@@ -34,7 +34,7 @@ struct EmbeddedOwnerAskedByStrangers : testing::Test {
     if (k == kind::locate) q.names = names;
     return q;
   }
-  answers say(Owner& to, std::span<const std::byte> bytes) { return answers_of(to, bytes, 1000, image); }
+  answers say(Owner& to, const_byte_span bytes) { return answers_of(to, bytes, 1000, image); }
   void SetUp() override {
     o = Owner();
     o.publish(*source, id, 99);
@@ -63,7 +63,7 @@ TYPED_TEST(EmbeddedOwnerAskedByStrangers, Every_bit_of_every_request_flipped) {
   for (const kind k :
        {kind::describe, kind::pull, kind::confirm, kind::cancel, kind::schema, kind::locate, kind::taken}) {
     tp::frame q = this->ask(k, 102);
-    std::vector<std::byte> bytes(80);
+    byte_vector bytes(80);
     if (k == kind::taken)
       tp::detail::piece_prefix::write({kind::taken, this->nonce | 1, 1, 48, 0, 0},
                                       std::span<std::byte, 80>(bytes.data(), 80));
@@ -72,7 +72,7 @@ TYPED_TEST(EmbeddedOwnerAskedByStrangers, Every_bit_of_every_request_flipped) {
       bytes.assign(f.bytes().begin(), f.bytes().end());
     }
     for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
-      std::vector<std::byte> flipped = bytes;
+      byte_vector flipped = bytes;
       flipped[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       TypeParam copy = this->o;
       const answers a = this->say(copy, flipped);
@@ -130,7 +130,7 @@ TYPED_TEST(EmbeddedOwnerAskedByStrangers, Random_bytes_and_frames_with_random_wo
 }
 
 TYPED_TEST(EmbeddedOwnerAskedByStrangers, A_datagram_that_is_cut_anywhere_is_answered_as_far_as_it_is_whole) {
-  std::vector<std::byte> together;
+  byte_vector together;
   for (std::uint32_t i = 0; i < 3; ++i) {
     tp::frame q = this->ask(kind::pull, 102 + i);
     q.offset = 8 * i, q.length = 8;
@@ -145,7 +145,7 @@ TYPED_TEST(EmbeddedOwnerAskedByStrangers, A_datagram_that_is_cut_anywhere_is_ans
   for (const std::uint64_t table :
        {std::uint64_t{0xffffffff}, std::uint64_t{1}, std::uint64_t{0xffffffff} << 32, std::uint64_t{0x20000000} << 32,
         std::uint64_t{0x1fffffff} << 32, ~std::uint64_t{0}, std::uint64_t{0}}) {
-    std::vector<std::byte> bad = together;
+    byte_vector bad = together;
     tp::store_le64(bad.data(), table);
     TypeParam copy = this->o;
     EXPECT_TRUE(this->say(copy, bad).empty()) << std::hex << table;

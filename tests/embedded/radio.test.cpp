@@ -26,11 +26,11 @@ struct named_air {
   const char* name;
 };
 class Radio : public ::testing::TestWithParam<named_air> {};
-constexpr named_air airs[] = {{{0, 0, 0, microseconds(20'000), microseconds(0)}, "clean"},
-                              {{0, 0.05, 0, microseconds(20'000), microseconds(0)}, "lossy"},
-                              {{0, 0.05, 0.05, microseconds(20'000), microseconds(0)}, "doubling"},
-                              {{0, 0.05, 0.05, microseconds(20'000), microseconds(30'000)}, "reordering"},
-                              {{0, 0.3, 0.2, microseconds(20'000), microseconds(10'000)}, "bad"}};
+constexpr named_air airs[] = {{{0, 0, 0, 20'000us, 0us}, "clean"},
+                              {{0, 0.05, 0, 20'000us, 0us}, "lossy"},
+                              {{0, 0.05, 0.05, 20'000us, 0us}, "doubling"},
+                              {{0, 0.05, 0.05, 20'000us, 30'000us}, "reordering"},
+                              {{0, 0.3, 0.2, 20'000us, 10'000us}, "bad"}};
 INSTANTIATE_TEST_SUITE_P(Airs, Radio, ::testing::ValuesIn(airs), [](const auto& i) { return i.param.name; });
 
 template <std::size_t Bytes>
@@ -48,14 +48,14 @@ struct host_end {
   }
 
   bool completed() { return party.references.status_of(id)->completed == 1; }
-  void received(std::span<const std::byte> d, microseconds now) { EXPECT_TRUE(party.end->received(idle, d, now)); }
+  void received(const_byte_span d, microseconds now) { EXPECT_TRUE(party.end->received(idle, d, now)); }
   template <class Put>
   void send(Put put, microseconds now) {
     party.references.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
     for (tp::datagram_plan plan;;) {
       party.end->plan_datagram(idle, plan, party.room(), now);
       if (plan.bytes == 0) return;
-      std::vector<std::byte> d;
+      byte_vector d;
       for (std::size_t i = 0; i < plan.span_count; ++i) d.insert(d.end(), plan.spans[i].begin(), plan.spans[i].end());
       party.end->sent(idle, plan, true);
       put(d);
@@ -66,11 +66,11 @@ struct host_end {
 template <std::size_t Bytes>
 struct small_end {
   radio_owner<Bytes> owner;
-  std::vector<std::vector<std::byte>> said;
+  std::vector<byte_vector> said;
   small_end(std::uint64_t seed, const device_model& m, const model&) { owner.publish(m, id, seed); }
 
   bool completed() { return owner.state() == tp::recipient_state::completed; }
-  void received(std::span<const std::byte> d, microseconds now) {
+  void received(const_byte_span d, microseconds now) {
     said.push_back(answer_of(owner, d, static_cast<std::uint32_t>(now.count() / 1000)));
   }
   template <class Put>
@@ -102,7 +102,7 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
   lossy_line up, down;
   microseconds now{1'000'000};
   const auto chance = [&](double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; };
-  const auto put = [&](lossy_line& line, std::span<const std::byte> d) {
+  const auto put = [&](lossy_line& line, const_byte_span d) {
     ASSERT_LE(d.size(), Bytes);
     datagram words(d.size() / 8 + 1);
     std::memcpy(words.data(), d.data(), d.size());
@@ -114,12 +114,12 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
             std::pair(words, d.size()));
   };
   const auto ms = [&] { return static_cast<std::uint32_t>(now.count() / 1000); };
-  for (const auto limit = now + std::chrono::hours(2); !r.ended() && now < limit;) {
+  for (const auto limit = now + 2h; !r.ended() && now < limit;) {
     std::array<std::byte, small_recipient<Bytes>::max_out> out;
     if (const std::size_t n = r.next(out, ms()); n > 0)
       ++c.datagrams_up, c.bytes_up += n, put(up, std::span(out).first(n));
-    owner.send([&](std::span<const std::byte> d) { ++c.datagrams_down, c.bytes_down += d.size(), put(down, d); }, now);
-    microseconds wake = now + std::chrono::milliseconds(10);
+    owner.send([&](const_byte_span d) { ++c.datagrams_down, c.bytes_down += d.size(), put(down, d); }, now);
+    microseconds wake = now + 10ms;
     for (const lossy_line* l : {&up, &down})
       if (!l->on_its_way.empty()) wake = std::min(wake, std::max(now, l->on_its_way.begin()->first));
     now = wake;
@@ -128,10 +128,10 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
     std::pair<datagram, std::size_t> d;
     if (pulled_by_a_host<radio_owner<Bytes>>::next(down, now, d)) {
       const auto* const p = reinterpret_cast<const std::byte*>(d.first.data());
-      r.received(std::vector<std::byte>(p, p + d.second), ms());  // of exactly its size
+      r.received(byte_vector(p, p + d.second), ms());  // of exactly its size
     }
   }
-  c.time = now - microseconds(1'000'000);
+  c.time = now - 1'000'000us;
   EXPECT_TRUE(r.ended()) << seed;
   if (!r.ended()) return c;
   const auto done = r.outcome();

@@ -4,18 +4,14 @@
 namespace recipient_test {
 
 using namespace test;
-using tp::errc;
 
 TEST(EmbeddedRecipient, Takes_what_an_owner_of_hosts_publishes) {
   small_pair pair;
   const model source = fill(list_of<net>(), 1);
   landed_net<> small;
   const auto id = pair.left->publish(source, {1, 2}, 1);
-  ASSERT_TRUE(pair.run(small.recipient));
-  const auto done = small.recipient.outcome();
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_TRUE(done->confirmed);
+  const auto done = pair.pull(small.recipient);
+  ASSERT_TRUE(confirmed(done));
   EXPECT_EQ(done->unconfirmed_because, errc{});
   EXPECT_EQ(done->bytes, source.schema().image_bytes);
   EXPECT_EQ(done->version, version_of(source));
@@ -35,10 +31,8 @@ TEST(EmbeddedRecipient, Says_whether_it_was_given_the_version_or_believed_the_ow
     small_pair pair;
     landed_net<> small(what);
     pair.left->publish(source, {1, 2}, 1);
-    ASSERT_TRUE(pair.run(small.recipient));
-    const auto done = small.recipient.outcome();
-    ASSERT_TRUE(done) << to_string(done.error().code);
-    EXPECT_EQ(done->outcome, tp::outcome::completed);
+    const auto done = pair.pull(small.recipient);
+    ASSERT_TRUE(completed(done));
     EXPECT_EQ(done->believed, what.version == 0);
   }
 }
@@ -52,13 +46,11 @@ void with_chunks_of(std::size_t datagram_bytes) {
     landed_net<ChunkBytes> small;
     pair.left->publish(source, {1, 2}, 1);
     std::size_t longest = 0;
-    pair.meddle = [&](std::span<std::byte> d, bool down) {
+    pair.meddle = [&](byte_span d, bool down) {
       if (down) longest = std::max(longest, d.size());
       return true;
     };
-    ASSERT_TRUE(pair.run(small.recipient));
-    ASSERT_TRUE(small.recipient.outcome()) << to_string(small.recipient.outcome().error().code);
-    EXPECT_TRUE(small.recipient.outcome()->confirmed);
+    ASSERT_TRUE(confirmed(pair.pull(small.recipient)));
     EXPECT_EQ(data_of(small.target), data_of(source));
     EXPECT_TRUE(small.guards_intact());
     EXPECT_LE(longest, std::max<std::size_t>(decltype(small.recipient)::max_in, datagram_bytes >= 152 ? 152 : 0));
@@ -66,7 +58,7 @@ void with_chunks_of(std::size_t datagram_bytes) {
     if (asked >= 128 && asked <= datagram_bytes && asked < source.schema().image_bytes) {
       EXPECT_EQ(longest, asked) << "a line is held to the answers that are asked for";
     }
-    EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
+    EXPECT_EQ(pair.status().completed, 1u);
   }
 }
 TEST(EmbeddedRecipient, Takes_chunks_of_any_length_in_datagrams_of_any_length) {
@@ -90,8 +82,7 @@ TEST(EmbeddedRecipient, A_link_that_loses_doubles_and_reorders_costs_time_and_no
     of.timeout_ms = 60'000;
     landed_net<48> small(of);
     pair.left->publish(source, {1, 2}, 1);
-    ASSERT_TRUE(pair.run(small.recipient));
-    ASSERT_TRUE(small.recipient.outcome()) << to_string(small.recipient.outcome().error().code);
+    ASSERT_TRUE(succeeded(pair.pull(small.recipient)));
     EXPECT_EQ(data_of(small.target), data_of(source));
     EXPECT_TRUE(small.guards_intact());
     EXPECT_EQ(small.recipient.outcome()->chunks,
@@ -110,8 +101,7 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_is_described_again_and_th
     pair.left->publish(other ? second : source, {1, 2}, 1);
     ASSERT_TRUE(pair.run(small.recipient));
     if (other) {
-      ASSERT_FALSE(small.recipient.outcome());
-      EXPECT_EQ(small.recipient.outcome().error().code, errc::stale_version);
+      ASSERT_EQ(code_of(small.recipient.outcome()), errc::stale_version);
       EXPECT_GE(small.recipient.outcome().error().at, landed);
       continue;
     }
@@ -119,10 +109,10 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_is_described_again_and_th
     EXPECT_TRUE(small.recipient.outcome()->confirmed);
     EXPECT_EQ(data_of(small.target), data_of(source));
     EXPECT_LT(pair.now - before, 400u) << "at once";
-    const auto sent = pair.left->references.status_of({1, 2})->bytes_sent;
+    const auto sent = pair.status().bytes_sent;
     EXPECT_LE(sent, source.schema().image_bytes - landed + 64)
         << "what has landed is not fetched again, but for the chunk that showed it";
-    EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
+    EXPECT_EQ(pair.status().completed, 1u);
   }
 }
 TEST(EmbeddedRecipient, An_owner_that_is_started_again_before_the_confirmation_is_told_nevertheless) {
@@ -131,26 +121,22 @@ TEST(EmbeddedRecipient, An_owner_that_is_started_again_before_the_confirmation_i
   landed_net<64> small;
   pair.left->publish(source, {1, 2}, 1);
   bool lose = false;
-  pair.meddle = [&](std::span<std::byte> d, bool down) {
-    return !(lose = lose || (!down && d[20] == std::byte{5}));
-  };  // it confirms
+  pair.meddle = [&](byte_span d, bool down) { return !(lose = lose || (!down && d[20] == std::byte{5})); };  // it
+                                                                                                             // confirms
   ASSERT_TRUE(pair.run_until(small.recipient, [&] { return lose; }));
   pair.meddle = {};
   pair.start_again();
   pair.left->publish(source, {1, 2}, 1);
-  ASSERT_TRUE(pair.run(small.recipient));
-  ASSERT_TRUE(small.recipient.outcome());
-  EXPECT_TRUE(small.recipient.outcome()->confirmed);
-  EXPECT_EQ(pair.left->references.status_of({1, 2})->completed, 1u);
-  EXPECT_EQ(pair.left->references.status_of({1, 2})->bytes_sent, 1u) << "the last byte";
+  ASSERT_TRUE(confirmed(pair.pull(small.recipient)));
+  EXPECT_EQ(pair.status().completed, 1u);
+  EXPECT_EQ(pair.status().bytes_sent, 1u) << "the last byte";
 }
 TEST(EmbeddedRecipient, A_refusal_of_the_owner_has_a_name) {
   const model source = fill(list_of<net>(), 1), second = fill(list_of<net>(), 2);
   {
     small_pair pair;
     landed_net<> small;
-    ASSERT_TRUE(pair.run(small.recipient));
-    EXPECT_EQ(small.recipient.outcome().error().code, errc::unknown_reference);
+    EXPECT_EQ(code_of(pair.pull(small.recipient)), errc::unknown_reference);
     EXPECT_EQ(small.recipient.outcome().error().at, 0u);
     EXPECT_EQ(pair.asked, 1u);
   }
@@ -164,8 +150,7 @@ TEST(EmbeddedRecipient, A_refusal_of_the_owner_has_a_name) {
     } else {
       pair.left->publish(second);
     }
-    ASSERT_TRUE(pair.run(small.recipient));
-    EXPECT_EQ(small.recipient.outcome().error().code, withdrawn ? errc::withdrawn : errc::stale_version);
+    EXPECT_EQ(code_of(pair.pull(small.recipient)), withdrawn ? errc::withdrawn : errc::stale_version);
     EXPECT_EQ(small.recipient.outcome().error().at, small.recipient.landed_bytes());
     EXPECT_EQ(small.recipient.outcome().error().system, withdrawn ? 77 : 0);
   }
@@ -175,12 +160,10 @@ TEST(EmbeddedRecipient, A_refusal_of_the_owner_has_a_name) {
     of.version = 5;
     landed_net<> small(of);
     pair.left->publish(source);
-    ASSERT_TRUE(pair.run(small.recipient));
-    EXPECT_EQ(small.recipient.outcome().error().code, errc::stale_version);
+    EXPECT_EQ(code_of(pair.pull(small.recipient)), errc::stale_version);
     of.version = version_of(source);
     landed_net<> right(of, 0x9999'0000'0000'0000);
-    ASSERT_TRUE(pair.run(right.recipient));
-    EXPECT_TRUE(right.recipient.outcome());
+    EXPECT_TRUE(succeeded(pair.pull(right.recipient)));
   }
 }
 TEST(EmbeddedRecipient, An_image_without_a_digest_is_refused_unless_it_is_asked_for) {
@@ -193,16 +176,16 @@ TEST(EmbeddedRecipient, An_image_without_a_digest_is_refused_unless_it_is_asked_
     pair.left->publish(source, {1, 2}, 1, false);
     ASSERT_TRUE(pair.run(small.recipient));
     if (!unverified) {
-      EXPECT_EQ(small.recipient.outcome().error().code, errc::not_verifiable);
+      EXPECT_EQ(code_of(small.recipient.outcome()), errc::not_verifiable);
       EXPECT_EQ(small.recipient.landed_bytes(), 0u);
-      EXPECT_EQ(pair.left->references.status_of({1, 2})->cancelled, 1u);
+      EXPECT_EQ(pair.status().cancelled, 1u);
       continue;
     }
     ASSERT_TRUE(small.recipient.outcome());
     EXPECT_EQ(small.recipient.outcome()->outcome, tp::outcome::completed_unverified);
     EXPECT_TRUE(small.recipient.outcome()->confirmed);
     EXPECT_EQ(data_of(small.target), data_of(source));
-    EXPECT_EQ(pair.left->references.status_of({1, 2})->completed_unverified, 1u);
+    EXPECT_EQ(pair.status().completed_unverified, 1u);
   }
 }
 TEST(EmbeddedRecipient, Bytes_that_are_not_the_published_ones_are_refused_and_the_owner_hears_of_it) {
@@ -210,15 +193,13 @@ TEST(EmbeddedRecipient, Bytes_that_are_not_the_published_ones_are_refused_and_th
   const model source = fill(list_of<net>(), 1);
   landed_net<> small;
   ASSERT_TRUE(pair.left->references.publish(source.source(), version_of(source) ^ 1, true, {1, 2}, 1));
-  ASSERT_TRUE(pair.run(small.recipient));
-  ASSERT_FALSE(small.recipient.outcome());
-  EXPECT_EQ(small.recipient.outcome().error().code, errc::digest_mismatch);
+  ASSERT_EQ(code_of(pair.pull(small.recipient)), errc::digest_mismatch);
   EXPECT_EQ(small.recipient.outcome().error().at, source.schema().image_bytes);
   pair.run_until(small.recipient, [] { return true; }, 10);
   pair.now += 100;
   landed_net<> other;
   pair.tick(other.recipient);
-  EXPECT_EQ(pair.left->references.status_of({1, 2})->failed, 1u);
+  EXPECT_EQ(pair.status().failed, 1u);
 }
 TEST(EmbeddedRecipient, A_program_that_gives_up_says_so) {
   small_pair pair;
@@ -228,9 +209,8 @@ TEST(EmbeddedRecipient, A_program_that_gives_up_says_so) {
   ASSERT_TRUE(pair.run_until(small.recipient, [&] { return small.recipient.landed_bytes() > 1'500; }));
   small.recipient.cancel(5);
   EXPECT_FALSE(small.recipient.ended()) << "the owner has to hear of it";
-  ASSERT_TRUE(pair.run(small.recipient));
-  EXPECT_EQ(small.recipient.outcome().error().code, errc::cancelled);
-  EXPECT_EQ(pair.left->references.status_of({1, 2})->cancelled, 1u);
+  EXPECT_EQ(code_of(pair.pull(small.recipient)), errc::cancelled);
+  EXPECT_EQ(pair.status().cancelled, 1u);
   landed_net<64> before;
   before.recipient.cancel();
   EXPECT_TRUE(before.recipient.ended()) << "there is nobody to tell";
@@ -246,7 +226,7 @@ TEST(EmbeddedRecipient, A_busy_owner_is_asked_again_after_its_delay_for_as_long_
     std::uint32_t refusals = 0;
     // an owner whose table is full, as the transport says it
     pair.left->publish(source);
-    pair.meddle = [&](std::span<std::byte> d, bool down) {
+    pair.meddle = [&](byte_span d, bool down) {
       if (down || (frees && refusals == 3)) return true;
       ++refusals;
       tp::frame no;
@@ -263,10 +243,10 @@ TEST(EmbeddedRecipient, A_busy_owner_is_asked_again_after_its_delay_for_as_long_
     const auto before = pair.now;
     ASSERT_TRUE(pair.run(small.recipient));
     if (frees) {
-      EXPECT_TRUE(small.recipient.outcome()) << to_string(small.recipient.outcome().error().code);
+      EXPECT_TRUE(succeeded(small.recipient.outcome()));
       EXPECT_GE(pair.now - before, 3 * static_cast<std::uint32_t>(limits::busy_delay.count()));
     } else {
-      EXPECT_EQ(small.recipient.outcome().error().code, errc::busy);
+      EXPECT_EQ(code_of(small.recipient.outcome()), errc::busy);
       EXPECT_LE(pair.now - before, of.timeout_ms);
     }
   }
@@ -279,12 +259,11 @@ TEST(EmbeddedRecipient, Without_an_answer_it_gives_up_by_name_within_its_time) {
     const std::array<std::byte, 96> noise{std::byte{1}};  // two segments: a frame of another layout
     const auto before = pair.now;
     if (strange)
-      pair.meddle = [&](std::span<std::byte>, bool) {
+      pair.meddle = [&](byte_span, bool) {
         small.recipient.received(noise, pair.now);
         return true;
       };
-    ASSERT_TRUE(pair.run(small.recipient));
-    EXPECT_EQ(small.recipient.outcome().error().code, strange ? errc::unsupported_layout : errc::timed_out);
+    EXPECT_EQ(code_of(pair.pull(small.recipient)), strange ? errc::unsupported_layout : errc::timed_out);
     EXPECT_EQ(pair.now - before, net_pull.timeout_ms + 1) << "the owner is not told, since it was never heard";
     EXPECT_EQ(pair.asked, net_pull.timeout_ms / net_pull.retry_ms);
   }
@@ -295,8 +274,7 @@ TEST(EmbeddedRecipient, Without_an_answer_it_gives_up_by_name_within_its_time) {
   ASSERT_TRUE(pair.run_until(small.recipient, [&] { return small.recipient.landed_bytes() > 1'500; }));
   pair.left.reset();
   pair.asked = 0;
-  ASSERT_TRUE(pair.run(small.recipient));
-  EXPECT_EQ(small.recipient.outcome().error().code, errc::timed_out);
+  EXPECT_EQ(code_of(pair.pull(small.recipient)), errc::timed_out);
   EXPECT_EQ(small.recipient.outcome().error().at, small.recipient.landed_bytes());
 }
 TEST(EmbeddedRecipient, A_confirmation_that_nobody_answers_makes_the_receipt_no_error) {
@@ -304,10 +282,8 @@ TEST(EmbeddedRecipient, A_confirmation_that_nobody_answers_makes_the_receipt_no_
   const model source = fill(list_of<net>(), 1);
   landed_net<> small;
   pair.left->publish(source);
-  pair.meddle = [&](std::span<std::byte> d, bool down) { return down || d[20] != std::byte{5}; };
-  ASSERT_TRUE(pair.run(small.recipient));
-  ASSERT_TRUE(small.recipient.outcome());
-  EXPECT_EQ(small.recipient.outcome()->outcome, tp::outcome::completed);
+  pair.meddle = [&](byte_span d, bool down) { return down || d[20] != std::byte{5}; };
+  ASSERT_TRUE(completed(pair.pull(small.recipient)));
   EXPECT_FALSE(small.recipient.outcome()->confirmed);
   EXPECT_EQ(small.recipient.outcome()->unconfirmed_because, errc::timed_out);
   EXPECT_EQ(data_of(small.target), data_of(source));
@@ -316,11 +292,10 @@ TEST(EmbeddedRecipient, A_BOOL_that_is_none_ends_the_transfer_and_memory_of_bool
   small_pair pair;
   model source = fill(list_of<net>(), 1);
   for (std::size_t i = 0; i < source.schema().tensor_count; ++i)
-    if (source.schema().tensors[i].type == tp::dtype::boolean) source.destination().address(i)[4] = std::byte{0x80};
+    if (source.schema().tensors[i].type == dtype::boolean) source.destination().address(i)[4] = std::byte{0x80};
   landed_net<> small;
   pair.left->publish(source);
-  ASSERT_TRUE(pair.run(small.recipient));
-  EXPECT_EQ(small.recipient.outcome().error().code, errc::value_out_of_range);
+  EXPECT_EQ(code_of(pair.pull(small.recipient)), errc::value_out_of_range);
   unsigned char held = 0;
   std::memcpy(&held, &small.target.mask[4], 1);
   EXPECT_EQ(held, 1);

@@ -5,6 +5,7 @@
 #include <tensorpull/embedded/flash.hpp>
 
 #include "support/random.hpp"
+#include "support/words.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +45,7 @@ class simulated_flash {
     ++erases_[page];
     for (std::uint32_t u = 0; u < page_bytes / program_bytes; ++u)
       units_[page * page_bytes / program_bytes + u] = {kind == what::half ? state::unknown : state::erased, power_, {}};
-    const std::span<std::byte> there(bytes_.data() + page * page_bytes, page_bytes);
+    const byte_span there(bytes_.data() + page * page_bytes, page_bytes);
     const std::uint64_t how = random_.below(4);
     for (std::size_t i = 0; i < there.size(); ++i) {
       const std::byte erased = there[i] | static_cast<std::byte>(random_());
@@ -57,7 +58,7 @@ class simulated_flash {
     return on_;
   }
 
-  bool program(std::uint32_t at, std::span<const std::byte> in) noexcept {
+  bool program(std::uint32_t at, const_byte_span in) noexcept {
     if (!on_) return false;
     if (at % program_bytes != 0 || in.size() % program_bytes != 0 || in.empty())
       return complain("a part of a unit was programmed");
@@ -76,7 +77,7 @@ class simulated_flash {
     return on_;
   }
 
-  bool read(std::uint32_t at, std::span<std::byte> out) noexcept {
+  bool read(std::uint32_t at, byte_span out) noexcept {
     if (!on_) return false;
     if (at > bytes_.size() || out.size() > bytes_.size() - at) return false;
     std::copy_n(bytes_.begin() + at, out.size(), out.begin());
@@ -108,7 +109,7 @@ class simulated_flash {
   std::uint64_t programs() const noexcept { return programs_; }
   /// What was done that NOR flash does not allow; empty: nothing.
   const std::string& complaint() const noexcept { return complaint_; }
-  std::vector<std::byte>& bytes() noexcept { return bytes_; }
+  byte_vector& bytes() noexcept { return bytes_; }
 
  private:
   enum class what {
@@ -124,7 +125,7 @@ class simulated_flash {
   struct unit {
     state is = state::unknown;
     std::uint64_t power = 0;  // in which run of the program it was erased or programmed last
-    std::vector<std::byte> given;
+    byte_vector given;
   };
 
   bool complain(const char* text) {
@@ -137,7 +138,7 @@ class simulated_flash {
     if (kind_ == power_cut::before) return what::nothing;
     return kind_ == power_cut::within ? what::half : what::all;
   }
-  void check_unit(unit& u, std::span<const std::byte> in) {
+  void check_unit(unit& u, const_byte_span in) {
     if (u.is == state::unknown) complain("a unit was programmed that was not erased");
     if (u.is == state::programmed && !std::equal(in.begin(), in.end(), u.given.begin()))
       complain("a unit was programmed again with other bytes");
@@ -146,7 +147,7 @@ class simulated_flash {
   }
 
   generator random_;
-  std::vector<std::byte> bytes_;
+  byte_vector bytes_;
   std::vector<unit> units_;
   std::vector<std::uint64_t> erases_;
   std::uint32_t worn_at_ = ~0u;

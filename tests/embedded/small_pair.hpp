@@ -48,19 +48,19 @@ inline model&& fill(model&& m, std::uint64_t seed) {
   m.fill(seed);
   tp::mend_booleans(m.destination(), 0);
   for (std::size_t i = 0; i < m.schema().tensor_count; ++i)
-    if (m.schema().tensors[i].type == tp::dtype::boolean)
+    if (m.schema().tensors[i].type == dtype::boolean)
       for (std::uint64_t k = 0; k < m.schema().tensors[i].size_bytes(); ++k)
         m.destination().address(i)[k] &= std::byte{1};
   return std::move(m);
 }
 /// The data section of a struct.
 template <class Model>
-std::vector<std::byte> data_of(const Model& m) {
-  std::vector<std::byte> bytes(tp::embedded_image<Model>::data_bytes);
+byte_vector data_of(const Model& m) {
+  byte_vector bytes(tp::embedded_image<Model>::data_bytes);
   tp::embedded_image<Model>::read(m, 0, bytes);
   return bytes;
 }
-inline std::vector<std::byte> data_of(const model& m) {
+inline byte_vector data_of(const model& m) {
   auto all = m.image_bytes();
   all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(m.schema().header_bytes));
   return all;
@@ -84,10 +84,10 @@ struct small_pair {
     std::size_t size;
     bool down;
   };
-  std::span<std::byte> bytes_of(flying& f) { return {reinterpret_cast<std::byte*>(f.memory.data()), f.size}; }
+  byte_span bytes_of(flying& f) { return {reinterpret_cast<std::byte*>(f.memory.data()), f.size}; }
   bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
 
-  void put(std::span<const std::byte> what, bool down) {
+  void put(const_byte_span what, bool down) {
     flying f{bytes(what.size() / 8 + 1), what.size(), down};
     std::memcpy(f.memory.data(), what.data(), what.size());
     if (meddle && !meddle(bytes_of(f), down)) return;
@@ -112,7 +112,7 @@ struct small_pair {
       left->end->plan_datagram(idle, plan, left->room(), time());
       if (plan.bytes == 0) break;
       EXPECT_LE(plan.bytes, link.datagram_bytes);
-      std::vector<std::byte> d;
+      byte_vector d;
       for (std::size_t i = 0; i < plan.span_count; ++i) d.insert(d.end(), plan.spans[i].begin(), plan.spans[i].end());
       left->end->sent(idle, plan, true);
       put(d, true);
@@ -137,6 +137,15 @@ struct small_pair {
     for (std::uint32_t n = 0; n < limit && !r.ended() && !done(); ++n) tick(r);
     return done();
   }
+  /// Runs it to its end.
+  template <class Recipient>
+  tp::result<tp::receipt> pull(Recipient& r) {
+    if (run(r)) return r.outcome();
+    ADD_FAILURE() << "it has not ended";
+    return tp::failure(errc::timed_out);
+  }
+  /// Of the reference that is published mostly.
+  tp::publication_status status() const { return *left->references.status_of({1, 2}); }
   /// The owner's process is started again; nothing is published in it.
   void start_again() { left = std::make_unique<datagram_party<>>(dice(), link.datagram_bytes); }
 
@@ -147,7 +156,7 @@ struct small_pair {
   static constexpr std::uint32_t began = 0xffff'f000;  // it wraps on the way
   std::uint32_t now = began;
   std::uint64_t asked = 0;
-  std::function<bool(std::span<std::byte>, bool)> meddle;  // false: the datagram is lost
+  std::function<bool(byte_span, bool)> meddle;  // false: the datagram is lost
 };
 
 inline constexpr tp::embedded_pull net_pull{

@@ -4,6 +4,7 @@
 #include "support/allocation_counter.hpp"
 #include "support/frames.hpp"
 #include "support/random.hpp"
+#include "support/results.hpp"
 
 #include <tensorpull/framing/protocol.capnp.h>
 
@@ -23,7 +24,7 @@ tp::frame some_chunk() {
   return m;
 }
 
-kj::Array<capnp::word> frame_of_the_library(const tp::frame& m, std::span<const std::byte> payload) {
+kj::Array<capnp::word> frame_of_the_library(const tp::frame& m, const_byte_span payload) {
   capnp::MallocMessageBuilder builder(static_cast<unsigned>(payload.size() / 8 + 64));
   auto f = builder.initRoot<tp::wire::Frame>();
   f.setId(m.id);
@@ -67,11 +68,11 @@ TEST(PayloadPrefix, Survives_at_every_length_up_to_the_limit) {
   }
 }
 
-tp::errc read_error(std::array<std::byte, prefix::bytes> bytes, std::size_t word, std::uint64_t value) {
+errc read_error(std::array<std::byte, prefix::bytes> bytes, std::size_t word, std::uint64_t value) {
   tp::store_le64(bytes.data() + 8 * word, value);
   const auto m = prefix::read(bytes);
   EXPECT_FALSE(m);
-  return m ? tp::errc{} : m.error().code;
+  return m ? errc{} : m.error().code;
 }
 
 TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
@@ -81,12 +82,12 @@ TEST(PayloadPrefix, L2_length_fields_that_differ_are_a_bad_frame) {
   prefix::write(m, good);
   const std::uint64_t table = tp::load_le64(good.data()), list = tp::load_le64(good.data() + 72);
   for (const std::uint64_t words : {0ull, 1ull, 21ull, 23ull, 1000ull, 0xffffffffull})
-    EXPECT_EQ(read_error(good, 0, words << 32), tp::errc::bad_frame) << words;
+    EXPECT_EQ(read_error(good, 0, words << 32), errc::bad_frame) << words;
   for (const std::uint64_t length : {0ull, 96ull, 105ull, 1000ull, 536'870'904ull})
-    EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | length << 35), tp::errc::bad_frame) << length;
-  EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | 536'870'905ull << 35), tp::errc::too_large);
-  EXPECT_EQ(read_error(good, 9, ~0ull), tp::errc::unsupported_layout);
-  EXPECT_EQ(read_error(good, 0, table + (1ull << 32)), tp::errc::bad_frame);
+    EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | length << 35), errc::bad_frame) << length;
+  EXPECT_EQ(read_error(good, 9, (list & 0x7ffffffff) | 536'870'905ull << 35), errc::too_large);
+  EXPECT_EQ(read_error(good, 9, ~0ull), errc::unsupported_layout);
+  EXPECT_EQ(read_error(good, 0, table + (1ull << 32)), errc::bad_frame);
 }
 
 TEST(PayloadPrefix, A_payload_pointer_of_any_other_layout_is_unsupported) {
@@ -98,12 +99,12 @@ TEST(PayloadPrefix, A_payload_pointer_of_any_other_layout_is_unsupported) {
        {std::uint64_t{0}, list_pointer(1, of_byte, 100), list_pointer(-1, of_byte, 100), list_pointer(0, of_eight, 100),
         list_pointer(0, of_composite, 12), list_pointer(0, of_void, 100), far_pointer(0, 3, false),
         far_pointer(1, 0, true), struct_pointer(0, 7, 1), std::uint64_t{3}})
-    EXPECT_EQ(read_error(good, 9, pointer), tp::errc::unsupported_layout) << std::hex << pointer;
+    EXPECT_EQ(read_error(good, 9, pointer), errc::unsupported_layout) << std::hex << pointer;
 }
 
 TEST(PayloadPrefix, A_chunk_in_any_other_layout_is_not_announced_and_not_decoded) {
   tp::frame m = some_chunk();
-  std::vector<std::byte> payload(24, std::byte{3});
+  byte_vector payload(24, std::byte{3});
   const frame good = chunk_frame(m, payload);
   words shifted{segment_table(13), struct_pointer(1, 7, 1), 0};  // a gap behind the root pointer
   words longer{segment_table(13), struct_pointer(0, 8, 1)};      // one data word more
@@ -117,7 +118,7 @@ TEST(PayloadPrefix, A_chunk_in_any_other_layout_is_not_announced_and_not_decoded
     const frame f(w);
     EXPECT_FALSE(prefix::announces_payload(f.bytes()));
     EXPECT_FALSE(capnp_decode(f).empty()) << "the test's own frame is not valid";
-    EXPECT_EQ(decode_error(f), tp::errc::unsupported_layout);
+    EXPECT_EQ(decode_error(f), errc::unsupported_layout);
   }
 }
 
@@ -128,8 +129,7 @@ TEST(PayloadPrefix, Any_72_bytes_are_read_without_harm) {
     random.fill(bytes);
     (void)prefix::read(bytes);
   }
-  for (std::size_t n = 0; n < 24; ++n)
-    EXPECT_FALSE(prefix::announces_payload(std::span<const std::byte>(bytes).first(n)));
+  for (std::size_t n = 0; n < 24; ++n) EXPECT_FALSE(prefix::announces_payload(const_byte_span(bytes).first(n)));
 }
 
 }  // namespace payload_prefix_test

@@ -2,6 +2,7 @@
 // else is taken for them.
 #include "support/frames.hpp"
 #include "support/random.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/framing/protocol.capnp.h>
 #include <tensorpull/framing/detail/piece_prefix.hpp>
@@ -19,7 +20,7 @@ TEST(PiecePrefix, Equals_what_the_library_writes) {
   for (std::uint32_t n = 0; n < 100; ++n) {
     const auto payload = random.bytes(n);
     const piece p{tp::frame_kind::piece, 0x1122334455667788, 0x99aabbcc, 0xddeeff00, 0xffffffff, n};
-    std::vector<std::byte> ours(prefix::bytes);
+    byte_vector ours(prefix::bytes);
     prefix::write(p, std::span(ours).first<prefix::bytes>());
     ours.insert(ours.end(), payload.begin(), payload.end());
     ours.resize((ours.size() + 7) / 8 * 8);
@@ -36,7 +37,7 @@ TEST(PiecePrefix, Equals_what_the_library_writes) {
     EXPECT_EQ((tp::detail::field_in<what, &piece::number>(ours.data())), p.number);
     EXPECT_EQ((tp::detail::field_in<what, &piece::offset>(ours.data())), p.offset);
     EXPECT_EQ((tp::detail::field_in<what, &piece::total>(ours.data())), p.total);
-    const auto read = prefix::read(std::span<const std::byte>(ours).first<prefix::bytes>());
+    const auto read = prefix::read(const_byte_span(ours).first<prefix::bytes>());
     ASSERT_EQ(read.has_value(), n <= 0xffffffff - 0xddeeff00u);
     EXPECT_EQ(read->length, n);
     EXPECT_EQ(read->offset, p.offset);

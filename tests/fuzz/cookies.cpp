@@ -1,5 +1,6 @@
 // Datagrams to an owner over a link whose addresses anybody can forge: a peer that has not shown the word of its
 // address gets no more bytes than it sent and takes no place.
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include <tensorpull/tensorpull.hpp>
@@ -28,7 +29,7 @@ struct traffic {
   bool proved = false;
 };
 struct network {
-  std::deque<std::pair<place, std::vector<std::byte>>> under_way;
+  std::deque<std::pair<place, byte_vector>> under_way;
   std::array<traffic, places> of{};
 };
 struct memory_link {
@@ -40,7 +41,7 @@ struct memory_link {
   network* between;
 
   std::size_t datagram_bytes() const noexcept { return max_datagram_bytes; }
-  tp::io_result receive(std::span<std::byte> memory, address& from) noexcept {
+  tp::io_result receive(byte_span memory, address& from) noexcept {
     if (between->under_way.empty()) return {tp::io_status::would_block, 0, 0};
     const auto [who, bytes] = std::move(between->under_way.front());
     between->under_way.pop_front();
@@ -48,7 +49,7 @@ struct memory_link {
     std::copy(bytes.begin(), bytes.end(), memory.begin());
     return {tp::io_status::ok, 0, bytes.size()};
   }
-  tp::io_result send(std::span<const std::span<const std::byte>> spans, const address& to) noexcept {
+  tp::io_result send(std::span<const const_byte_span> spans, const address& to) noexcept {
     traffic& t = between->of[to.number];
     std::size_t n = 0;
     for (const auto& s : spans) n += s.size();
@@ -89,7 +90,7 @@ static unsigned cookies(input in) {
     if ((head & 0x20) != 0) length -= std::min<std::size_t>(length, 3);  // also lengths that are no words
     length = std::min(length, in.size() - 2);
     traffic& t = between.of[head % places];
-    std::vector<std::byte> datagram;
+    byte_vector datagram;
     if ((head & 0x80) != 0) {  // the word that the address was told, or that another one was
       const std::uint64_t word = between.of[(head & 0x40) != 0 ? (head + 1) % places : head % places].word;
       datagram.resize(tp::cookie_bytes);

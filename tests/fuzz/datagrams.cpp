@@ -14,7 +14,7 @@ constexpr std::size_t datagram_bytes = 1200;
 
 /// One datagram of an end, in memory that is aligned; empty: it has nothing to say.
 template <class Transfer>
-std::vector<std::uint64_t> next_of(end_type& end, Transfer& t, std::span<std::byte> scratch, microseconds now) {
+std::vector<std::uint64_t> next_of(end_type& end, Transfer& t, byte_span scratch, microseconds now) {
   tp::datagram_plan plan;
   end.plan_datagram(t, plan, scratch, now);
   std::vector<std::uint64_t> d(plan.bytes / 8);
@@ -37,7 +37,7 @@ input cut(input rest, std::size_t more) {
   }
   return rest.first(at);
 }
-std::span<const std::byte> as_bytes(const std::vector<std::uint64_t>& d) { return std::as_bytes(std::span(d)); }
+const_byte_span as_bytes(const std::vector<std::uint64_t>& d) { return std::as_bytes(std::span(d)); }
 
 }  // namespace
 
@@ -62,12 +62,12 @@ static unsigned datagrams(input in) {
   mine.begin_pull();
   if ((s.scenario & 1) != 0) theirs.doubt();
   tp::no_transfer idle;
-  const std::span<std::byte> scratch(reinterpret_cast<std::byte*>(side.end.scratch.get()), 65536);
+  const byte_span scratch(reinterpret_cast<std::byte*>(side.end.scratch.get()), 65536);
   auto rest = stream_of(in);
   unsigned understood = 0;
   std::size_t turn = 0;
   microseconds now{1000};
-  for (int quiet = 0; quiet < 60 && !t.ended(); now += microseconds(20'000)) {
+  for (int quiet = 0; quiet < 60 && !t.ended(); now += 20'000us) {
     quiet = rest.empty() ? quiet + 1 : 0;
     if (const auto foreign = cut(rest, s.reads[turn++ % s.reads.size()] % 3); !foreign.empty()) {
       std::vector<std::uint64_t> d(foreign.size() / 8 + 1);

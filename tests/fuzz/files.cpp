@@ -1,4 +1,5 @@
 // A safetensors file: accepted exactly if a second opinion accepts it, and published as what it says.
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
@@ -141,8 +142,8 @@ std::string file_of(const std::string& text, const std::string& data) {
 
 std::string bytes_of(const tp::safetensors_image& image, std::size_t slice_bytes) {
   std::string all;
-  std::vector<std::byte> slice(slice_bytes);
-  std::array<std::span<const std::byte>, 3> out;
+  byte_vector slice(slice_bytes);
+  std::array<const_byte_span, 3> out;
   while (all.size() < image.schema().image_bytes) {
     const auto got = tp::gather(image.source(), all.size(), image.schema().image_bytes - all.size(), out, slice);
     for (std::size_t i = 0; i < got.pieces; ++i)

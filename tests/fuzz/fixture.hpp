@@ -2,6 +2,7 @@
 // input's own pieces.
 #pragma once
 
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include "support/random.hpp"
@@ -45,7 +46,7 @@ class guarded_bytes {
     if (start_ != nullptr) munmap(start_ - page_, inner_ + 2 * page_);
   }
   void reset() noexcept { std::memset(start_, static_cast<int>(canary), inner_); }
-  std::span<std::byte> bytes() const noexcept { return {start_ + inner_ - size_, size_}; }
+  byte_span bytes() const noexcept { return {start_ + inner_ - size_, size_}; }
   bool intact() const noexcept { return same(start_, inner_ - size_); }
   /// Whether the bytes from i on are as reset() left them.
   bool untouched_from(std::size_t i) const noexcept { return i >= size_ || same(bytes().data() + i, size_ - i); }
@@ -105,8 +106,8 @@ class small_model {
       return at >= e.end || t.memory.untouched_from(at > e.begin ? static_cast<std::size_t>(at - e.begin) : 0);
     });
   }
-  std::vector<std::byte> image_bytes() const {
-    std::vector<std::byte> all(static_cast<std::size_t>(schema().header_bytes));
+  byte_vector image_bytes() const {
+    byte_vector all(static_cast<std::size_t>(schema().header_bytes));
     tp::write_header(schema(), 0, all);
     for (const tp::tensor_entry& e : schema().entries()) {
       const tensor& t = *std::find_if(tensors_.begin(), tensors_.end(),
@@ -138,7 +139,7 @@ class small_model {
   std::vector<tp::dynamic_image> image_;
 };
 
-inline std::uint64_t digest_of(std::span<const std::byte> bytes) {
+inline std::uint64_t digest_of(const_byte_span bytes) {
   tp::xxhash_digest hash;
   hash.update(bytes);
   return hash.digest();
@@ -149,11 +150,11 @@ class piecewise {
  public:
   piecewise(const settings& s, input in) noexcept : sizes_(s), in_(in) {}
 
-  std::vector<std::byte> out;
+  byte_vector out;
   std::size_t allowed = ~std::size_t{0};  ///< bytes of the input that may have been read
   std::size_t consumed() const noexcept { return at_; }
 
-  tp::io_result read_some(std::span<const std::span<std::byte>> spans) noexcept {
+  tp::io_result read_some(std::span<const byte_span> spans) noexcept {
     std::size_t left = std::min(size(sizes_.reads[reads_ % sizes_.reads.size()], reads_),
                                 std::min(allowed, in_.size()) - std::min(allowed, at_)),
                 n = 0;
@@ -165,7 +166,7 @@ class piecewise {
     }
     return {n > 0 ? tp::io_status::ok : tp::io_status::would_block, 0, n};
   }
-  tp::io_result write_some(std::span<const std::span<const std::byte>> spans) noexcept {
+  tp::io_result write_some(std::span<const const_byte_span> spans) noexcept {
     std::size_t left = size(sizes_.writes[writes_ % sizes_.writes.size()], writes_), n = 0;
     ++writes_;
     for (const auto& s : spans) {

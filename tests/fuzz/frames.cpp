@@ -1,4 +1,5 @@
 // One frame: its length by the segment table, a payload's prefix, and what decode() makes of it.
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include "support/frames.hpp"
@@ -9,7 +10,7 @@ namespace test::fuzz {
 namespace {
 
 /// The more of a frame is there, the more is known, and never anything else.
-void measure(std::span<const std::byte> bytes) {
+void measure(const_byte_span bytes) {
   for (const std::size_t segments : {std::size_t{1}, std::size_t{16}})
     for (const std::size_t most : {std::size_t{4096}, ~std::size_t{0}}) {
       const auto whole = tp::detail::measure_frame(bytes, most, segments);
@@ -45,7 +46,7 @@ bool same(const tp::frame& a, const tp::frame& b) {
          std::equal(a.body.begin(), a.body.end(), b.body.begin(), b.body.end());
 }
 
-unsigned prefix(std::span<const std::byte> bytes) {
+unsigned prefix(const_byte_span bytes) {
   using prefix = tp::detail::payload_prefix;
   if (bytes.size() < prefix::bytes) return 0;
   const bool announced = prefix::announces_payload(bytes);

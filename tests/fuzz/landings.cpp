@@ -1,5 +1,6 @@
 // An image that is written by ranges, in any order, twice, or beside where it belongs, and read by ranges.
 #include "fixture.hpp"
+#include "support/words.hpp"
 
 #include <tensorpull/consumers/any_schema/image_landing.hpp>
 #include <tensorpull/image/gather_scatter.hpp>
@@ -28,7 +29,7 @@ using landing = tp::image_landing<guarded_tensors>;
 /// The same rules in another way: which bytes are there, one flag each.
 struct shadow {
   std::vector<bool> there;
-  std::vector<std::byte> bytes;
+  byte_vector bytes;
   std::size_t header = 0;  ///< where the tensors begin; 0: not known
 
   std::size_t first_missing() const {
@@ -44,13 +45,13 @@ std::uint64_t number(input in, std::size_t at, std::size_t width) {
 }
 
 /// Reads of any range give the image's bytes there.
-void check_reads(const tp::source_view& source, std::span<const std::byte> image, input in) {
+void check_reads(const tp::source_view& source, const_byte_span image, input in) {
   std::array<std::byte, 64> slice;
   for (std::size_t i = 0; i + 4 <= in.size() && i < 64; i += 4) {
     std::size_t at = static_cast<std::size_t>(number(in, i, 2)) % image.size();
     std::size_t left = std::min<std::size_t>(static_cast<std::size_t>(number(in, i + 2, 2)), image.size() - at);
     while (left > 0) {
-      std::array<std::span<const std::byte>, 3> pieces;
+      std::array<const_byte_span, 3> pieces;
       const tp::gathered g = tp::gather(source, at, left, pieces, slice);
       require(!g.failed && g.bytes > 0 && g.bytes <= left, "a read gives something, and no more than was asked for");
       for (std::size_t k = 0; k < g.pieces; ++k) {
@@ -70,12 +71,12 @@ void check_reads(const tp::source_view& source, std::span<const std::byte> image
 static unsigned landings(input in) {
   static small_model model;
   model.fill(1);
-  static const std::vector<std::byte> valid = model.image_bytes();
+  static const byte_vector valid = model.image_bytes();
   const unsigned mode = static_cast<unsigned>(number(in, 0, 1));
   const std::size_t writes = static_cast<std::size_t>(number(in, 1, 1));
   in = in.subspan(std::min<std::size_t>(in.size(), 2));
   const input ops = in.first(std::min(in.size(), 5 * writes)), rest = in.subspan(ops.size());
-  std::vector<std::byte> image(rest.begin(), rest.end());
+  byte_vector image(rest.begin(), rest.end());
   if ((mode & 1) == 0 || image.empty()) image = valid;
   if ((mode & 6) == 2) image.resize(valid.size(), std::byte{0});
   std::uint64_t stated = image.size();
@@ -83,7 +84,7 @@ static unsigned landings(input in) {
   const bool claims = stated != image.size();
 
   landing to({}, stated, {.max_bytes = 1u << 19, .max_header_bytes = 4096, .max_tensors = 64});
-  shadow model_of{std::vector<bool>(image.size(), false), std::vector<std::byte>(image.size()), 0};
+  shadow model_of{std::vector<bool>(image.size(), false), byte_vector(image.size()), 0};
   unsigned taken = 0;
   bool over = false;
   for (std::size_t i = 0; i < ops.size() && !over; i += 5) {
@@ -93,7 +94,7 @@ static unsigned landings(input in) {
     if ((what & 3) == 1) offset = to.first_missing();  // what comes next
     if ((what & 3) == 2) offset = ~std::uint64_t{0} - offset;
     if ((what & 3) == 3) offset += to.made().header_bytes;
-    std::vector<std::byte> bytes(length, static_cast<std::byte>(what));
+    byte_vector bytes(length, static_cast<std::byte>(what));
     const bool inside = offset < image.size();
     if (inside && (what & 128) == 0)
       std::copy_n(image.begin() + static_cast<std::ptrdiff_t>(offset),

@@ -1,4 +1,5 @@
 // The bytes of a serial line, which any noise may give: the reader of frames against one that was written another way.
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include <tensorpull/links/serial/cobs.hpp>
@@ -10,9 +11,9 @@ namespace test::fuzz {
 namespace {
 
 constexpr std::size_t most = 128;
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 
-std::uint32_t crc_bit_by_bit(std::span<const std::byte> all) noexcept {
+std::uint32_t crc_bit_by_bit(const_byte_span all) noexcept {
   std::uint32_t crc = ~0u;
   for (const std::byte b : all)
     for (unsigned i = 0; i < 8; ++i) {
@@ -22,7 +23,7 @@ std::uint32_t crc_bit_by_bit(std::span<const std::byte> all) noexcept {
   return ~crc;
 }
 /// What stands between two zeros, as a whole; empty: it is no frame.
-bytes decoded(std::span<const std::byte> frame) {
+bytes decoded(const_byte_span frame) {
   bytes all;
   while (!frame.empty()) {
     const auto code = static_cast<std::size_t>(frame[0]);
@@ -63,7 +64,7 @@ static unsigned lines(input in) {
     const bytes piece(rest.begin(),
                       // memory of exactly this size
                       rest.begin() + static_cast<std::ptrdiff_t>(std::min(step, rest.size())));
-    std::span<const std::byte> part(piece);
+    const_byte_span part(piece);
     rest = rest.subspan(piece.size());
     while (reader.read(part)) found.emplace_back(reader.datagram().begin(), reader.datagram().end());
     require(part.empty(), "a reader takes all that it is given");
@@ -72,9 +73,9 @@ static unsigned lines(input in) {
   require(reader.dropped() == dropped, "what is between two zeros and no frame is counted as dropped");
   tensorpull::cobs_writer<most> writer;
   for (const bytes& d : found) {
-    const std::span<const std::byte> all(d);
+    const const_byte_span all(d);
     require(writer.write({&all, 1}), "what was read can be written");
-    std::span<const std::byte> frame = writer.frame();
+    const_byte_span frame = writer.frame();
     require(std::count(frame.begin(), frame.end(), std::byte{0}) == 1 && frame.back() == std::byte{0},
             "a frame has one zero, at its end");
     require(frame.size() <= tensorpull::cobs_frame_bytes(d.size()), "a frame is no longer than stated");

@@ -1,5 +1,6 @@
 // Changes to sequences of frames that leave most of them frames.
 #include <tensorpull/core/byte_order.hpp>
+#include "support/words.hpp"
 #include "target.hpp"
 
 #include "support/messages.hpp"
@@ -13,10 +14,10 @@ namespace test::fuzz {
 namespace {
 
 namespace tp = tensorpull;
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 
 /// The frames; behind them, as the last element, what is none (perhaps nothing).
-std::vector<bytes> split(std::span<const std::byte> all) {
+std::vector<bytes> split(const_byte_span all) {
   std::vector<bytes> parts;
   while (!all.empty()) {
     const auto size = tp::detail::measure_frame(all, all.size(), 512);
@@ -111,7 +112,7 @@ class mutation {
   static void seal(bytes& f) {
     using prefix = tp::detail::payload_prefix;
     if (f.size() < prefix::bytes || !prefix::announces_payload(f)) return;
-    const auto m = prefix::read(std::span<const std::byte>(f).first<prefix::bytes>());
+    const auto m = prefix::read(const_byte_span(f).first<prefix::bytes>());
     if (!m || m->length > f.size() - prefix::bytes) return;
     tp::xxh3_64 hash;
     hash.update(reinterpret_cast<const char*>(f.data()) + prefix::bytes, m->length);
@@ -125,7 +126,7 @@ class mutation {
 
 }  // namespace
 
-std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed,
+std::size_t mutate_frames(byte_span room, std::size_t size, std::size_t settings, std::uint32_t seed,
                           byte_mutator change_bytes) {
   if (size < settings) {
     std::fill(room.begin() + static_cast<std::ptrdiff_t>(size),

@@ -33,7 +33,7 @@ void check_outcome(const Transfer& t, const watched_land& to, const small_model&
 }
 
 /// Every chunk that a consumer heard of came in one frame that says so: this place, this version, these bytes.
-void check_chunks(std::span<const std::byte> stream, const watched_land& to) {
+void check_chunks(const_byte_span stream, const watched_land& to) {
   std::vector<tp::byte_range> missing = to.chunks;
   while (!stream.empty() && !missing.empty()) {
     const auto size = tp::detail::measure_frame(stream, ~std::size_t{0}, 16);
@@ -54,7 +54,7 @@ void check_chunks(std::span<const std::byte> stream, const watched_land& to) {
 }
 
 /// How much of the input may have been sent by an owner that answers one frame for each that it gets.
-std::size_t answered(std::span<const std::byte> stream, std::span<const std::byte> sent) {
+std::size_t answered(const_byte_span stream, const_byte_span sent) {
   std::size_t at = 0;
   while (!sent.empty() && at < stream.size()) {
     const auto asked = tp::detail::measure_frame(sent, sent.size(), 1);
@@ -78,7 +78,7 @@ unsigned pull_once(party& side, input all, piecewise& stream, small_model& into,
   const tp::pull_request asked = plan.request(names, version);
   tp::transfer<watched_land, Chunking, Integrity> t(to, asked, Chunking{}, side.end.next_id());
   side.end.begin_pull();
-  const std::span<std::byte> scratch(reinterpret_cast<std::byte*>(side.scratch.get()), 65536);
+  const byte_span scratch(reinterpret_cast<std::byte*>(side.scratch.get()), 65536);
   for (int quiet = 0; quiet < 4 && !t.ended();) {
     if (plan.answers_in_turn) stream.allowed = answered(all, stream.out);
     if (plan.gives_up && stream.consumed() >= all.size() / 2) t.fail({tp::errc::cancelled, 0, 0, {}});

@@ -8,7 +8,7 @@ namespace {
 struct published {
   tp::ref_id id;
   std::uint64_t version;
-  std::vector<std::byte> image;
+  byte_vector image;
   std::size_t until = ~std::size_t{0};
   std::uint64_t payload = 0;  ///< bytes of it that were found in the output
 };
@@ -33,7 +33,7 @@ class watched_owner {
   }
 
   /// Everything that was sent is whole frames (but for the end), and their payload is that of a published version.
-  unsigned check(std::span<const std::byte> out, bool ended_well) {
+  unsigned check(const_byte_span out, bool ended_well) {
     unsigned count = 0;
     std::size_t at = 0;
     while (out.size() - at >= 8) {
@@ -74,7 +74,7 @@ class watched_owner {
   }
 
  private:
-  void check_chunk(std::span<const std::byte> rest, std::size_t at) {
+  void check_chunk(const_byte_span rest, std::size_t at) {
     const auto m = tp::detail::payload_prefix::read(rest.first<tp::detail::payload_prefix::bytes>());
     require(m.has_value(), "an owner's prefixes are right");
     published* found = nullptr;
@@ -87,8 +87,7 @@ class watched_owner {
             "nothing is sent after it was withdrawn");
     require(m->length > 0 && m->offset < found->image.size() && m->length <= found->image.size() - m->offset,
             "a chunk lies in the image");
-    const auto expected = std::span<const std::byte>(found->image)
-                              .subspan(static_cast<std::size_t>(m->offset), m->length);
+    const auto expected = const_byte_span(found->image).subspan(static_cast<std::size_t>(m->offset), m->length);
     require(std::equal(payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(here), expected.begin()),
             "a chunk is the image's bytes");
     require(m->digest == 0 || m->digest == digest_of(expected), "a chunk's digest is that of its bytes");
@@ -112,7 +111,7 @@ static unsigned requests(input in) {
   side.end.box.keep = false;
   piecewise stream(s, stream_of(in));
   tp::no_transfer idle;
-  const std::span<std::byte> scratch(reinterpret_cast<std::byte*>(side.end.scratch.get()), 65536);
+  const byte_span scratch(reinterpret_cast<std::byte*>(side.end.scratch.get()), 65536);
 
   bool changed = false, failed = false;
   for (int quiet = 0; quiet < 4 && !failed;) {

@@ -11,7 +11,7 @@
 
 namespace test::fuzz {
 
-using bytes = std::vector<std::byte>;
+using bytes = byte_vector;
 
 /// All makers of seeds that are linked.
 inline std::vector<void (*)()>& seed_makers() {
@@ -23,7 +23,7 @@ struct seeds {
 };
 
 /// Writes one seed of a target into its corpus.
-inline void write(std::string_view target, const std::string& name, std::span<const std::byte> content) {
+inline void write(std::string_view target, const std::string& name, const_byte_span content) {
   const std::filesystem::path folder = named(target).corpus();
   std::filesystem::create_directories(folder);
   std::ofstream(folder / name, std::ios::binary)
@@ -33,7 +33,7 @@ inline void write(std::string_view target, const std::string& name, std::string_
   write(target, name, std::as_bytes(std::span(text)));
 }
 
-inline bytes joined(std::initializer_list<std::span<const std::byte>> parts) {
+inline bytes joined(std::initializer_list<const_byte_span> parts) {
   bytes all;
   for (const auto& p : parts) all.insert(all.end(), p.begin(), p.end());
   return all;
@@ -64,9 +64,7 @@ inline recording record(const pull_plan& plan) {
   wire up, down;
   pipe_end left(up, down, {}, {}), right(down, up, {}, {});
   recording r;
-  const auto scratch = [](party& p) {
-    return std::span<std::byte>(reinterpret_cast<std::byte*>(p.scratch.get()), 65536);
-  };
+  const auto scratch = [](party& p) { return byte_span(reinterpret_cast<std::byte*>(p.scratch.get()), 65536); };
   plan.with_policies([&]<class Chunking, class Integrity>(Chunking, Integrity) {
     for (int i = 0; i < (plan.twice ? 2 : 1); ++i) {
       watched_land to(into);

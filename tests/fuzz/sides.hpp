@@ -75,7 +75,7 @@ class watched_land {
 
   explicit watched_land(small_model& to) : land_(to.destination()) {}
 
-  std::vector<std::byte> taken;
+  byte_vector taken;
   std::vector<tp::byte_range> chunks;  ///< those that the consumer heard of
   std::optional<tp::description> described;
   bool finished = false, abandoned = false;
@@ -87,12 +87,12 @@ class watched_land {
     described = d;
     return land_.begin(d);
   }
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<std::span<std::byte>> out) {
+  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) {
     require(offset == taken.size() && length > 0 && !finished && !abandoned,
             "memory is asked for the bytes that come next");
     return land_.prepare(offset, length, out);
   }
-  tp::result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) {
+  tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) {
     require(offset == taken.size() && !finished && !abandoned, "bytes arrive in order, without gaps");
     taken.insert(taken.end(), bytes.begin(), bytes.end());
     return {};

@@ -2,6 +2,8 @@
 // ordinary tests (corpus.test.cpp).
 #pragma once
 
+#include "support/words.hpp"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,7 @@
 
 namespace test::fuzz {
 
-using input = std::span<const std::byte>;
+using input = const_byte_span;
 
 /// An invariant that does not hold. Nobody catches it under libFuzzer, which then reports a crash; a test reports a
 /// failure.
@@ -79,7 +81,7 @@ struct registered {
 /// Changes a sequence of frames as frames: their words, their order, their number; the length that it has then.
 /// `change_bytes` is what a fuzzer does to bytes of no known structure: (data, size, room) gives the new size.
 using byte_mutator = std::size_t (*)(std::uint8_t*, std::size_t, std::size_t);
-std::size_t mutate_frames(std::span<std::byte> room, std::size_t size, std::size_t settings, std::uint32_t seed,
+std::size_t mutate_frames(byte_span room, std::size_t size, std::size_t settings, std::uint32_t seed,
                           byte_mutator change_bytes);
 
 }  // namespace test::fuzz

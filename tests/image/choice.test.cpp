@@ -6,7 +6,6 @@
 namespace choice_test {
 
 using namespace test;
-using tp::errc;
 using tp::fits_pattern;
 using names = std::vector<std::string_view>;
 
@@ -46,8 +45,8 @@ model adapters() {
   model m;
   for (int i = 0; i < 4; ++i)
     for (const char* part : {"base", "lora_A", "lora_B"})
-      m.add("layers." + std::to_string(i) + "." + part, tp::dtype::f32, {2, 3});
-  m.add("*", tp::dtype::u8, {5});
+      m.add("layers." + std::to_string(i) + "." + part, dtype::f32, {2, 3});
+  m.add("*", dtype::u8, {5});
   return std::move(m.ready());
 }
 names of(const tp::image_schema& s) {

@@ -1,6 +1,8 @@
 // The law of ranges for a header: every window of it is that part of the whole.
 #pragma once
 
+#include "support/words.hpp"
+
 #include <tensorpull/image/header.hpp>
 
 #include <gtest/gtest.h>
@@ -12,13 +14,13 @@
 namespace test {
 
 /// The whole header, after each window of it was compared with that.
-inline std::vector<std::byte> header_in_windows(const tensorpull::image_schema& schema) {
+inline byte_vector header_in_windows(const tensorpull::image_schema& schema) {
   using tensorpull::write_header;
-  std::vector<std::byte> whole(schema.header_bytes + 9);  // more room than the header needs
+  byte_vector whole(schema.header_bytes + 9);  // more room than the header needs
   const std::size_t n = write_header(schema, 0, whole);
   EXPECT_EQ(n, schema.header_bytes);
   whole.resize(n);
-  std::vector<std::byte> part(n);
+  byte_vector part(n);
   std::size_t wrong = 0;
   for (std::size_t offset = 0; offset <= n; ++offset)
     for (const std::size_t length : {std::size_t{1}, std::size_t{7}, std::size_t{16}, n}) {

@@ -1,6 +1,7 @@
 #include <tensorpull/system/files.hpp>
 
 #include "support/own_folder.hpp"
+#include "support/results.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 
 namespace positioned_file_test {
 
-namespace tp = tensorpull;
+using namespace test;
 namespace fs = std::filesystem;
 
 class PositionedFile : public testing::Test {
@@ -23,8 +24,7 @@ class PositionedFile : public testing::Test {
   }
   void refused(std::string_view name, int system) {
     const auto file = tp::positioned_file::open(name);
-    ASSERT_FALSE(file) << name;
-    EXPECT_EQ(file.error().code, tp::errc::io) << name;
+    ASSERT_EQ(code_of(file), tp::errc::io) << name;
     EXPECT_EQ(file.error().system, system) << name;
   }
 
@@ -87,7 +87,7 @@ TEST_F(PositionedFile, Follows_links_to_regular_files_and_refuses_all_else) {
   fs::create_symlink("loop", directory / "loop");
   refused((directory / "loop").string(), ELOOP);
   for (const std::string& bad : {std::string(), std::string("a\0b", 3)})
-    EXPECT_EQ(tp::positioned_file::open(bad).error().code, tp::errc::invalid_argument);
+    EXPECT_EQ(code_of(tp::positioned_file::open(bad)), tp::errc::invalid_argument);
 }
 
 }  // namespace positioned_file_test

@@ -3,6 +3,7 @@
 #include "support/allocation_counter.hpp"
 #include "support/child_process.hpp"
 #include "support/process_entries.hpp"
+#include "support/results.hpp"
 #include "support/safetensors_text.hpp"
 
 #include <tensorpull/consumers/any_schema/safetensors_file.hpp>
@@ -33,8 +34,6 @@ namespace safetensors_transfers_test {
 
 namespace tp = tensorpull;
 using namespace test;
-using namespace std::chrono_literals;
-using tp::errc;
 using tp::operator""_KiB;
 using tp::operator""_MiB;
 
@@ -72,8 +71,7 @@ TEST_F(SafetensorsTransfers, A_struct_pulls_from_a_file_of_torchs_names) {
   ASSERT_TRUE(ref);
   classifier mine{};
   const auto done = device::download_tensors(*owner, *ref, mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
+  ASSERT_TRUE(completed(done));
   EXPECT_EQ(mine.output.weight[1][2], 6.0f);
   EXPECT_EQ(mine.output.bias[1], 71.0f);
 }
@@ -97,7 +95,7 @@ TEST_F(SafetensorsTransfers, A_head_is_pulled_from_a_larger_file_either_way) {
     tp::pull_options options;
     if (!owner_chooses) options.tensors = names;
     const auto done = device::download_tensors(*owner, *ref, mine, options);
-    ASSERT_TRUE(done) << to_string(done.error().code);
+    ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(mine.output.weight[0][0], 1.0f);
     EXPECT_EQ(mine.output.bias[1], 71.0f);
   }
@@ -123,7 +121,7 @@ TEST_F(SafetensorsTransfers, S8_AFileThatShrinksBeforeAndWhileItIsPublished) {
   {
     const auto image = published(text, data);
     std::filesystem::resize_file(path, 50000);
-    EXPECT_EQ(owner->add_tensors(image).error(), errc::io) << "nothing is published that cannot be read";
+    EXPECT_EQ(code_of(owner->add_tensors(image)), errc::io) << "nothing is published that cannot be read";
   }
   const auto image = published(text, data);
   const auto ref = owner->add_tensors(image);
@@ -138,7 +136,7 @@ TEST_F(SafetensorsTransfers, S8_AFileThatShrinksBeforeAndWhileItIsPublished) {
   EXPECT_FALSE(std::filesystem::exists(copy()));
   file = tp::safetensors_file::create(copy());
   ASSERT_TRUE(file);
-  EXPECT_EQ(net::pull(*owner, *ref, *file).error(), errc::unreadable);
+  EXPECT_EQ(code_of(net::pull(*owner, *ref, *file)), errc::unreadable);
 }
 
 TEST_F(SafetensorsTransfers, A_file_that_is_written_to_is_a_digest_that_differs) {
@@ -149,7 +147,7 @@ TEST_F(SafetensorsTransfers, A_file_that_is_written_to_is_a_digest_that_differs)
   std::fstream(path, std::ios::binary | std::ios::in | std::ios::out).seekp(5000) << 'x';
   auto file = tp::safetensors_file::create(copy());
   ASSERT_TRUE(file);
-  EXPECT_EQ(net::pull(*owner, *ref, *file).error(), errc::digest_mismatch);
+  EXPECT_EQ(code_of(net::pull(*owner, *ref, *file)), errc::digest_mismatch);
   EXPECT_FALSE(std::filesystem::exists(copy()));
 }
 

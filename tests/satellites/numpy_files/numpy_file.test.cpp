@@ -4,6 +4,7 @@
 
 #include "allocation_counter.hpp"
 #include "support/own_folder.hpp"
+#include "support/results.hpp"
 #include "zip_archive.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@
 
 namespace numpy_file_test {
 
-namespace tp = tensorpull;
+using namespace test;
 namespace fs = std::filesystem;
 using test::npy;
 using tp::operator""_KiB;
@@ -41,8 +42,8 @@ class NumpyFile : public testing::Test {
     for (const tp::tensor_entry& entry : schema.entries()) {
       if (entry.name != name) continue;
       std::string bytes;
-      std::vector<std::byte> slice(101);
-      std::span<const std::byte> out[2];
+      byte_vector slice(101);
+      const_byte_span out[2];
       while (bytes.size() < entry.size_bytes()) {
         const auto got = tp::gather(file.image().source(), schema.header_bytes + entry.begin + bytes.size(),
                                     entry.size_bytes() - bytes.size(), out, slice);
@@ -168,7 +169,7 @@ TEST_F(NumpyFile, Files_that_are_none) {
     EXPECT_EQ(why.code, tp::errc::bad_file);
     EXPECT_EQ(why.name.view(), "file");
   }
-  EXPECT_EQ(tp::numpy_file::open((directory / "missing.npy").string()).error(), tp::errc::io);
+  EXPECT_EQ(code_of(tp::numpy_file::open((directory / "missing.npy").string())), tp::errc::io);
   EXPECT_EQ(refusal(test::zip({{"a.npy", npy("<i2", "(6,)", false, six)}, {"b.npy", npy("<i2", "(6,)", false, six)}}),
                     {.most_arrays = 1})
                 .code,
@@ -187,16 +188,16 @@ TEST_F(NumpyFile, Is_pulled_into_memory) {
   const auto file = open(
       test::zip({{"w.npy", npy(">f4", "(100000,)", false, swapped)}, {"b.npy", npy("<i2", "(2, 3)", false, six)}}));
   ASSERT_TRUE(file);
-  std::vector<std::byte> w(400'000), b(12);
+  byte_vector w(400'000), b(12);
   const std::uint64_t long_one[] = {100'000}, two_by_three[] = {2, 3};
   const tp::mutable_tensor_view views[] = {{"b", tp::dtype::i16, two_by_three, b.data()},
                                            {"w", tp::dtype::f32, long_one, w.data()}};
   auto mine = tp::dynamic_image::make(views);
   published p;
   const auto ref = p.owner->add_tensors(*file);
-  ASSERT_TRUE(ref) << to_string(ref.error().code);
+  ASSERT_TRUE(succeeded(ref));
   const auto done = published::others::download_tensors(*p.owner, *ref, *mine);
-  ASSERT_TRUE(done) << to_string(done.error().code);
+  ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(std::memcmp(w.data(), numbers.data(), w.size()), 0);
   EXPECT_EQ(std::memcmp(b.data(), six.data(), b.size()), 0);
 }
@@ -205,7 +206,7 @@ TEST_F(NumpyFile, A_file_that_becomes_shorter_is_an_error_and_no_signal) {
   const auto path = write("w.npy", npy("<f4", "(100000,)", false, std::string(400'000, 'w')));
   const auto file = tp::numpy_file::open(path);
   ASSERT_TRUE(file);
-  std::vector<std::byte> w(400'000);
+  byte_vector w(400'000);
   const std::uint64_t shape[] = {100'000};
   const tp::mutable_tensor_view view{"w", tp::dtype::f32, shape, w.data()};
   auto mine = tp::dynamic_image::make(std::span(&view, 1));
@@ -215,7 +216,7 @@ TEST_F(NumpyFile, A_file_that_becomes_shorter_is_an_error_and_no_signal) {
   fs::resize_file(path, 200'000);
   EXPECT_FALSE(published::others::download_tensors(*p.owner, *ref, *mine));
   EXPECT_EQ(bytes_of(*file, "w"), "failed");
-  EXPECT_EQ(p.owner->add_tensors(*file).error(), tp::errc::io) << "nor is it published again";
+  EXPECT_EQ(code_of(p.owner->add_tensors(*file)), tp::errc::io) << "nor is it published again";
 }
 
 TEST_F(NumpyFile, A_file_of_any_size_needs_no_more_memory) {
@@ -230,8 +231,8 @@ TEST_F(NumpyFile, A_file_of_any_size_needs_no_more_memory) {
     const std::string content = npy(">f8", k.shape, k.fortran, "");
     const auto path = write("large.npy", content);
     fs::resize_file(path, content.size() + (256ull << 20));  // a hole
-    std::vector<std::byte> slice(64 * 1024);
-    std::span<const std::byte> out[2];
+    byte_vector slice(64 * 1024);
+    const_byte_span out[2];
     const test::allocation_watch watch;
     const auto file = tp::numpy_file::open(path);
     ASSERT_TRUE(file);
