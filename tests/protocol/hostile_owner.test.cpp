@@ -273,9 +273,7 @@ TEST(HostileOwner, No_flag_of_the_owner_waives_a_requirement_of_the_recipient) {
       if (kind_of(f) == kind::chunk && !std::exchange(damaged, true)) f[80 + 700] ^= std::byte{1};
     };
     const auto pull = [&](bool unverified, model& mine) {
-      tp::land to(mine.destination());
-      transfer<> t(to, {.ref = {1, 2}, .version = known, .unverified = unverified}, {}, p.right.end.next_id());
-      return p.pull(t);
+      return pull_into(p, mine, {.ref = {1, 2}, .version = known, .unverified = unverified});
     };
     model refused = mixed_model(), taken = mixed_model();
     const auto done = pull(false, refused);
@@ -307,9 +305,7 @@ TEST(HostileOwner, A_subset_has_a_digest_of_its_own_whatever_the_flag_says) {
     ASSERT_GT(t0.size_bytes(), 0u);
     mine.add(std::string(t0.name), t0.type, {t0.extents().begin(), t0.extents().end()}).ready();
     const std::string_view names[] = {t0.name};
-    tp::land to(mine.destination());
-    transfer<> t(to, {.ref = {1, 2}, .subset = names}, {}, 1);
-    const auto done = p.pull(t);
+    const auto done = pull_into(p, mine, {.ref = {1, 2}, .subset = names});
     if (damage) {
       EXPECT_EQ(code_of(done), errc::digest_mismatch);
     } else {

@@ -12,9 +12,7 @@ tp::error refused(model& theirs, model& mine, std::span<const std::string_view> 
   p.left.publish(theirs.fill(1));
   std::uint64_t payload = 0;
   p.owner_lies = [&](byte_vector& f) { payload += kind_of(f) == tp::frame_kind::chunk ? f.size() : 0; };
-  tp::land to(mine.destination());
-  transfer<> t(to, {.ref = {1, 2}, .subset = subset}, {}, 1);
-  const auto done = p.pull(t);
+  const auto done = pull_into(p, mine, {.ref = {1, 2}, .subset = subset});
   EXPECT_FALSE(done);
   EXPECT_TRUE(mine.untouched());
   EXPECT_EQ(payload, 0u) << "data moved";
@@ -74,9 +72,7 @@ TEST(SchemaComparison, The_same_schema_in_another_order_of_declaration_is_the_sa
   mine.add("b", dtype::i8, {4}).add("a", dtype::f32, {4}).ready();
   pair p;
   p.left.publish(theirs);
-  tp::land to(mine.destination());
-  transfer<> t(to, {{1, 2}}, {}, 1);
-  ASSERT_TRUE(p.pull(t));
+  ASSERT_TRUE(pull_into(p, mine));
   EXPECT_TRUE(mine.same_tensors(theirs));
 }
 
@@ -166,9 +162,7 @@ TEST(SchemaComparison, L5_pages_that_lie_end_the_transfer) {
     pair p;
     p.left.publish(theirs);
     p.owner_lies = lie_about(kind::schema_page, change);
-    tp::land to(mine.destination());
-    transfer<> t(to, {{1, 2}}, {}, 1);
-    const auto done = p.pull(t);
+    const auto done = pull_into(p, mine);
     EXPECT_TRUE(mine.untouched());
     return done.error().code;
   };
@@ -188,9 +182,7 @@ TEST(SchemaComparison, L4_shapes_whose_product_overflows_are_only_compared) {
   p.left.publish(theirs.fill(1));
   static const tp::schema_row row{"w", "F32", shape};
   p.owner_lies = lie_about(tp::frame_kind::schema_page, [](tp::frame& m) { m.rows = std::span(&row, 1); });
-  tp::land to(mine.destination());
-  transfer<> t(to, {{1, 2}}, {}, 1);
-  const auto done = p.pull(t);
+  const auto done = pull_into(p, mine);
   EXPECT_EQ(code_of(done), errc::schema_mismatch);
   EXPECT_EQ(done.error().name.view(), "w");
 }

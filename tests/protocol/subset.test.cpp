@@ -139,9 +139,7 @@ TEST(Subset, A_whole_pull_after_a_subset_that_ended_badly_is_counted_by_the_whol
     p.right.end.end_pull(t);  // and the owner never hears of it
   }
   model mine = numbered(10);
-  tp::land to(mine.destination());
-  transfer<> t(to, {{1, 2}}, {}, p.right.end.next_id());
-  const auto done = p.pull(t);
+  const auto done = pull_into(p, mine);
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(p.left.status().completed, 1u);
   EXPECT_EQ(p.left.status().failed, 0u);
@@ -193,9 +191,7 @@ TEST(Subset, Names_that_one_request_cannot_carry_are_an_error_and_the_connection
   EXPECT_TRUE(without_schema(names{all[3], all[200]}));
   model target;
   target.add(std::string(4090, 'n'), dtype::f32, {1}).ready();
-  tp::land to(target.destination());
-  transfer<> t(to, {.ref = {3, 4}, .part = true}, {}, p.right.end.next_id());
-  const auto done = p.pull(t);
+  const auto done = pull_into(p, target, {.ref = {3, 4}, .part = true});
   ASSERT_EQ(code_of(done), errc::does_not_fit);
   EXPECT_EQ(done.error().name.view().substr(0, 10), "nnnnnnnnnn");
   names few{all[3], all[4], all[200]};
@@ -210,9 +206,7 @@ TEST(Subset, A_destination_with_a_part_is_filled_whatever_tensors_are_named_besi
   p.left.publish(source);
   const names few{"t103", "t107"}, others{"t101", "t102", "t109"};
   model mine = part_of(few);
-  tp::land to(mine.destination());
-  transfer<> t(to, {.ref = {1, 2}, .subset = others, .part = true}, {}, 1);
-  ASSERT_TRUE(p.pull(t));
+  ASSERT_TRUE(pull_into(p, mine, {.ref = {1, 2}, .subset = others, .part = true}));
   EXPECT_TRUE(holds(mine, source, few));
 }
 
@@ -325,9 +319,7 @@ TEST(Subset, A_destination_that_is_a_part_needs_no_list_of_its_names) {
     model mine = some_of(source, [&](std::size_t i) { return i % 2 == 1 && i < most + 1; });
     pair p;
     p.left.publish(source, {1, 2}, 1);
-    tp::land to(mine.destination());
-    transfer<> t(to, {.ref = {1, 2}, .part = true}, {}, 1);
-    const auto done = p.pull(t);
+    const auto done = pull_into(p, mine, {.ref = {1, 2}, .part = true});
     ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(done->digest, digest_of(mine));
     EXPECT_TRUE(holds(mine, source, listed(mine)));
@@ -413,23 +405,11 @@ void restart_at_any_frame(const model& source) {
     tp::land to(mine.destination());
     transfer<tp::fixed_bytes<16>, tp::chunk_and_image_digest> t(to, {.ref = {1, 2}, .part = true, .recipient = {7}}, {},
                                                                 1);
-    tp::no_transfer idle;
-    std::uint64_t n = 0;
-    p.owner_lies = [&](byte_vector& f) {
-      if (n++ >= victim) f.clear();
-    };
-    p.right.end.begin_pull();
-    p.run(idle, t, [&] { return t.ended() || n > victim; });
-    if (t.ended()) {
+    if (!cut_after(p, t, victim)) {
       EXPECT_GE(victim, 20u);
       break;
     }
-    p.owner_lies = {};
-    p.left.restart();
-    p.reconnect();
-    p.left.publish(source, {1, 2}, 1);
-    t.restart();
-    const auto done = p.pull(t);
+    const auto done = pull_after_restart(p, t, source);
     ASSERT_TRUE(confirmed(done)) << ", frame " << victim;
     EXPECT_EQ(done->digest, digest_of(mine));
     EXPECT_EQ(p.left.status().completed, 1u);

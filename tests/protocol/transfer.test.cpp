@@ -91,9 +91,7 @@ TEST(Transfer, L7_models_of_empty_tensors_alone_and_of_none) {
     source.ready(), mine.ready();
     pair p(cut{5});
     p.left.publish(source);
-    tp::land to(mine.destination());
-    transfer<> t(to, {{1, 2}}, {}, 1);
-    const auto done = p.pull(t);
+    const auto done = pull_into(p, mine);
     ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(p.left.status().completed, 1u);
   }
@@ -195,11 +193,7 @@ TEST(Transfer, An_owner_that_restarts_before_it_is_heard_costs_the_last_byte_onc
       transfer<> t(to, {.ref = {1, 2}, .subset = want.names, .recipient = {named ? 7u : 0u}}, {}, 1);
       pull_up_to_the_confirmation(p, t);
       const auto landed = t.landed_bytes();
-      p.left.restart();
-      p.reconnect();
-      p.left.publish(p.source, {1, 2}, 1);
-      t.restart();
-      const auto done = p.pull(t);
+      const auto done = pull_after_restart(p, t, p.source);
       ASSERT_TRUE(completed(done));
       EXPECT_EQ(t.landed_bytes(), landed);
       EXPECT_TRUE(part || want.mine.same_tensors(p.source));
@@ -221,23 +215,11 @@ TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
       tp::land to(want.mine.destination());
       transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(
           to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
-      tp::no_transfer idle;
-      std::uint64_t n = 0;
-      p.owner_lies = [&](byte_vector& f) {
-        if (n++ >= victim) f.clear();
-      };
-      p.right.end.begin_pull();
-      p.run(idle, t, [&] { return t.ended() || n > victim; });
-      if (t.ended()) {
+      if (!cut_after(p, t, victim)) {
         EXPECT_GE(victim, part ? 5u : 9u);
         break;
       }
-      p.owner_lies = {};
-      p.left.restart();
-      p.reconnect();
-      p.left.publish(p.source, {1, 2}, 1);
-      t.restart();
-      const auto done = p.pull(t);
+      const auto done = pull_after_restart(p, t, p.source);
       ASSERT_TRUE(confirmed(done)) << ", frame " << victim;
       EXPECT_EQ(p.left.status().completed, 1u);
       EXPECT_TRUE(part || want.mine.same_tensors(p.source));
@@ -330,9 +312,7 @@ TEST(Transfer, Refusals_reach_the_caller_by_name) {
   pair p(cut{50});
   model mine = mixed_model();
   const auto refused = [&](tp::pull_request request) {
-    tp::land to(mine.destination());
-    transfer<> t(to, request, {}, p.right.end.next_id());
-    const auto done = p.pull(t);
+    const auto done = pull_into(p, mine, request);
     EXPECT_FALSE(done);
     return done ? errc{} : done.error().code;
   };

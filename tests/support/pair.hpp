@@ -241,6 +241,35 @@ tampering lie_about_chunks(Change change) {
 template <class Chunking = tp::fixed_bytes<1024>, class Integrity = tp::image_digest>
 using transfer = tp::transfer<tp::land, Chunking, Integrity>;
 
+/// A pull of the right end into this model.
+template <class Chunking = tp::fixed_bytes<1024>, class Integrity = tp::image_digest>
+tp::result<tp::receipt> pull_into(pair& p, model& mine, const tp::pull_request& request = {{1, 2}}) {
+  tp::land to(mine.destination());
+  transfer<Chunking, Integrity> t(to, request, {}, p.right.end.next_id());
+  return p.pull(t);
+}
+/// Begins a pull whose connection carries so many of the owner's frames and no more; false: that was enough for it.
+template <class Transfer>
+bool cut_after(pair& p, Transfer& t, std::uint64_t frames) {
+  tp::no_transfer idle;
+  std::uint64_t n = 0;
+  p.owner_lies = [&](byte_vector& f) {
+    if (n++ >= frames) f.clear();
+  };
+  p.right.end.begin_pull();
+  p.run(idle, t, [&] { return t.ended() || n > frames; });
+  p.owner_lies = {};
+  return !t.ended();
+}
+/// Goes on with it after the owner was started again and has published the same.
+template <class Transfer>
+tp::result<tp::receipt> pull_after_restart(pair& p, Transfer& t, const model& source) {
+  p.left.restart();
+  p.reconnect();
+  p.left.publish(source, {1, 2}, 1);
+  t.restart();
+  return p.pull(t);
+}
 /// A pair whose left end owns `source`.
 struct owning_pair : pair {
   explicit owning_pair(cut every = {}, std::uint32_t recipients = 0) : pair(every) {
