@@ -29,9 +29,8 @@ using namespace test::changed;
 TEST(ChangedTensors, A_round_of_adapters_takes_under_half_a_percent_of_the_bytes_and_counts_once) {
   tensors mine = with_adapters(usual_layers, 256 * 1024);
   publication<net> p(trained(mine));
-  auto model = mine.image();
   std::uint64_t kept = 0;
-  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  const auto done = p.bring(mine, kept);
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(mine, p.now);
   EXPECT_EQ(done->outcome, tp::outcome::completed);
@@ -51,9 +50,8 @@ TEST(ChangedTensors, If_nothing_has_changed_the_smallest_tensor_comes_and_the_ow
   mine.add("b", {dtype::i8, {3}}, 2);
   mine.add("none", {dtype::f32, {0, 3}}, 3);
   publication<net> p(mine);
-  auto model = mine.image();
   std::uint64_t kept = 0;
-  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  const auto done = p.bring(mine, kept);
   ASSERT_TRUE(succeeded(done));
   EXPECT_EQ(mine, p.now);
   EXPECT_EQ(kept, 40'000u);
@@ -79,9 +77,8 @@ TEST(ChangedTensors, Whatever_a_recipient_has_it_gets_what_is_published) {
     const bool digests = g() % 5 != 0;
     publication<over<tp::bytes_up_to<2_MiB>, tp::tcp>> p(of, {.recipients = 1, .tensor_digests = digests},
                                                          std::span(said).first(g() % 3));
-    auto model = mine.image();
     std::uint64_t kept = 0;
-    const auto done = tp::download_changes<over<tp::bytes_up_to<2_MiB>, tp::tcp>>(p.address(), p.ref, model, {}, &kept);
+    const auto done = p.bring(mine, kept);
     ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(mine, p.now);
     EXPECT_FALSE(done->believed);
@@ -95,9 +92,8 @@ TEST(ChangedTensors, Whatever_a_recipient_has_it_gets_what_is_published) {
 std::uint64_t brought(small& s, const std::string& text) {
   const tp::metadata_entry said[] = {{tp::tensor_digests_key, text}};
   publication<net> p(s.now, {.recipients = 1}, said);
-  auto model = s.old.image();
   std::uint64_t kept = 7;
-  const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+  const auto done = p.bring(s.old, kept);
   if (!done) {
     ADD_FAILURE() << to_string(done.error().code);
     return kept;
@@ -319,9 +315,8 @@ TEST(ChangedTensors, A_name_that_fits_in_no_request_costs_a_pull_of_all_that_cou
     for (auto& [name, t] : now.all)
       if (name[0] == 'z' || (others && name[0] == 'a')) t.second[3] ^= std::byte{1};
     publication<net> p(now);
-    auto model = mine.image();
     std::uint64_t kept = 7;
-    const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+    const auto done = p.bring(mine, kept);
     ASSERT_TRUE(succeeded(done));
     EXPECT_EQ(mine, p.now);
     EXPECT_EQ(kept, 0u);
@@ -467,9 +462,8 @@ TEST(ChangedTensors, A_reader_of_one_model_is_left_alone_while_the_other_becomes
     publication<net> p(now);
     const tensors read = models[front];
     tensors& back = models[1 - front];
-    auto model = back.image();
     std::uint64_t kept = 0;
-    const auto done = tp::download_changes<net>(p.address(), p.ref, model, {}, &kept);
+    const auto done = p.bring(back, kept);
     ASSERT_TRUE(done);
     EXPECT_EQ(models[front], read);
     EXPECT_EQ(back, p.now);

@@ -89,6 +89,11 @@ void step(Model& m, std::uint64_t seed, double width) {
     }
   EXPECT_TRUE(image::write(m, 0, data));
 }
+std::unique_ptr<floats> stepped(const floats& base) {
+  auto now = std::make_unique<floats>(base);
+  step(*now, 2, 1e-2);
+  return now;
+}
 template <class Model>
 std::unique_ptr<Model> zero() {
   auto m = std::make_unique<Model>();
@@ -308,8 +313,7 @@ TEST(EmbeddedDifference, Is_made_from_a_base_that_lies_in_flash) {
   using flash_type = simulated_flash<1024, 8>;
   using landing_type = tp::flash_landing<image, flash_type>;
   const auto base = some<floats>(1);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   flash_type flash(landing_type::pages, 1);
   landing_type landing(flash);
   const auto data = data_of(*base);
@@ -358,8 +362,7 @@ TEST(EmbeddedDifference, A_server_refuses_one_to_another_base_by_name) {
 
 TEST(EmbeddedDifference, A_model_or_a_base_that_changes_meanwhile_is_never_completed) {
   const auto base = some<floats>(1);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   in_memory<floats> landed(*base);
   floats_difference d(*now, landed);
   for (const bool of_base : {false, true}) {
@@ -380,8 +383,7 @@ TEST(EmbeddedDifference, A_model_or_a_base_that_changes_meanwhile_is_never_compl
 
 TEST(EmbeddedDifference, What_is_no_number_is_refused_with_the_index_of_its_tensor) {
   const auto base = some<floats>(1);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   in_memory<floats> landed(*base);
   floats_difference d(*now, landed);
   // in the order of the image: bias, weight
@@ -413,8 +415,7 @@ struct failing_base {
 };
 TEST(EmbeddedDifference, A_base_that_cannot_be_read_ends_the_publication_and_recipients_hear_it) {
   const auto base = some<floats>(1);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   in_memory<floats> landed(*base);
   failing_base failing{landed, -1};
   using type = tp::embedded_difference<floats, failing_base>;
@@ -487,8 +488,7 @@ namespace embedded_difference_test {
 
 TEST(EmbeddedDifference, A_server_refuses_a_device_that_lies_by_name) {
   const auto base = some<floats>(1);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   in_memory<floats> landed(*base);
   floats_difference d(*now, landed);
   ASSERT_TRUE(d.prepare());
@@ -532,8 +532,7 @@ TEST(EmbeddedDifference, A_server_refuses_a_device_that_lies_by_name) {
 TEST(EmbeddedDifference, A_server_refuses_one_that_is_longer_or_of_other_blocks_before_a_byte_comes) {
   const auto base = some<floats>(1);
   const auto longer = some<long_floats>(1), longer_base = some<long_floats>(2);
-  const auto now = std::make_unique<floats>(*base);
-  step(*now, 2, 1e-2);
+  const auto now = stepped(*base);
   const auto refused = [&]<class D>(D& d) {
     ASSERT_TRUE(d.prepare());
     pulled_by_a_host<tp::embedded_owner<D, 512>> pair(clean);

@@ -81,6 +81,11 @@ struct publication {
     server.emplace(*owner);
   }
   std::string address() const { return local(owner->port()); }
+  /// Brings it up to date; `kept`: how many of its bytes did not have to come.
+  tp::result<tp::receipt> bring(tensors& mine, std::uint64_t& kept) {
+    auto model = mine.image();
+    return tp::download_changes<Net>(address(), ref, model, {}, &kept);
+  }
   std::uint64_t published_bytes() const { return image.schema().image_bytes; }
   /// Stops, and says what was counted: exactly one recipient, which has it.
   tp::publication_status counted_once() {
