@@ -4,13 +4,12 @@
 
 #include <tensorpull/satellites/http/detail/base64.hpp>
 #include <tensorpull/satellites/http/recipient/detail/http_file.hpp>
+#include <tensorpull/satellites/http/recipient/detail/http_ranges.hpp>
 #include <tensorpull/satellites/http/recipient/detail/http_requests.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,22 +26,6 @@ struct no_http_endpoint {
   static bool send_control(const frame&) noexcept { return false; }
 };
 
-/// What a pull over HTTP is about, besides its options.
-struct http_asked {
-  stated_digest digest{};  ///< that the caller states
-  std::uint64_t version = 0;  ///< which an owner of this library has to have, if no hash would show it; 0: any
-  bool hashes = false;  ///< an XXH3 of the whole is computed
-  bool needs_digest = false;  ///< and has to be compared with something
-  bool lands = true;  ///< bytes are wanted, and not only what there is
-};
-
-/// How many requests may be on their way; 0: one, for all that is missing.
-constexpr std::uint32_t http_requests_at_a_time(std::uint32_t connections, std::uint32_t window) noexcept {
-  constexpr std::uint32_t usual = 4;
-  if (window == 0) return connections;
-  return std::min(connections == 0 ? usual : connections, window);
-}
-
 /// A request is for what comes next in a file: its header, then the ranges that the transfer asks for, in their order.
 /// An answer serves whatever comes next where it stands, and what is not wanted yet waits in the kernel. Over a single
 /// connection one request asks for all that is missing: then TCP's window follows the path.
@@ -50,13 +33,15 @@ template <class Pull, class Checked, class Limits>
 class http_exchange final : http_taker {
   using clock = std::chrono::steady_clock;
   using phase = http_line::phase;
+  using transfer_type = typename Pull::transfer_type;
+  using item = typename http_ranges<transfer_type>::item;
 
  public:
   /// Borrows all but `about`. Throws std::bad_alloc.
   http_exchange(http_requests& requests, const http_address& to, const http_asked& about, Pull& pull, Checked& checked,
                 const pull_options& options)
       : requests_(requests), to_(to), asked_(about), pull_(pull), t_(pull.transfer()), checked_(checked),
-        options_(options), one_range_(http_requests_at_a_time(to.connections, options.window) == 0),
+        options_(options), ranges_(t_), one_range_(http_requests_at_a_time(to.connections, options.window) == 0),
         over_(http_requests_at_a_time(to.connections, options.window)) {}
 
   /// Goes on until the transfer has ended, or until an error after which another try may succeed. Each try begins at
@@ -80,23 +65,14 @@ class http_exchange final : http_taker {
     }
     if (t_.ended()) say_goodbye();
     over_.drop_all();
-    count_ = 0;
-    waiting_ = later_ = {};
+    ranges_.clear();
+    waiting_ = {};
     (void)pull_.finish(end);
     if (why.code != errc{}) return failure(why);
     return {};
   }
 
  private:
-  /// A range that the transfer has asked for.
-  struct item {
-    std::uint32_t id = 0;
-    std::uint64_t offset = 0, length = 0, landed = 0;
-    bool delivered = false;  // the transfer has taken it
-
-    std::uint64_t next() const noexcept { return offset + landed; }
-    std::uint64_t end() const noexcept { return offset + length; }
-  };
   /// Bytes that the first request asks for if it does not ask for everything: the header of most files is in them.
   static constexpr std::uint64_t first_bytes = 64 * 1024;
 
@@ -104,7 +80,7 @@ class http_exchange final : http_taker {
   /// Goes on with what was asked. Whether anything has moved.
   result<bool> turn() {
     bool moved = false;
-    for (frame f; !waiting_ && count_ < items_.size() && next_frame(f); moved = true) {
+    for (frame f; !waiting_ && ranges_.next_frame(f); moved = true) {
       if (const auto ok = asked(f); !ok) return failure(ok.error());
       if (t_.ended()) return true;
     }
@@ -119,16 +95,9 @@ class http_exchange final : http_taker {
     if (!landed) return landed;
     return moved || *did || *landed;
   }
-  /// The next frame of the transfer, also one that came up while bytes landed.
-  bool next_frame(frame& f) noexcept {
-    if (!later_) return t_.next(f);
-    f = *later_;
-    later_ = {};
-    return true;
-  }
   result<void> asked(const frame& f) {
     if (f.kind == frame_kind::pull) {
-      push(f);
+      ranges_.push(f, file_.total);
     } else if (f.kind == frame_kind::describe) {
       waiting_ = f;
       if (file_.described) return describe();
@@ -138,10 +107,6 @@ class http_exchange final : http_taker {
       refuse(f.id, f.kind == frame_kind::schema ? status::schema_mismatch : status::unsupported);
     }
     return {};
-  }
-  void push(const frame& f) noexcept {
-    const std::uint64_t rest = file_.total - std::min(file_.total, f.offset);
-    at(count_++) = {f.id, f.offset, std::min<std::uint64_t>(f.length, rest)};
   }
   /// A frame about the file, as its owner would send it.
   frame about(frame_kind kind, std::uint32_t id) const noexcept {
@@ -189,13 +154,10 @@ class http_exchange final : http_taker {
     const bool all = one_range_ && asked_.lands && t_.landed_bytes() == 0;
     if (!file_.described)
       return {prefix_.size(), all ? http_requests::to_the_end : std::max(first_bytes, file_.data_start)};
-    const std::uint64_t from = std::max<std::uint64_t>(at(n).next(), prefix_.size());
-    return {from, one_range_ ? file_.total : at(n).end()};
+    const std::uint64_t from = std::max<std::uint64_t>(ranges_[n].next(), prefix_.size());
+    return {from, one_range_ ? file_.total : ranges_[n].end()};
   }
-  std::size_t requests() const noexcept {
-    if (file_.described) return count_;
-    return waiting_ ? 1 : 0;
-  }
+  std::size_t requests() const noexcept { return file_.described ? ranges_.size() : waiting_ ? 1u : 0u; }
   /// The answer that has this byte, or will.
   http_line* serving(std::uint64_t byte) noexcept {
     for (http_line& l : over_.lines())
@@ -223,7 +185,7 @@ class http_exchange final : http_taker {
     if (first == nullptr || first->judged || !is_neglected(*first)) return moved;
     // it waits for a connection that is not made, or on which the server never says a word, as one does that serves a
     // single one at a time: the others hold what comes behind it
-    if (first->connected() || !is_crowded(*first)) over_one_connection();
+    if (first->connected() || !is_crowded(*first)) over_.drop_all(), over_.allow(1);
     return true;
   }
   bool asks_here() noexcept {
@@ -273,7 +235,7 @@ class http_exchange final : http_taker {
     } else if (!moved_on) {
       if (h.status == 416 && !file_.found) return failure(errc::bad_file, 416, std::string_view("an empty file"));
       if (!h.is_busy()) return failure(error_of_status(h.status, requests_.url()));
-      refuse(waiting_ ? waiting_->id : at(0).id, status::busy, back_off(options_.retry, busy_++, h.wait));
+      refuse(waiting_ ? waiting_->id : ranges_[0].id, status::busy, back_off(options_.retry, busy_++, h.wait));
     }
     over_.drop(l);
     return true;
@@ -328,10 +290,6 @@ class http_exchange final : http_taker {
     const std::chrono::milliseconds enough = std::chrono::seconds(l.connected() ? 5 : 1) + usual;
     return has_passed(clock::now() - l.asked, std::min(options_.per_request_timeout / 4, enough));
   }
-  void over_one_connection() noexcept {
-    over_.drop_all();
-    over_.allow(1);
-  }
 
   // ---- bytes ----
   std::size_t take(http_line& from, std::span<const std::byte> bytes) noexcept override {
@@ -369,13 +327,13 @@ class http_exchange final : http_taker {
   }
   /// Bytes of an answer. How many were taken: those that come next, or come again.
   std::size_t consume(http_line& l, std::span<const std::byte> bytes) {
-    item* const i = file_.described ? wanted() : nullptr;
+    item* const i = file_.described ? ranges_.wanted(file_.total) : nullptr;
     if (file_.described && (i == nullptr || i->next() < prefix_.size())) return 0;
     const std::uint64_t next = i != nullptr ? i->next() : prefix_.size();
     if (l.at < next)
       return come_again(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), next - l.at)), 1 << 20);
     if (l.at > next || (i != nullptr && !deliver(*i))) return 0;
-    return i != nullptr ? land(*i, bytes) : collect(l, bytes);
+    return i != nullptr ? ranges_.land(*i, bytes) : collect(l, bytes);
   }
   /// Bytes that the transfer does not see. So many are progress.
   std::size_t come_again(std::size_t bytes, std::uint64_t enough) noexcept {
@@ -410,24 +368,24 @@ class http_exchange final : http_taker {
   /// What came with the header, and what the answer brings that comes next. Whether anything has moved.
   result<bool> go_on_landing() {
     bool moved = false;
-    starved_ = false;
+    ranges_.starved = false;
     // a file that came with its header lands when the answer has ended, too
     const bool all = prefix_.size() == file_.total && over_.busy() > 0 && !over_.first().head().length;
-    while (file_.described && !t_.ended() && !starved_ && !all) {
-      item* const i = wanted();
+    while (file_.described && !t_.ended() && !ranges_.starved && !all) {
+      item* const i = ranges_.wanted(file_.total);
       if (i == nullptr || i->next() >= prefix_.size()) break;
       moved = true;
-      if (deliver(*i)) (void)land(*i, std::span(prefix_).subspan(static_cast<std::size_t>(i->next())));
+      if (deliver(*i)) (void)ranges_.land(*i, std::span(prefix_).subspan(static_cast<std::size_t>(i->next())));
     }
     for (http_line& l : over_.lines()) {
       const bool next = l.at == l.until || (requests() > 0 && &l == serving(missing(0).first));
-      if (!l.judged || !next || starved_ || t_.ended()) continue;
+      if (!l.judged || !next || ranges_.starved || t_.ended()) continue;
       l.go_on();
       if (l.now() != phase::ended || t_.ended()) continue;
       const auto did = settle(l);
       if (!did || *did) return did;
     }
-    if (!starved_ || t_.ended()) return moved;
+    if (!ranges_.starved || t_.ended()) return moved;
     over_.wait(std::chrono::milliseconds(1));  // the consumer has no memory now
     pull_.excuse();
     return true;
@@ -448,45 +406,10 @@ class http_exchange final : http_taker {
     if (!whole) return failure(errc::connection_lost);
     return true;
   }
-  /// What there is has to be asked again.
-  void forget() noexcept {
-    file_ = {};
-    prefix_.clear();
-  }
-  item& at(std::size_t n) noexcept { return items_[(first_ + n) % items_.size()]; }
-  /// The range whose bytes come next. As chunks land, others are asked for.
-  item* wanted() noexcept {
-    for (frame f; !later_ && count_ < items_.size() && t_.next(f);) {
-      if (f.kind == frame_kind::pull) push(f);
-      else later_ = f;
-    }
-    return count_ > 0 ? &at(0) : nullptr;
-  }
+  /// The file has to be asked for again.
+  void forget() noexcept { file_ = {}, prefix_.clear(); }
   /// Offers a range whose bytes begin to come to the transfer. False: it does not want it any more.
-  bool deliver(item& i) noexcept {
-    if (i.delivered) return true;
-    frame m = about(frame_kind::chunk, i.id);
-    m.offset = i.offset;
-    m.length = static_cast<std::uint32_t>(i.length);
-    i.delivered = t_.on_chunk(m);
-    if (!i.delivered) pop();
-    return i.delivered;
-  }
-  void pop() noexcept { first_ = (first_ + 1) % items_.size(), --count_; }
-  /// Copies bytes of a range to where they belong. How many; 0: there is no memory for them now.
-  std::size_t land(item& i, std::span<const std::byte> bytes) {
-    std::array<std::span<std::byte>, 16> memory;
-    const prepared p = t_.prepare(memory, std::min<std::uint64_t>(bytes.size(), i.length - i.landed));
-    starved_ = p.bytes == 0;
-    i.landed += p.bytes;
-    if (i.landed == i.length) pop();
-    for (const auto& s : std::span(memory).first(p.pieces)) {
-      std::memcpy(s.data(), bytes.data(), s.size());
-      bytes = bytes.subspan(s.size());
-      t_.landed(s);
-    }
-    return static_cast<std::size_t>(p.bytes);
-  }
+  bool deliver(item& i) noexcept { return i.delivered || ranges_.deliver(i, about(frame_kind::chunk, i.id)); }
 
   // ---- the end ----
   /// Begins to tell an owner of this library how it ended, where it described the file: at the origin that the caller
@@ -553,17 +476,16 @@ class http_exchange final : http_taker {
   const http_address& to_;
   const http_asked asked_;
   Pull& pull_;
-  typename Pull::transfer_type& t_;
+  transfer_type& t_;
   Checked& checked_;
   const pull_options& options_;
+  http_ranges<transfer_type> ranges_;
   const bool one_range_;  // one range over one connection brings all that is missing
   http_lines over_;
   http_file file_{};
   std::vector<std::byte> prefix_{};  // its header
   http_url owner_{};  // where it was found
-  optional<frame> waiting_{}, later_{};  // a frame that is being answered; one that came up while bytes landed
-  std::array<item, 16> items_{};
-  std::size_t first_ = 0, count_ = 0;
+  optional<frame> waiting_{};  // a frame that is being answered
   std::uint64_t unseen_ = 0;  // bytes since the time-out was put off
   std::chrono::nanoseconds first_answer_{0};
   unsigned place_ = 0, busy_ = 0;  // how often the place has changed; how often the server was busy in a row
@@ -571,7 +493,6 @@ class http_exchange final : http_taker {
   bool unsure_ = true;  // no answer has shown that the file is where we ask
   bool asks_whole_ = false;  // the server's answers do not show which file they are of
   bool ours_ = false;  // an owner of this library has the file, which wants to hear of the end
-  bool starved_ = false;  // the consumer has no memory now
 };
 
 }  // namespace tensorpull::detail

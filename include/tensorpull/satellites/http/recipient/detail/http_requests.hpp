@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/protocol/retry.hpp>
+#include <tensorpull/satellites/http/detail/digests.hpp>
 #include <tensorpull/satellites/http/recipient/detail/http_lines.hpp>
 #include <tensorpull/satellites/http/recipient/http_address.hpp>
 #include <tensorpull/satellites/http/recipient/http_url.hpp>
@@ -19,6 +20,22 @@
 #include <utility>
 
 namespace tensorpull::detail {
+
+/// What a pull over HTTP is about, besides its options.
+struct http_asked {
+  stated_digest digest{};  ///< that the caller states
+  std::uint64_t version = 0;  ///< which an owner of this library has to have, if no hash would show it; 0: any
+  bool hashes = false;  ///< an XXH3 of the whole is computed
+  bool needs_digest = false;  ///< and has to be compared with something
+  bool lands = true;  ///< bytes are wanted, and not only what there is
+};
+
+/// How many requests may be on their way; 0: one, for all that is missing.
+constexpr std::uint32_t http_requests_at_a_time(std::uint32_t connections, std::uint32_t window) noexcept {
+  constexpr std::uint32_t usual = 4;
+  if (window == 0) return connections;
+  return std::min(connections == 0 ? usual : connections, window);
+}
 
 /// Borrows the address's texts.
 class http_requests {
