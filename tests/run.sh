@@ -12,7 +12,7 @@ what it needs and no more.
 
   ground         the mission, with g++: laws over every transport of the ground floor, the protocol, the tensor adapters, programs that must not compile,
                  messages, averages, the engine of microcontrollers on this machine, a short form of the main job, the main paths of the Python package
-  satellites     the upper floor, with g++: every folder of tests/satellites but the next two, and the command-line tools
+  satellites     the upper floor, with g++: every folder of tests/satellites but the next two, and the command-line tools; the tree without one satellite
   python         the Python package with PyTorch, and the component torch
   flare          jobs of NVIDIA FLARE with its own processes
   documentation  pages, snippets and their commands; format; uses by other projects; files compared with Python's safetensors and NumPy; counts of templates
@@ -131,6 +131,7 @@ dev() {
   # g++ collects garbage whenever it has allocated 128 MB, which costs up to a fifth of the time, and is not needed with 4 GB a job
   (($(awk '/^MemAvailable/ { print $2 }' /proc/meminfo) < 4194304 * jobs)) || often=--param=ggc-min-heapsize=2097152
   [[ ! -x $python ]] || set -- "-DPython3_EXECUTABLE=$python" "$@"
+  set -- -DTENSORPULL_PACKAGE_TESTS= "$@"
   dev_components+=";$components" dev_groups+=";$tests"
   configure "$build/dev" dev "-DTENSORPULL_COMPONENTS=${dev_components#;}" "-DTENSORPULL_TEST_GROUPS=${dev_groups#;}" "-DCMAKE_CXX_FLAGS=$often" "$@"
 }
@@ -148,9 +149,11 @@ build_package=(pybind11==3.1.0 scikit-build-core==1.1.2)
 
 needs_ground() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" openssl:openssl; own_python; }
 run_ground() {
-  python_of ground numpy==2.4.6 pytest "${build_package[@]}" || return
+  python_of ground numpy==2.4.6 ml_dtypes safetensors==0.8.0 tqdm pytest "${build_package[@]}" || return
+  # of the Python package those that need neither PyTorch nor another library
+  local main_paths='addresses;aio;connections;cpp_end;files;logging;messages;mutated_replies;numpy;session_relay;transactions;transfers'
   dev ground "core;image;tensors;chunking;framing;integrity;consumers;protocol;embedded;transports;messages;pipeline;wire;testing;torture;examples;headers;compile_fail;python" \
-    "-DTENSORPULL_PACKAGE_PYTHON=$build/python/ground/bin/python" || return
+    "-DTENSORPULL_PACKAGE_PYTHON=$build/python/ground/bin/python" "-DTENSORPULL_PACKAGE_TESTS=$main_paths" || return
   compile "$build/dev" all || return
   built
   run_tests "$build/dev" $((3 * jobs)) -LE 'torch'
@@ -164,7 +167,9 @@ run_satellites() {
   dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" || return
   compile "$build/dev" all || return
   built
-  run_tests "$build/dev" $((3 * jobs)) -L "^($(paste -sd'|' <<<"$satellites"))$"
+  run_tests "$build/dev" $((3 * jobs)) -L "^($(paste -sd'|' <<<"$satellites"))$" || return
+  # the group `long` takes out each of them, and runs all tests without it
+  step "the tree without one satellite" python3 "$root/tests/without.py" --build "$build/without" --groups "pipeline;headers;parallel" relay
 }
 
 needs_python() { needs_satellites; own_python; echo pkg-config:pkg-config; }
