@@ -17,9 +17,9 @@
 namespace narrowed_difference_test {
 
 using namespace tensorpull;
-using test::code_of;
-using test::some_model;
-using test::succeeded;
+using ::test::code_of;
+using ::test::some_model;
+using ::test::succeeded;
 
 template <class Scheme>
 struct NarrowedDifference : testing::Test {};

@@ -21,9 +21,9 @@
 namespace widened_test {
 
 using namespace tensorpull;
-using test::code_of;
-using test::some_model;
-using test::succeeded;
+using ::test::code_of;
+using ::test::some_model;
+using ::test::succeeded;
 
 template <class Scheme>
 struct Widened : testing::Test {};
