@@ -59,11 +59,11 @@ inline constexpr std::chrono::milliseconds wait_step{50};
 ///  5. movable, closed by its destructor; after an end only destruction is needed;
 ///  6. no call throws, allocates, or raises a signal;
 ///  7. optionally, it passes descriptors: `s.write_some(spans, descriptors)` sends them with the first byte that it
-///     takes, or the bytes alone if the system passes none now, and `s.take_descriptors()` gives those that came with
-///     the bytes that were read last;
+///     takes, or the bytes alone if the system passes none now, and `s.take_descriptors()` gives those that arrived
+///     with the bytes that were read last;
 ///  8. optionally, `s.expect_bytes(on)`: from now on bytes of the other end are due, or not any more. While they are, a
-///     line that carries nothing, and an other end that is gone without a word, end the stream within seconds (closed);
-///     an other end that is there and silent does not.
+///     path that carries nothing, and an end that is gone without a word, end the stream within seconds (closed). An
+///     end that is there and silent does not.
 /// testing/conformance checks each of them. An event loop asks for a little more:
 /// links/posix/pollable_stream.hpp.
 template <class S>

@@ -15,7 +15,7 @@ namespace tensorpull {
 
 /// Names a transaction of one owner; none: {}.
 struct transaction_id {
-  std::uint32_t index = 0;   ///< its place in the owner's table
+  std::uint32_t index = 0;   ///< its row in the owner's table
   std::uint32_t number = 0;  ///< grows with each transaction; 0: none
 
   friend constexpr bool operator==(const transaction_id&, const transaction_id&) noexcept = default;
@@ -54,7 +54,7 @@ enum class recipient_state : std::uint8_t {
   completed,             ///< confirmed with the published digest
   completed_unverified,  ///< confirmed without a digest
   failed,                ///< confirmed, or gave up, with another digest
-  cancelled,             ///< gave up and said so
+  cancelled,             ///< gave up, and told the owner
   vanished,              ///< took less than the least rate from every reference over its idle budget
   absent,  ///< did not ask for any reference within the acquire budget, or not for this one before the end
   unfinished,  ///< was under way when the transaction ended
@@ -82,12 +82,12 @@ struct publication_status {
   std::uint32_t completed = 0;  ///< confirmed with the published digest
   std::uint32_t completed_unverified = 0;  ///< confirmed without a digest
   std::uint32_t failed = 0;  ///< confirmed, or gave up, with another digest
-  std::uint32_t cancelled = 0;  ///< gave up and said so
+  std::uint32_t cancelled = 0;  ///< gave up, and told the owner
   std::uint32_t vanished = 0;  ///< dropped by the idle budget
   std::uint32_t absent = 0;  ///< expected and not seen in time
   std::uint32_t unfinished = 0;  ///< under way when it ended
   std::uint32_t unlisted = 0;  ///< asked without being expected
-  std::uint32_t lost = 0;  ///< times that a connection ended before a confirmation; the recipient may come back
+  std::uint32_t lost = 0;  ///< times that a connection ended before a confirmation; the recipient may return
   std::uint64_t bytes_sent = 0;  ///< payload handed to transports
 
   /// Recipients that have ended.
@@ -131,10 +131,10 @@ struct transaction_budgets {
   std::uint64_t least_bytes_per_second = 64;  ///< the least rate from one reference, averaged over `recipient_idle`
 };
 
-/// How a transaction of several references is opened. What is borrowed must live until it has settled, which the end of
-/// the owner does at the latest; the names only until it is sealed.
+/// How a transaction of several references is opened. Borrowed objects must live until it has settled, which the
+/// owner's destructor sees to at the latest; the names only until it is sealed.
 struct transaction_options {
-  /// how many are expected; 0: not known, or `named` lists them; no other number than that of names
+  /// how many are expected; 0: not known, or `named` lists them; with names, no other number than theirs
   std::uint32_t recipients = 0;
   std::span<const recipient_id> named{};  ///< the recipients that are expected; others do not count
   std::uint32_t least = 0;  ///< confirmed recipients that are enough when it ends; 0: all; not more than are expected
@@ -144,7 +144,7 @@ struct transaction_options {
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
 };
 
-/// How one reference is published: for whom, for how long, and under which ID. What is borrowed must live as above.
+/// How one reference is published: for whom, for how long, and under which ID. Borrowed objects must live as above.
 struct publish_options {
   std::uint32_t recipients = 0;  ///< how many are expected; 0: not known, or `named` lists them
   std::span<const recipient_id> named{};  ///< the recipients that are expected; others do not count
@@ -161,11 +161,11 @@ struct publish_options {
   /// Nothing checks it here. If the bytes are others, a pull of the whole image fails with `digest_mismatch`. A pull of
   /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.
   std::uint64_t version = 0;
-  /// The image's metadata says the digest of each tensor (`tensorpull.digests`), so that a recipient that has an
+  /// The image's metadata has the digest of each tensor (`tensorpull.digests`), so that a recipient that has an
   /// earlier version pulls those that have changed: download_changes in C++, `base=` in Python. It is another image
   /// then, with another version. Costs one more pass over the bytes, 16 bytes a tensor of each recipient's header, and
   /// 72 bytes a tensor of this owner's memory as long as it is published. One more error: out_of_memory. A model that
-  /// lies in memory which other programs can be given is copied there once more.
+  /// lies in memory shared with other programs is copied there once more.
   bool tensor_digests = false;
 
   /// The options of a transaction of this reference alone.

@@ -38,7 +38,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  /// Takes the stream over. `connecting`: this end has begun the connection, so closed() may come without connected().
+  /// Takes the stream over. `connecting`: this end has begun the connection, so closed() may be called without
+  /// connected().
   connection(Host& host, event_loop& on, stream_type& stream, bool connecting) noexcept
       : event_target(on), host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this),
         connecting_(connecting) {
@@ -76,7 +77,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
 
   /// Starts to pull into a consumer that is made from `arguments` inside the connection; the handler's pulled() is told
   /// how it ended. The options are copied; what they point to must live until then. Tries are made over this connection
-  /// only: if it ends, so does the pull, and a line that carries nothing any more ends it (byte_stream, 8). The host's
+  /// only: if it ends, so does the pull, and a path that carries nothing any more ends it (byte_stream, 8). The host's
   /// budgets hold, too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one,
   /// however often it pulls. Error: busy: a pull is under way, or the connection is closed.
   template <class... Arguments>
@@ -108,9 +109,9 @@ class connection : private event_target, private send_limiter<typename Host::loc
 
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
-  /// Whether the stream knows if its line carries nothing any more (byte_stream, 8).
+  /// Whether the stream notices that its path carries nothing any more (byte_stream, 8).
   static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
-  /// How often the line is looked after while nothing comes during a pull.
+  /// How often the path is looked after while nothing arrives during a pull.
   static constexpr std::chrono::milliseconds line_look{1000};
 
   /// Makes the event loop look at this connection. May be called on any thread, but with `end` only from within the
@@ -174,10 +175,10 @@ class connection : private event_target, private send_limiter<typename Host::loc
     if (gave_back || (waited_ && !waits)) host_.retry_one();  // there may be one for the next that waits
     waited_ = waits;
     const bool limited = host_.limiter().limited() && host_.limiter().waits(*this);
-    // nothing can come before we have computed a digest, or may send again
+    // nothing can arrive before we have computed a digest, or may send again
     note(awaits_us(did) || limited || did.works || end_.works() || end_.awaits_time());
     if (!done && !limited)
-      // other connections first; not a wait, because what was read last may need an answer and no more bytes may come
+      // other connections first; not a wait, because what was read last may need an answer and no more bytes may follow
       return again();
     if (waits) host_.await_memory(*this);
     awaits_time_.store(end_.awaits_time(), std::memory_order_relaxed);
@@ -260,9 +261,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
     return ok;
   }
 
-  /// When nothing has come for a while during a pull: a line that carries nothing any more wakes nobody, but a read
-  /// says so, as in a pull that waits. Bytes are due from the first look on, so a short pull asks nothing of the
-  /// kernel.
+  /// When nothing has arrived for a while during a pull: a path that carries nothing any more wakes nobody, but a read
+  /// fails, as in a pull that waits. Bytes are due from the first look on, so a short pull asks nothing of the kernel.
   void look_after_line(pull_type& p) noexcept {
     if constexpr (looks_after_line) {
       if (p.rest || readable_ || p.looked.left(line_look) != std::chrono::milliseconds::zero()) return;
@@ -347,13 +347,13 @@ class connection : private event_target, private send_limiter<typename Host::loc
     host_.release(*this);
   }
 
-  /// The same, for a function that says whether the connection goes on.
+  /// The same, for a function whose result is whether the connection goes on.
   bool ends(const error& why) noexcept {
     shut(why);
     return false;
   }
 
-  /// Whether this one was not established, and another connection takes its place, to the next of the destinations. If
+  /// Whether this one was not established, and another connection to the next of the destinations is made instead. If
   /// not, `why` is the last one's error.
   bool goes_on_elsewhere(error& why) noexcept {
     if constexpr (requires { others_->more(); }) {

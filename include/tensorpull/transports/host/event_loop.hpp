@@ -1,4 +1,4 @@
-// Waits for many descriptors at a time, and calls what waits for them on the threads that run it: the program's. It
+// Waits for many descriptors at a time, and calls their targets on the threads that run it, which are the program's. It
 // starts no thread.
 #pragma once
 
@@ -27,13 +27,13 @@ class event_loop;
 /// it. Made with `new`; retire() destroys it.
 class event_target {
  public:
-  /// Bits of what has happened: the descriptor can be read.
+  /// A bit of happened(): the descriptor can be read.
   static constexpr std::uint32_t readable = 1;
   /// It can be written.
   static constexpr std::uint32_t writable = 2;
   /// The alarm is due.
   static constexpr std::uint32_t alarm = 4;
-  /// The first of the target's own; all above are its own too.
+  /// The first of the bits that a target may post to itself; all above are its own, too.
   static constexpr std::uint32_t own = 8;
 
   /// Borrows the loop.
@@ -41,33 +41,33 @@ class event_target {
   event_target(const event_target&) = delete;
   event_target& operator=(const event_target&) = delete;
 
-  /// Lets the loop watch a descriptor, which stays the caller's. Gives errno: ENOMEM, or why the system cannot watch
-  /// it; 0: it does.
+  /// Lets the loop watch a descriptor, which stays the caller's. Returns 0, or errno: ENOMEM, or why the system cannot
+  /// watch it.
   int watch(int fd) noexcept;
-  /// The descriptor is not watched any more, so that it can be closed.
+  /// Stops watching the descriptor, so that it can be closed.
   void unwatch() noexcept;
-  /// Waits for these directions of the descriptor from now on, and no others, until one is ready. Each is reported
-  /// once.
+  /// Waits for these directions of the descriptor from now on, and no others. When one is ready, it is reported once,
+  /// and the wait has ended.
   void wait(io_ready directions) noexcept;
-  /// Sets the alarm, in the place of the one that was set before.
+  /// Sets the alarm, instead of the one that was set before.
   void alarm_after(std::chrono::milliseconds time) noexcept;
-  /// There is no alarm any more.
+  /// Drops the alarm.
   void drop_alarm() noexcept;
-  /// Something has happened: bits for happened(). On any thread.
+  /// Lets the loop call happened() with these bits. On any thread.
   void post(std::uint32_t what) noexcept;
-  /// It is not called any more, and is destroyed as soon as no thread is inside of it.
+  /// It is called no more, and is destroyed as soon as no thread is inside it.
   void retire() noexcept;
 
  protected:
   virtual ~event_target() = default;
-  /// What has happened since the last call. One thread at a time is inside of it.
+  /// Is called with the bits of all that has happened since the last call. One thread at a time is inside it.
   virtual void happened(std::uint32_t what) noexcept = 0;
 
  private:
   friend event_loop;
 
   event_loop& loop_;
-  // of the loop, by its lock
+  // the loop's, guarded by its lock
   event_target *before_ = nullptr, *after_ = nullptr, *next_alarm_ = nullptr;
   std::chrono::steady_clock::time_point alarm_at_{};
   std::uint32_t pending_ = 0, armed_ = 0;
@@ -80,7 +80,7 @@ class event_loop {
  public:
   using clock = std::chrono::steady_clock;  ///< of alarms and waits
 
-  /// Opens three descriptors; error() says whether it could.
+  /// Opens three descriptors. If it cannot, error() has the reason.
   event_loop() noexcept
       : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
@@ -91,35 +91,35 @@ class event_loop {
   event_loop& operator=(const event_loop&) = delete;
   ~event_loop() { delete[] entries_; }
 
-  /// errno of why it has no descriptors; 0: it has.
+  /// errno of the call that failed; 0: all descriptors are open.
   int error() const noexcept { return error_; }
   /// Readable while there is something to call: for a program that waits in a loop of its own, and then calls poll().
   int native_handle() const noexcept { return epoll_.get(); }
-  /// Has memory for so many more descriptors. False: there is none.
+  /// Allocates memory for so many more descriptors. False: there is none.
   bool reserve(std::size_t descriptors) noexcept {
     const lock_guard hold(lock_);
     return grow(static_cast<std::size_t>(timer_.get()) + 1 + descriptors);
   }
 
-  /// Calls one target that something has happened to, or waits for at most `time` until there is one. How many were
-  /// called. It does not wait if there is nothing to wait for.
+  /// Calls one target that something has happened to, or waits for at most `time` until there is one. Returns how many
+  /// were called. It does not wait if there is nothing to wait for.
   std::size_t run_one_for(std::chrono::nanoseconds time) noexcept { return run_one_until(clock::now() + time); }
   /// The same without an end to the wait.
   std::size_t run_one() noexcept { return run_one_until(clock::time_point::max()); }
-  /// Calls targets for so long. How many were called.
+  /// Calls targets for so long, or until there is nothing to wait for. Returns how many were called.
   std::size_t run_for(std::chrono::nanoseconds time) noexcept {
     const auto end = clock::now() + time;
     std::size_t n = 0;
     while (run_one_until(end) != 0) ++n;
     return n;
   }
-  /// Calls targets until there is nothing to wait for. How many were called.
+  /// Calls targets until there is nothing to wait for. Returns how many were called.
   std::size_t run() noexcept {
     std::size_t n = 0;
     while (run_one() != 0) ++n;
     return n;
   }
-  /// Calls what can be called without waiting, at most so many. How many were called.
+  /// Calls the targets that can be called without waiting, at most so many. Returns how many were called.
   std::size_t poll(std::size_t most = ~std::size_t{0}) noexcept {
     std::size_t n = 0;
     while (n < most && run_one_until(at_once) != 0) ++n;
@@ -127,13 +127,13 @@ class event_loop {
     if (first_ != nullptr) wake();  // the descriptor stays readable
     return n;
   }
-  /// Each thread that runs it returns, after what it is calling. On any thread.
+  /// Each thread that runs it returns after the call that it is in. On any thread.
   void stop() noexcept {
     const lock_guard hold(lock_);
     stopped_ = true;
     wake();
   }
-  /// It can be run again after stop().
+  /// Lets it be run again after stop().
   void restart() noexcept {
     const lock_guard hold(lock_);
     stopped_ = false;
@@ -141,10 +141,10 @@ class event_loop {
 
  private:
   friend event_target;
-  static constexpr clock::time_point at_once{};  // an end of a wait: there is none
+  static constexpr clock::time_point at_once{};  // as the end of a wait: do not wait
 
-  /// What is watched, by descriptor. The number tells an event of a descriptor that was closed meanwhile from one of
-  /// that which has its number now.
+  /// The target of each descriptor. The number tells an event of a descriptor that was closed meanwhile from one of the
+  /// descriptor that the system has given the same number since.
   struct entry {
     event_target* target = nullptr;
     std::uint32_t number = 0;
@@ -171,12 +171,12 @@ class event_loop {
     }
     if (next != nullptr) call(*next);
     --running_;
-    // others go on, or return, too
+    // then other threads go on, or return, too
     if (sleeping_ > 0 && (first_ != nullptr || stopped_ || !has_work())) wake();
     lock_.unlock();
     return next != nullptr;
   }
-  /// Queues what is ready, and waits for it until then. True: the time was over.
+  /// Waits until `end`, and queues the targets that are ready. True: the time was over.
   bool harvest(clock::time_point end) noexcept {
     std::int64_t ms = end == at_once ? 0 : -1;
     if (end != at_once && end != clock::time_point::max())
@@ -200,10 +200,10 @@ class event_loop {
         if ((happened & wanted) != 0) put(*e.target, happened & wanted);
       }
     }
-    round_ = count_;  // then it is looked again, so that nothing waits behind those that go on
+    round_ = count_;  // then it looks again, so that nothing waits behind targets that are queued anew
     return n <= 0 && ms == 0;
   }
-  /// The caller of these has the lock.
+  // The caller of the functions from here on has the lock.
   void call(event_target& t) noexcept {
     t.inside_ = true;
     ++inside_;
@@ -251,7 +251,7 @@ class event_loop {
     t.armed_ = what;
   }
   bool has_work() const noexcept { return waiting_ > 0 || count_ > 0 || inside_ > 0 || alarms_ != nullptr; }
-  /// A thread that waits looks at the queue.
+  /// Lets a thread that waits look at the queue.
   void wake() noexcept { (void)::eventfd_write(wake_.get(), 1); }
 
   void sound_alarms() noexcept {
@@ -275,7 +275,7 @@ class event_loop {
     *at = t.next_alarm_;
     t.alarmed_ = false;
   }
-  /// For the first of the alarms.
+  /// Sets the timer to the first of the alarms.
   void set_timer() noexcept {
     if (alarms_ == nullptr) return;
     auto first = alarms_->alarm_at_;
@@ -307,7 +307,7 @@ class event_loop {
   entry* entries_ = nullptr;
   std::size_t size_ = 0;
   event_target *first_ = nullptr, *last_ = nullptr, *alarms_ = nullptr;
-  // in the queue, those of them that are called before it is looked for more, and those that wait for a descriptor
+  // targets: in the queue, of these called before it looks for more, and that wait for a descriptor
   std::size_t count_ = 0, round_ = 0, waiting_ = 0;
   std::size_t running_ = 0, sleeping_ = 0, inside_ = 0;  // threads: that run it, that wait, that call a target
   bool stopped_ = false;

@@ -32,7 +32,7 @@ struct silent_handler {
 }  // namespace detail
 
 /// `Handler` has connected(connection&), message(connection&, const message&), pulled(connection&, const
-/// result<receipt>&) and closed(connection&, const error&). What they throw is caught and dropped. A connection that
+/// result<receipt>&) and closed(connection&, const error&). Their exceptions are caught and dropped. A connection that
 /// was never established (a connect or a handshake that failed) has closed() without connected(). `Consumer`: what
 /// connections pull into, or no_consumer.
 /// If the transport's `threads` is true, several threads may run the loop; the callbacks of one connection never
@@ -54,7 +54,7 @@ class host<Parts, Handler, Consumer> {
   using publisher_type = typename decltype(detail::publisher_of<Parts, lock_type>())::type;  ///< what publishes
   using owner_type = typename publisher_type::owner_type;  ///< the owner's state machine
   using connection = tensorpull::connection<host>;  ///< what handlers are given
-  using destinations = typename detail::destinations_of<transport>::type;  ///< the places that connect() tries
+  using destinations = typename detail::destinations_of<transport>::type;  ///< the addresses that connect() tries
   /// if not, connections refuse long messages
   static constexpr bool takes_messages = !std::is_same_v<Handler, detail::silent_handler>;
 
@@ -96,9 +96,9 @@ class host<Parts, Handler, Consumer> {
     }
   }
 
-  /// What publishes: add_tensors(), withdraw() and the rest.
+  /// The publisher: add_tensors(), withdraw() and the rest.
   publisher_type& published() noexcept { return published_; }
-  /// What its connections share, if the transport gives them something (http_owner.hpp).
+  /// The object that its connections share, if the transport has one (http_owner.hpp).
   auto& shared() noexcept { return shared_; }
 
   /// Starts to listen. Returns the port, which the system has chosen if it was 0; 0 if the transport has no ports.
@@ -115,7 +115,7 @@ class host<Parts, Handler, Consumer> {
     return listen_by([&] { return address.listen(); }, {});
   }
 
-  /// Starts to connect; the handler's connected() or closed() says how it ended, with a connection of this `tag`,
+  /// Starts to connect; the handler's connected() or closed() is told how it ended, with a connection of this `tag`,
   /// perhaps on another thread before this returns. A name's addresses are tried in turn, each within the accept
   /// budget; closed() has the error of the last one. Errors: those of the transport's resolve() and, if no address can
   /// be tried, start_connect(); cancelled: stop() was called; out_of_memory.
@@ -152,7 +152,7 @@ class host<Parts, Handler, Consumer> {
   friend acceptor_type;
   static constexpr std::size_t frame_bytes = frame_buffer_bytes<typename Parts::limits>;
   static constexpr std::chrono::milliseconds timer_interval{200};
-  /// What the loop calls for the host itself.
+  /// A target of the loop for the host itself.
   class target : public event_target {
    public:
     target(event_loop& on, host& to, void (host::*call)()) noexcept : event_target(on), host_(to), call_(call) {}
@@ -267,7 +267,7 @@ class host<Parts, Handler, Consumer> {
     if (was_full) acceptor_->look_again();
   }
 
-  /// Whether there is no place for another connection that is accepted.
+  /// Whether there is no room for another connection that is accepted.
   bool full() const noexcept { return count_ >= options_.max_connections; }
   void start_timer() noexcept { timer_->alarm_after(pulls_ > 0 ? detail::wait_step : timer_interval); }
   /// While connections wait until they may send.
@@ -289,8 +289,8 @@ class host<Parts, Handler, Consumer> {
         if (c->watch_.over(options_.budgets, now, c->activity())) c->end_later(errc::timed_out);
         else if (now.time_since_epoch().count() >= c->look_at_.load(std::memory_order_relaxed)) c->again();
       }
-      // each makes room for the others, and leaves what it has freed to them for one interval: otherwise those who come
-      // to it again at once would have it again
+      // each makes room for the others, and leaves what it has freed to them for one interval: otherwise peers that
+      // connect again at once would have it again
       const auto lacks = acceptor_->take_shortage();
       yields = (lacks.here || lacks.elsewhere) && make_room(oldest, now) && lacks.elsewhere;
     }
@@ -311,7 +311,7 @@ class host<Parts, Handler, Consumer> {
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
 
-  /// Others wait for a place: ends those that have shown nothing, the oldest first. Whether there were any.
+  /// Others wait for room: ends those that have shown nothing, the oldest first. Whether there were any.
   bool make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
     detail::room_maker room;
     for (; c != nullptr; c = c->previous_)

@@ -10,15 +10,16 @@ namespace tensorpull {
 
 /// Where and how an owner listens.
 struct owner_options {
-  /// the address. None: the transport's any_address (tcp: a free port of 127.0.0.1); without an any_address it does not
-  /// listen, and serves adopted streams
+  /// The address. None: the transport's any_address (tcp: a free port of 127.0.0.1). Without an any_address it does not
+  /// listen, and serves adopted streams.
   std::string_view listen{};
   host_options host{};  ///< limits and budgets of its connections
 };
 
 namespace detail {
 
-/// What an owner over streams has, whatever its models are: an event loop, and a host on it that pulls nothing.
+/// The part of an owner over streams that does not depend on its models: an event loop, and a host on it that pulls
+/// nothing.
 template <class Parts>
 class stream_owner_state {
   using transport = typename Parts::transport;
@@ -68,8 +69,8 @@ class stream_owner_state {
 
 }  // namespace detail
 
-/// A pipeline's `downloader` over streams. Movable. Its end settles what is open: callbacks are called once more, with
-/// what there was. open() allocates the buffers; each connection is one more allocation.
+/// A pipeline's `downloader` over streams. Movable. Its destructor settles every open transaction, and callbacks are
+/// called once more. open() allocates the buffers; each connection is one more allocation.
 template <class Parts, class Tensors>
   requires listening_transport<typename Parts::transport>
 class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts, Tensors>, Tensors> {
@@ -95,10 +96,10 @@ class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts,
 
   /// How many connections there are.
   std::size_t connections() const noexcept { return s_->connections.connections(); }
-  /// What its connections share, if the transport gives them something: the options and counts of http_only.
+  /// The object that its connections share, if the transport has one: the options and counts of http_only.
   auto& shared() noexcept { return s_->connections.shared(); }
-  /// The event loop, and what publishes: for another host over the same references, such as http_door. Both are valid
-  /// as long as the owner.
+  /// The event loop, for a program with a loop of its own. With the publisher it serves another host over the same
+  /// references, such as http_door. Both are valid as long as the owner.
   tensorpull::event_loop& event_loop() noexcept { return s_->io; }
   /// See event_loop().
   auto& publications() noexcept { return s_->connections.published(); }

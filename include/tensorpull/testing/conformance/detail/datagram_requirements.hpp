@@ -27,9 +27,9 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
 
   void run() {
     check("2.1", "a link's longest datagram has from 128 bytes to the constant", {}, &self::longest);
-    check("3.1", "a receive on an idle link says would_block", {}, &self::idle_status);
+    check("3.1", "a receive on an idle link returns would_block", {}, &self::idle_status);
     check("3.2", "a receive never waits", {}, &self::takes_promptly);
-    check("3.3", "a receive stays within its memory and says how much it received", {"3.1"}, &self::receive_bounds);
+    check("3.3", "a receive stays within its memory and returns how much it received", {"3.1"}, &self::receive_bounds);
     check("3.4", "a receive gives a datagram, the whole and alone", {"3.3"}, &self::whole);
     check("2.2", "a datagram of the longest size arrives", {"2.1", "3.4"}, &self::carry_longest);
     check("1.1", "an address equals its copy and hashes as it does", {"3.4"}, &self::copies);
@@ -39,15 +39,15 @@ class datagram_requirements : public link_requirements<datagram_probe<Connect>> 
     check("4.2", "a send never waits, also when the peer does not receive", {}, &self::send_promptly);
     check("4.3", "a send takes the whole or nothing", {"2.1", "3.4"}, &self::whole_or_nothing);
     check("5.2", "wait() ends when a datagram can be sent", {}, &self::wait_for_room);
-    check("4.4", "after would_block, wait() says when a send can go on", {"2.1", "4.3", "5.2"}, &self::goes_on);
+    check("4.4", "after would_block, wait() reports when a send can go on", {"2.1", "4.3", "5.2"}, &self::goes_on);
     check("5.1", "wait() ends when a datagram can be received", {"3.4"}, &self::wait_for_arrival);
-    check("5.3", "wait() says nothing if nothing can be received", {}, &self::wait_idle);
+    check("5.3", "wait() reports nothing if nothing can be received", {}, &self::wait_idle);
     check("5.4", "wait() lasts about as long as it may", {"5.3"}, &self::wait_lasts);
     check("5.5", "wait() answers only what it was asked", {"5.1", "5.2"}, &self::wait_as_asked);
     check("5.6", "wait() knows of datagrams that the link holds already", {"5.1"}, &self::wait_for_the_rest);
     check("6.1", "a datagram that was damaged on the way is dropped", {"3.4"}, &self::damaged);
     report_.begin("7.1", "nobody can send with the address of another");
-    report_.skip(link::addresses_are_proved ? "no call shows it: the link says so"
+    report_.skip(link::addresses_are_proved ? "no call shows it: the link states it"
                                             : "the link does not say so: drivers ask for a cookie");
     check("4.5", "sending to a peer that is gone does no harm", {"3.4"}, &self::peer_gone);
     check("8.1", "a moved link goes on where it was", {"1.2"}, &self::move);

@@ -57,9 +57,9 @@ class datagram_transfers
       expect(chunk < 40 ? small_ : large_, chunk, {}, true);
     check("T2", "of ten datagrams one is lost, and of four");
     for (const std::uint32_t lost : {100u, 250u}) expect(small_, most(), {.lost = lost}, true);
-    check("T3", "datagrams come twice");
+    check("T3", "datagrams arrive twice");
     expect(small_, most(), {.doubled = 300}, true);
-    check("T4", "bits are changed: datagrams are lost, or the digest says so");
+    check("T4", "bits are changed: datagrams are lost, or the digest shows it");
     expect(small_, most(), {.damaged = 50}, Link::checked);
     check("T5", "all of it at once");
     for (std::uint64_t seed = 1; seed <= 3; ++seed)

@@ -84,7 +84,7 @@ class link_requirements {
   void wait_idle(pair& c) {
     int times = 0;
     for (int i = 0; i < 3; ++i) times += wait_and_take(c, 1ms) ? 1 : 0;
-    if (times == 3) report_.fail("on an idle link it says that reading can go on: whoever waits would spin");
+    if (times == 3) report_.fail("on an idle link it reports that reading can go on: a loop that waits would spin");
   }
   void wait_lasts(pair& c) {
     about_as_long([&] { (void)wait_and_take(c, some_time); });

@@ -43,9 +43,9 @@ class pollable_ends : public link_requirements<stream_probe<Connect>> {
           const establishment now = s->establish();
           if (now.status == io_status::ok) s = nullptr;
           else if (now.status != io_status::would_block)
-            report_.fail("establish() says status %d, errno %d", static_cast<int>(now.status), now.system);
+            report_.fail("establish() returns status %d, errno %d", static_cast<int>(now.status), now.system);
           else if (!now.waits_for.read && !now.waits_for.write)
-            report_.fail("establish() would block, and says no direction to wait for");
+            report_.fail("establish() would block, and names no direction to wait for");
           if (!report_.holds()) return false;
         }
         if (!lasts()) report_.fail("it was not established within %llu ms", base::ull(probe_.patience_us() / 1000));
@@ -76,10 +76,10 @@ class pollable_requirements : public pollable_ends<Connect> {
   explicit pollable_requirements(probe& p) noexcept : base(p) {}
 
   void run() {
-    check("4.1", "establish() says `ok` in time, and until then what it waits for", {}, &self::established);
-    check("4.2", "establish() never waits, and after an `ok` says so again", {"4.1"}, &self::establishes_again);
+    check("4.1", "establish() returns `ok` in time, and until then names what it waits for", {}, &self::established);
+    check("4.2", "establish() never waits, and after an `ok` returns it again", {"4.1"}, &self::establishes_again);
     check("2.1", "the descriptor stays the same, also when the stream is moved", {"4.1"}, &self::same_descriptor);
-    check("2.2", "the descriptor is ready when bytes have come", {"4.1"}, &self::ready_for_bytes);
+    check("2.2", "the descriptor is ready when bytes have arrived", {"4.1"}, &self::ready_for_bytes);
     check("2.3", "the descriptor of an idle stream is not ready again and again", {"4.1"}, &self::idle);
     check("2.4", "the descriptor is ready when the peer has closed", {"2.1"}, &self::ready_for_end);
     check("3.1", "after a read that was short the descriptor announces what is left", {"2.1", "2.2"},
@@ -125,7 +125,7 @@ class pollable_requirements : public pollable_ends<Connect> {
     std::array<std::byte, 8> memory;
     for (int i = 0; i < 5; ++i)  // some may be for the stream itself, as a TLS session ticket is
       if (announced(c.right, 10ms)) ++times, (void)probe::read(c.right, memory);
-    if (times == 5) report_.fail("nothing has come, and it is ready: an event loop would spin");
+    if (times == 5) report_.fail("nothing has arrived, and it is ready: an event loop would spin");
   }
   void ready_for_end(pair& c) {
     if (!made_ready(c)) return;
@@ -188,11 +188,11 @@ class listener_requirements : public pollable_ends<Connect> {
   listener_requirements(probe& p, Listen& listen, Reach& reach) noexcept : base(p), listen_(listen), reach_(reach) {}
 
   void run() {
-    with("1.1", "accept() never waits, and says timed_out if no connection waits", {}, &self::nobody);
+    with("1.1", "accept() never waits, and returns timed_out if no connection waits", {}, &self::nobody);
     with("2.1", "the descriptor is readable when a connection waits", {"1.1"}, &self::readable);
     check("1.2", "bytes go over an accepted connection, both ways", {"2.1"}, &self::carries);
     with("1.3", "each connection is accepted once", {"2.1"}, &self::once);
-    with("1.4", "without descriptors accept() says out_of_memory, and takes the connection later", {"2.1"},
+    with("1.4", "without descriptors accept() returns out_of_memory, and takes the connection later", {"2.1"},
          &self::scarce);
     with("3.1", "a moved listener goes on", {"2.1"}, &self::move);
     with("3.2", "the destructor stops listening", {"2.1"}, &self::ends);
@@ -221,7 +221,7 @@ class listener_requirements : public pollable_ends<Connect> {
   }
   bool is_nobody(const result<stream>& s) {
     if (!s && s.error().code == errc::timed_out) return true;
-    report_.fail("no connection waits, and it says %s", s ? "that one does" : to_string(s.error().code).data());
+    report_.fail("no connection waits, and it returns %s", s ? "one" : to_string(s.error().code).data());
     return false;
   }
 
@@ -242,7 +242,7 @@ class listener_requirements : public pollable_ends<Connect> {
     const auto first = reached(l);
     if (!first) return;
     const auto one = l.accept();
-    if (!one) return report_.fail("a connection waits, and it says %s", to_string(one.error().code).data());
+    if (!one) return report_.fail("a connection waits, and it returns %s", to_string(one.error().code).data());
     (void)is_nobody(l.accept());
   }
   void scarce(listener& l) {
@@ -259,17 +259,17 @@ class listener_requirements : public pollable_ends<Connect> {
     const auto without = l.accept();
     ::setrlimit(RLIMIT_NOFILE, &before);
     if (without || without.error().code != errc::out_of_memory)
-      return report_.fail("no descriptor was left, and it says %s",
+      return report_.fail("no descriptor was left, and it returns %s",
                           without ? "that it has taken the connection" : to_string(without.error().code).data());
     if (const auto later = l.accept(); !later)
-      report_.fail("descriptors were there again, and it says %s", to_string(later.error().code).data());
+      report_.fail("descriptors were there again, and it returns %s", to_string(later.error().code).data());
   }
   void move(listener& l) {
     listener moved = std::move(l);
     const auto first = reached(moved);
     if (!first) return;
     if (const auto one = moved.accept(); !one)
-      report_.fail("a connection waits, and it says %s", to_string(one.error().code).data());
+      report_.fail("a connection waits, and it returns %s", to_string(one.error().code).data());
   }
   void ends(listener& l) {
     const int descriptor = l.native_handle();

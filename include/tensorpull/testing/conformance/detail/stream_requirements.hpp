@@ -21,15 +21,15 @@ class stream_requirements : public link_requirements<stream_probe<Connect>> {
 
   void run() {
     check("1.4", "0 bytes are read only with would_block or closed", {}, &self::idle_status);
-    check("1.2", "a read stays within its spans and says how much it read", {}, &self::read_bounds);
-    check("2.2", "what a write says it took is what arrives", {"1.2"}, &self::written_count);
+    check("1.2", "a read stays within its spans and returns how much it read", {}, &self::read_bounds);
+    check("2.2", "the bytes that a write reports as taken are those that arrive", {"1.2"}, &self::written_count);
     check("1.1", "a read fills its spans in order", {"1.2", "2.2"}, &self::read_order);
     check("2.1", "a write takes its spans in order", {"1.2", "2.2"}, &self::write_order);
     check("1.3", "a read never waits", {}, &self::takes_promptly);
     check("2.3", "a write never waits, also when the peer does not read", {}, &self::write_promptly);
     check("3.1", "wait() ends when bytes can be read", {}, &self::wait_for_arrival);
     check("3.2", "wait() ends when bytes can be written", {}, &self::wait_for_room);
-    check("3.3", "wait() says nothing if nothing can be read", {}, &self::wait_idle);
+    check("3.3", "wait() reports nothing if nothing can be read", {}, &self::wait_idle);
     check("3.4", "wait() lasts about as long as it may", {"3.3"}, &self::wait_lasts);
     check("3.5", "wait() answers only what it was asked", {"3.1"}, &self::wait_as_asked);
     check("4.1", "read_or_wait() reads what is there", {"1.2"}, &self::patient_read);
@@ -55,7 +55,7 @@ class stream_requirements : public link_requirements<stream_probe<Connect>> {
       std::array<std::byte, 32> memory;
       memory.fill(untouched);
       const io_result io = probe::read(c.right, std::span(memory).subspan(8, 16));
-      if (io.bytes > 16) return report_.fail("it was asked for 16 bytes and says %zu", io.bytes);
+      if (io.bytes > 16) return report_.fail("it was asked for 16 bytes and reports %zu", io.bytes);
       for (std::size_t i = 0; i < memory.size(); ++i)
         if ((i < 8 || i >= 8 + 16) && memory[i] != untouched)
           return report_.fail("it wrote %s the span", i < 8 ? "before" : "behind");
@@ -70,7 +70,7 @@ class stream_requirements : public link_requirements<stream_probe<Connect>> {
       const auto piece = probe_.some_bytes(4096);
       const io_result io = probe::write(c.left, piece);
       if (io.bytes > piece.size())
-        return report_.fail("it was given %zu bytes and says that it took %zu", piece.size(), io.bytes);
+        return report_.fail("it was given %zu bytes and reports that it took %zu", piece.size(), io.bytes);
       sent.insert(sent.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(io.bytes));
       if (io.bytes < piece.size()) {
         rest = std::vector<std::byte>(piece.begin() + static_cast<std::ptrdiff_t>(io.bytes), piece.end());

@@ -47,7 +47,7 @@ class stream_transfers : link_transfers<stream_probe<Connect>, transfer<land, by
     }
     check("T7", "the peer is gone in the middle of a send (Q6)");
     for (const std::uint64_t k : {1u, 50u, 90u}) expect_truth(small_, 300, {.read_ends_after = k}, {}, false);
-    meddle("T8", "a frame comes twice", frame_fault_kind::duplicate, 0);
+    meddle("T8", "a frame arrives twice", frame_fault_kind::duplicate, 0);
     meddle("T9", "frames change their order", frame_fault_kind::late, 1);
     meddle("T10", "a frame is shortened", frame_fault_kind::truncate, 40);
     meddle("T11", "a bit of a frame's head is another", frame_fault_kind::flip_head, 0);

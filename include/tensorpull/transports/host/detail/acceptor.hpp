@@ -1,4 +1,4 @@
-// What takes connections from a listener for a host.
+// Takes connections from a listener for a host.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -15,7 +15,7 @@ namespace tensorpull::detail {
 /// How often a host of this process could not take a connection, for lack of a descriptor or of memory.
 inline std::atomic<std::uint32_t> connections_missed{0};
 
-/// Accepts as long as there is a place and a descriptor for another connection; otherwise it pauses until it is told to
+/// Accepts as long as there is room and a descriptor for another connection; otherwise it pauses until it is told to
 /// look again. `Host` has `full()`, `begin(stream)` and `stopped()`.
 template <class Host, class Listener>
 class acceptor : public event_target {
@@ -34,14 +34,15 @@ class acceptor : public event_target {
     if constexpr (requires { listener_->port(); }) return listener_->port();
     else return std::uint16_t{0};
   }
-  /// There may be a place again. On any thread.
+  /// There may be room again. On any thread.
   void look_again() noexcept { post(own); }
   /// Closes the listener, then calls `host.stopped()`. On any thread.
   void stop() noexcept { post(stopping); }
 
-  /// What a host was short of since the last call. All hosts of a process draw on the same number of descriptors.
+  /// The resources that a host was short of since the last call. All hosts of a process draw on the same number of
+  /// descriptors.
   struct shortage {
-    bool here = false;  ///< somebody waits for a place among the connections
+    bool here = false;  ///< somebody waits for room among the connections
     bool elsewhere = false;  ///< another host had no descriptor
   };
   shortage take_shortage() noexcept {
@@ -60,7 +61,7 @@ class acceptor : public event_target {
       host_.stopped();
     } else if (listening_ && ((what & readable) == 0 || accept_more())) wait({true, false});
   }
-  /// False: no place, memory or descriptor is left for another connection, so that the loop must not spin.
+  /// False: no room, memory or descriptor is left for another connection, so that the loop must not spin.
   bool accept_more() noexcept {
     for (int i = 0; i < 64; ++i) {
       if (host_.full()) {

@@ -1,4 +1,4 @@
-// What a host takes from its pipeline and its transport, and what it has where they name nothing.
+// The types that a host takes from its pipeline and its transport, and those that it has where they name none.
 #pragma once
 
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -9,7 +9,7 @@
 
 namespace tensorpull::detail {
 
-/// What a transport's connections speak: frames, unless it says otherwise.
+/// The protocol of a transport's connections: frames, unless it names another.
 template <class Parts, class Owner, class Handler>
 struct endpoint_of {
   using type = endpoint<typename Parts::framing, typename Parts::limits, Owner, Handler>;
@@ -20,7 +20,7 @@ struct endpoint_of<Parts, Owner, Handler> {
   using type = typename Parts::transport::template endpoint_type<Parts, Owner, Handler>;
 };
 
-/// What publishes for a host's connections: its own, or another's. Only that of a whole pipeline takes models.
+/// The publisher of a host's connections: its own, or another's. Only that of a whole pipeline takes models.
 template <class Parts, class Lock>
 constexpr auto publisher_of() noexcept {
   if constexpr (requires { typename Parts::shared_publisher; })
@@ -29,7 +29,7 @@ constexpr auto publisher_of() noexcept {
     return std::type_identity<publisher<Parts, Lock, Parts::limits::recipients>>{};
   else return std::type_identity<image_publisher<Parts, Lock, Parts::limits::recipients>>{};
 }
-/// What the connections of a host share: nothing, unless the transport says otherwise.
+/// An object that the connections of a host share: an empty one, unless the transport names another.
 template <class Parts, class Lock>
 struct shared_of {
   struct type {};

@@ -1,4 +1,4 @@
-// What a connection of a host holds while it pulls.
+// The state of a connection of a host while it pulls.
 #pragma once
 
 #include <tensorpull/pull/running_pull.hpp>
@@ -33,7 +33,7 @@ struct hosted_pull {
   const pull_options options;
   basic_running_pull<Parts, consumer_type, pull_options> run;
   optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
-  stopwatch<typename Parts::platform> rested, looked;  ///< since the pause began; since a look after the line
+  stopwatch<typename Parts::platform> rested, looked;  ///< since the pause began; since a look after the path
 };
 template <class Parts>
 struct hosted_pull<Parts, no_consumer> {};
