@@ -190,6 +190,23 @@ def curl_confirms(program, file):
         assert sender.process.wait(timeout=60) == 0
 
 
+def page_is_right(program, file):
+    """The two commands of the satellite's page fetch a model and confirm, each over a connection of its own."""
+    if not shutil.which("curl"):
+        return "curl is not installed"
+    page = pathlib.Path(__file__).resolve().parents[3] / "include/tensorpull/satellites/http/README.md"
+    commands = re.findall(r"^curl (.*)$", page.read_text(encoding="utf-8"), re.M)
+    assert len(commands) == 2, commands
+    with Sender(program, file, "--expect", "site-1") as sender, tempfile.TemporaryDirectory() as folder:
+        parts = urllib.parse.urlsplit(sender.url)
+        here = {**os.environ, "KEY": sender.key, "VERSION": sender.digest}
+        typed = [f"curl -sS --max-time 60 {command}".replace("server:8002", parts.netloc) for command in commands]
+        fetched, confirmed = (subprocess.run(line, shell=True, cwd=folder, env=here, capture_output=True, text=True, timeout=90) for line in typed)
+        assert pathlib.Path(folder, "model.safetensors").read_bytes() == pathlib.Path(file).read_bytes(), fetched
+        assert confirmed.stdout == "completed\n", confirmed
+        assert sender.process.wait(timeout=60) == 0
+
+
 def recv_pulls(program, file):
     """The library's own recipient, if it was built with HTTP."""
     recv = os.path.join(os.path.dirname(program), "recv")
@@ -351,7 +368,7 @@ def main():
             assert urllib.parse.urlsplit(sender.url).path == f"/v1/my-model.safetensors/{sender.digest}", sender.url
             assert ask(urllib.parse.urljoin(sender.url, "/metrics"))[0] == 404
             results = [(test.__name__, test(sender)) for test in (python_reads, requests_reads, safetensors_loads, curl_reads)]
-        results += [(test.__name__, test(program, file)) for test in (curl_confirms, recv_pulls, nginx_caches, haproxy_passes)]
+        results += [(test.__name__, test(program, file)) for test in (curl_confirms, page_is_right, recv_pulls, nginx_caches, haproxy_passes)]
     for name, left_out in results:
         print(name, "left out: " + left_out if left_out else "ok")
 

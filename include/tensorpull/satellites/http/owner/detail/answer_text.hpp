@@ -93,7 +93,7 @@ constexpr http_refusal refusal_for(status why) noexcept {
 
 inline constexpr std::string_view not_every_byte =
     "not every byte of this version was sent to this recipient, as far as is known: a recipient that uses several "
-    "connections says Tensorpull-Recipient\n";
+    "connections names itself in Tensorpull-Recipient\n";
 
 /// An answer's head, and perhaps a page behind it, on their way out.
 class outgoing_text {
