@@ -19,7 +19,7 @@ template <hash Hash, class Limits, class Lock, hash ChunkHash>
 class owner;  // protocol/owner/owner.hpp: a program that only pulls need not compile it
 struct publication;
 
-/// A pipeline of policies that were sorted: what pipeline<Policies...> is.
+/// The type behind pipeline<Policies...>: its policies, sorted by slot.
 template <class Parts>
 struct composed_pipeline {
   using parts = Parts;  ///< the policies by slot
@@ -29,7 +29,7 @@ struct composed_pipeline {
 
   /// The owner's side: publishes, answers pulls, settles.
   using downloader = typename parts::transport::template downloader<parts>;
-  /// Both sides over one connection, for a device that waits.
+  /// Both sides over one connection, for a program that waits.
   using session = typename parts::transport::template session<parts>;
 
   /// Many connections in both roles on one event loop, if the transport has such a driver. `Consumer`: what connections
@@ -75,8 +75,8 @@ struct composed_pipeline {
                                           chunking cut = {}) noexcept {
     return download_tensors(std::forward<Where>(where), reference{id, 0, 0}, model, options, cut);
   }
-  /// The same into any consumer (a file, a digest, an average). Leave out the last argument: its type makes the
-  /// compiler say what a consumer lacks.
+  /// The same into any consumer (a file, a digest, an average). Leave out the last argument: by its type the
+  /// compiler names the requirement that a consumer misses.
   template <class Where, class Consumer>
   static result<receipt> pull(Where&& where, const reference& ref, Consumer& to, const pull_options& options = {},
                               chunking cut = {}, detail::consumer_checks<Consumer> = {}) noexcept {
@@ -164,9 +164,9 @@ struct composed_pipeline {
         return pulling + sizeof(endpoint<typename parts::framing, limits, no_owner, ignore_messages>) +
                limits::page_bytes;
     }();
-    /// The share of that stack that the calls of a pull take beside its state, as g++ 12 compiles them with -O1 and -O2
-    /// for x86-64 (-O3 inlines more, and takes up to twice as much: 7,768 bytes over TCP): 4 KiB for each end that is
-    /// in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted
+    /// The share of that stack that the calls of a pull take besides its state, as g++ 12 compiles them with -O1 and
+    /// -O2 for x86-64 (-O3 inlines more, and takes up to twice as much: 7,768 bytes over TCP): 4 KiB for each end that
+    /// is in this process, and a hash that is begun anew for each chunk. The system's resolver is not counted
     /// (getaddrinfo, for an address in text), nor a resume, which hashes what is there through a slice of 4 KiB, nor
     /// your options and callbacks.
     static constexpr std::size_t recipient_stack = [] {
@@ -198,7 +198,7 @@ struct composed_pipeline {
 
 namespace detail {
 /// The sentence for each mistake in a composition whose policies meet the requirements of their slots. Derives from
-/// what stands in for the pipeline. They are here because no header is closer to the user's line.
+/// the class that stands in for the pipeline. The sentences are here because no header is closer to the user's line.
 template <fault Fault, class Instead>
 struct refused_composition : Instead {
   static_assert(
@@ -240,7 +240,8 @@ struct refused_composition : Instead {
 }  // namespace detail
 
 /// Policies in any order: one for tensors, one for chunking, one for the transport; framing, integrity and limits have
-/// defaults. It is a composed_pipeline; if something is wrong with the policies, it is a class that reports what.
+/// defaults. It is a composed_pipeline. If something is wrong with the policies, it is a class whose static_assert
+/// names the fault.
 template <class... Policies>
 using pipeline = typename detail::composition<(std::size_t{0} + ... + sizeof(Policies)), Policies...>::type;
 

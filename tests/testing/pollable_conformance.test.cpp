@@ -9,6 +9,7 @@
 
 #include <sys/socket.h>
 
+#include <list>
 #include <string>
 
 namespace pollable_conformance_test {
@@ -166,6 +167,25 @@ TEST(PollableConformance, Listeners_that_are_right_pass_and_each_fault_fails_its
   expect_of_listener<fault::accepts_nobody_twice>("1.3");
   expect_of_listener<fault::hides_why>("1.4");
   expect_of_listener<fault::no_port>("4.1");
+}
+
+/// A listener that only borrows, so its end closes nothing.
+struct borrowed_listener {
+  tcp_listener* l;
+  int native_handle() const noexcept { return l->native_handle(); }
+  result<posix_stream> accept() noexcept { return l->accept(); }
+};
+TEST(PollableConformance, A_listener_whose_destructor_closes_nothing_fails_the_check_of_that) {
+  std::list<tcp_listener> open;
+  const auto listen = [&]() -> result<borrowed_listener> {
+    auto l = tcp_listener::open("127.0.0.1:0");
+    if (!l) return failure(l.error());
+    return borrowed_listener{&open.emplace_back(std::move(*l))};
+  };
+  const auto reach = [](borrowed_listener& b) {
+    return tcp_connect("127.0.0.1:" + std::to_string(b.l->port()), std::chrono::steady_clock::now() + 5s);
+  };
+  expect_only(check_stream_listener(listen, reach, {.patience = 2s}), "3.2");
 }
 
 }  // namespace pollable_conformance_test

@@ -12,13 +12,13 @@
 
 namespace tensorpull {
 
-/// While it lives, the io_context runs the loop: of an owner (`owner->event_loop()`), or of hosts. It is as any other
-/// work of the io_context, and gives way to that after `turn` calls. Ends before both. Throws what Asio throws when it
-/// watches a descriptor.
+/// While it lives, the io_context runs the loop of an owner (`owner->event_loop()`) or of hosts. The loop is like any
+/// other work of the io_context, and gives way to that after `turn` calls. Ends before both, and while no other thread
+/// runs the io_context. Throws what Asio throws when it begins to watch a descriptor.
 ///   in_io_context serving(owner->event_loop(), io);
 class in_io_context {
  public:
-  static constexpr std::size_t turn = 64;  ///< calls of targets
+  static constexpr std::size_t turn = 64;  ///< the most calls of targets in a row
 
   /// Borrows both.
   in_io_context(event_loop& loop, boost::asio::io_context& io) : s_(std::make_shared<state>(loop, io)) { wait(s_); }

@@ -260,7 +260,7 @@ class listener_requirements : public pollable_ends<Connect> {
     ::setrlimit(RLIMIT_NOFILE, &before);
     if (without || without.error().code != errc::out_of_memory)
       return report_.fail("no descriptor was left, and it returns %s",
-                          without ? "that it has taken the connection" : to_string(without.error().code).data());
+                          without ? "a connection" : to_string(without.error().code).data());
     if (const auto later = l.accept(); !later)
       report_.fail("descriptors were there again, and it returns %s", to_string(later.error().code).data());
   }
@@ -274,7 +274,7 @@ class listener_requirements : public pollable_ends<Connect> {
   void ends(listener& l) {
     const int descriptor = l.native_handle();
     {
-      const listener gone = std::move(l);
+      [[maybe_unused]] const listener gone = std::move(l);  // its destructor may be trivial
     }
     if (::fcntl(descriptor, F_GETFD) >= 0) report_.fail("its descriptor is still open");
   }
