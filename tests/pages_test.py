@@ -9,6 +9,7 @@ import unittest
 
 import page_length
 import page_links
+import without
 
 HEADER = "#pragma once\n{}\nint x;\n"
 
@@ -107,6 +108,9 @@ class Links(Tree):
 
     def test_code_has_no_links(self):
         self.assertEqual(self.said(a_dot_md="[a](a.md) `[](const x& y)`\n```\n[a](nowhere.md)\n```\n"), "")
+
+    def test_every_satellite_is_known_and_may_be_taken_out(self):
+        self.assertEqual(set(without.satellites()) - set(page_links.SATELLITES), set())
 
     def test_a_satellite_that_was_taken_out_is_passed_over(self):
         page = "[a](include/tensorpull/satellites/http/README.md), [b](examples/jobs/nvflare_devices/README.md)\n"
