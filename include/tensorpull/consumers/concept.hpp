@@ -115,7 +115,7 @@ struct consumer_requirements {
 ///     required;
 ///  2. `c.fingerprint()`: the only schema that it takes, 0 for any; `c.schema()`: that schema, or nullptr;
 ///  3. `c.begin(description)` (receipt.hpp): called once before data moves; an error ends the transfer and nothing has
-///  landed;
+///     landed;
 ///  4. `c.prepare(offset, length, out)`: memory for the bytes [offset, offset + bytes), bytes <= length, at least one
 ///     byte if length > 0 and out is not empty; no bytes at all: no memory is free now, ask again; repeatable until
 ///     commit;

@@ -1,4 +1,4 @@
-// Access: an owner asks its program whether a peer may have a reference before it says anything about that reference.
+// Access: an owner asks its program whether a peer may have a reference before it tells anything about that reference.
 #pragma once
 
 #include <tensorpull/core/ids.hpp>

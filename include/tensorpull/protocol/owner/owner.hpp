@@ -44,8 +44,8 @@ inline element_list<schema_row> schema_rows(const image_schema& schema, std::uin
 }
 }  // namespace detail
 
-/// What a program publishes, and the role of an owner at its connections: a model of owner_role (roles.hpp). `Hash`
-/// computes digests of chunks and subsets. `Limits` caps what one peer may cause. `Lock`: as publication_book.
+/// The publications of a program, and the role of an owner at its connections: a model of owner_role (roles.hpp).
+/// `Hash` computes digests of chunks and subsets. `Limits` caps what one peer may cause. `Lock`: as publication_book.
 /// `ChunkHash`: another hash that recipients may ask for with chunks, such as CRC32C, or the same. No member throws or
 /// allocates.
 template <hash Hash, class Limits = default_limits, class Lock = no_lock, hash ChunkHash = Hash>
@@ -56,7 +56,7 @@ class owner : public publication_book<Lock> {
   using book_type = detail::serve_book<Limits::transfers_per_connection>;
 
  public:
-  /// What an owner remembers of one connection: the identity of its other end, and the references that it is pulling.
+  /// The memory of an owner about one connection: the identity of its other end, and the references that it is pulling.
   /// Fixed size.
   using peer = typename book_type::peer;
   /// Names that a locate may have.
@@ -71,7 +71,7 @@ class owner : public publication_book<Lock> {
   template <class Random>
   owner(const owner_memory& memory, Random random) noexcept : base(memory), numbers_(random) {}
 
-  /// From now on a request is answered only if `may` says so; any other is answered as one for a reference that nobody
+  /// From now on a request is answered only if `may` agrees; any other is answered as one for a reference that nobody
   /// knows. It is asked without the lock, before anything is looked up, so that a refusal takes as long as an unknown
   /// reference does. Once it has agreed, it is asked again for the same connection only when that names another
   /// recipient, when the reference is published anew, or when it pulls more references than the limits'
@@ -140,7 +140,7 @@ class owner : public publication_book<Lock> {
     return chunks_.digest(transactions_, lock_, r, allowance, memory);
   }
 
-  /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may come back.
+  /// The connection is gone: each transfer that it had not finished counts as `lost`. A named recipient may return.
   void forget(peer& from) noexcept {
     const lock_guard hold(lock_);
     subsets_.forget(from.number());
@@ -211,9 +211,9 @@ class owner : public publication_book<Lock> {
   // For classes that give images in another way than by chunks: an owner that derives from this one, or a connection
   // that speaks another protocol.
 
-  /// What is published. The peer that asks does not become a recipient of it. `m` has the reference, its version (0:
-  /// any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it; stale:
-  /// `out.version` is published; withdrawn, unreadable: it is over.
+  /// Describes what is published. The peer that asks does not become a recipient of it. `m` has the reference, its
+  /// version (0: any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it;
+  /// stale: `out.version` is published; withdrawn, unreadable: it is over.
   status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
@@ -256,7 +256,7 @@ class owner : public publication_book<Lock> {
   struct publication_number {
     std::uint32_t slot = 0, generation = 0;
   };
-  /// What is published now under a reference.
+  /// The publication that is now under a reference.
   publication_number published_as(const reference& ref) const noexcept {
     const lock_guard hold(lock_);
     const publication* const p = slots().find(ref);

@@ -12,7 +12,7 @@
 
 namespace tensorpull {
 
-/// What is published under one reference. `generation` grows with every change of what is published, so that a slot's
+/// The publication under one reference. `generation` grows with every change of what is published, so that a slot's
 /// number with an older generation is known to be out of date.
 struct publication {
   /// How far it is.
@@ -36,7 +36,7 @@ struct publication {
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
   bool unreadable = false;  ///< it is over because it could not be read
-  bool leaving = false;  ///< it will be replaced, if there is room for what takes its place
+  bool leaving = false;  ///< it will be replaced, if there is room for what replaces it
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
   std::uint32_t tensors = 0;  ///< of the image
   std::uint64_t image_bytes = 0;  ///< of the image
@@ -68,7 +68,7 @@ struct transaction {
   std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };
 
-/// What one connection is served: the whole, or tensors that it has named.
+/// The serve of one connection: the whole, or tensors that it has named.
 struct serve_state {
   std::uint64_t nonce = 0;  ///< names the serve that a confirmation answers
   std::uint64_t subset_digest = 0;  ///< of the tensors that were named, if `subset`
@@ -77,7 +77,7 @@ struct serve_state {
   bool serving = false;  ///< it has begun under `nonce` and has not ended
 };
 
-/// One recipient of one version of one reference. What it is served is what the connection is served that used the
+/// One recipient of one version of one reference. Its serve is that of the connection that used the
 /// record last. Times are those of the owner's clock.
 struct recipient_record : serve_state {
   ref_id ref{};  ///< what it pulls
@@ -94,14 +94,14 @@ struct recipient_record : serve_state {
   std::uint32_t connection = 0;  ///< the connection that serves it now; 0: none
   std::uint32_t reason = 0;  ///< of a cancellation: a number chosen by the application
   std::uint32_t next = 0;  ///< in the bucket's list: index + 1
-  // what progress says of its publication, which may have made room by then
+  // what progress tells of its publication, which may have made room by then
   transaction_id transaction{};  ///< which it is a part of
   std::uint64_t image_bytes = 0;  ///< of the image
   std::uint32_t tensors = 0;  ///< of the image
   std::uint32_t tensors_done = 0;  ///< that `bytes` hold whole; only kept if progress is told
   recipient_state state = recipient_state::unseen;  ///< how far it is
   recipient_state announced = recipient_state::unseen;  ///< the state of its last progress event
-  recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it comes back
+  recipient_state before = recipient_state::unseen;  ///< vanished: the state to which it returns
   errc ended_by = errc::timed_out;  ///< absent, unfinished or vanished: why it has not completed
   bool expected = false;  ///< by name
   bool moved = false;  ///< bytes have left since its last progress event
@@ -115,7 +115,7 @@ struct recipient_record : serve_state {
   }
 };
 
-/// What is said of a publication to a peer that is no recipient of it yet.
+/// The description of a publication for a peer that is no recipient of it yet.
 struct publication_facts {
   std::uint64_t version = 0;  ///< which is published
   std::uint64_t image_bytes = 0;  ///< of the whole image
@@ -123,7 +123,7 @@ struct publication_facts {
   bool verifiable = false;  ///< whether `version` is the image's digest
 };
 
-/// What an owner has in all.
+/// The totals of an owner.
 struct owner_totals {
   std::uint64_t references = 0;  ///< that are published now
   std::uint64_t bytes_sent = 0;  ///< payload handed to transports since the owner was made
@@ -164,7 +164,7 @@ class owner_storage {
 
  private:
   std::array<publication, References> slots_{};
-  // a version that takes another's place has one while the other ends
+  // a version that replaces another has one while the other ends
   std::array<transaction, References + 2> transactions_{};
   std::array<recipient_record, Recipients> records_{};
   std::array<std::uint32_t, Recipients> buckets_{};

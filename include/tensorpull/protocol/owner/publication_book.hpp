@@ -1,4 +1,4 @@
-// What a program publishes, in which transactions, and how far its recipients are.
+// The publications of a program, their transactions, and how far the recipients are.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -26,7 +26,7 @@ class publication_book {
   /// transactions are under way, or more recipients count (`recipients`, `named` or `least`) than there are records:
   /// then the error's name is `recipients`, and `at` is how many there are. invalid_argument: a recipient is named
   /// twice (`at` is the index of the second), `least` is above the number of recipients, or `recipients` is another
-  /// number than that of names (the error's name says which).
+  /// number than that of names (the error names it).
   result<transaction_id> open_transaction(const transaction_options& options) noexcept {
     const lock_guard hold(lock_);
     return transactions_.open(options);
@@ -44,7 +44,7 @@ class publication_book {
 
   /// Publishes an image in an open transaction. The memory behind it must not change or go away until withdraw() or
   /// settlement. `version`: the digest of the image if `verifiable`, otherwise random; not 0. If `id` is published
-  /// already, the new version takes the old one's place, and recipients of the old one are told `stale`.
+  /// already, the new version replaces the old one, and recipients of the old one are told `stale`.
   /// invalid_argument: `id` or `version` is 0, or the transaction is not open or has this reference already.
   /// table_full: no slot or record is free, or more recipients count than there are records for: each needs one for
   /// each reference. busy: called from within a callback while the old image is read. After an error what was published
@@ -81,7 +81,7 @@ class publication_book {
   /// found before anything changes, so an error leaves what was published before as it was, also under IDs that are
   /// given; no recipient sees only some of them. Each needs a free slot, and nothing makes room for it. The images that
   /// they replace are not read any more when this returns. `images`: a list of transaction_image. invalid_argument with
-  /// the index: an ID or a version is 0, an ID comes twice, or there are no images or the transaction is not open or
+  /// the index: an ID or a version is 0, an ID is there twice, or there are no images or the transaction is not open or
   /// has some; table_full: too few slots or records are free, or more recipients count than there are
   /// records for; busy with the index: called from within a callback while an image that is replaced is read.
   /// `tell()`: as above.
@@ -135,7 +135,7 @@ class publication_book {
     return transactions_.settling(at_once);
   }
   /// A transaction that has settled, whose images are not read any more and whose progress has been told, and the last
-  /// callback to call for it: call returned() afterwards. Each comes once. None: there is none.
+  /// callback to call for it: call returned() afterwards. Each is given once. None: there is none.
   transaction_id next_settled(settlement& out, callback<const settlement&>& tell,
                               transaction_id at_once = {}) noexcept {
     const lock_guard hold(lock_);
@@ -151,7 +151,7 @@ class publication_book {
     const lock_guard hold(lock_);
     return transactions_.returned(id);
   }
-  /// What was kept for a transaction has been released.
+  /// The objects kept for a transaction have been released.
   void released(transaction_id id) noexcept {
     const lock_guard hold(lock_);
     transactions_.released(id);
@@ -188,7 +188,7 @@ class publication_book {
     return p == nullptr ? transaction_id{} : p->transaction;
   }
   /// How the reference's transaction ended; its verdict is `open` as long as it has not. The whole settlement is there
-  /// until another transaction takes its place in the table, which the next one to be opened may do; after that, the
+  /// until another transaction takes its row in the table, which the next one to be opened may do; after that, the
   /// verdict and this reference's counts. unknown_reference: nothing is known under `id`.
   result<settlement> settlement_of(publication_key which) noexcept {
     const lock_guard hold(lock_);
@@ -220,7 +220,7 @@ class publication_book {
       if (r.who && r.ref == which.id && n < out.size() && record_of(which, p, r.who) == &r) out[n++] = r;
     return n;
   }
-  /// What there is in all. Cost: one pass over all records.
+  /// The totals. Cost: one pass over all records.
   owner_totals totals() noexcept {
     const lock_guard hold(lock_);
     owner_totals t;
@@ -240,7 +240,7 @@ class publication_book {
  private:
   // The caller of these holds the lock.
   detail::placement<Lock> placed() noexcept { return {transactions_, lock_}; }
-  /// What is remembered of a recipient of what `p` is: of that publication only if a version is named.
+  /// The record of a recipient of `which`; if that names a version, of the publication `p` alone.
   recipient_record* record_of(publication_key which, const publication* p, recipient_id who) noexcept {
     if (which.version == 0) return transactions_.records.find(which.id, who);
     return p != nullptr ? transactions_.record_of(*p, who) : nullptr;

@@ -12,7 +12,7 @@
 
 namespace tensorpull::detail {
 
-/// Computes digests of chunks. What is hashed for recipients that do not take the chunks stays within a budget, however
+/// Computes digests of chunks. Hashing for recipients that do not take the chunks stays within a budget, however
 /// many ask. `Threads`: whether several threads compute. Not thread-safe: the caller has the owner's lock, which is
 /// released while bytes are hashed.
 template <class Job, class Limits, bool Threads>
@@ -53,8 +53,8 @@ class chunk_digests {
   Job* job_of(const digest_key& key, transaction_table& transactions, const pending_reply& r) noexcept {
     if (Job* const there = jobs_.find(key)) return there;
     recipient_record& to = transactions.records.at(r.record);
-    // Twice what was taken, so that it can be paid with one chunk while another is on its way. What was taken long ago
-    // does not pay for much now.
+    // Twice what was taken, so that it can be paid with one chunk while another is on its way. Bytes taken long ago
+    // do not pay for much now.
     constexpr std::uint64_t most = 2 * std::min(Limits::chunk_cap_bytes, max_payload_bytes);
     const std::uint64_t earned = 2 * to.bytes;
     const std::uint64_t spent = std::max(to.hashed, earned - std::min(earned, most));

@@ -19,7 +19,7 @@ namespace tensorpull::detail {
 /// Bytes that are hashed in one turn of a connection whose recipient has not taken enough to pay for them.
 inline constexpr std::uint64_t digest_slice_bytes = 64 * 1024;
 
-/// What a digest is of.
+/// The bytes that a digest is of.
 struct digest_key {
   std::uint64_t at = 0;  ///< chunk: its offset; subset: a hash of its names
   std::uint64_t length = 0;  ///< chunk: in bytes; subset: how many names
@@ -167,7 +167,7 @@ class digest_jobs {
       if (j.key == key) return &j;
     return nullptr;
   }
-  /// Begins a job. `gives_way(job)`: another takes its place, because nobody needs it any more or the new one is much
+  /// Begins a job. `gives_way(job)`: another replaces it, because nobody needs it any more or the new one is much
   /// shorter. nullptr: there is no room.
   template <class GivesWay>
   Job* begin(const digest_key& key, bool paid, GivesWay gives_way) noexcept {

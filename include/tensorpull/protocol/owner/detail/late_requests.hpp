@@ -1,4 +1,4 @@
-// Requests that come late: doubles of older ones, which a link has kept.
+// Requests that arrive late: doubles of older ones, which a link has kept.
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
@@ -7,7 +7,8 @@
 
 namespace tensorpull::detail {
 
-/// Whether a request is a late double of one that came before the last that changed something, which it must not undo.
+/// Whether a request is a late double of one that arrived before the last that changed something, which it must not
+/// undo.
 class late_requests {
  public:
   /// Looks at a request. True: it is late, and nothing.

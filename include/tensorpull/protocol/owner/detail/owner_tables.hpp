@@ -11,8 +11,8 @@
 
 namespace tensorpull::detail {
 
-/// What is published, to whom, and in which transactions. A row that is named by a number of its own is only found as
-/// long as it is what it was when it was named. Not thread-safe: the owner has the lock.
+/// The tables of an owner: publications, recipients and transactions. A row that is named by a number of its own is
+/// only found as long as it is what it was when it was named. Not thread-safe: the owner has the lock.
 struct owner_tables {
   explicit owner_tables(const owner_memory& m) noexcept
       : publications(m.slots), records(m.records, m.buckets), transactions(m.transactions) {}
@@ -32,14 +32,14 @@ struct owner_tables {
     publication& p = publications.at(r.slot);
     return p.generation == r.generation && p.now == publication::state::published ? &p : nullptr;
   }
-  /// What is known of a recipient of `p`; nullptr: nothing.
+  /// The record of a recipient of `p`; nullptr: there is none.
   recipient_record* record_of(const publication& p, recipient_id who) noexcept {
     recipient_record* r = records.find(p.id, who);
     while (r != nullptr && !is_of(*r, p)) r = records.before(*r);
     return r;
   }
-  /// The transaction that a record is, or was last, a part of, although another publication may have taken the place of
-  /// its own. nullptr: it is not remembered any more.
+  /// The transaction that a record is, or was last, a part of, although another publication may have replaced its
+  /// own. nullptr: it is not remembered any more.
   transaction* transaction_of(const recipient_record& r) const noexcept {
     return r.who ? find(r.transaction) : nullptr;
   }
@@ -95,7 +95,7 @@ class transaction_recipients {
             [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
     return any;
   }
-  /// When it was last fast enough, or said anything.
+  /// When it was last fast enough, or sent anything.
   std::chrono::milliseconds last_seen(recipient_id who) const noexcept {
     std::chrono::milliseconds last{};
     each_of(who, [&](const publication&, const recipient_record* r) {

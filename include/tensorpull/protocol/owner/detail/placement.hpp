@@ -1,4 +1,4 @@
-// How an image takes its place under a reference, and leaves it.
+// How an image is put under a reference, and taken away.
 #pragma once
 
 #include <tensorpull/core/result.hpp>

@@ -18,7 +18,7 @@ class publication_table {
   publication& at(std::uint32_t i) const noexcept { return slots_[i]; }
   std::uint32_t index(const publication& p) const noexcept { return static_cast<std::uint32_t>(&p - slots_.data()); }
 
-  /// What is published under a key, or else the latest that was; nullptr: nothing is known under it.
+  /// The publication under a key, or else the latest that was; nullptr: nothing is known under it.
   publication* find(publication_key which) const noexcept {
     publication* last = nullptr;
     for (publication& p : slots_) {

@@ -1,4 +1,4 @@
-// What an owner remembers about its recipients: one record for each recipient of each version of a reference, found by
+// The memory of an owner about its recipients: one record for each recipient of each version of a reference, found by
 // a hash table.
 #pragma once
 
@@ -33,7 +33,7 @@ class recipient_table {
   recipient_record* before(const recipient_record& r) noexcept { return first_from(r.next, r.ref, r.who); }
 
   /// A record for a recipient that has none. If there is no room, a record is reused: of `looked_at` records, one of a
-  /// publication that is gone, or else the one without a connection that has taken least (a recipient that comes back
+  /// publication that is gone, or else the one without a connection that has taken least (a recipient that returns
   /// is counted anew). nullptr: all are connected, expected by name, or counted on. `judge(record)`: why it is kept.
   /// `forgotten(record)`: called before a record is reused. Cost: if the table is full, a look at `looked_at` records,
   /// and at more only if none of those may go.

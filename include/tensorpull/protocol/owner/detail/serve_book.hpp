@@ -1,4 +1,4 @@
-// What each recipient is served over which connection, and how its confirmation or cancellation ends that.
+// Which recipient is served over which connection, and how its confirmation or cancellation ends that.
 #pragma once
 
 #include <tensorpull/core/splitmix64.hpp>
@@ -56,13 +56,13 @@ struct serve : serve_state {
   std::uint32_t generation = 0;  ///< 0: this entry is free
   std::uint32_t record = 0;
 };
-/// What a connection is, or was last, served under a record, which another may have used since. `entry`: its own.
+/// The serve that a connection has, or had last, under a record, which another may have used since. `entry`: its own.
 inline serve_state served(const serve* entry, const recipient_record& r, std::uint32_t connection) noexcept {
   if (entry != nullptr && r.connection != connection) return *entry;
   return r;
 }
 
-/// What an owner remembers of one connection: the identity of its other end, and at most `Most` references that it is
+/// The memory of an owner about one connection: the identity of its other end, and at most `Most` references that it is
 /// pulling.
 template <std::size_t Most>
 class served_peer {
@@ -127,7 +127,7 @@ class serve_book {
   /// Borrows both.
   serve_book(transaction_table& all, serve_numbers& numbers) noexcept : transactions(all), numbers_(numbers) {}
 
-  /// What the recipients are recipients of.
+  /// The transactions that the recipients take part in.
   transaction_table& transactions;
 
   /// Takes note of the recipient at the other end.
@@ -166,7 +166,7 @@ class serve_book {
     if (goes_on && r->connection != from.number_)
       state_of(*r) = state_of(*entry);  // another connection was served under its name meanwhile
     r->connection = from.number_;
-    if (!r->serving) {  // one that comes back before the end continues the serve that was begun
+    if (!r->serving) {  // one that returns before the end continues the serve that was begun
       r->serving = true;
       r->nonce = numbers_.fresh_nonce();
       r->at_end = false;
@@ -174,7 +174,7 @@ class serve_book {
     *entry = {state_of(*r), number, slot.generation, transactions.records.index(*r)};
     return r;
   }
-  /// What the connection that uses the record is served.
+  /// The serve of the connection that uses the record.
   void keep(peer& from, recipient_record& r) noexcept {
     if (serve* const entry = entry_of(from, r)) state_of(*entry) = state_of(r);
   }
@@ -249,12 +249,12 @@ class serve_book {
   void take_back(peer& from, recipient_record& r) noexcept {
     serve* const own = entry_of(from, r);
     if (own == nullptr) return;
-    own->serving = false;  // what it asks from now on is another serve, of which this was not said
+    own->serving = false;  // what it asks from now on is another serve, which this does not concern
     if (r.connection != from.number_) return;
     r.serving = false;
     transactions.unask(r);
   }
-  /// Ends what a recipient was served, as its confirmation or its cancellation says.
+  /// Ends the serve of a recipient, as its confirmation or its cancellation demands.
   void conclude(const peer& from, recipient_record* r, const frame& m, pending_reply& out) noexcept {
     const publication* const there = transactions.publications.find(m.ref);
     if (r->anonymous && r->connection != from.number_) return refuse_serve(out, there);

@@ -30,12 +30,12 @@ inline std::uint64_t hash_of(const element_list<std::string_view>& names) noexce
 }
 
 /// Finds the named tensors and sorts their ranges in image order into `ranges`, which has room for them. Cost: a search
-/// for each name. bad_request with `at` = the index of the first name that is not there, or that comes twice.
+/// for each name. bad_request with `at` = the index of the first name that is not there, or that is there twice.
 inline result<subset_choice> find_subset(const image_schema& schema, const element_list<std::string_view>& names,
                                          std::span<byte_range> ranges) noexcept {
   for (std::size_t n = 0; n < names.size(); ++n) {
     const std::uint64_t found = find_tensor(schema, names[n]);
-    std::size_t at = n;  // indices for now, because empty tensors share a place
+    std::size_t at = n;  // indices for now, because empty tensors share an offset
     for (; at > 0 && ranges[at - 1].begin > found; --at) ranges[at] = ranges[at - 1];
     if (found == schema.tensor_count || (at > 0 && ranges[at - 1].begin == found))
       return failure(errc::bad_request, n, names[n]);

@@ -68,7 +68,7 @@ class subset_digests {
   }
   /// Whether no digest is under way.
   bool idle() const noexcept { return job_.key.generation == 0; }
-  /// A connection is gone. What it has begun would wait for it; another that wants the same begins it anew.
+  /// A connection is gone. A digest that it has begun would wait for it; another that wants the same begins it anew.
   void forget(std::uint32_t connection) noexcept {
     if (connection == nobody || (asker_ != connection && asker_ != nobody)) return;
     asker_ = nobody;

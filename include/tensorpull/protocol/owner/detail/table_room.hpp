@@ -15,7 +15,7 @@ class table_room {
  public:
   explicit table_room(owner_tables& all) noexcept : all_(all) {}
 
-  /// Whether another publication can join, in the place of `old` if there is one. invalid_argument: the transaction is
+  /// Whether another publication can join, instead of `old` if there is one. invalid_argument: the transaction is
   /// not open, or has it already; table_full.
   result<void> admits(transaction_id in, publication* old) const noexcept {
     const transaction* const t = all_.find(in);
@@ -28,7 +28,7 @@ class table_room {
     if (there) old->leaving = false;
     return free;
   }
-  /// Whether all of these images can join a transaction that has none yet, each in the place of what is published under
+  /// Whether all of these images can join a transaction that has none yet, each instead of what is published under
   /// its ID. After that nothing about them can fail, until the owner's lock is released. Errors: as owner::publish_all.
   template <class Images>
   result<void> admits_all(transaction_id in, const Images& images) const noexcept {
@@ -86,7 +86,7 @@ class table_room {
     return untold && room < wanted;
   }
 
-  /// Whether a recipient has ended, and no progress event has said so yet.
+  /// Whether a recipient has ended, and no progress event has told it yet.
   bool ends_untold(const recipient_record& r) const noexcept {
     const transaction* const t = is_final(r.state) ? all_.transaction_of(r) : nullptr;
     return t != nullptr && is_due(r, *t, all_.now);

@@ -1,4 +1,4 @@
-// What follows from a transaction, and from one record of it, alone: its verdict, and the progress that is due.
+// Rules that need a transaction and one record of it alone: its verdict, and the progress that is due.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
@@ -20,8 +20,8 @@ constexpr std::size_t repeated_name(std::span<const recipient_id> names) noexcep
       if (names[i] == names[k]) return i;
   return names.size();
 }
-/// How many recipients are expected; 0: their number is not known. invalid_argument: the name at that place has come
-/// before, or a number that is named in the error is another than that of names or is above it.
+/// How many recipients are expected; 0: their number is not known. invalid_argument: the name at that index is there
+/// twice, or a number that the error names differs from that of the names or is above it.
 inline result<std::uint32_t> expected_of(const transaction_options& options) noexcept {
   if (const std::size_t i = repeated_name(options.named); i != options.named.size())
     return failure(errc::invalid_argument, i);
@@ -42,15 +42,15 @@ inline std::uint64_t awaited(const transaction& t) noexcept {
   return std::max<std::uint64_t>(t.outcome.expected, t.options.least);
 }
 /// Whether ends are counted towards a number. Then a recipient that has ended has to be remembered: if it were
-/// forgotten and came back, it would count twice.
+/// forgotten and returned, it would count twice.
 constexpr bool counts_ends(const transaction& t) noexcept { return t.outcome.expected != 0 || t.options.least != 0; }
-/// Whether a transaction that is under way would forget without this record how one of its recipients has ended. What
-/// it says when its publication has ended before its recipient is said by none, too.
+/// Whether a transaction that is under way would forget without this record how one of its recipients has ended. No
+/// other record tells it, even if its publication has ended before.
 inline bool tells_an_end(const recipient_record& r, const transaction& t) noexcept {
   return is_final(r.state) && r.state != recipient_state::absent && r.state != recipient_state::unfinished &&
          is_under_way(t) && (r.expected || !t.named);
 }
-/// What a recipient has to take within its budget.
+/// The bytes that a recipient has to take within its budget.
 inline std::uint64_t least_bytes(const transaction_budgets& b) noexcept {
   const std::uint64_t seconds = static_cast<std::uint64_t>(b.recipient_idle.count()) / 1000,
                       rate = b.least_bytes_per_second;

@@ -64,8 +64,8 @@ class transaction_table : public owner_tables {
   void cancel(transaction_id id) noexcept {
     if (transaction* const t = find(id); t != nullptr && t->outcome.references == 0) t->now = transaction::state::empty;
   }
-  /// A publication that was admitted joins its transaction, whose named recipients get their records. What it replaces
-  /// has to be taken before.
+  /// A publication that was admitted joins its transaction, whose named recipients get their records. The publication
+  /// that it replaces has to be taken before.
   void attach(publication& p) noexcept {
     transaction& t = *find(p.transaction);
     for (const recipient_id who : t.options.named)
@@ -117,7 +117,7 @@ class transaction_table : public owner_tables {
   }
 
   /// Payload left for a recipient. Its tensors are counted here, where the image can still be read: an event that tells
-  /// of it may come when the image is gone.
+  /// of it may follow when the image is gone.
   void moved(publication& p, recipient_record& r, std::uint64_t bytes) noexcept {
     r.bytes += bytes;
     r.moved = r.moved || bytes > 0;
@@ -127,7 +127,7 @@ class transaction_table : public owner_tables {
     if (t->options.progress) r.tensors_done = static_cast<std::uint32_t>(tensors_in(*p.image.schema, r.bytes));
   }
 
-  /// The owner withdraws `p`, or puts another version in its place: no recipient can finish it any more. Call it before
+  /// The owner withdraws `p`, or replaces it by another version: no recipient can finish it any more. Call it before
   /// the slot changes.
   void take(publication& p) noexcept {
     transaction& t = *find(p.transaction);
@@ -188,8 +188,8 @@ class transaction_table : public owner_tables {
       if (can_be_told(t, at_once)) return true;
     return false;
   }
-  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each comes once. nullptr: there
-  /// is none.
+  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each is given once. nullptr:
+  /// there is none.
   transaction* next_settled(transaction_id at_once) noexcept {
     if (waiting_ == 0) return nullptr;
     for (transaction& t : transactions)
@@ -206,7 +206,7 @@ class transaction_table : public owner_tables {
     transaction* const t = find(id);
     return t != nullptr && --t->callbacks == 0 && t->now == transaction::state::told;
   }
-  /// What was kept for a transaction has been released, so its entry may be used again.
+  /// The objects kept for a transaction have been released, so its entry may be used again.
   void released(transaction_id id) noexcept {
     if (transaction* const t = find(id)) t->now = transaction::state::delivered;
   }
@@ -233,7 +233,7 @@ class transaction_table : public owner_tables {
 
   /// A record of a recipient that has none of `p`. One of an earlier version makes way for it, unless its end has not
   /// been told yet, or its transaction is under way and would forget that the recipient has asked, or how it has ended.
-  /// `admitted`: room().has_room() has counted it, so it is made even in the place of one whose end has not been told.
+  /// `admitted`: room().has_room() has counted it, so it is made even instead of one whose end has not been told.
   recipient_record* fresh(publication& p, recipient_id who, bool admitted = false) noexcept {
     for (recipient_record *old = records.find(p.id, who), *next = nullptr; old != nullptr; old = next) {
       next = records.before(*old);
@@ -295,7 +295,7 @@ class transaction_table : public owner_tables {
       if (counts && is_final(to)) ++p.counts.of(to);
     });
   }
-  /// Undoes what the budgets have decided about a recipient that has come.
+  /// Undoes what the budgets have decided about a recipient that has asked after all.
   void await_again(transaction& t, recipient_id who) noexcept {
     of(t).each_of(who, [&](publication& p, recipient_record* r) {
       if (r == nullptr || p.now != publication::state::published) return;
