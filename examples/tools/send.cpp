@@ -494,7 +494,7 @@ class sender {
       if (http_.empty()) continue;
       say("send", "or: curl -H 'Authorization: Bearer " + digits_of(refs_[i].id) + "' -o FILE " + url_of(i));
       if (wanted())
-        say("send", "which counts with -H 'Tensorpull-Recipient: NAME', once it says so: " + confirming_line(i));
+        say("send", "with -H 'Tensorpull-Recipient: NAME' it counts, once it has confirmed: " + confirming_line(i));
     }
     if (!choices_.json)
       say("send", choices_.replica ? "serving for the sender at " + printable(choices_.coordinator.text) +

@@ -157,7 +157,10 @@ class http_exchange final : http_taker {
     const std::uint64_t from = std::max<std::uint64_t>(ranges_[n].next(), prefix_.size());
     return {from, one_range_ ? file_.total : ranges_[n].end()};
   }
-  std::size_t requests() const noexcept { return file_.described ? ranges_.size() : waiting_ ? 1u : 0u; }
+  std::size_t requests() const noexcept {
+    if (file_.described) return ranges_.size();
+    return waiting_ ? 1 : 0;
+  }
   /// The answer that has this byte, or will.
   http_line* serving(std::uint64_t byte) noexcept {
     for (http_line& l : over_.lines())
