@@ -38,6 +38,15 @@ class Program(subprocess.Popen):
                 pass
 
 
+class Server(Program):
+    """One that has processes of its own, as nginx has: it is asked to end, since a program that is killed leaves them behind."""
+
+    def __exit__(self, *exception):
+        self.terminate()
+        self.wait()
+        super().__exit__(*exception)
+
+
 def run(command, timeout=2 * AMPLE, **options):
     """subprocess.run, with a limit."""
     return subprocess.run(command, timeout=timeout, **options)

@@ -294,7 +294,7 @@ http {{
                 status, headers, _ = through({}, "?key=" + sender.key)
                 assert status == 200 and headers["Cached"] == "MISS", "an answer to a URL with a key in it is not kept"
         finally:
-            server.kill()
+            server.terminate()  # its workers end with it
             server.wait()
 
 

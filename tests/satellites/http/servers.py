@@ -377,7 +377,7 @@ http {{ access_log off; {temporary} gzip on; gzip_types *; gzip_min_length 1; ke
     location /secret/ {{ alias {served}/; if ($http_authorization != "Bearer open sesame") {{ return 401; }} }}
     location /none/ {{ alias {served}/; max_ranges 0; }} }} }}
 """)
-    with processes.Program([program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")], stderr=subprocess.DEVNULL):
+    with processes.Server([program, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")], stderr=subprocess.DEVNULL):
         assert processes.eventually(lambda: processes.accepts(own.number)), (folder / "error.log").read_text()
         (folder / "key").write_text("open sesame\n")
         completes(folder, url + "/m.safetensors", data, "--digest", sha(data))

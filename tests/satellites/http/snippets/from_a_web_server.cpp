@@ -1,3 +1,4 @@
+// NEEDS tensorpull::http
 #include "context.hpp"
 
 #include <tensorpull/image/gather_scatter.hpp>
