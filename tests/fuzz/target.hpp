@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <source_location>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -72,8 +71,9 @@ inline const target& named(std::string_view name) {
 }
 /// A target's file has one: `const registered mine{{"frames", frames, true}};`.
 struct registered {
-  registered(target t, std::source_location at = std::source_location::current()) {
-    t.file = at.file_name();
+  /// `at`: the file that has it. clang++ 14 has no std::source_location.
+  registered(target t, const char* at = __builtin_FILE()) {
+    t.file = at;
     targets().push_back(t);
   }
 };
