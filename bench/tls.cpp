@@ -10,6 +10,7 @@
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
 
+#include <optional>
 #include <thread>
 
 using namespace tensorpull;

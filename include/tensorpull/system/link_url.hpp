@@ -24,7 +24,7 @@ enum class link_form : std::uint8_t {
 struct link_url {
   std::string_view scheme = "tcp";  ///< which link, as it is written before the colon
   std::string_view address{};  ///< as its transport takes it; a view into the text
-  link_form form = link_form::port;
+  link_form form = link_form::port;  ///< what kind of address it is
 };
 
 /// Reads an address with or without the name of a link: one of

@@ -16,6 +16,7 @@ struct http_url {
   std::string text{};
   std::size_t origin_bytes = 0;  ///< of scheme, host and port, in front
 
+  /// Whether it is https.
   bool secure() const noexcept { return text.starts_with("https:"); }
   /// What proves our identity is sent to one origin alone.
   std::string_view origin() const noexcept { return std::string_view(text).substr(0, origin_bytes); }
