@@ -1,5 +1,6 @@
 #include "support/threads.hpp"
 
+#include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/transports/host/event_loop.hpp>
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +19,15 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+/// What happens once between the wait in the kernel and what the loop does about it.
+static std::function<void()> after_wait;
+// In the place of the C library's.
+extern "C" int epoll_wait(int fd, epoll_event* ready, int most, int ms) {
+  const int n = ::epoll_pwait(fd, ready, most, ms, nullptr);
+  if (const auto meanwhile = std::exchange(after_wait, {})) meanwhile();
+  return n;
+}
 
 namespace event_loop_test {
 
@@ -76,6 +87,21 @@ TEST(EventLoop, A_descriptor_is_reported_once_for_each_wait) {
   t->wait({true, false});
   EXPECT_EQ(loop.poll(), 1u) << "it is readable still";
   EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{event_target::readable, event_target::readable}));
+}
+
+TEST(EventLoop, A_wait_that_begins_while_an_event_of_the_one_before_is_on_its_way_is_kept) {
+  event_loop loop;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const posix_stream here(ends[0]), there(ends[1]);
+  const owned t(new noting(loop));
+  ASSERT_EQ(t->watch(ends[0]), 0);
+  t->wait({true, true});
+  after_wait = [&] { t->wait({true, false}); };  // as another thread does that is inside of the target
+  EXPECT_EQ(loop.poll(), 0u) << "it can be written, which nobody waits for any more";
+  ASSERT_EQ(::write(ends[1], "x", 1), 1);
+  EXPECT_EQ(loop.poll(), 1u);
+  EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{event_target::readable}));
 }
 
 TEST(EventLoop, A_hang_up_is_reported_for_what_is_waited_for) {

@@ -196,8 +196,9 @@ class event_loop {
         const std::uint32_t happened = ((events & EPOLLIN) != 0 || over ? event_target::readable : 0u) |
                                        ((events & EPOLLOUT) != 0 || over ? event_target::writable : 0u);
         const std::uint32_t wanted = e.target->armed_;
+        if ((happened & wanted) == 0) continue;  // of a wait that another has replaced meanwhile
         arm(*e.target, 0);
-        if ((happened & wanted) != 0) put(*e.target, happened & wanted);
+        put(*e.target, happened & wanted);
       }
     }
     round_ = count_;  // then it looks again, so that nothing waits behind targets that are queued anew
