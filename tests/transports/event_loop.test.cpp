@@ -116,6 +116,18 @@ TEST(EventLoop, A_hang_up_is_reported_for_what_is_waited_for) {
   EXPECT_EQ(t->seen, (std::vector<std::uint32_t>{event_target::readable}));
 }
 
+TEST(EventLoop, A_descriptor_that_is_watched_already_is_refused_and_its_target_hears_of_it_still) {
+  event_loop loop;
+  pipe_ends p;
+  const owned first(new noting(loop)), second(new noting(loop));
+  ASSERT_EQ(first->watch(p.fd[0]), 0);
+  first->wait({true, false});
+  EXPECT_EQ(second->watch(p.fd[0]), EEXIST);
+  ASSERT_EQ(::write(p.fd[1], "x", 1), 1);
+  EXPECT_EQ(loop.poll(), 1u);
+  EXPECT_EQ(first->seen.size(), 1u);
+}
+
 TEST(EventLoop, An_alarm_comes_when_it_is_due_and_the_last_one_that_was_set_counts) {
   event_loop loop;
   const owned first(new noting(loop)), second(new noting(loop)), dropped(new noting(loop));

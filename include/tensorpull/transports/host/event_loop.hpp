@@ -319,9 +319,9 @@ inline int event_target::watch(int fd) noexcept {
   if (loop_.error_ != 0) return loop_.error_;
   if (!loop_.grow(static_cast<std::size_t>(fd) + 1)) return ENOMEM;
   event_loop::entry& e = loop_.entries_[fd];
-  if (++e.number == 0) ++e.number;  // 0 is the loop's own
-  if (!loop_.add(fd, EPOLLONESHOT, event_loop::data_of(fd, e.number))) return errno;
-  e.target = this;
+  const std::uint32_t number = e.number + 1 != 0 ? e.number + 1 : 1;  // 0 is the loop's own
+  if (!loop_.add(fd, EPOLLONESHOT, event_loop::data_of(fd, number))) return errno;
+  e = {this, number};
   fd_ = fd;
   return 0;
 }
