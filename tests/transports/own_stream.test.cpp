@@ -2,6 +2,7 @@
 // another direction than the endpoint does.
 #include "network.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -268,6 +269,20 @@ TEST(OwnStream, A_host_on_threads_is_not_looked_at_before_it_listens) {
   joined_thread runs([&] { io.run(); });
   EXPECT_TRUE(host.listen(any_port));
   host.stop();
+}
+
+TEST(OwnStream, An_owner_refuses_a_stream_that_has_no_descriptor_or_one_that_cannot_be_waited_for) {
+  auto owner = raw_net<large, tp::tcp>::downloader::open();
+  ASSERT_TRUE(owner);
+  tp::posix_stream closed, file(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const int fd = file.native_handle();
+  const auto none = owner->adopt(std::move(closed)), other = owner->adopt(std::move(file));
+  ASSERT_EQ(code_of(none), errc::io);
+  EXPECT_EQ(none.error().system, EBADF);
+  ASSERT_EQ(code_of(other), errc::io);
+  EXPECT_EQ(other.error().system, EPERM);
+  EXPECT_EQ(file.native_handle(), fd) << "the stream is still the caller's";
+  EXPECT_EQ(owner->connections(), 0u);
 }
 
 TEST(OwnStream, An_owner_serves_a_connection_that_the_program_has_made) {

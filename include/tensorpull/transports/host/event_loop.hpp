@@ -41,8 +41,8 @@ class event_target {
   event_target(const event_target&) = delete;
   event_target& operator=(const event_target&) = delete;
 
-  /// Lets the loop watch a descriptor, which stays the caller's. Returns 0, or errno: ENOMEM, or why the system cannot
-  /// watch it.
+  /// Lets the loop watch a descriptor, which stays the caller's. Gives errno: ENOMEM, EBADF (-1, for example), or why
+  /// the system cannot watch it; 0: it does.
   int watch(int fd) noexcept;
   /// Stops watching the descriptor, so that it can be closed.
   void unwatch() noexcept;
@@ -317,6 +317,7 @@ class event_loop {
 inline int event_target::watch(int fd) noexcept {
   const lock_guard hold(loop_.lock_);
   if (loop_.error_ != 0) return loop_.error_;
+  if (fd < 0) return EBADF;
   if (!loop_.grow(static_cast<std::size_t>(fd) + 1)) return ENOMEM;
   event_loop::entry& e = loop_.entries_[fd];
   const std::uint32_t number = e.number + 1 != 0 ? e.number + 1 : 1;  // 0 is the loop's own

@@ -118,7 +118,7 @@ class host<Parts, Handler, Consumer> {
   /// Starts to connect; the handler's connected() or closed() is told how it ended, with a connection of this `tag`,
   /// perhaps on another thread before this returns. A name's addresses are tried in turn, each within the accept
   /// budget; closed() has the error of the last one. Errors: those of the transport's resolve() and, if no address can
-  /// be tried, start_connect(); cancelled: stop() was called; out_of_memory.
+  /// be tried, start_connect(); cancelled: stop() was called; io; out_of_memory.
   result<void> connect(std::string_view address, std::uint64_t tag = 0) noexcept
     requires requires { transport::resolve(address); }
   {
@@ -134,7 +134,7 @@ class host<Parts, Handler, Consumer> {
   }
   /// Takes over a connection that the program has made, and treats it as one that was accepted: the handler's
   /// connected() may trust() it. Errors, after which the stream is still the caller's: cancelled: stop() was called;
-  /// out_of_memory.
+  /// io: the event loop cannot watch it, with errno; out_of_memory.
   result<void> adopt(stream_type&& stream, std::uint64_t tag = 0) noexcept { return begin(stream, tag); }
 
   /// How many connections there are, those that are still connecting included.
@@ -225,15 +225,15 @@ class host<Parts, Handler, Consumer> {
     return failure(why);
   }
   /// Makes a connection, and makes the event loop look at it. `to`: this end has begun the connection, which takes over
-  /// the other destinations. out_of_memory: the stream is still the caller's.
+  /// the other destinations. After an error the stream is still the caller's.
   result<void> begin(stream_type& stream, std::uint64_t tag, detail::unique_ptr<destinations>* to = nullptr) noexcept {
     if (stopping_) return failure(errc::cancelled);
     auto* const c = new (std::nothrow) connection(*this, io_, stream, to != nullptr);
     if (c == nullptr) return failure(errc::out_of_memory);
-    if (c->watch(c->stream_.native_handle()) != 0) {
+    if (const int failed = c->watch(c->stream_.native_handle()); failed != 0) {
       stream = std::move(c->stream_);
       c->retire();
-      return failure(errc::out_of_memory);
+      return failure(detail::not_watched(failed, {}));
     }
     c->tag = tag;
     if (to != nullptr) c->others_ = std::move(*to);

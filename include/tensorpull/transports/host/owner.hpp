@@ -91,7 +91,7 @@ class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts,
   /// The port that it listens on; 0 if the transport has no ports, or if it does not listen.
   std::uint16_t port() const noexcept { return s_->port; }
 
-  /// Serves a connection that the program has made itself. Error: out_of_memory: the stream is still the caller's.
+  /// Serves a connection that the program has made itself. Errors as host::adopt.
   result<void> adopt(typename transport::stream&& stream) noexcept { return s_->connections.adopt(std::move(stream)); }
 
   /// How many connections there are.

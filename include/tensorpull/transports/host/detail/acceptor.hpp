@@ -15,7 +15,12 @@ namespace tensorpull::detail {
 /// How often a host of this process could not take a connection, for lack of a descriptor or of memory.
 inline std::atomic<std::uint32_t> connections_missed{0};
 
-/// Accepts as long as there is room and a descriptor for another connection; otherwise it pauses until it is told to
+/// The error of a descriptor that the loop cannot watch, by its errno.
+inline error not_watched(int failed, const error_name& name) noexcept {
+  return {failed == ENOMEM ? errc::out_of_memory : errc::io, failed, 0, name};
+}
+
+/// Accepts as long as there is a place and a descriptor for another connection; otherwise it pauses until it is told to
 /// look again. `Host` has `full()`, `begin(stream)` and `stopped()`.
 template <class Host, class Listener>
 class acceptor : public event_target {
@@ -26,8 +31,7 @@ class acceptor : public event_target {
   bool listens() const noexcept { return listening_; }
   /// Starts with this one. Gives its port; 0 if it has none. Errors: out_of_memory; io: the loop cannot watch it.
   result<std::uint16_t> listen(Listener&& listener, const error_name& address) noexcept {
-    if (const int failed = watch(listener.native_handle()); failed != 0)
-      return failure(failed == ENOMEM ? errc::out_of_memory : errc::io, 0, address, failed);
+    if (const int failed = watch(listener.native_handle()); failed != 0) return failure(not_watched(failed, address));
     listener_.emplace(std::move(listener));
     listening_ = true;
     look_again();
