@@ -161,6 +161,24 @@ TEST(EventLoop, A_target_that_has_retired_is_not_called_and_is_destroyed_after_t
   EXPECT_EQ(destroyed, 2);
 }
 
+TEST(EventLoop, A_target_that_is_retired_within_a_call_leaves_neither_an_alarm_nor_a_watch_behind) {
+  event_loop loop;
+  pipe_ends p;
+  int destroyed = 0;
+  auto* const t = new noting(loop, &destroyed);
+  t->then = [&] {
+    t->retire();  // as another thread does that does not know where this one is
+    t->alarm_after(0ms);
+    EXPECT_EQ(t->watch(p.fd[1]), EBADF);
+    t->wait({false, true});
+    t->post(8);
+  };
+  t->post(8);
+  EXPECT_EQ(loop.run(), 1u);
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_EQ(loop.run(), 0u);
+}
+
 TEST(EventLoop, A_target_that_goes_on_for_ever_leaves_a_turn_to_each_of_the_others) {
   event_loop loop;
   pipe_ends p;

@@ -317,7 +317,7 @@ class event_loop {
 inline int event_target::watch(int fd) noexcept {
   const lock_guard hold(loop_.lock_);
   if (loop_.error_ != 0) return loop_.error_;
-  if (fd < 0) return EBADF;
+  if (fd < 0 || retired_) return EBADF;
   if (!loop_.grow(static_cast<std::size_t>(fd) + 1)) return ENOMEM;
   event_loop::entry& e = loop_.entries_[fd];
   const std::uint32_t number = e.number + 1 != 0 ? e.number + 1 : 1;  // 0 is the loop's own
@@ -348,6 +348,7 @@ inline void event_target::wait(io_ready directions) noexcept {
 inline void event_target::alarm_after(std::chrono::milliseconds time) noexcept {
   const auto at = event_loop::clock::now() + time;
   const lock_guard hold(loop_.lock_);
+  if (retired_) return;  // meanwhile, by another thread: nobody would take it out of the list
   loop_.drop_alarm(*this);
   alarm_at_ = at;
   alarmed_ = true;
