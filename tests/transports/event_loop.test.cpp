@@ -145,6 +145,37 @@ TEST(EventLoop, An_alarm_comes_when_it_is_due_and_the_last_one_that_was_set_coun
   EXPECT_TRUE(dropped->seen.empty());
 }
 
+TEST(EventLoop, An_alarm_that_is_due_can_be_dropped_or_put_off_until_it_is_called) {
+  event_loop loop;
+  const owned first(new noting(loop)), second(new noting(loop));
+  for (const auto& [one, other] : {std::pair(first.get(), second.get()), std::pair(second.get(), first.get())}) {
+    one->then = [other = other] { other->drop_alarm(); };
+    one->alarm_after(0ms);
+  }
+  test::be_slow(2ms);
+  EXPECT_EQ(loop.run(), 1u);
+  for (noting* const one : {first.get(), second.get()}) one->alarm_after(0ms);
+  first->then = [&] { second->alarm_after(1h); };
+  second->then = [&] { first->alarm_after(1h); };
+  test::be_slow(2ms);
+  EXPECT_EQ(loop.run_one(), 1u);
+  EXPECT_EQ(loop.poll(), 0u);
+}
+
+TEST(EventLoop, What_has_happened_to_a_descriptor_is_not_told_when_it_is_not_watched_any_more) {
+  event_loop loop;
+  pipe_ends p;
+  const owned first(new noting(loop)), second(new noting(loop));
+  ASSERT_EQ(first->watch(p.fd[0]), 0);
+  ASSERT_EQ(second->watch(p.fd[1]), 0);
+  ASSERT_EQ(::write(p.fd[1], "x", 1), 1);
+  first->wait({true, false});
+  second->wait({false, true});
+  first->then = [&] { second->unwatch(); };
+  second->then = [&] { first->unwatch(); };
+  EXPECT_EQ(loop.run(), 1u);
+}
+
 TEST(EventLoop, A_target_that_has_retired_is_not_called_and_is_destroyed_after_the_call_that_it_is_in) {
   event_loop loop;
   int destroyed = 0;

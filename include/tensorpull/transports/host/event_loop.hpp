@@ -240,6 +240,11 @@ class event_loop {
     (t.after_ != nullptr ? t.after_->before_ : last_) = t.before_;
     --count_;
   }
+  /// These have happened, but it is not called for them any more.
+  void forget(event_target& t, std::uint32_t what) noexcept {
+    t.pending_ &= ~what;
+    if (t.queued_ && t.pending_ == 0) take(t);
+  }
   event_target* pop() noexcept {
     event_target* const t = first_;
     if (t == nullptr) return nullptr;
@@ -270,6 +275,7 @@ class event_loop {
     set_timer();
   }
   void drop_alarm(event_target& t) noexcept {
+    forget(t, event_target::alarm);
     if (!t.alarmed_) return;
     event_target** at = &alarms_;
     while (*at != &t) at = &(*at)->next_alarm_;
@@ -333,6 +339,7 @@ inline void event_target::unwatch() noexcept {
   (void)::epoll_ctl(loop_.epoll_.get(), EPOLL_CTL_DEL, fd_, &none);
   loop_.entries_[fd_].target = nullptr;
   loop_.arm(*this, 0);
+  loop_.forget(*this, readable | writable);
   fd_ = -1;
 }
 inline void event_target::wait(io_ready directions) noexcept {
