@@ -20,10 +20,17 @@
 #include <utility>
 #include <vector>
 
+/// What happens once before a wait in the kernel, which then is none, and what that has given.
+static std::function<void()> before_wait;
+static int waited = 0;
 /// What happens once between the wait in the kernel and what the loop does about it.
 static std::function<void()> after_wait;
 // In the place of the C library's.
 extern "C" int epoll_wait(int fd, epoll_event* ready, int most, int ms) {
+  if (const auto first = std::exchange(before_wait, {})) {
+    first();
+    return waited = ::epoll_pwait(fd, ready, most, 0, nullptr);
+  }
   const int n = ::epoll_pwait(fd, ready, most, ms, nullptr);
   if (const auto meanwhile = std::exchange(after_wait, {})) meanwhile();
   return n;
@@ -272,6 +279,28 @@ TEST(EventLoop, Stop_ends_the_wait_of_each_thread_until_it_is_restarted) {
   EXPECT_EQ(loop.run_one(), 0u);
   loop.restart();
   EXPECT_EQ(loop.run_one(), 1u);
+}
+
+TEST(EventLoop, A_thread_that_waits_returns_when_another_one_takes_the_last_away_that_it_waits_for) {
+  event_loop loop;
+  pipe_ends p;
+  const owned alarmed(new noting(loop)), watching(new noting(loop));
+  auto* const retires = new noting(loop);
+  const auto ends = [&](auto how) {
+    before_wait = how;
+    waited = 0;
+    EXPECT_EQ(loop.run_one(), 0u);
+    return waited == 1;
+  };
+  alarmed->alarm_after(1h);
+  EXPECT_TRUE(ends([&] { alarmed->drop_alarm(); }));
+  ASSERT_EQ(watching->watch(p.fd[0]), 0);
+  watching->wait({true, false});
+  EXPECT_TRUE(ends([&] { watching->wait({}); }));
+  watching->wait({true, false});
+  EXPECT_TRUE(ends([&] { watching->unwatch(); }));
+  retires->alarm_after(1h);
+  EXPECT_TRUE(ends([&] { retires->retire(); }));
 }
 
 TEST(EventLoop, Its_descriptor_is_readable_while_there_is_something_to_call) {

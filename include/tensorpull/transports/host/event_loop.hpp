@@ -257,7 +257,11 @@ class event_loop {
     t.armed_ = what;
   }
   bool has_work() const noexcept { return waiting_ > 0 || count_ > 0 || inside_ > 0 || alarms_ != nullptr; }
-  /// Lets a thread that waits look at the queue.
+  /// Those that wait return if this was the last that they could wait for.
+  void look_for_work() noexcept {
+    if (sleeping_ > 0 && !has_work()) wake();
+  }
+  /// A thread that waits looks at the queue.
   void wake() noexcept { (void)::eventfd_write(wake_.get(), 1); }
 
   void sound_alarms() noexcept {
@@ -341,6 +345,7 @@ inline void event_target::unwatch() noexcept {
   loop_.arm(*this, 0);
   loop_.forget(*this, readable | writable);
   fd_ = -1;
+  loop_.look_for_work();
 }
 inline void event_target::wait(io_ready directions) noexcept {
   const std::uint32_t wanted = (directions.read ? readable : 0u) | (directions.write ? writable : 0u);
@@ -351,6 +356,7 @@ inline void event_target::wait(io_ready directions) noexcept {
   e.events = EPOLLONESHOT | (directions.read ? EPOLLIN : 0u) | (directions.write ? EPOLLOUT : 0u);
   e.data.u64 = event_loop::data_of(fd_, loop_.entries_[fd_].number);
   (void)::epoll_ctl(loop_.epoll_.get(), EPOLL_CTL_MOD, fd_, &e);
+  loop_.look_for_work();
 }
 inline void event_target::alarm_after(std::chrono::milliseconds time) noexcept {
   const auto at = event_loop::clock::now() + time;
@@ -366,6 +372,7 @@ inline void event_target::alarm_after(std::chrono::milliseconds time) noexcept {
 inline void event_target::drop_alarm() noexcept {
   const lock_guard hold(loop_.lock_);
   loop_.drop_alarm(*this);
+  loop_.look_for_work();
 }
 inline void event_target::post(std::uint32_t what) noexcept {
   const lock_guard hold(loop_.lock_);
@@ -379,6 +386,7 @@ inline void event_target::retire() noexcept {
     const lock_guard hold(loop_.lock_);
     loop_.drop_alarm(*this);
     if (queued_) loop_.take(*this);
+    loop_.look_for_work();
     retired_ = true;
     if (inside_) return;
   }
