@@ -397,7 +397,7 @@ BREAKAGES = [
     ("integrity/xxhash/xxhash_digest.hpp", "left < room ? left : room", "left <= room ? left : room - 1", "integrity/xxhash", "*"),
     ("transports/host/event_loop.hpp", "if (!t.queued_ && !t.inside_) push(t);", "if (!t.queued_) push(t);", "transports/event_loop", "*one_at_a_time*"),
     ("transports/host/event_loop.hpp", "if (queued_ && (loop_.sleeping_ > 0 || loop_.running_ == 0)) loop_.wake();", "", "transports/event_loop", "*descriptor_is_readable*"),
-    ("transports/host/event_loop.hpp", "if (first_ != nullptr) wake();  //", "//", "transports/event_loop", "*descriptor_is_readable*"),
+    ("transports/host/event_loop.hpp", "} else if (first_ != nullptr) wake();  //", "}  //", "transports/event_loop", "*descriptor_is_readable*"),
     ("transports/host/event_loop.hpp", "round_ = count_;  //", "round_ = ~std::size_t{0};  //", "transports/event_loop", "*goes_on_for_ever*"),
     ("transports/host/event_loop.hpp", "arm(*e.target, 0);", "", "transports/event_loop", "*once_for_each_wait*"),
     ("transports/host/event_loop.hpp", "(events & (EPOLLERR | EPOLLHUP)) != 0;", "false;", "transports/event_loop", "*hang_up*"),

@@ -321,6 +321,28 @@ TEST(EventLoop, Its_descriptor_is_readable_while_there_is_something_to_call) {
   EXPECT_FALSE(readable());
 }
 
+TEST(EventLoop, Its_descriptor_is_not_readable_between_stop_and_restart) {
+  event_loop loop;
+  pipe_ends p;
+  const owned posted(new noting(loop)), watching(new noting(loop));
+  const auto readable = [&] {
+    pollfd is{loop.native_handle(), POLLIN, 0};
+    return ::poll(&is, 1, 0) == 1;
+  };
+  loop.stop();
+  EXPECT_TRUE(readable()) << "a thread that waits for it learns of the stop";
+  EXPECT_EQ(loop.poll(), 0u);
+  EXPECT_FALSE(readable()) << "a program that waits for it would spin";
+  posted->post(8);
+  ASSERT_EQ(watching->watch(p.fd[1]), 0);
+  watching->wait({false, true});
+  EXPECT_EQ(loop.poll(), 0u);
+  EXPECT_FALSE(readable());
+  loop.restart();
+  EXPECT_TRUE(readable());
+  EXPECT_EQ(loop.poll(), 2u) << "nothing is lost";
+}
+
 TEST(EventLoop, Without_descriptors_it_says_why_and_watches_nothing) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

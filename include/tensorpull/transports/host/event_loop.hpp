@@ -124,7 +124,10 @@ class event_loop {
     std::size_t n = 0;
     while (n < most && run_one_until(at_once) != 0) ++n;
     const lock_guard hold(lock_);
-    if (first_ != nullptr) wake();  // the descriptor stays readable
+    if (stopped_) {
+      (void)harvest(at_once);  // which restart() tells: until then the descriptor is not readable
+      if (sleeping_ > 0) wake();
+    } else if (first_ != nullptr) wake();  // the descriptor stays readable
     return n;
   }
   /// Each thread that runs it returns after the call that it is in. On any thread.
@@ -137,6 +140,7 @@ class event_loop {
   void restart() noexcept {
     const lock_guard hold(lock_);
     stopped_ = false;
+    if (first_ != nullptr) wake();
   }
 
  private:
