@@ -63,4 +63,25 @@ TEST(InIoContext, What_is_posted_on_another_thread_wakes_it_and_other_work_has_i
   target->retire();
 }
 
+TEST(InIoContext, What_is_left_in_the_queue_of_a_loop_that_ran_before_is_called) {
+  struct counting : event_target {
+    using event_target::event_target;
+    void happened(std::uint32_t) noexcept override { ++calls; }
+    int calls = 0;
+  };
+  event_loop loop;
+  boost::asio::io_context io;
+  const target_ptr<counting> first(new counting(loop)), second(new counting(loop));
+  first->post(event_target::own);
+  second->post(event_target::own);
+  EXPECT_EQ(loop.run_one(), 1u);
+  {
+    const in_io_context serving(loop, io);
+    io.poll();
+    EXPECT_EQ(first->calls, 1);
+    EXPECT_EQ(second->calls, 1);
+  }
+  io.poll();
+}
+
 }  // namespace in_io_context_test

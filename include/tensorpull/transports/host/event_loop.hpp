@@ -94,8 +94,13 @@ class event_loop {
   /// errno of the call that failed; 0: all descriptors are open.
   int error() const noexcept { return error_; }
   /// Readable while there is something to call: for a program that waits in a loop of its own, and then calls poll().
-  int native_handle() const noexcept { return epoll_.get(); }
-  /// Allocates memory for so many more descriptors. False: there is none.
+  /// One that runs the loop otherwise between two waits asks for it again: something may be left in the queue.
+  int native_handle() noexcept {
+    const lock_guard hold(lock_);
+    if (first_ != nullptr && !stopped_) wake();
+    return epoll_.get();
+  }
+  /// Has memory for so many more descriptors. False: there is none.
   bool reserve(std::size_t descriptors) noexcept {
     const lock_guard hold(lock_);
     return grow(static_cast<std::size_t>(timer_.get()) + 1 + descriptors);
