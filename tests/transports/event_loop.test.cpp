@@ -138,12 +138,12 @@ TEST(EventLoop, A_descriptor_that_is_watched_already_is_refused_and_its_target_h
 TEST(EventLoop, An_alarm_comes_when_it_is_due_and_the_last_one_that_was_set_counts) {
   event_loop loop;
   const owned first(new noting(loop)), second(new noting(loop)), dropped(new noting(loop));
+  const auto start = std::chrono::steady_clock::now();
   first->alarm_after(1h);
   first->alarm_after(20ms);
   second->alarm_after(1ms);
   dropped->alarm_after(2ms);
   dropped->drop_alarm();
-  const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(loop.run_one(), 1u);
   EXPECT_EQ(second->seen.size(), 1u);
   EXPECT_EQ(loop.run(), 1u);
@@ -181,6 +181,27 @@ TEST(EventLoop, What_has_happened_to_a_descriptor_is_not_told_when_it_is_not_wat
   first->then = [&] { second->unwatch(); };
   second->then = [&] { first->unwatch(); };
   EXPECT_EQ(loop.run(), 1u);
+}
+
+TEST(EventLoop, A_time_that_is_longer_than_the_clock_goes_has_no_end) {
+  event_loop loop;
+  const owned never(new noting(loop)), soon(new noting(loop));
+  never->alarm_after(std::chrono::milliseconds::max());
+  soon->alarm_after(1ms);
+  EXPECT_EQ(loop.run_one_for(std::chrono::nanoseconds::max()), 1u);
+  soon->then = [&] { loop.stop(); };
+  soon->alarm_after(1ms);
+  EXPECT_EQ(loop.run_for(std::chrono::nanoseconds::max()), 1u);
+  EXPECT_EQ(soon->seen.size(), 2u);
+  EXPECT_TRUE(never->seen.empty());
+}
+
+TEST(EventLoop, Records_for_more_descriptors_than_there_is_memory_for_are_refused) {
+  event_loop loop;
+  for (const std::size_t many : {PTRDIFF_MAX / std::size_t{16}, PTRDIFF_MAX / std::size_t{2}, ~std::size_t{0} - 1000}) {
+    EXPECT_FALSE(loop.reserve(many)) << many;
+  }
+  EXPECT_TRUE(loop.reserve(100));
 }
 
 TEST(EventLoop, A_target_that_has_retired_is_not_called_and_is_destroyed_after_the_call_that_it_is_in) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/links/byte_stream.hpp>
+#include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/std/memory.hpp>
@@ -106,14 +107,14 @@ class event_loop {
     return grow(static_cast<std::size_t>(timer_.get()) + 1 + descriptors);
   }
 
-  /// Calls one target that something has happened to, or waits for at most `time` until there is one. Returns how many
-  /// were called. It does not wait if there is nothing to wait for.
-  std::size_t run_one_for(std::chrono::nanoseconds time) noexcept { return run_one_until(clock::now() + time); }
+  /// Calls one target that something has happened to, or waits for at most `time` until there is one. How many were
+  /// called. It does not wait if there is nothing to wait for.
+  std::size_t run_one_for(std::chrono::nanoseconds time) noexcept { return run_one_until(end_of(time)); }
   /// The same without an end to the wait.
   std::size_t run_one() noexcept { return run_one_until(clock::time_point::max()); }
   /// Calls targets for so long, or until there is nothing to wait for. Returns how many were called.
   std::size_t run_for(std::chrono::nanoseconds time) noexcept {
-    const auto end = clock::now() + time;
+    const auto end = end_of(time);
     std::size_t n = 0;
     while (run_one_until(end) != 0) ++n;
     return n;
@@ -150,7 +151,12 @@ class event_loop {
 
  private:
   friend event_target;
-  static constexpr clock::time_point at_once{};  // as the end of a wait: do not wait
+  static constexpr clock::time_point at_once{};  // an end of a wait: there is none
+  /// Of a wait that may be longer than the clock goes.
+  static clock::time_point end_of(std::chrono::nanoseconds time) noexcept {
+    const auto now = clock::now();
+    return time < clock::time_point::max() - now ? now + std::max(time, {}) : clock::time_point::max();
+  }
 
   /// The target of each descriptor. The number tells an event of a descriptor that was closed meanwhile from one of the
   /// descriptor that the system has given the same number since.
@@ -312,6 +318,7 @@ class event_loop {
   bool grow(std::size_t wanted) noexcept {
     if (wanted <= size_) return true;
     const std::size_t size = std::max(wanted, 2 * size_);
+    if (size > PTRDIFF_MAX / sizeof(entry)) return false;
     entry* const more = new (std::nothrow) entry[size];
     if (more == nullptr) return false;
     for (std::size_t i = 0; i < size_; ++i) more[i] = entries_[i];
@@ -368,7 +375,7 @@ inline void event_target::wait(io_ready directions) noexcept {
   loop_.look_for_work();
 }
 inline void event_target::alarm_after(std::chrono::milliseconds time) noexcept {
-  const auto at = event_loop::clock::now() + time;
+  const auto at = detail::deadline_after(time);
   const lock_guard hold(loop_.lock_);
   if (retired_) return;  // meanwhile, by another thread: nobody would take it out of the list
   loop_.drop_alarm(*this);
