@@ -21,10 +21,10 @@
 #include <vector>
 
 /// What happens once before a wait in the kernel, which then is none, and what that has given.
-static std::function<void()> before_wait;
-static int waited = 0;
+static thread_local std::function<void()> before_wait;
+static thread_local int waited = 0;
 /// What happens once between the wait in the kernel and what the loop does about it.
-static std::function<void()> after_wait;
+static thread_local std::function<void()> after_wait;
 // In the place of the C library's.
 extern "C" int epoll_wait(int fd, epoll_event* ready, int most, int ms) {
   if (const auto first = std::exchange(before_wait, {})) {
