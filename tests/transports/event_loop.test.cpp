@@ -250,6 +250,23 @@ TEST(EventLoop, A_target_that_goes_on_for_ever_leaves_a_turn_to_each_of_the_othe
   EXPECT_EQ(waiting->seen.size(), 1u);
 }
 
+TEST(EventLoop, It_runs_for_the_time_that_it_is_told_to_also_if_there_is_always_something_to_call) {
+  struct busy_target : event_target {
+    using event_target::event_target;
+    void happened(std::uint32_t) noexcept override {
+      if (++calls < most) post(own);
+    }
+    const std::size_t most = 1'000'000;  // no machine gets so far in 1 ms
+    std::size_t calls = 0;
+  };
+  event_loop loop;
+  const target_ptr<busy_target> busy(new busy_target(loop));
+  busy->post(event_target::own);
+  EXPECT_EQ(loop.run_for(1ms), busy->calls);
+  EXPECT_LT(busy->calls, busy->most);
+  EXPECT_EQ(loop.run_for(0ms), 1u);
+}
+
 TEST(EventLoop, Threads_that_run_it_call_one_target_one_at_a_time_and_miss_nothing) {
   struct counting : event_target {
     using event_target::event_target;
