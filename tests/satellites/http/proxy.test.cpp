@@ -93,6 +93,13 @@ TEST(Proxy, Nothing_in_an_address_or_a_password_can_add_a_line) {
   EXPECT_EQ(refused("a:1", {"p:1", "us:er", "x"}), tp::errc::invalid_argument);
   EXPECT_EQ(refused("a:1", {"p:1", "user", "x\r\n"}), tp::errc::invalid_argument);
   EXPECT_EQ(refused("a:1", {"p\r\n:1"}), tp::errc::bad_address);
+  for (const std::string_view more : {"token@127.0.0.1:1", "127.0.0.1/token:1", "127.0.0.1?token:1"}) {
+    const auto why = refused("a:1", {more});
+    EXPECT_EQ(why, tp::errc::bad_address) << more;
+    if (more.starts_with("token")) {
+      EXPECT_EQ(why.name.view(), "127.0.0.1:1") << "an error has no user";
+    }
+  }
 }
 
 /// tinyproxy on a port of its own. It is killed with this object: SIGTERM it does not hear if it comes between its look

@@ -44,7 +44,8 @@ inline result<void> check_proxy(const http_proxy& proxy) noexcept {
   for (const auto text : {proxy.user, proxy.password})
     if (text.size() > 4096 || !is_printable(text)) return failure(errc::invalid_argument);
   if (proxy.user.find(':') != proxy.user.npos) return failure(errc::invalid_argument, 0, std::string_view("user"));
-  if (!proxy.address.empty() && !parse_address(proxy.address))
+  const bool more = proxy.address.find_first_of("@/?#") != proxy.address.npos;  // than host and port
+  if (more || (!proxy.address.empty() && !parse_address(proxy.address)))
     return failure(errc::bad_address, 0, without_secrets(proxy.address));
   return {};
 }
