@@ -70,8 +70,8 @@ TEST(LinkUrl, A_name_that_is_not_known_is_that_of_another_link) {
   expect("memory:@model", "memory", "@model");
   expect("memory:80", "tcp", "memory:80");
   expect("memory:80", "memory", "80", "memory");
-  for (const char* none :
-       {"memory:", "memory:model", "memory:80:1", "host:65536", "wire://", "Wire://host", "wi re://host"})
+  for (const char* none : {"memory:", "memory:model", "memory:80:1", "host:65536", "wire://", "Wire://host",
+                           "wi re://host", "://host", ":/run/model", ":@model"})
     EXPECT_FALSE(parse_link_url(none)) << none;
   EXPECT_FALSE(parse_link_url("memory://host", "memory"));
 }

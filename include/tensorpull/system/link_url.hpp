@@ -56,7 +56,7 @@ inline result<link_url> parse_link_url(std::string_view text, std::string_view a
     out = {name, slashes ? rest.substr(2) : rest, link_form::text};
   } else if (!parse_address(text)) {
     const bool names = url ? rest.size() > 2 : rest.starts_with('/') || rest.starts_with('@');
-    if (!names || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") != name.npos) return refuse();
+    if (!names || name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") != name.npos) return refuse();
     out = url ? link_url{name, text, link_form::url} : link_url{name, slashes ? rest.substr(2) : rest, link_form::text};
   }
   if (out.form == link_form::port && !parse_address(out.address)) return refuse();
