@@ -65,6 +65,7 @@ TEST_F(HttpHostile, The_first_answer_is_refused_if_it_is_not_what_was_asked) {
       {"HTTP/1.1 200 OK\r\n\r\n" + std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8), errc::too_large},
       {"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n" + std::string("\0\x01\0\0\0\0\0\0{}", 10), errc::bad_file},
       {"HTTP/1.1 101 Switching Protocols\r\n\r\n", errc::unexpected_frame},
+      {"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 5\r\n\r\nhello", errc::bad_request},
       {"HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\n\r\nhello", errc::wrong_payload},
       {range_head("Content-Range: bytes 1-65536/" + total + "\r\nContent-Length: 65536\r\n"), errc::wrong_payload},
       {range_head("Content-Range: bytes 0-99/" + total + "\r\nContent-Length: 100\r\n"), errc::wrong_payload},

@@ -171,6 +171,7 @@ class http_line {
   }
   std::size_t take_body(std::span<const std::byte> bytes) noexcept {
     moved_ = true;
+    if (!whole_head_) return bytes.size();  // of 417: a page for people
     const std::size_t took = taker_->take(*this, bytes.subspan(taken_));
     if (why_.code != errc{}) return 0;
     // bytes that were not taken are offered again with those before them
