@@ -6,6 +6,7 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/satellites/http/proxy/proxied_address.hpp>
 
+#include <cstdlib>
 #include <fstream>
 
 namespace proxy_test {
@@ -70,6 +71,18 @@ TEST(Proxy, Whatever_else_it_answers_is_an_error_with_its_name) {
   for (const std::string bad : {"HTTP/1.1 20 OK\r\n\r\n", "HTTP/2 200\r\n\r\n", "SSH-2.0-OpenSSH\r\n\r\n", "\r\n\r\n"})
     EXPECT_EQ(end_of(bad), tp::errc::proxy_refused) << bad;
   EXPECT_EQ(end_of("HTTP/1.1 200 OK\r\nA: b\r\n"), tp::errc::connection_failed);  // it ends in the middle
+}
+
+TEST(Proxy, The_environment_does_not_lead_past_it) {
+  const owning o;
+  for (const char* const name : {"no_proxy", "NO_PROXY"}) {
+    ::setenv(name, "*", 1);
+    fake_proxy p("HTTP/1.1 403 Forbidden\r\n\r\n");
+    const auto done = o.pull(local(p.port()));
+    ::unsetenv(name);
+    ASSERT_FALSE(done) << name;
+    EXPECT_EQ(done.error(), tp::errc::proxy_refused);
+  }
 }
 
 TEST(Proxy, One_that_says_nothing_costs_the_time_and_a_stop_is_heard) {

@@ -56,7 +56,8 @@ inline bool set_proxy(CURL* to, const http_proxy& proxy) {
     return curl_easy_setopt(to, what, text.c_str()) == CURLE_OK;
   };
   (void)curl_easy_setopt(to, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  return set(CURLOPT_PROXY, proxy.address.empty() ? "" : "http://" + std::string(proxy.address)) &&
+  return set(CURLOPT_NOPROXY, "") &&  // or the environment's would lead past it
+         set(CURLOPT_PROXY, proxy.address.empty() ? "" : "http://" + std::string(proxy.address)) &&
          (proxy.user.empty() || (set(CURLOPT_PROXYUSERNAME, std::string(proxy.user)) &&
                                  set(CURLOPT_PROXYPASSWORD, std::string(proxy.password))));
 }
