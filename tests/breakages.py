@@ -401,4 +401,9 @@ BREAKAGES = [
     ("transports/host/event_loop.hpp", "round_ = count_;  //", "round_ = ~std::size_t{0};  //", "transports/event_loop", "*goes_on_for_ever*"),
     ("transports/host/event_loop.hpp", "arm(*e.target, 0);", "", "transports/event_loop", "*once_for_each_wait*"),
     ("transports/host/event_loop.hpp", "(events & (EPOLLERR | EPOLLHUP)) != 0;", "false;", "transports/event_loop", "*hang_up*"),
+    ("transports/host/event_loop.hpp", "if ((happened & wanted) == 0) continue;", "", "transports/event_loop", "*on_its_way*"),
+    ("transports/host/event_loop.hpp", "forget(t, event_target::alarm);", "", "transports/event_loop", "*is_due_can_be_dropped*"),
+    ("transports/host/event_loop.hpp", "if (sleeping_ > 0 && !has_work()) wake();", "", "transports/event_loop", "*takes_the_last_away*"),
+    ("transports/host/event_loop.hpp", "(void)harvest(at_once);  //", "//", "transports/event_loop", "*between_stop_and_restart*"),
+    ("transports/host/event_loop.hpp", "if (clock::now() >= end) break;", "", "transports/event_loop", "*the_time_that_it_is_told_to*"),
 ]
