@@ -42,8 +42,8 @@ class event_target {
   event_target(const event_target&) = delete;
   event_target& operator=(const event_target&) = delete;
 
-  /// Lets the loop watch a descriptor, which stays the caller's. Gives errno: ENOMEM, EBADF (-1, for example), or why
-  /// the system cannot watch it; 0: it does.
+  /// Lets the loop watch a descriptor, which stays the caller's. Returns 0, or errno: ENOMEM, EBADF (-1, for example),
+  /// or why the system cannot watch it.
   int watch(int fd) noexcept;
   /// Stops watching the descriptor, so that it can be closed.
   void unwatch() noexcept;

@@ -20,7 +20,7 @@ inline error not_watched(int failed, const error_name& name) noexcept {
   return {failed == ENOMEM ? errc::out_of_memory : errc::io, failed, 0, name};
 }
 
-/// Accepts as long as there is a place and a descriptor for another connection; otherwise it pauses until it is told to
+/// Accepts as long as there is room and a descriptor for another connection; otherwise it pauses until it is told to
 /// look again. `Host` has `full()`, `begin(stream)` and `stopped()`.
 template <class Host, class Listener>
 class acceptor : public event_target {
