@@ -148,7 +148,6 @@ class http_exchange final : http_taker {
     return {};
   }
 
-  // ---- requests ----
   /// What the n-th request is for: the header, or a range.
   std::pair<std::uint64_t, std::uint64_t> missing(std::size_t n) noexcept {
     const bool all = one_range_ && asked_.lands && t_.landed_bytes() == 0;
