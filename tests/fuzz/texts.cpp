@@ -71,7 +71,7 @@ unsigned link(const std::string& text) {
   const auto is = [&](std::initializer_list<const char*> names) {
     return colon < text.size() && std::find(names.begin(), names.end(), name) != names.end();
   };
-  const bool is_name = name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == name.npos;
+  const bool is_name = !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == name.npos;
   bool expected = false;
   std::string address = text;
   if (is({"tcp", "tls", "udp"})) expected = rest.rfind("//", 0) == 0 && tp::parse_address(address = rest.substr(2));
