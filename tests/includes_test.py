@@ -2,6 +2,7 @@
 """Shows that includes.py fails where it should: a copy of the tree with one wrong line each."""
 
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -50,7 +51,9 @@ def main():
         for part in ("include", "examples", "bench", "tests", "cmake"):
             shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("build", "report", "__pycache__", "corpus"))
         assert includes.check(copy) == [], includes.check(copy)
-        for name, line, said in WRONG:
+        # in a tree that a satellite was taken out of, no line of it is tried
+        there = [w for w in WRONG if all((ROOT / "include/tensorpull/satellites" / s).is_dir() for s in re.findall(r"satellites/([a-z]+)/", w[0] + " " + w[1]))]
+        for name, line, said in there:
             file = copy / name
             before = file.read_text(encoding="utf-8") if file.exists() else None
             file.parent.mkdir(exist_ok=True)
@@ -61,7 +64,7 @@ def main():
                 file.unlink()
             else:
                 file.write_text(before, encoding="utf-8")
-    print(f"{len(WRONG)} wrong lines, each found")
+    print(f"{len(there)} wrong lines, each found")
 
 
 if __name__ == "__main__":
