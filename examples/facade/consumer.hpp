@@ -20,7 +20,7 @@ class any_consumer {
 
   /// The whole image has to come in one chunk, or the pull ends with does_not_fit.
   bool in_one_chunk = false;
-  /// What the owner has said of the image; empty before.
+  /// The owner's description of the image; empty before it has arrived.
   const description& described() const noexcept { return described_; }
   /// The longest chunk of the link, which says so before the pull.
   void fits(std::uint64_t bytes) noexcept { most_ = bytes; }

@@ -38,7 +38,7 @@ class owner_by_turns : public owner_of<Downloader, turns> {
     return true;
   }
 };
-/// What an owner of peers that say no goodbye takes of a host's options. Their places are allocated at once, so there
+/// The options of a host that an owner of peers without a goodbye takes. Their places are allocated at once, so there
 /// are not more of them than `most`.
 inline datagram_owner_options peers_of(const host_options& host, std::string_view listen = {},
                                        std::size_t most = datagram_owner_options{}.peers) {

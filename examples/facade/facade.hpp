@@ -59,7 +59,7 @@ struct any_pull {
   result<receipt> operator()(const reference& ref, any_consumer& to, const pull_options& options);
 };
 
-/// What publishes, as `publishing` does: an owner of many recipients, or a session.
+/// Publishes, as `publishing` does: an owner of many recipients, or a session.
 class any_publisher {
  public:
   virtual ~any_publisher() = default;
@@ -126,7 +126,7 @@ class any_session : public any_publisher {
   /// unsupported_request: there is no stream, or this build has no relays.
   virtual result<relay_counts> relay_to(any_stream& to, const reference& ref, const relay_settings& how) noexcept = 0;
 };
-/// What accepts connections that become sessions.
+/// Accepts connections that become sessions.
 struct any_listener {
   std::uint16_t port = 0;
   /// timed_out: nobody has called within the time. Several threads may accept.
@@ -181,7 +181,7 @@ struct link_kind {
   /// Reads an image for its digest, then sends it to a URL. The digest of what was sent, which is that one. Errors: as
   /// http_put; digest_mismatch: the image has changed meanwhile, and the store lacks its end.
   entry<result<std::uint64_t>(const place&, const source_view&, std::chrono::milliseconds, const stop_token&)> put{};
-  /// What place::id is of a URL.
+  /// The place::id of a URL.
   entry<result<ref_id>(std::string_view)> url_id{};
 };
 /// Features beside links.

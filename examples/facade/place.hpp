@@ -14,7 +14,7 @@ namespace tensorpull::facade {
 
 struct link_kind;  // table.hpp
 
-/// What a kind of link is.
+/// The properties of a kind of link.
 struct link_traits {
   bool port = false;  ///< its addresses are host:port
   bool path = false;  ///< they are names of files, unless they begin with @
@@ -26,7 +26,7 @@ struct link_traits {
   bool viewed = false;  ///< what is published there can be viewed
 };
 
-/// What TLS is configured with. Texts are empty if they were not given.
+/// A configuration of TLS. Texts are empty if they were not given.
 struct tls_arguments {
   std::string ca_file{}, ca_text{}, cert_file{}, cert_text{}, key_file{}, key_text{}, key_password{}, crl_file{};
   std::string check_hostname{};  ///< what the certificate has to have, in place of the host of the address
@@ -45,7 +45,7 @@ class any_tls {
   explicit any_tls(const tls_arguments& arguments) : given(arguments) {}
 };
 
-/// What a pull from a URL takes besides. Texts are empty if they were not given.
+/// Further settings of a pull from a URL. Texts are empty if they were not given.
 struct http_settings {
   std::string digest{}, bearer{}, recipient{};
   std::uint64_t max_header_bytes = std::uint64_t{16} << 20;

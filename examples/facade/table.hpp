@@ -1,4 +1,4 @@
-// What CMakeLists.txt makes the tables of: a file whose component is not there is in none.
+// The functions and kinds of links of which CMakeLists.txt makes tables. A file without its component is in none.
 #pragma once
 
 #include "facade.hpp"

@@ -1,4 +1,4 @@
-// What has changed since an older file: coded by send, and fetched by recv. It is compiled where the component is there
+// Changes since an older file: send codes them, and recv fetches them. It is compiled where the component is there
 // (TENSORPULL_TOOLS_DIFFERENCES).
 #pragma once
 

@@ -1,4 +1,4 @@
-// What nearly every wrong message begins with.
+// The beginning of nearly every wrong message.
 #pragma once
 
 #include "model.hpp"

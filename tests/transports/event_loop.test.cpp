@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
-/// What happens once before a wait in the kernel, which then is none, and what that has given.
+/// Is done once before a wait in the kernel, which then does not wait, and is given the result.
 static thread_local std::function<void()> before_wait;
 static thread_local int waited = 0;
-/// What happens once between the wait in the kernel and what the loop does about it.
+/// Is done once between the wait in the kernel and the step of the loop that follows it.
 static thread_local std::function<void()> after_wait;
 // In the place of the C library's.
 extern "C" int epoll_wait(int fd, epoll_event* ready, int most, int ms) {

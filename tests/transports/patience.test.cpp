@@ -1,4 +1,4 @@
-// What a pull does with time. Waiting passes time without taking any, and the wall clock can jump.
+// How a pull deals with time. Waiting passes time without taking any, and the wall clock can jump.
 #include "network.hpp"
 #include "support/clocks.hpp"
 #include "support/pair.hpp"

@@ -1,4 +1,4 @@
-// What a recipient does: pulls into tensors, into a file, and looks at what is published.
+// Recipients: pulls into tensors, into a file, and looks at what is published.
 #include "download.hpp"
 #include "file.hpp"
 #include "listing.hpp"

@@ -1,4 +1,4 @@
-// What an owner does, and a session.
+// Owners and sessions, as Python sees them.
 #include "cycles.hpp"
 #include "owner.hpp"
 #include "parts.hpp"

@@ -1,4 +1,4 @@
-// What Python publishes through an owner or a session.
+// Publications of Python, through an owner or a session.
 #pragma once
 
 #include "cycles.hpp"
@@ -28,10 +28,10 @@ inline py::tuple to_python(const settlement& s) {
 using text_pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct published;
-/// What an owner or a session has published and not let go of. Used with the interpreter's lock.
+/// The publications that an owner or a session has not let go of. Used with the interpreter's lock.
 using publications = std::shared_ptr<std::unordered_set<const published*>>;
 
-/// What a publication keeps until it has settled: its table, the Python objects of its tensors, its callbacks.
+/// A publication, as it is kept until it has settled: its table, the Python objects of its tensors, its callbacks.
 /// Destroyed on the thread that delivers the settlement, which need not hold the interpreter's lock.
 struct published {
   published(const tensor_table& table, const text_pairs& metadata, py::object tensors, const publish_settings& s,
@@ -106,7 +106,7 @@ auto add_kept(std::unique_ptr<published> kept, Add add) {
   return value_or_raise(std::move(done));
 }
 
-/// What publishes for Python: an owner or a session. `Self::publisher()`: what keeps the library's in use.
+/// Publishes for Python: an owner or a session. `Self::publisher()` keeps the library's in use.
 template <class Self>
 class publishes {
  public:
@@ -183,7 +183,7 @@ class publishes {
 
  private:
   Self& self() noexcept { return static_cast<Self&>(*this); }
-  /// What is published is released without the interpreter's lock, and takes it.
+  /// Releases without the interpreter's lock, since the end of a publication takes it.
   template <class F>
   auto asked(std::string_view ref, F f) {
     const auto mine = self().publisher();

@@ -1,4 +1,4 @@
-// What a download pulls from, and its options as Python passes them.
+// The sources of a download, and its options as Python passes them.
 #pragma once
 
 #include "interruption.hpp"
@@ -35,7 +35,7 @@ inline ref_id id_or_raise(std::string_view digits) {
   return ref->id;
 }
 
-/// What a caller has said that an image may come to.
+/// The bounds that a caller has set for an image.
 struct most {
   std::uint64_t bytes = ~std::uint64_t{0}, header_bytes = ~std::uint64_t{0}, tensors = ~std::uint64_t{0};
 };
@@ -63,7 +63,7 @@ class source {
   /// Pulls; called without the interpreter's lock.
   using pull_function = std::function<result<receipt>(const reference& from, facade::any_consumer& to,
                                                       const pull_options& options, std::uint64_t chunk_bytes)>;
-  /// What pulls, and holds the source as long as it is kept. Raises what is in the way.
+  /// Returns the function that pulls; it holds the source as long as it is kept. Raises an error if it cannot pull.
   virtual pull_function begin() = 0;
   /// The reference that is pulled there, in digits: that which was given, or a URL's own.
   virtual std::string reference_of(std::string_view given, std::uint64_t) const { return std::string(given); }
@@ -71,7 +71,7 @@ class source {
   virtual bool is_web() const noexcept { return false; }
 };
 
-/// What a pull is told besides.
+/// Further arguments of a pull.
 struct pull_particulars {
   bool part = false;  ///< only the tensors of the destination are pulled
   std::function<const image_schema*()> described{};  ///< the schema that has come with it

@@ -182,7 +182,7 @@ class session final : public source, public publishes<session> {
     return to_text(mine->peer_name());
   }
 
-  /// What it has published is released, and the connection is closed.
+  /// Releases all that it has published, and closes the connection.
   void close() {
     if (!session_) return;
     {
@@ -200,7 +200,7 @@ class session final : public source, public publishes<session> {
   std::atomic<std::thread::id> user_{};
 };
 
-/// What accepts connections that become sessions.
+/// Accepts connections that become sessions.
 class listener {
  public:
   listener(std::string_view listen, const tls_settings& tls) {

@@ -1,4 +1,4 @@
-// What is no narrowed difference.
+// Types that are no narrowed difference.
 #include "compile_fail/model.hpp"
 
 #include <tensorpull/satellites/differences/narrowed.hpp>

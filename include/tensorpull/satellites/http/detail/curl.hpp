@@ -62,7 +62,7 @@ inline bool set_proxy(CURL* to, const http_proxy& proxy) {
                                  set(CURLOPT_PROXYPASSWORD, std::string(proxy.password))));
 }
 
-/// What an error about a server or a proxy names: its address, after the status with which it refused.
+/// The name in an error about a server or a proxy: its address, after the status with which it refused.
 inline error_name status_from(unsigned status, std::string_view from) noexcept {
   std::array<char, 64> text{'0', '0', '0', ' ', 'f', 'r', 'o', 'm', ' '};
   constexpr std::size_t begins = 9;

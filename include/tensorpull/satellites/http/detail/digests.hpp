@@ -41,7 +41,7 @@ constexpr optional<std::uint64_t> parse_xxh3(std::string_view value) noexcept {
   return n;
 }
 
-/// What Repr-Digest says in all fields of that name together.
+/// The digests of all fields with the name Repr-Digest together.
 struct repr_digest {
   sha256_value sha256{};
   std::uint64_t xxh3 = 0;  ///< XXH3-64, which owners of this library state
@@ -76,7 +76,7 @@ struct repr_digest {
   }
 };
 
-/// What a caller says that the file's digest is.
+/// The digest that the file has to have, as a caller states it.
 struct stated_digest {
   optional<sha256_value> sha256{};
   std::uint64_t xxh3 = 0;  ///< 0: none

@@ -33,7 +33,7 @@ struct http_put_options {
   /// until those that were sent have it: an image that changes meanwhile is not stored, since the server lacks a byte.
   std::uint64_t digest = 0;
 };
-/// What the server has said.
+/// The answer of the server.
 struct http_put_receipt {
   unsigned status = 0;  ///< 200, 201 or 204
   std::uint64_t bytes = 0;  ///< of the body

@@ -18,7 +18,7 @@ struct http_url {
 
   /// Whether it is https.
   bool secure() const noexcept { return text.starts_with("https:"); }
-  /// What proves our identity is sent to one origin alone.
+  /// Scheme, host and port. Authorisation is sent to one origin alone.
   std::string_view origin() const noexcept { return std::string_view(text).substr(0, origin_bytes); }
   /// "host:port".
   std::string_view address() const noexcept { return origin().substr(secure() ? 8 : 7); }

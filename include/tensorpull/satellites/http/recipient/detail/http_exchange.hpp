@@ -18,7 +18,7 @@
 
 namespace tensorpull::detail {
 
-/// What a driver without frames is for running_pull.
+/// Stands for the endpoint that running_pull expects, since this driver has no frames.
 struct no_http_endpoint {
   static void begin_pull() noexcept {}
   template <class Transfer>
@@ -148,7 +148,7 @@ class http_exchange final : http_taker {
     return {};
   }
 
-  /// What the n-th request is for: the header, or a range.
+  /// The bytes that the n-th request is for: the header, or a range.
   std::pair<std::uint64_t, std::uint64_t> missing(std::size_t n) noexcept {
     const bool all = one_range_ && asked_.lands && t_.landed_bytes() == 0;
     if (!file_.described)
@@ -271,7 +271,7 @@ class http_exchange final : http_taker {
     over_.allow(1);
     return true;
   }
-  /// What a server without ranges sends would all have to be sent again.
+  /// After a lost connection a server without ranges would send all of it again.
   result<void> check_length(const http_head& h) const noexcept {
     if (h.is_part() || h.knows_ranges || file_.total == http_file::no_length || file_.total <= to_.most_whole_bytes)
       return {};
@@ -367,7 +367,7 @@ class http_exchange final : http_taker {
     l.until = std::min(l.until, file_.total);
     return describe();
   }
-  /// What came with the header, and what the answer brings that comes next. Whether anything has moved.
+  /// Lands the bytes that arrived with the header, and those of the next answer. Whether anything has moved.
   result<bool> go_on_landing() {
     bool moved = false;
     ranges_.starved = false;

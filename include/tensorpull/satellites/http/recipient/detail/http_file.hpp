@@ -1,4 +1,4 @@
-// What the answers of a server say of the file that is pulled: what its bytes are known by, and what its header says.
+// The file that is pulled, as the answers of a server describe it: the identity of its bytes, and its header.
 #pragma once
 
 #include <tensorpull/core/xxh3.hpp>
@@ -32,12 +32,12 @@ struct http_file {
   /// Whether a mixture of two files cannot come to be, or is found. If not, all of it comes in one answer or not at
   /// all.
   bool can_go_on() const noexcept { return proved || !validator.empty(); }
-  /// What a request for a range says, so that it gets bytes of this file alone. With the caller's digest it says
-  /// nothing: the nodes of a network may have a tag each, and some servers forget the range.
+  /// The condition of a request for a range, so that it gets bytes of this file alone. With the caller's digest there
+  /// is none: the nodes of a network may have a tag each, and some servers forget the range.
   std::string_view if_range() const noexcept { return by_caller ? std::string_view() : validator.view(); }
 
-  /// What the bytes are known by, as the first answer says. What the caller has stated counts more than what the server
-  /// says. `hashes`: an XXH3 is computed.
+  /// Takes the identity of the bytes from the first answer. The caller's statements count more than the server's.
+  /// `hashes`: an XXH3 is computed.
   result<void> identify(const http_head& h, const stated_digest& stated, bool hashes) noexcept {
     if (h.digest.doubtful) return failure(errc::bad_frame, 0, std::string_view("Repr-Digest"));
     total = h.is_part() ? h.range->total : h.length.value_or(no_length);

@@ -1,4 +1,4 @@
-// What a pull needs of the head of an answer, which libcurl has read, and what refusals are called.
+// The parts of an answer's head that a pull needs, as libcurl has read it, and the errors of refusals.
 #pragma once
 
 #include <tensorpull/satellites/http/detail/curl.hpp>

@@ -15,7 +15,7 @@ namespace tensorpull::detail {
 
 class http_line;
 
-/// What takes the body of an answer.
+/// Takes the body of an answer.
 class http_taker {
  public:
   /// Bytes of the body that come next. How many were taken; fewer: the rest is offered again after go_on().
@@ -38,7 +38,7 @@ class http_line {
   /// Interim answers (1xx) in front of the answer itself. A server that sends more has nothing to say.
   static constexpr unsigned most_interim = 8;
 
-  // What the taker knows of the answer, and sets: the next byte of the file in it, and the one behind its last; the
+  // The taker's own, about the answer: the next byte of the file in it, and the one behind its last; the
   // last one, which does not count before the answer has ended; whether the head was found to be what was asked for;
   // when it was asked for, and at which place.
   std::uint64_t at = 0, until = 0;

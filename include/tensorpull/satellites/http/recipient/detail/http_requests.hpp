@@ -21,7 +21,7 @@
 
 namespace tensorpull::detail {
 
-/// What a pull over HTTP is about, besides its options.
+/// The task of a pull over HTTP, besides its options.
 struct http_asked {
   stated_digest digest{};  ///< that the caller states
   std::uint64_t version = 0;  ///< which an owner of this library has to have, if no hash would show it; 0: any
