@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tensorpull/core/byte_rate.hpp>
+#include <tensorpull/core/detail/linked_queue.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/mutex.hpp>
 
@@ -29,7 +30,8 @@ class send_limiter {
   /// One connection's part. It must not move while it waits.
   class share {
     friend send_limiter;
-    share *previous_ = nullptr, *next_ = nullptr;
+    friend detail::linked_queue<share>;
+    share *before_ = nullptr, *after_ = nullptr;
     std::uint64_t amount_ = 0;  // what it needs if it waits, otherwise what it was given
     byte_rate::used used_{};
     bool waits_ = false;
@@ -63,7 +65,7 @@ class send_limiter {
     drop_grant(s);
     const std::uint64_t needed = std::min(wanted, std::max(least, piece()));
     // no connection overtakes one that waits, or one whose turn it is
-    const std::uint64_t there = first_ == nullptr && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;
+    const std::uint64_t there = waiting_.empty() && granted_ == 0 ? std::min(wanted, left(s, now)) : 0;
     if (there < needed) {
       enqueue(s, needed);
       return 0;
@@ -92,15 +94,15 @@ class send_limiter {
   /// calls it.
   bool needs_ticks() noexcept {
     const lock_guard hold(lock_);
-    return first_ != nullptr && !std::exchange(ticking_, true);
+    return !waiting_.empty() && !std::exchange(ticking_, true);
   }
   /// Hands out the rate since then, and calls `wake(share)` for each that got some. False: nobody waits any more.
   template <class Wake>
   bool tick(std::chrono::nanoseconds now, Wake wake) noexcept {
     const lock_guard hold(lock_);
     std::uint64_t waiting = count_;
-    for (share *s = first_, *next = nullptr; s != nullptr; s = next, --waiting) {
-      next = s->next_;
+    for (share *s = waiting_.first, *next = nullptr; s != nullptr; s = next, --waiting) {
+      next = s->after_;
       const std::uint64_t there = all_.left(total_, now), all = there - std::min(there, granted_),
                           own = each_.left(s->used_, now);
       if (own < s->amount_) continue;
@@ -111,7 +113,7 @@ class send_limiter {
       granted_ += given;  // it counts as used when it is taken: an hour may pass until then
       wake(*s);
     }
-    return ticking_ = first_ != nullptr;
+    return ticking_ = !waiting_.empty();
   }
 
  private:
@@ -130,23 +132,19 @@ class send_limiter {
   void enqueue(share& s, std::uint64_t needed) noexcept {
     s.waits_ = true;
     s.amount_ = needed;
-    s.previous_ = last_;
-    s.next_ = nullptr;
-    (last_ != nullptr ? last_->next_ : first_) = &s;
-    last_ = &s;
+    waiting_.append(s);
     ++count_;
   }
   void dequeue(share& s) noexcept {
     s.waits_ = false;
     s.amount_ = 0;
-    (s.previous_ != nullptr ? s.previous_->next_ : first_) = s.next_;
-    (s.next_ != nullptr ? s.next_->previous_ : last_) = s.previous_;
+    waiting_.take_out(s);
     --count_;
   }
 
   byte_rate all_, each_;
   byte_rate::used total_{};
-  share *first_ = nullptr, *last_ = nullptr;
+  detail::linked_queue<share> waiting_{};
   std::uint64_t count_ = 0, granted_ = 0;  // how many wait, and what others were given and have not taken
   bool ticking_;
   [[no_unique_address]] mutable Lock lock_{};

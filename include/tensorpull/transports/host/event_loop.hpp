@@ -2,6 +2,7 @@
 // starts no thread.
 #pragma once
 
+#include <tensorpull/core/detail/linked_queue.hpp>
 #include <tensorpull/links/byte_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -66,6 +67,7 @@ class event_target {
 
  private:
   friend event_loop;
+  friend detail::linked_queue<event_target>;
 
   event_loop& loop_;
   // the loop's, guarded by its lock
@@ -98,17 +100,17 @@ class event_loop {
   /// One that runs the loop otherwise between two waits asks for it again: something may be left in the queue.
   int native_handle() noexcept {
     const lock_guard hold(lock_);
-    if (first_ != nullptr && !stopped_) wake();
+    if (!queue_.empty() && !stopped_) wake();
     return epoll_.get();
   }
-  /// Has memory for so many more descriptors. False: there is none.
+  /// Allocates memory for so many more descriptors. False: there is none.
   bool reserve(std::size_t descriptors) noexcept {
     const lock_guard hold(lock_);
     return grow(static_cast<std::size_t>(timer_.get()) + 1 + descriptors);
   }
 
-  /// Calls one target that something has happened to, or waits for at most `time` until there is one. How many were
-  /// called. It does not wait if there is nothing to wait for.
+  /// Calls one target that something has happened to, or waits for at most `time` until there is one. Returns how many
+  /// were called. It does not wait if there is nothing to wait for.
   std::size_t run_one_for(std::chrono::nanoseconds time) noexcept { return run_one_until(end_of(time)); }
   /// The same without an end to the wait.
   std::size_t run_one() noexcept { return run_one_until(clock::time_point::max()); }
@@ -134,9 +136,9 @@ class event_loop {
     while (n < most && run_one_until(at_once) != 0) ++n;
     const lock_guard hold(lock_);
     if (stopped_) {
-      (void)harvest(at_once);  // which restart() tells: until then the descriptor is not readable
+      (void)harvest(at_once);  // until restart() the descriptor is not readable
       if (sleeping_ > 0) wake();
-    } else if (first_ != nullptr) wake();  // the descriptor stays readable
+    } else if (!queue_.empty()) wake();  // the descriptor stays readable
     return n;
   }
   /// Each thread that runs it returns after the call that it is in. On any thread.
@@ -149,13 +151,13 @@ class event_loop {
   void restart() noexcept {
     const lock_guard hold(lock_);
     stopped_ = false;
-    if (first_ != nullptr) wake();
+    if (!queue_.empty()) wake();
   }
 
  private:
   friend event_target;
-  static constexpr clock::time_point at_once{};  // an end of a wait: there is none
-  /// Of a wait that may be longer than the clock goes.
+  static constexpr clock::time_point at_once{};  // as the end of a wait: do not wait
+  /// The end of a wait that begins now, or the last moment of the clock if it is beyond that.
   static clock::time_point end_of(std::chrono::nanoseconds time) noexcept {
     const auto now = clock::now();
     return time < clock::time_point::max() - now ? now + std::max(time, {}) : clock::time_point::max();
@@ -184,13 +186,13 @@ class event_loop {
     event_target* next = nullptr;
     for (bool late = false; !stopped_;) {
       if (round_ > 0 && (next = pop()) != nullptr) break;
-      if (late || (first_ == nullptr && end != at_once && !has_work())) break;
-      late = harvest(first_ != nullptr ? at_once : end) && first_ == nullptr;
+      if (late || (queue_.empty() && end != at_once && !has_work())) break;
+      late = harvest(!queue_.empty() ? at_once : end) && queue_.empty();
     }
     if (next != nullptr) call(*next);
     --running_;
     // then other threads go on, or return, too
-    if (sleeping_ > 0 && (first_ != nullptr || stopped_ || !has_work())) wake();
+    if (sleeping_ > 0 && (!queue_.empty() || stopped_ || !has_work())) wake();
     lock_.unlock();
     return next != nullptr;
   }
@@ -228,7 +230,7 @@ class event_loop {
     ++inside_;
     const std::uint32_t what = t.pending_;
     t.pending_ = 0;
-    if (first_ != nullptr && sleeping_ > 0) wake();  // for the next
+    if (!queue_.empty() && sleeping_ > 0) wake();  // for the next
     lock_.unlock();
     t.happened(what);
     lock_.lock();
@@ -246,25 +248,21 @@ class event_loop {
   }
   void push(event_target& t) noexcept {
     t.queued_ = true;
-    t.before_ = last_;
-    t.after_ = nullptr;
-    (last_ != nullptr ? last_->after_ : first_) = &t;
-    last_ = &t;
+    queue_.append(t);
     ++count_;
   }
   void take(event_target& t) noexcept {
     t.queued_ = false;
-    (t.before_ != nullptr ? t.before_->after_ : first_) = t.after_;
-    (t.after_ != nullptr ? t.after_->before_ : last_) = t.before_;
+    queue_.take_out(t);
     --count_;
   }
-  /// These have happened, but it is not called for them any more.
+  /// Does not call it for these, although they have happened.
   void forget(event_target& t, std::uint32_t what) noexcept {
     t.pending_ &= ~what;
     if (t.queued_ && t.pending_ == 0) take(t);
   }
   event_target* pop() noexcept {
-    event_target* const t = first_;
+    event_target* const t = queue_.first;
     if (t == nullptr) return nullptr;
     take(*t);
     --round_;
@@ -274,12 +272,21 @@ class event_loop {
     waiting_ += static_cast<std::size_t>(what != 0) - static_cast<std::size_t>(t.armed_ != 0);
     t.armed_ = what;
   }
+  void unwatch(event_target& t) noexcept {
+    if (t.fd_ < 0) return;
+    epoll_event none{};
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, t.fd_, &none);
+    entries_[t.fd_].target = nullptr;
+    arm(t, 0);
+    forget(t, event_target::readable | event_target::writable);
+    t.fd_ = -1;
+  }
   bool has_work() const noexcept { return waiting_ > 0 || count_ > 0 || inside_ > 0 || alarms_ != nullptr; }
-  /// Those that wait return if this was the last that they could wait for.
+  /// Lets threads that wait return if this was the last that they could wait for.
   void look_for_work() noexcept {
     if (sleeping_ > 0 && !has_work()) wake();
   }
-  /// A thread that waits looks at the queue.
+  /// Lets a thread that waits look at the queue.
   void wake() noexcept { (void)::eventfd_write(wake_.get(), 1); }
 
   void sound_alarms() noexcept {
@@ -336,7 +343,8 @@ class event_loop {
   detail::thread_lock lock_{};
   entry* entries_ = nullptr;
   std::size_t size_ = 0;
-  event_target *first_ = nullptr, *last_ = nullptr, *alarms_ = nullptr;
+  detail::linked_queue<event_target> queue_{};
+  event_target* alarms_ = nullptr;
   // targets: in the queue, of these called before it looks for more, and that wait for a descriptor
   std::size_t count_ = 0, round_ = 0, waiting_ = 0;
   std::size_t running_ = 0, sleeping_ = 0, inside_ = 0;  // threads: that run it, that wait, that call a target
@@ -357,13 +365,7 @@ inline int event_target::watch(int fd) noexcept {
 }
 inline void event_target::unwatch() noexcept {
   const lock_guard hold(loop_.lock_);
-  if (fd_ < 0) return;
-  epoll_event none{};
-  (void)::epoll_ctl(loop_.epoll_.get(), EPOLL_CTL_DEL, fd_, &none);
-  loop_.entries_[fd_].target = nullptr;
-  loop_.arm(*this, 0);
-  loop_.forget(*this, readable | writable);
-  fd_ = -1;
+  loop_.unwatch(*this);
   loop_.look_for_work();
 }
 inline void event_target::wait(io_ready directions) noexcept {
@@ -400,9 +402,9 @@ inline void event_target::post(std::uint32_t what) noexcept {
   if (queued_ && (loop_.sleeping_ > 0 || loop_.running_ == 0)) loop_.wake();
 }
 inline void event_target::retire() noexcept {
-  unwatch();
   {
     const lock_guard hold(loop_.lock_);
+    loop_.unwatch(*this);
     loop_.drop_alarm(*this);
     if (queued_) loop_.take(*this);
     loop_.look_for_work();

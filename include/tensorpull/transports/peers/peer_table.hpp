@@ -1,6 +1,7 @@
 // The peers of an end that serves many over one link. Nobody sends a goodbye on such a link, so peers age.
 #pragma once
 
+#include <tensorpull/core/detail/linked_queue.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/chrono.hpp>
 #include <tensorpull/std/memory.hpp>
@@ -48,6 +49,7 @@ class peer_table {
 
    private:
     friend peer_table;
+    friend detail::linked_queue<entry>;
     template <class... Arguments>
     explicit entry(const Address& a, time_point now, Arguments&&... arguments)
         : peer(std::forward<Arguments>(arguments)...), address_(a), progress_(now) {}
@@ -155,19 +157,7 @@ class peer_table {
     slot* next;
     alignas(entry) std::byte memory[sizeof(entry)];
   };
-  struct queue {
-    entry *first = nullptr, *last = nullptr;
-    void append(entry& e) noexcept {
-      e.before_ = last;
-      e.after_ = nullptr;
-      (last != nullptr ? last->after_ : first) = &e;
-      last = &e;
-    }
-    void take_out(entry& e) noexcept {
-      (e.before_ != nullptr ? e.before_->after_ : first) = e.after_;
-      (e.after_ != nullptr ? e.after_->before_ : last) = e.before_;
-    }
-  };
+  using queue = detail::linked_queue<entry>;
 
   std::size_t bucket(const Address& a) const noexcept { return static_cast<std::size_t>(a.hash()) & mask_; }
   /// The peer that makes room for another; nullptr: none is old enough.
