@@ -112,6 +112,7 @@ function(tensorpull_resolve_components result)
       list(APPEND named ${component})
     endif()
   endforeach()
+  list(REMOVE_DUPLICATES named)
   set(${result} ${named} PARENT_SCOPE)
 endfunction()
 

@@ -75,8 +75,8 @@ if(HOW MATCHES "^(missing|unknown)_component$")
   file(GLOB_RECURSE config "${INSTALLED}/tensorpullConfig.cmake")
   get_filename_component(config "${config}" DIRECTORY)
   if(HOW STREQUAL "missing_component")
-    # As if safetensors had not been installed: a tree of the component freestanding alone.
-    execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${folder}/library" -G "${GENERATOR}" ${options} -DTENSORPULL_COMPONENTS=freestanding
+    # As if safetensors had not been installed: a tree of the component freestanding alone. It is named twice, as if by two scripts.
+    execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${folder}/library" -G "${GENERATOR}" ${options} "-DTENSORPULL_COMPONENTS=freestanding;freestanding"
       OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND "${CMAKE_COMMAND}" --install "${folder}/library" --prefix "${folder}/installed" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
     list(APPEND options "-DCMAKE_PREFIX_PATH=${folder}/installed")
