@@ -4,16 +4,16 @@
 #pragma once
 
 #include <tensorpull/protocol/datagrams/congestion_window.hpp>
+#include <tensorpull/protocol/datagrams/detail/chunk_window.hpp>
+#include <tensorpull/protocol/datagrams/detail/requests_in_flight.hpp>
 #include <tensorpull/protocol/datagrams/round_trip.hpp>
 #include <tensorpull/protocol/recipient/recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/chrono.hpp>
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 namespace tensorpull {
 
@@ -25,8 +25,7 @@ enum class landing_place : std::uint8_t {
 };
 
 /// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a
-/// chunk it remembers where it begins, its last request, whether it is there, whether it is held, and whether it has to
-/// be asked for again: 6 bytes and 3 bits, 6.4 KiB with the default limits.
+/// chunk and of its last request it remembers 6 bytes and 3 bits: 6.4 KiB with the default limits.
 ///
 /// A request is lost if one that left three later was answered, or if nothing arrived for the time-out of round_trip.
 /// Doubled and late answers, and those of another version or range than was asked for, are nothing.
@@ -59,10 +58,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   selective_recipient(const pull_request& what, Chunking chunking, std::uint32_t first_id) noexcept
       : base(what, chunking, first_id),
         window_(what.window != 0 ? what.window : 4,
-                std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))),
-        head_id_(first_id) {
-    asked_.fill(nobody);
-  }
+                std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))) {}
 
   /// Tells a strategy that adapts how the transfer gets on. Where each chunk on its way begins is remembered, so its
   /// length may change at any time.
@@ -103,36 +99,29 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// Requests for chunks that may travel in one datagram, as the owner states; at least 1.
   std::uint32_t batch() const noexcept { return batch_; }
   /// Whether pulls should be sent now: a few at a time, as long as half of the window is on its way.
-  bool wants_pulls(time now) const noexcept { return worth_asking() && (in_flight_ == 0 || window_.release() <= now); }
+  bool wants_pulls(time now) const noexcept {
+    return worth_asking() && (asked_.count() == 0 || window_.release() <= now);
+  }
   /// The next pull. False: there is none now. `last`: it asks for the last bytes.
   bool next_pull(frame& out, bool& last, time now) noexcept {
-    if (may_ask() == 0 || (in_flight_ > 0 && window_.release() > now)) return false;
-    std::uint32_t k = last_;
-    if (again_count_ > 0) {
-      k = first_again();
-      again_.clear(k % slots);
-      --again_count_;
+    if (may_ask() == 0 || (asked_.count() > 0 && window_.release() > now)) return false;
+    std::uint32_t k;
+    if (chunks_.again_count() > 0) {
+      k = chunks_.first_again();
+      chunks_.not_again(k);
     } else {
-      start_[k % slots] = static_cast<std::uint32_t>(asked_to_);
-      here_.clear(k % slots);
       const std::uint64_t length = length_at(ask_);
       wanted_.advance(ask_, length);
-      asked_to_ += length;
-      ++last_;
+      k = chunks_.add(length);
     }
     out = {};
     out.ref = request_.ref;
     out.version = version_;
-    ask_for(out, wanted_.at(begin_of(k)).offset, length_of(k));
+    ask_for(out, wanted_.at(chunks_.begin_of(k)).offset, chunks_.length_of(k));
     out.id = next_id_++;
-    last = begin_of(k) + out.length == wanted_.total();
-    asked_[out.id % slots] = static_cast<std::uint16_t>(k % slots);
-    if (in_flight_++ == 0) deadline_ = now + timeout();
-    if (!timing_) {
-      timing_ = true;
-      timed_id_ = out.id;
-      timed_at_ = now;
-    }
+    last = chunks_.begin_of(k) + out.length == wanted_.total();
+    if (asked_.count() == 0) deadline_ = now + timeout();
+    asked_.add(out.id, static_cast<std::uint16_t>(k % slots), now);
     window_.left(trip_, now);
     filling_ = may_ask() > 0;
     return true;
@@ -140,23 +129,23 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// Pulls that the link did not take: as if they had not been asked for.
   void not_sent(std::uint32_t first, std::uint32_t count) noexcept {
     for (; count > 0; --count, ++first)
-      if (const std::uint16_t slot = resolve(first); slot != nobody) ask_again(slot);
+      if (const std::uint16_t slot = asked_.take(first); slot != asked_.nobody)
+        chunks_.ask_again(chunks_.of_slot(slot));
   }
 
   /// Time has passed: if nothing arrived for too long, everything is asked for again.
   void at(time now) noexcept {
     now_ = now;
-    if (in_flight_ == 0 || now < deadline_) return;
+    if (asked_.count() == 0 || now < deadline_) return;
     trip_.back_off();
     window_.timed_out();
-    give_up_before(next_id_);
-    timing_ = false;
+    asked_.give_up(again());
   }
   /// When at() or next_pull() has something to do although nothing arrives; time::max(): never.
   time wakes() const noexcept {
     if (phase_ != phase::pulling) return time::max();
     const bool asks = worth_asking();
-    if (in_flight_ > 0) return asks ? std::min(deadline_, window_.release()) : deadline_;
+    if (asked_.count() > 0) return asks ? std::min(deadline_, window_.release()) : deadline_;
     return asks ? time::min() : time::max();
   }
 
@@ -175,19 +164,16 @@ class selective_recipient : private recipient<Chunking, Limits> {
   bool on_chunk(const frame& m) noexcept {
     if (phase_ != phase::pulling || m.ref != request_.ref || m.version != version_) return false;
     const std::uint32_t k = find(m);
-    if (k == last_ || m.length != length_of(k)) return false;
+    if (k == chunks_.last() || m.length != chunks_.length_of(k)) return false;
     if (m.nonce != nonce_ && !any_owner_) {
       // another serve: the owner was started again or has published the content again, if it answers what was asked
       // just now
-      anew_ = in_flight(m.id) && asked_[m.id % slots] == k % slots;
+      anew_ = asked_.has(m.id) && asked_.slot(m.id) == k % slots;
       return false;
     }
     acknowledge(m.id);
-    if (here_.test(k % slots)) return false;
-    if (again_.test(k % slots)) {  // it was late and not lost
-      again_.clear(k % slots);
-      --again_count_;
-    }
+    if (chunks_.here.test(k)) return false;
+    chunks_.not_again(k);  // it was late and not lost
     if (confirms_) {
       phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
       request_sent_ = false;
@@ -196,8 +182,8 @@ class selective_recipient : private recipient<Chunking, Limits> {
     current_ = k;
     done_ = 0;
     place_ = place_of(k);
-    if (wants_order(begin_of(k)) && k - first_ >= std::max<std::uint32_t>(held_slots(), 1)) {
-      ask_again(static_cast<std::uint16_t>(k % slots));
+    if (wants_order(chunks_.begin_of(k)) && k - chunks_.first() >= std::max<std::uint32_t>(held_slots(), 1)) {
+      chunks_.ask_again(k);
       return false;
     }
     return true;
@@ -208,7 +194,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// Where the payload of the chunk that on_chunk() has accepted goes.
   landing_place place() const noexcept { return place_; }
   /// The position of its next byte, among the bytes that are wanted.
-  std::uint64_t position() const noexcept { return begin_of(current_) + done_; }
+  std::uint64_t position() const noexcept { return chunks_.begin_of(current_) + done_; }
   /// The memory for what is missing of it, if it is held.
   std::span<std::byte> hold() const noexcept { return memory_of(current_).subspan(static_cast<std::size_t>(done_)); }
   /// These many bytes of it are there.
@@ -220,27 +206,26 @@ class selective_recipient : private recipient<Chunking, Limits> {
     if (place_ == landing_place::next) {
       pass();
     } else {
-      here_.set(current_ % slots);
-      if (place_ == landing_place::held) held_.set(current_ % slots);
-      else held_.clear(current_ % slots);
+      chunks_.here.set(current_);
+      if (place_ == landing_place::held) chunks_.held.set(current_);
+      else chunks_.held.clear(current_);
     }
   }
   /// It was damaged: it is asked for again.
-  void damaged() noexcept { ask_again(static_cast<std::uint16_t>(current_ % slots)); }
+  void damaged() noexcept { chunks_.ask_again(current_); }
   /// Bytes of the next chunk in order if it has landed early; 0: it has not.
   std::uint64_t first_early() const noexcept {
-    return first_ != last_ && here_.test(first_ % slots) && !held_.test(first_ % slots) ? length_of(first_) : 0;
+    return first_is_here() && !chunks_.held.test(chunks_.first()) ? chunks_.length_of(chunks_.first()) : 0;
   }
   /// The next chunk in order if it is held; empty: it is not.
   std::span<const std::byte> first_held() const noexcept {
-    return first_ != last_ && here_.test(first_ % slots) && held_.test(first_ % slots) ? memory_of(first_)
-                                                                                       : std::span<std::byte>{};
+    return first_is_here() && chunks_.held.test(chunks_.first()) ? memory_of(chunks_.first()) : std::span<std::byte>{};
   }
   /// The next chunk in order has been taken.
   void pass() noexcept {
-    received_ += length_of(first_);
+    received_ += chunks_.length_of(chunks_.first());
     anew = {};
-    ++first_;
+    chunks_.pass();
   }
   /// The consumer has no memory: what is missing is asked for again from `received` on.
   void go_back(std::uint64_t received) noexcept {
@@ -260,29 +245,19 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// Whether an answer to this request is still awaited.
   bool expects(std::uint32_t id) const noexcept {
-    return !base::comes_before(id, first_id_) && phase_ != phase::settled;
+    return !detail::comes_before(id, first_id_) && phase_ != phase::settled;
   }
   /// Whether a chunk may arrive.
-  bool awaiting_chunk() const noexcept { return in_flight_ > 0; }
+  bool awaiting_chunk() const noexcept { return asked_.count() > 0; }
   /// The round trip of its requests.
   const round_trip& trip() const noexcept { return trip_; }
   /// The congestion window.
   const congestion_window& window() const noexcept { return window_; }
 
  private:
-  static constexpr std::uint16_t nobody = 0xffff;
-
-  /// A bit for each slot.
-  struct bits {
-    std::array<std::uint64_t, slots / 64> words{};
-    bool test(std::uint32_t i) const noexcept { return (words[i / 64] >> (i % 64) & 1) != 0; }
-    void set(std::uint32_t i) noexcept { words[i / 64] |= std::uint64_t{1} << (i % 64); }
-    void clear(std::uint32_t i) noexcept { words[i / 64] &= ~(std::uint64_t{1} << (i % 64)); }
-  };
-
   /// Whether this is the first answer to what was asked last.
   bool is_awaited(const frame& m) const noexcept {
-    if (base::comes_before(m.id, first_id_) || !base::comes_before(m.id, next_id_)) return false;
+    if (detail::comes_before(m.id, first_id_) || !detail::comes_before(m.id, next_id_)) return false;
     const bool describes = phase_ == phase::describing;
     switch (m.kind) {
       case frame_kind::description: return describes && !description_came_ && m.id == first_id_;
@@ -292,7 +267,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
         return phase_ == phase::confirming && answers_last(m) && m.nonce == nonce_ && m.version == version_;
       case frame_kind::refused:
         if (describes) return m.id == next_id_ - 1;
-        return phase_ == phase::pulling ? in_flight(m.id) : answers_last(m);
+        return phase_ == phase::pulling ? asked_.has(m.id) : answers_last(m);
       default: return false;
     }
   }
@@ -306,21 +281,13 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// Nothing is asked for, and what is missing begins at received_.
   void begin_window() noexcept {
-    give_up_before(next_id_);
-    again_ = here_ = held_ = {};
-    again_count_ = 0;
-    first_ = last_ = 0;
-    asked_to_ = received_;
-    timing_ = anew_ = false;
+    asked_.give_up([](std::uint16_t) {});
+    chunks_.begin(received_);
+    anew_ = false;
     if (phase_ == phase::pulling) ask_ = wanted_.at(received_);
   }
 
-  std::uint64_t begin_of(std::uint32_t k) const noexcept {
-    return k == last_
-               ? asked_to_
-               : received_ + static_cast<std::uint32_t>(start_[k % slots] - static_cast<std::uint32_t>(received_));
-  }
-  std::uint64_t length_of(std::uint32_t k) const noexcept { return begin_of(k + 1) - begin_of(k); }
+  bool first_is_here() const noexcept { return chunks_.size() > 0 && chunks_.here.test(chunks_.first()); }
   std::uint32_t held_slots() const noexcept {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(hold_.size() / room_for_one(), slots));
   }
@@ -330,10 +297,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
         ~std::uint64_t{7});
   }
   std::span<std::byte> memory_of(std::uint32_t k) const noexcept {
-    return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(length_of(k)));
-  }
-  bool in_flight(std::uint32_t id) const noexcept {
-    return !base::comes_before(id, head_id_) && base::comes_before(id, next_id_) && asked_[id % slots] != nobody;
+    return hold_.subspan((k % held_slots()) * room_for_one(), static_cast<std::size_t>(chunks_.length_of(k)));
   }
 
   /// Whether what begins at a position has to land behind what has landed: everything, or the header, which no consumer
@@ -343,9 +307,9 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// How many pulls may leave now, as far as windows and memory are concerned.
   std::uint32_t may_ask() const noexcept {
-    if (phase_ != phase::pulling || in_flight_ >= window_.size()) return 0;
-    const std::uint32_t room = std::min(window_.size() - in_flight_, slots - (next_id_ - head_id_));
-    return std::min(room, again_count_ + new_chunks(room));
+    if (phase_ != phase::pulling || asked_.count() >= window_.size()) return 0;
+    const std::uint32_t room = std::min(window_.size() - asked_.count(), asked_.room(next_id_));
+    return std::min(room, chunks_.again_count() + new_chunks(room));
   }
   /// Whether there are enough of them for a datagram, too few on their way to wait for more, or the rest of those that
   /// have begun to leave, one after the other.
@@ -353,110 +317,65 @@ class selective_recipient : private recipient<Chunking, Limits> {
     const std::uint32_t room = may_ask();
     const std::uint32_t part = window_.shares() ? (window_.size() + 3) / 4 : (window_.size() + 1) / 2;
     return room > 0 &&
-           (filling_ || room >= std::min(batch_, part) || in_flight_ + part <= window_.size() || !more_after(room));
+           (filling_ || room >= std::min(batch_, part) || asked_.count() + part <= window_.size() || !more_after(room));
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
     if (wanted_.over(ask_)) return 0;
-    const std::uint32_t span = wants_order(asked_to_) ? std::max<std::uint32_t>(held_slots(), 1) : slots;
-    return last_ - first_ < span ? std::min(most, span - (last_ - first_)) : 0;
+    const std::uint32_t span = wants_order(chunks_.end()) ? std::max<std::uint32_t>(held_slots(), 1) : slots;
+    return chunks_.size() < span ? std::min(most, span - chunks_.size()) : 0;
   }
   /// Whether there would be more to ask for than this.
   bool more_after(std::uint32_t n) const noexcept {
-    return again_count_ > n || (!wanted_.over(ask_) && last_ - first_ + n < slots);
-  }
-  std::uint32_t first_again() const noexcept {
-    for (std::uint32_t k = first_; k != last_;) {
-      const std::uint32_t i = k % slots;
-      const std::uint64_t word = again_.words[i / 64] >> (i % 64);
-      if (word != 0) return k + static_cast<std::uint32_t>(std::countr_zero(word));
-      k += std::min(64 - i % 64, last_ - k);
-    }
-    return last_;
+    return chunks_.again_count() > n || (!wanted_.over(ask_) && chunks_.size() + n < slots);
   }
 
   /// Where a chunk goes. One that has to be passed on in order is held if there is memory for that, unless it is the
   /// next one of a consumer of any order, which has memory at any time.
   landing_place place_of(std::uint32_t k) const noexcept {
-    const bool next = k == first_;
-    if (!wants_order(begin_of(k))) return next ? landing_place::next : landing_place::early;
+    const bool next = k == chunks_.first();
+    if (!wants_order(chunks_.begin_of(k))) return next ? landing_place::next : landing_place::early;
     return held_slots() == 0 || (any_order_ && next) ? landing_place::next : landing_place::held;
   }
-  /// The chunk that an answer is about, or last_.
+  /// The chunk that an answer is about, or chunks_.last().
   std::uint32_t find(const frame& m) const noexcept {
     const auto at = wanted_.position_of(m.offset);
-    if (!at || *at < received_ || *at >= asked_to_) return last_;
-    if (in_flight(m.id)) {
-      const std::uint32_t k = first_ + ((asked_[m.id % slots] - first_) & (slots - 1));
-      if (k - first_ < last_ - first_ && begin_of(k) == *at) return k;
-    }
-    std::uint32_t low = first_, count = last_ - first_;
-    while (count > 0) {
-      const std::uint32_t half = count / 2, middle = low + half;
-      if (begin_of(middle) < *at) {
-        low = middle + 1;
-        count -= half + 1;
-      } else {
-        count = half;
-      }
-    }
-    return low != last_ && begin_of(low) == *at ? low : last_;
+    if (!at || *at < received_ || *at >= chunks_.end()) return chunks_.last();
+    if (asked_.has(m.id))
+      if (const std::uint32_t k = chunks_.of_slot(asked_.slot(m.id)); chunks_.has(k) && chunks_.begin_of(k) == *at)
+        return k;
+    return chunks_.find(*at);
   }
 
-  /// Takes a request off those on their way, and gives its slot; nobody: it is not among them.
-  std::uint16_t resolve(std::uint32_t id) noexcept {
-    if (!in_flight(id)) return nobody;
-    --in_flight_;
-    const std::uint16_t slot = std::exchange(asked_[id % slots], nobody);
-    while (head_id_ != next_id_ && asked_[head_id_ % slots] == nobody) ++head_id_;
-    return slot;
-  }
   time timeout() const noexcept { return any_owner_ ? std::max(trip_.timeout(), time(500'000)) : trip_.timeout(); }
   void acknowledge(std::uint32_t id) noexcept {
-    if (timing_ && !base::comes_before(id, timed_id_)) {
-      if (id == timed_id_) trip_.took(now_ - timed_at_);
-      timing_ = false;
-    }
-    if (!in_flight(id)) return;
-    const std::uint32_t before = in_flight_;
-    resolve(id);
+    asked_.answered(id, now_, trip_);
+    const std::uint32_t before = asked_.count();
+    if (asked_.take(id) == asked_.nobody) return;
     trip_.go_on();
-    window_.answered(trip_, id, next_id_, before, again_count_ + new_chunks(1) > 0, now_);
+    window_.answered(trip_, id, next_id_, before, chunks_.again_count() + new_chunks(1) > 0, now_);
     deadline_ = now_ + timeout();
     const std::uint32_t later = any_owner_ ? 4 * window_.size() : reordering;
-    if (!base::comes_before(id - later, head_id_)) give_up_before(id - later + 1, true);
+    asked_.give_up_before(id - later + 1, [this](std::uint16_t slot) noexcept {
+      again()(slot);
+      window_.lost();
+    });
   }
-  /// All requests with a lower id are lost.
-  void give_up_before(std::uint32_t id, bool congestion = false) noexcept {
-    while (head_id_ != id && base::comes_before(head_id_, id)) {
-      const std::uint32_t gone = head_id_++;
-      const std::uint16_t slot = std::exchange(asked_[gone % slots], nobody);
-      if (slot == nobody) continue;
-      --in_flight_;
-      ask_again(slot);
-      if (congestion) window_.lost();
-    }
-  }
-  void ask_again(std::uint16_t slot) noexcept {
-    const std::uint32_t k = first_ + ((slot - first_) & (slots - 1));
-    if (k - first_ >= last_ - first_ || here_.test(slot) || again_.test(slot)) return;
-    again_.set(slot);
-    ++again_count_;
+  /// The chunk of a request that was lost is asked for again.
+  auto again() noexcept {
+    return [this](std::uint16_t slot) noexcept { chunks_.ask_again(chunks_.of_slot(slot)); };
   }
 
   round_trip trip_{};
   congestion_window window_;
-  std::array<std::uint32_t, slots> start_{};  // where each chunk begins, modulo 2^32
-  std::array<std::uint16_t, slots> asked_;  // by the request's id: the chunk's slot
-  bits here_{}, again_{}, held_{};
+  detail::chunk_window<slots> chunks_{};
+  detail::requests_in_flight<slots> asked_{};
   std::span<std::byte> hold_{};
-  std::uint64_t asked_to_ = 0, done_ = 0, most_payload_ = max_payload_bytes;
-  time now_{}, deadline_{}, timed_at_{};
-  std::uint32_t first_ = 0, last_ = 0;  // chunks: the first that is missing, and one past the last that was asked for
-  std::uint32_t current_ = 0, again_count_ = 0, in_flight_ = 0, batch_ = 1;
-  std::uint32_t head_id_, timed_id_ = 0;  // no request before head_id_ is on its way
+  std::uint64_t done_ = 0, most_payload_ = max_payload_bytes;
+  time now_{}, deadline_{};
+  std::uint32_t current_ = 0, batch_ = 1;
   landing_place place_ = landing_place::next;
-  bool any_order_ = false, any_owner_ = false, timing_ = false, anew_ = false;
+  bool any_order_ = false, any_owner_ = false, anew_ = false;
   bool filling_ = false;  // requests have begun to leave, and the window has room for more
 };
 

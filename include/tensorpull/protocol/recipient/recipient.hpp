@@ -8,6 +8,7 @@
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/protocol/recipient/detail/request_id.hpp>
 #include <tensorpull/protocol/recipient/detail/requested_part.hpp>
 #include <tensorpull/protocol/recipient/detail/schema_comparison.hpp>
 #include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
@@ -100,9 +101,9 @@ class recipient {
 
   /// Checks an answer. An error ends the transfer; for a refusal it is the owner's reason.
   result<recipient_event> on(const frame& m) noexcept {
-    if (m.ref != request_.ref || comes_before(m.id, first_id_))
+    if (m.ref != request_.ref || detail::comes_before(m.id, first_id_))
       return recipient_event::nothing;  // an answer to a transfer that ended before
-    if (m.kind != frame_kind::chunk && !comes_before(m.id, next_id_))
+    if (m.kind != frame_kind::chunk && !detail::comes_before(m.id, next_id_))
       return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     switch (m.kind) {
       case frame_kind::description: return on_description(m);
@@ -168,7 +169,7 @@ class recipient {
   std::uint64_t nonce() const noexcept { return nonce_; }
   /// The digest that the wanted bytes have to have, by the owner's word: the version, or of named tensors a digest of
   /// their own, part by part.
-  std::uint64_t expected_digest() const noexcept { return request_.by_name() ? expected_subset_ : version_; }
+  std::uint64_t expected_digest() const noexcept { return request_.by_name() ? part_.digest() : version_; }
   /// The digest of the bytes that arrived, as confirm() was given it.
   std::uint64_t own_digest() const noexcept { return own_digest_; }
   /// Whether that digest was compared.
@@ -195,13 +196,9 @@ class recipient {
     pulling,
     confirming,
     comparing,
-    settled,
+    settled
   };
 
-  /// Whether one id was used before another; ids may wrap.
-  static bool comes_before(std::uint32_t id, std::uint32_t other) noexcept {
-    return static_cast<std::int32_t>(id - other) < 0;
-  }
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }
 
@@ -223,11 +220,11 @@ class recipient {
   std::uint64_t before_last_byte() const noexcept {
     return std::max(part_.begin(request_), described_.image_bytes - std::min<std::uint64_t>(described_.image_bytes, 1));
   }
-
-  void ask_for_part() noexcept {
-    part_located_ = asked_ahead_ = false;
+  recipient_event ask_for_part() noexcept {
+    asked_ahead_ = false;
     phase_ = phase::describing;
     first_id_ = next_id_ - 1;  // as if the description had been asked for just now
+    return recipient_event::answered;
   }
   /// The fields of a request for a chunk besides whose bytes they are.
   void ask_for(frame& out, std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -282,35 +279,19 @@ class recipient {
     if (phase_ != phase::describing || !request_.by_name() || !description_came_ || m.id != first_id_ + 1)
       return failure(errc::unexpected_frame);
     if (m.version != version_) return failure(errc::stale_version, received_);
-    if (m.ranges.size() != part_.names(request_).size()) return failure(errc::bad_frame);
-    const bool several = part_.several();
-    if (several && part_.is_first())
-      if (const auto ok = part_.names_are_ours(request_, received_); !ok) return failure(ok.error());
-    const std::uint64_t expected = several ? part_.fingerprint(request_) : request_.fingerprint;
-    if (expected != 0 && m.fingerprint != expected) return compare();
-    const auto fits = wanted_.these(m.ranges, part_.begin(request_), context_.data_start, context_.image_bytes);
-    if (!fits) {
-      if (fits.error().code != errc::does_not_fit || request_.schema == nullptr) return failure(fits.error());
-      part_.split(request_, static_cast<std::uint32_t>(fits.error().at));
-      ask_for_part();
-      return recipient_event::answered;
-    }
-    const bool again = std::exchange(part_located_, true);
-    const std::uint64_t end = several ? part_.end(request_) : described_.image_bytes;
-    const bool same = (!again || m.digest == expected_subset_) && ((!again && !several) || wanted_.total() == end);
-    if (!same || received_ > wanted_.total()) return failure(errc::bad_frame, received_);
-    described_.fingerprint = several ? request_.schema->fingerprint : m.fingerprint;
-    described_.image_bytes = several ? request_.schema->data_bytes() : wanted_.total();
-    described_.data_start = 0;
-    expected_subset_ = m.digest;
+    using answer = typename detail::requested_part<Limits>::answer;
+    const auto located = part_.locate(m, request_, context_, received_, wanted_, described_);
+    if (!located) return failure(located.error());
+    if (*located == answer::differs) return compare();
+    if (*located == answer::too_many_ranges) return ask_for_part();
     nonce_ = m.nonce;
-    return start_pulling(std::exchange(located_, true));
+    return start_pulling(*located == answer::again);
   }
 
   result<recipient_event> on_chunk(const frame& m) noexcept {
     if (phase_ == phase::comparing || phase_ == phase::settled || in_flight_ == 0)
       return recipient_event::ignored_chunk;
-    if (comes_before(m.id, expected_id_)) return recipient_event::ignored_chunk;
+    if (detail::comes_before(m.id, expected_id_)) return recipient_event::ignored_chunk;
     if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
     if (phase_ != phase::pulling) return failure(errc::unexpected_frame, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
@@ -405,14 +386,13 @@ class recipient {
   detail::wanted_ranges wanted_{};
   detail::wanted_ranges::position ask_{}, expected_{};  // of the next request and the next answer
   std::uint64_t received_ = 0;
-  std::uint64_t version_ = 0, nonce_ = 0, expected_subset_ = 0, own_digest_ = 0;
+  std::uint64_t version_ = 0, nonce_ = 0, own_digest_ = 0;
   std::uint32_t chunk_cap_ = max_payload_bytes, owners_cap_ = max_payload_bytes;
   std::uint32_t first_id_, next_id_, expected_id_, in_flight_ = 0, window_ = 1, delay_ms_ = 0;
   detail::requested_part<Limits> part_{};
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
-  bool located_ = false, part_located_ = false;  // any part was; this part was
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };
 

@@ -85,7 +85,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   }
   /// The chunk that this prefix begins; nothing: nobody awaits it any more. An error ends the line.
   result<optional<asked_chunk>> answered(const frame& m) noexcept {
-    if (m.ref != request_.ref || in_flight_ == 0 || base::comes_before(m.id, expected_id_))
+    if (m.ref != request_.ref || in_flight_ == 0 || detail::comes_before(m.id, expected_id_))
       return optional<asked_chunk>();
     if (m.id != expected_id_) return failure(errc::wrong_payload, received_);
     if (m.version != version_) return failure(errc::stale_version, received_);
@@ -116,7 +116,7 @@ class parallel_recipient : private recipient<Chunking, Limits> {
   }
   /// Later requests are numbered from `id`, if that is after the next one.
   void number_from(std::uint32_t id) noexcept {
-    if (base::comes_before(next_id_, id)) next_id_ = id;
+    if (detail::comes_before(next_id_, id)) next_id_ = id;
   }
 
   /// The length of the chunk at a position, as this line cuts the image, at most `most`.

@@ -1,14 +1,20 @@
-// The names in each request of a recipient that asks for tensors by name.
+// The names in each request of a recipient that asks for tensors by name, and what is learned from the answers.
 #pragma once
 
+#include <tensorpull/chunking/concept.hpp>
+#include <tensorpull/consumers/receipt.hpp>
 #include <tensorpull/core/limits.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/splitmix64.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/protocol/recipient/detail/wanted_ranges.hpp>
 #include <tensorpull/protocol/recipient/pull_request.hpp>
 #include <tensorpull/std/algorithm.hpp>
+
+#include <cstdint>
+#include <utility>
 
 namespace tensorpull::detail {
 
@@ -19,8 +25,6 @@ class requested_part {
  public:
   /// Whether there are several.
   bool several() const noexcept { return several_; }
-  /// Whether the part begins with the first tensor of our schema.
-  bool is_first() const noexcept { return first_ == 0; }
   /// Whether nothing follows this part.
   bool is_last(const pull_request& r) const noexcept { return !several_ || end_ == r.schema->tensor_count; }
   /// Whether choose() has not been called for this part.
@@ -57,15 +61,47 @@ class requested_part {
   /// The next part is asked for.
   void go_on(const pull_request& r) noexcept {
     first_ = end_;
+    this_located_ = false;
     choose(r);
   }
-  /// From now on a request names so many tensors at most.
-  void split(const pull_request& r, std::uint32_t most) noexcept {
-    several_ = true;
-    most_names_ = most;
-    choose(r);
+  /// Where an owner's answer leads.
+  enum class answer : std::uint8_t {
+    first,            ///< the ranges are there, of the first part that was located
+    again,            ///< the ranges are there, of a later part or once more
+    differs,          ///< the tensors are others than our schema's
+    too_many_ranges,  ///< names() are fewer from now on
+  };
+  /// Checks the answer to names(). `received`: bytes that are there of those that are wanted. The ranges go into
+  /// `wanted`, and `described` counts their bytes.
+  result<answer> locate(const frame& m, const pull_request& r, const chunk_context& image, std::uint64_t received,
+                        wanted_ranges& wanted, description& described) noexcept {
+    if (m.ranges.size() != names(r).size()) return failure(errc::bad_frame);
+    if (several_ && first_ == 0)
+      if (const auto ok = names_are_ours(r, received); !ok) return failure(ok.error());
+    const std::uint64_t expected = several_ ? fingerprint(r) : r.fingerprint;
+    if (expected != 0 && m.fingerprint != expected) return answer::differs;
+    if (const auto fits = wanted.these(m.ranges, begin(r), image.data_start, image.image_bytes); !fits) {
+      if (fits.error().code != errc::does_not_fit || r.schema == nullptr) return failure(fits.error());
+      several_ = true;
+      most_names_ = static_cast<std::uint32_t>(fits.error().at);
+      this_located_ = false;
+      choose(r);
+      return answer::too_many_ranges;
+    }
+    const bool before = std::exchange(this_located_, true);
+    const bool same = (!before || m.digest == digest_) &&
+                      ((!before && !several_) || wanted.total() == (several_ ? end(r) : described.image_bytes));
+    if (!same || received > wanted.total()) return failure(errc::bad_frame, received);
+    described.fingerprint = several_ ? r.schema->fingerprint : m.fingerprint;
+    described.image_bytes = several_ ? r.schema->data_bytes() : wanted.total();
+    described.data_start = 0;
+    digest_ = m.digest;
+    return std::exchange(any_located_, true) ? answer::again : answer::first;
   }
+  /// The digest of the part's bytes, as the owner states it.
+  std::uint64_t digest() const noexcept { return digest_; }
 
+ private:
   /// Of parts only the schema's tensors are asked for: whether those are the ones that were named. `at`: for the error.
   [[gnu::noinline]] static result<void> names_are_ours(const pull_request& r, std::uint64_t at) noexcept {
     if (r.part) return {};
@@ -91,8 +127,6 @@ class requested_part {
     for (std::size_t i = first_; i < end_; ++i) hash_entry(h, r.schema->tensors[i]);
     return h.digest();
   }
-
- private:
   /// Tensors of our schema, by name.
   static element_list<std::string_view> names_from(const pull_request& r, std::size_t first,
                                                    std::size_t count) noexcept {
@@ -115,7 +149,8 @@ class requested_part {
   }
 
   std::uint32_t first_ = 0, end_ = 0, most_names_ = ~std::uint32_t{0};  // by their position in our schema
-  bool several_ = false;
+  std::uint64_t digest_ = 0;
+  bool several_ = false, any_located_ = false, this_located_ = false;
 };
 
 }  // namespace tensorpull::detail
