@@ -30,6 +30,19 @@ class fast_clock {
   joined_thread thread_;
 };
 
+/// As long as it lives, time passes so many times as slowly: for what counts how often something is asked for again,
+/// since the machine may be slow. One at a time, made and ended while no other thread reads the clock.
+class slow_clock {
+ public:
+  explicit slow_clock(int times) noexcept { set(times); }
+  ~slow_clock() { set(1); }
+  slow_clock(const slow_clock&) = delete;
+  slow_clock& operator=(const slow_clock&) = delete;
+
+ private:
+  static void set(int divisor) noexcept;
+};
+
 /// Time that passes a moment later, while this thread waits for something. If it does not wait yet, it waits as long as
 /// it says, and the test takes longer.
 class time_passes {

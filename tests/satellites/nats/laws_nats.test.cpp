@@ -66,6 +66,7 @@ struct noisy_nats_room : nats_room {
                                     {"one that says what owners say", that_says(true)}};
   }
   tp::reference ref{};
+  slow_clock slow{20};  // nothing is asked for again because the machine is slow
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Nats, ThirdParties, noisy_nats_room);
 
