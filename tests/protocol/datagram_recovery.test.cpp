@@ -279,8 +279,8 @@ TEST(DatagramMemory, Is_as_stated) {
   using owner_end = tp::datagram_endpoint<tp::word_framing, tp::default_limits, owner, tp::ignore_messages>;
   static_assert(sizeof(no_owner_end) <= 512);
   static_assert(sizeof(owner_end) <= 1984, "an owner has no more for a peer over datagrams than over a stream");
-  static_assert(sizeof(pull<>) <= 28 * 1024, "a window of 4,096 chunks");
-  static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::image_digest, shorter>) <= 10 * 1024,
+  static_assert(sizeof(pull<>) <= 36 * 1024, "a window of 4,096 chunks");
+  static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::image_digest, shorter>) <= 11 * 1024,
                 "a window of 1,024 chunks");
   static_assert(sizeof(tp::datagram_transfer<tp::land, tp::fixed_bytes<48>, tp::unverified, small>) <= 2048,
                 "for a small machine");

@@ -23,6 +23,7 @@ struct link_conditions {
   std::size_t datagram_bytes = 1200;
   double loss = 0, doubled = 0;
   microseconds delay{50}, jitter{0};
+  double overtakes = 0;  // without the delay
 };
 
 /// Loses nothing and keeps the order.
@@ -109,7 +110,8 @@ struct lossy_pair {
           continue;
         }
         const auto jitter = link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0;
-        line.on_its_way.emplace(*leaves + link.delay + microseconds(jitter), std::pair(d, plan.bytes));
+        const auto delay = chance(link.overtakes) ? microseconds(0) : link.delay + microseconds(jitter);
+        line.on_its_way.emplace(*leaves + delay, std::pair(d, plan.bytes));
       }
     }
   }

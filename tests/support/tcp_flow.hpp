@@ -86,7 +86,7 @@ class tcp_flow {
   }
   void reduce(microseconds now) {
     recover_ = packet_;
-    most_ = window_;
+    most_ = window_ < most_ ? 0.85 * window_ : window_;  // fast convergence
     threshold_ = window_ = std::max(0.7 * window_, 2.0);
     since_ = now;
     from_ = window_;

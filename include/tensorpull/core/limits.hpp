@@ -75,7 +75,7 @@ struct default_limits {
   static constexpr std::size_t digest_jobs = 2;
   /// How long an owner's `busy` tells a recipient to wait.
   static constexpr std::chrono::milliseconds busy_delay{100};
-  /// Requests that a recipient keeps in flight at most. Over datagrams it remembers each in 6 bytes, and the longest
+  /// Requests that a recipient keeps in flight at most. Over datagrams it remembers each in 8 bytes, and the longest
   /// path that it can fill holds so many chunks.
   static constexpr std::size_t window = 4096;
 };

@@ -6,14 +6,14 @@
 
 namespace tensorpull {
 
-/// Smoothed round-trip time and time-out (RFC 6298, section 2), with two constants of our own: the time-out is never
-/// below 25 ms, since what it repeats here is a request that may be made twice, and never above 4 s. An answer is
+/// Smoothed round-trip time and time-out (RFC 6298, section 2), with two constants of our own: the time-out is at least
+/// 25 ms above the smoothed time (RFC 9002, 6.2.1, which has the peer's delay there), and never above 4 s. An answer is
 /// matched to the very request that it answers, so there is always a sample without ambiguity.
 class round_trip {
  public:
   /// Points in time, and durations.
   using time = std::chrono::microseconds;
-  /// The shortest time-out.
+  /// The least that a time-out is longer than the smoothed time.
   static constexpr time least{25'000};
   /// The longest.
   static constexpr time most{4'000'000};
@@ -35,7 +35,7 @@ class round_trip {
   }
   /// Something arrived that was awaited: ends a back-off.
   constexpr void go_on() noexcept {
-    if (known()) timeout_ = std::min(std::max(smoothed_ + 4 * varies_, least), most);
+    if (known()) timeout_ = std::min(smoothed_ + std::max(4 * varies_, least), most);
   }
   /// Nothing arrived in time: wait twice as long next time.
   constexpr void back_off() noexcept { timeout_ = std::min(timeout_ * 2, most); }

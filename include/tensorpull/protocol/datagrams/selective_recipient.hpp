@@ -25,7 +25,7 @@ enum class landing_place : std::uint8_t {
 };
 
 /// The frames of one transfer over datagrams. It asks for at most `window` chunks from the first missing byte on. Of a
-/// chunk and of its last request it remembers 6 bytes and 3 bits: 6.4 KiB with the default limits.
+/// chunk and of its last request it remembers 8 bytes and 3 bits: 34 KiB with the default limits.
 ///
 /// A request is lost if one that left three later was answered, or if nothing arrived for the time-out of round_trip.
 /// Doubled and late answers, and those of another version or range than was asked for, are nothing.
@@ -50,15 +50,12 @@ class selective_recipient : private recipient<Chunking, Limits> {
   static_assert(slots <= 32768, "tensorpull: a window over datagrams has at most 32,768 requests (limits::window)");
   /// Requests that travel in one datagram at most: their answers leave in one burst.
   static constexpr std::uint32_t most_in_one = 8;
-  /// A later answer from which a request counts as lost.
-  static constexpr std::uint32_t reordering = 3;
 
-  /// As recipient; the request's `window` is the least that the congestion window falls to. An owner that allows one
+  /// As recipient; the request's `window` is the most that the congestion window grows to. An owner that allows one
   /// request is asked for one at a time.
   selective_recipient(const pull_request& what, Chunking chunking, std::uint32_t first_id) noexcept
       : base(what, chunking, first_id),
-        window_(what.window != 0 ? what.window : 4,
-                std::min<std::uint32_t>(slots, static_cast<std::uint32_t>(Limits::window))) {}
+        window_(std::min(what.window != 0 ? what.window : slots, static_cast<std::uint32_t>(Limits::window))) {}
 
   /// Tells a strategy that adapts how the transfer gets on. Where each chunk on its way begins is remembered, so its
   /// length may change at any time.
@@ -82,8 +79,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// four windows later was answered, or if nothing arrived for half a second.
   void from_any_owner() noexcept {
     any_owner_ = true;
-    const auto window = std::min<std::uint32_t>(window_.least(), slots / 8);
-    window_ = congestion_window(window, window);
+    window_ = congestion_window(std::min(request_.window != 0 ? request_.window : 4, slots / 8), true);
   }
 
   /// The next request that is no pull: one at a time. False: there is none now.
@@ -96,8 +92,11 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// Whether the next request may be longer than 100 bytes.
   bool next_is_long() const noexcept { return base::next_is_long() && description_came_; }
 
-  /// Requests for chunks that may travel in one datagram, as the owner states; at least 1.
-  std::uint32_t batch() const noexcept { return batch_; }
+  /// Requests for chunks that may travel in one datagram, at least 1: as many as the owner states, but on a path that
+  /// is no machine's own a 512th of the window, since their answers arrive at a queue in one burst.
+  std::uint32_t batch() const noexcept {
+    return window_.is_paced(trip_) ? std::max(std::min(batch_, window_.size() / 512), std::uint32_t{1}) : batch_;
+  }
   /// Whether pulls should be sent now: a few at a time, as long as half of the window is on its way.
   bool wants_pulls(time now) const noexcept {
     return worth_asking() && (asked_.count() == 0 || window_.release() <= now);
@@ -139,7 +138,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
     if (asked_.count() == 0 || now < deadline_) return;
     trip_.back_off();
     window_.timed_out();
-    asked_.give_up(again());
+    asked_.give_up_all(again());
   }
   /// When at() or next_pull() has something to do although nothing arrives; time::max(): never.
   time wakes() const noexcept {
@@ -156,24 +155,26 @@ class selective_recipient : private recipient<Chunking, Limits> {
     frame fitting = m;
     fitting.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.length, most_payload_));
     batch_ = std::min<std::uint32_t>(std::max<std::uint32_t>(m.window, 1), most_in_one);
-    if (m.window == 1) window_ = congestion_window(1, 1);  // it drops requests while it answers
+    if (m.window == 1) window_ = congestion_window(1, true);  // it drops requests while it answers
     return begun(base::on(fitting));
   }
 
   /// Checks a chunk. True: its payload is wanted, at `place()`; call arrived() or damaged() when all of it is there.
   bool on_chunk(const frame& m) noexcept {
     if (phase_ != phase::pulling || m.ref != request_.ref || m.version != version_) return false;
+    const bool ours = m.nonce == nonce_ || any_owner_;
+    if (ours && asked_.was_late(m.id)) window_.was_not_lost(m.id);
     const std::uint32_t k = find(m);
     if (k == chunks_.last() || m.length != chunks_.length_of(k)) return false;
-    if (m.nonce != nonce_ && !any_owner_) {
+    if (!ours) {
       // another serve: the owner was started again or has published the content again, if it answers what was asked
       // just now
       anew_ = asked_.has(m.id) && asked_.slot(m.id) == k % slots;
       return false;
     }
-    acknowledge(m.id);
+    if (asked_.has(m.id)) acknowledge(m.id);
     if (chunks_.here.test(k)) return false;
-    chunks_.not_again(k);  // it was late and not lost
+    chunks_.not_again(k);
     if (confirms_) {
       phase_ = phase::confirming;  // this serve has reached its end, and everything is here already
       request_sent_ = false;
@@ -281,7 +282,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
   /// Nothing is asked for, and what is missing begins at received_.
   void begin_window() noexcept {
-    asked_.give_up([](std::uint16_t) {});
+    asked_.give_up_all([](std::uint32_t, std::uint16_t) noexcept {});
     chunks_.begin(received_);
     anew_ = false;
     if (phase_ == phase::pulling) ask_ = wanted_.at(received_);
@@ -315,9 +316,9 @@ class selective_recipient : private recipient<Chunking, Limits> {
   /// have begun to leave, one after the other.
   bool worth_asking() const noexcept {
     const std::uint32_t room = may_ask();
-    const std::uint32_t part = window_.shares() ? (window_.size() + 3) / 4 : (window_.size() + 1) / 2;
-    return room > 0 &&
-           (filling_ || room >= std::min(batch_, part) || asked_.count() + part <= window_.size() || !more_after(room));
+    const std::uint32_t part = (window_.size() + 3) / 4;
+    return room > 0 && (filling_ || room >= std::min(batch(), part) || asked_.count() + part <= window_.size() ||
+                        !more_after(room));
   }
   /// Up to `most` chunks that were not asked for yet and may be.
   std::uint32_t new_chunks(std::uint32_t most) const noexcept {
@@ -348,22 +349,26 @@ class selective_recipient : private recipient<Chunking, Limits> {
   }
 
   time timeout() const noexcept { return any_owner_ ? std::max(trip_.timeout(), time(500'000)) : trip_.timeout(); }
+  /// An awaited request was answered.
   void acknowledge(std::uint32_t id) noexcept {
-    asked_.answered(id, now_, trip_);
+    const time took = asked_.took(id, now_);
+    const bool in_order = asked_.is_first(id);
     const std::uint32_t before = asked_.count();
-    if (asked_.take(id) == asked_.nobody) return;
+    asked_.take(id);
+    if (in_order || !trip_.known()) trip_.took(took);
     trip_.go_on();
-    window_.answered(trip_, id, next_id_, before, chunks_.again_count() + new_chunks(1) > 0, now_);
+    window_.answered(trip_, in_order ? took : time{}, id, next_id_, before, chunks_.again_count() + new_chunks(1) > 0,
+                     now_);
     deadline_ = now_ + timeout();
-    const std::uint32_t later = any_owner_ ? 4 * window_.size() : reordering;
-    asked_.give_up_before(id - later + 1, [this](std::uint16_t slot) noexcept {
-      again()(slot);
-      window_.lost();
+    if (any_owner_) return asked_.give_up_before(id - 4 * window_.size() + 1, again());
+    asked_.answered(id, trip_, [this](std::uint32_t gone, std::uint16_t slot) noexcept {
+      again()(gone, slot);
+      window_.lost(gone, next_id_);
     });
   }
   /// The chunk of a request that was lost is asked for again.
   auto again() noexcept {
-    return [this](std::uint16_t slot) noexcept { chunks_.ask_again(chunks_.of_slot(slot)); };
+    return [this](std::uint32_t, std::uint16_t slot) noexcept { chunks_.ask_again(chunks_.of_slot(slot)); };
   }
 
   round_trip trip_{};

@@ -23,8 +23,8 @@ struct pull_request {
   std::span<const std::string_view> subset{};
   bool part = false;  ///< all tensors of `schema` are wanted, and are not all that is published; as if `subset` named
                       ///< them, whatever it names
-  /// requests in flight; the owner may allow fewer. 0: limits::pipelined_requests, over datagrams 4. Nothing is stored
-  /// for a request.
+  /// requests in flight at most; the owner may allow fewer. 0: limits::pipelined_requests; over datagrams as many as
+  /// limits::window and the path allow, with several owners 4.
   std::uint32_t window = 0;
   digest_kind chunk_digest = digest_kind::none;  ///< the digest that every chunk shall carry
   /// an image without a digest is accepted, too, if the digest of the whole would be compared

@@ -1,4 +1,4 @@
-// What an event loop calls. event_loop.hpp has the loop.
+// The targets that an event loop calls. event_loop.hpp has the loop.
 #pragma once
 
 #include <tensorpull/core/detail/linked_queue.hpp>
