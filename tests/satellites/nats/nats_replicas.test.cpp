@@ -58,12 +58,12 @@ struct at_share {
 TEST_F(NatsReplicas, Share_the_work_and_one_that_is_killed_changes_nothing) {
   const nats_process server;
   owner_process first(server, nats_part::replica, 5), second(server, nats_part::replica, 5);
-  first.begin(), second.begin();
   auto owner = nats_owner_at<large>(server);
   const auto model = random_model<large>(5);
   const auto ref = owner.add_tensors(*model, {.recipients = 2, .id = shared});
   ASSERT_TRUE(ref);
   serving on(owner);
+  first.begin(), second.begin();  // a replica waits five seconds for a coordinator, and no longer
   for (int round = 0; round < 2; ++round) {
     auto mine = blank<large>();
     at_share kill{sizeof(large) / 4, [&] { first.kill(); }};
@@ -140,7 +140,7 @@ TEST_F(NatsReplicas, A_coordinator_that_comes_back_in_time_is_not_lost) {
   const nats_process server;
   owner_process coordinator(server, nats_part::coordinator, 7), next(server, nats_part::coordinator, 7);
   const auto model = random_model<large>(7);
-  auto replica = nats_owner_at<large>(server, nats_part::replica);
+  auto replica = nats_owner_at<large>(server, nats_part::replica, {.gone = 600s});
   const auto ref = replica.add_tensors(*model, {.id = shared});
   ASSERT_TRUE(ref);
   serving on(replica);
