@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <vector>
 
 namespace datagram_path_test {
 
@@ -187,6 +189,35 @@ TEST(DatagramPath, Alone_it_loses_less_than_a_hundredth_however_short_the_queue_
                   lost, used);
       EXPECT_LE(lost, 0.01) << p.megabits << " " << p.seconds() << " " << queue;
       EXPECT_GE(used, 0.9) << p.megabits << " " << p.seconds() << " " << queue;
+    }
+}
+TEST(DatagramPath, Six_of_them_lose_less_than_three_hundredths_and_share_the_line) {
+  for (path p : {path{40ms, 20}, path{100ms, 10}})
+    for (const double queue : {0.125, 0.25, 1.0, 2.0}) {
+      p.queue_in_round_trips = queue;
+      bottleneck sender{p.bytes_per_second(), journey<wide>::queue_bytes(p)};
+      std::vector<std::unique_ptr<journey<tp::default_limits>>> all;
+      for (p.seed = 1; p.seed <= 6; ++p.seed) {
+        all.push_back(
+            std::make_unique<journey<tp::default_limits>>(p, static_cast<std::uint64_t>(p.bytes_per_second() * 30)));
+        all.back()->pair.down.sender = &sender;
+      }
+      const auto earlier = [](const auto& a, const auto& b) { return a->pair.now < b->pair.now; };
+      for (const microseconds end = all[0]->pair.now + 30s;;) {
+        auto& next = **std::min_element(all.begin(), all.end(), earlier);
+        if (next.pair.now >= end) break;
+        next.run_for(1us);
+      }
+      std::uint64_t sent = 0, landed = 0, least = ~std::uint64_t{0};
+      for (const auto& j : all) {
+        sent += j->pair.down.sent, landed += j->t.landed_bytes();
+        least = std::min(least, std::uint64_t{j->t.landed_bytes()});
+      }
+      const double lost = static_cast<double>(sender.dropped) / static_cast<double>(sent);
+      std::printf("%4.0f Mbit/s, %3.0f ms, queue %.3f: six lose %.4f, the least has %.2f of its share\n", p.megabits,
+                  1e3 * p.seconds(), queue, lost, 6.0 * static_cast<double>(least) / static_cast<double>(landed));
+      EXPECT_LE(lost, 0.03) << p.megabits << " " << p.seconds() << " " << queue;
+      EXPECT_GE(6 * least, landed / 3) << p.megabits << " " << p.seconds() << " " << queue;
     }
 }
 TEST(DatagramPath, Losses_that_happen_however_few_are_sent_cost_little_up_to_a_hundredth) {
