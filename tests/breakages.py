@@ -141,6 +141,8 @@ BREAKAGES = [
     ("protocol/recipient/recipient.hpp", "if (request_.part) request_.subset = {};", "", "protocol/subset", "*"),
     ("protocol/detail/frame_intake.hpp", "? message_frame_bytes<Limits> : 0, std::size_t{Limits::control_frame_bytes}", "? message_frame_bytes<Limits> : Limits::control_frame_bytes, std::size_t{0}", "transports/tcp_download", "*no_message*"),
     ("protocol/owner/owner.hpp", "slot != nullptr && as == from.who() &&", "slot != nullptr &&", "protocol/authorise", "*"),
+    ("protocol/owner/owner.hpp", "expected = r != nullptr && r->expected;", "", "protocol/authorise", "*expected_by_name*"),
+    ("protocol/owner/access.hpp", "!name.empty() && recipient_named", "recipient_named", "protocol/authorise", "*alternative_ones*"),
     ("protocol/owner/owner.hpp", "if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);", "if (!may) return m.kind != frame_kind::cancel && refuse(out, status::withdrawn);", "protocol/authorise", "*"),
     ("protocol/owner/owner.hpp", "if (!authorised(from, m, who)) return no_owner::locate(m, answer);", "(void)who;", "protocol/authorise", "*"),
     ("protocol/owner/detail/publication_table.hpp", "if (which.version != 0 && which.version != p.version) continue;", "", "transports/publisher:transports/session_sequences", "*"),

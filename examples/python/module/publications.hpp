@@ -1,6 +1,7 @@
 // Publications of Python, through an owner or a session.
 #pragma once
 
+#include "callbacks.hpp"
 #include "cycles.hpp"
 #include "pulling.hpp"
 #include "slices.hpp"
@@ -49,19 +50,12 @@ struct published {
   }
   void each_object(const auto& f) const noexcept { f(keep), f(settled), f(progress); }
 
-  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can
-  /// catch.
   struct teller {
     const py::object& to;
     template <class Event>
     void operator()(const Event& e) const {
       const interpreter_lock lock;
-      const py::tuple event = to_python(e);
-      PyObject* const returned = or_rest([&] { return PyObject_CallFunctionObjArgs(to.ptr(), event.ptr(), nullptr); });
-      if (returned != nullptr) return Py_DECREF(returned);
-      py::error_already_set thrown;
-      if (thrown.matches(PyExc_KeyboardInterrupt)) interrupt_main_thread();  // so that serve() raises it
-      else thrown.discard_as_unraisable("a callback of tensorpull");
+      call_back(to, to_python(e));
     }
   };
 

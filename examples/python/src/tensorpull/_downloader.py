@@ -14,11 +14,11 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, U
 from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
-from ._options import DEFAULT_CHUNK_BYTES, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
 from ._publish import Beside, as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
-from ._types import OfOneProcess, Outcome, Progress, Reference, Status
+from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
 
 
 class Downloader(OfOneProcess):
@@ -52,6 +52,7 @@ class Downloader(OfOneProcess):
         http: Optional[str] = None,
         metrics: bool = False,
         allow_origin: Optional[str] = None,
+        authorise: Optional[Callable[[Access], bool]] = None,
     ) -> None:
         """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
         most `bytes_per_second` in all and `recipient_bytes_per_second` to each connection; None: no limit. The time-outs, in seconds, end connections: those that have asked for nothing
@@ -67,6 +68,10 @@ class Downloader(OfOneProcess):
                  for other links. The limits of connections and bytes hold for it separately
         metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
         allow_origin  web pages of this origin, as "https://host", may read the answers in a browser; "*": those of every origin. They need the reference like anybody else
+        authorise  called with `Access` before anything of a reference is told: false, or an exception, is the answer to an unknown reference. Once it is true it is asked again by another
+                 connection, under another name, or when something else is published there. On the thread that serves. None: everybody who has the reference may pull.
+                 With `require_client_certificates` a recipient that is expected by name (`recipients=["site-1"]`) has in any case to have that name in its certificate, as the common or
+                 an alternative one; others may pull, and settle nothing by it
         """
         if http is None and (metrics or allow_origin is not None):
             raise ValueError("metrics and allow_origin are about the port of http")
@@ -87,6 +92,7 @@ class Downloader(OfOneProcess):
             native(ssl),
             references,
             remembered,
+            as_authoriser(authorise),
         ))  # fmt: skip
         self._beside = Beside(self._owner)
         self._http = ""

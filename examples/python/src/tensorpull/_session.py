@@ -8,10 +8,10 @@ from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._listing import Listing, list_tensors, look, looking
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
 from ._publish import Beside, publish
 from ._tls import TLS, native
-from ._types import OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
+from ._types import Access, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
 
 class Message(NamedTuple):
@@ -200,11 +200,11 @@ class Session(OfOneProcess):
 class Listener(OfOneProcess):
     """Accepts connections, each of which is a `Session`. `accept` may be called by several threads."""
 
-    def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:
+    def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None, authorise: Optional[Callable[[Access], bool]] = None) -> None:
         """Listens on an address, as a `Downloader` does; over NATS on a name, "nats://server:4222#name". Over udp://, serial: and nats:// there is
-        one session, with the first end that sends something."""
+        one session, with the first end that sends something. `authorise` is asked what the other ends may have of what the sessions publish, as a `Downloader` asks it."""
         where = text(listen, "listen", "host:port")
-        self._listener = listening(lambda: _native.Listener(where, native(ssl)))
+        self._listener = listening(lambda: _native.Listener(where, native(ssl), as_authoriser(authorise)))
         self._listen = listen
 
     @property

@@ -279,13 +279,16 @@ class owner : public publication_book<Lock> {
     if (!may_) return true;
     const bool settles = m.kind == frame_kind::confirm || m.kind == frame_kind::cancel;
     const recipient_id as = m.kind == frame_kind::describe || (settles && m.recipient) ? m.recipient : from.who();
+    bool expected = false;
     {
       const lock_guard hold(lock_);
       const publication* const slot = slots().find(m.ref);
       if (slot != nullptr && as == from.who() && from.find(slots().index(*slot), slot->generation) != nullptr)
         return true;
+      const recipient_record* const r = slot != nullptr ? transactions_.record_of(*slot, as) : nullptr;
+      expected = r != nullptr && r->expected;
     }
-    return may_({who(), m.ref, m.version, as});
+    return may_({who(), m.ref, m.version, as, expected});
   }
 
   // The caller of these holds the lock.
