@@ -175,6 +175,16 @@ def test_a_base_that_is_another_is_refused_by_name(owner):
     assert e.value.code == "duplicate_name"
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("elements", [{"flat": 20_000}, {f"layer{i}": 20_000 for i in range(8)}, {"a": 18_000, "b": 2_100}])
+def test_a_model_that_would_travel_whole_is_not_rounded(owner, bits, elements):
+    g = torch.Generator().manual_seed(1)
+    old = {name: 0.05 * torch.randn(n, generator=g) for name, n in elements.items()}
+    new = {name: t + 1e-5 * torch.randn(t.shape, generator=g) for name, t in old.items()}
+    ref = owner.add_tensors(tensorpull.narrowed(new, old, bits=bits), narrow=True)
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=old), new)
+
+
 def test_weights_are_not_narrowed(owner):
     old, new = fine_tuned(torch.float32)
     moved = tensorpull.narrowed(new, old)

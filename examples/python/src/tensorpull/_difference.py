@@ -62,7 +62,7 @@ class Narrowed(FlatTree):
     """What `narrowed` has made: new tensors by their names, and of a tree its `structure`. It has the step, too, which `add_tensors(narrow=True)` publishes; copies have none."""
 
     bits = 8  # of an element
-    step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it
+    step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it, and these are the new tensors bit for bit
 
     def __reduce__(self) -> Any:
         return _without_step, (dict(self), self.structure)
@@ -104,7 +104,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     from it: it is the next round's `base`, so what a step has left out is in the next one.
 
     Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
-    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`. New tensors in the CPU's memory, of the same kinds; both arguments
+    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
       feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. With an error it stays as it was. Another model's is an error
@@ -136,19 +136,20 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
     plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
-    while plain:
+    while is_worth_it(sum(map(nbytes_of, plain)), min(map(nbytes_of, now.described), default=0)):
         moving = {one[0] for one in plain}
         there = [one for one in moved.described if one[0] in moving]
         step = _native.narrow_tensors(plain, there, bits)
         after = dict(_native.tensor_digests(there))
         still = [one for one in plain if after[one[0]] != was[one[0]]]
         if len(still) == len(plain):
-            if is_worth_it(sum(map(nbytes_of, plain)), min(map(nbytes_of, now.described))):
-                made.step = step
+            made.step = step
             break
         # recipients do not look for a tensor in the step if it has the digest that they know
         _native.copy_tensors([one for one in old.described if one[0] in moving], there)
         plain = still
+    if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
+        _native.copy_tensors(now.described, moved.described)
     if feedback is not None:
         feedback.keep(meant, made, now.described)
     return made
