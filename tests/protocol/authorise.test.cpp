@@ -115,6 +115,9 @@ TEST_F(Authorise, It_hears_whether_a_number_is_expected_by_name) {
     (void)say_as(line, her, ask(kind::describe, who));
     EXPECT_EQ(asked.back().expected, who == ada);
   }
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, o.transaction_of(id), tp::detail::tells_nobody{}, true));
+  (void)say_as(stranger, her, ask(kind::describe, ada, other));
+  EXPECT_TRUE(asked.back().expected) << "beside it, too";
 }
 TEST_F(Authorise, A_certificate_has_its_common_name_and_its_alternative_ones) {
   const std::string_view others[] = {"DNS:site-4", "site-5", "URI:"};

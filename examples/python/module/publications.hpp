@@ -71,6 +71,7 @@ struct published {
 inline publish_options options_of(const publish_settings& s, std::vector<recipient_id>& named) {
   publish_options options = s;
   if (!s.digits.empty()) options.id = id_or_raise(s.digits);
+  if (!s.beside_digits.empty()) options.beside = id_or_raise(s.beside_digits);
   for (const py::handle who : py::reinterpret_borrow<py::sequence>(s.recipients_named))
     named.push_back({who.cast<std::uint64_t>()});
   options.named = named;

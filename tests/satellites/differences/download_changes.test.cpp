@@ -24,7 +24,7 @@ struct versions {
     EXPECT_TRUE(made);
     difference.emplace(std::move(*made));
     whole = *owner->add_tensors(*now, {.recipients = 1});
-    changes = *owner->add_image(difference->image());
+    changes = *owner->add_image(difference->image(), {.beside = whole.id});
   }
 };
 
@@ -45,6 +45,7 @@ TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and
   EXPECT_TRUE(v.owner->settled(v.whole));
   EXPECT_EQ(v.owner->status_of(v.whole)->completed, 1u);
   EXPECT_LT(v.owner->status_of(v.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
+  EXPECT_EQ(v.owner->settlement_of(v.whole)->counts.acquired, 1u) << "one recipient, of both";
 }
 
 TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has) {

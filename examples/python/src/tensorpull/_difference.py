@@ -176,20 +176,22 @@ def _contiguous(described: List[Description], tensors: Mapping[str, Any]) -> Tup
     return [of.get(one[0], one) for one in described], copies
 
 
-def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Optional[Tuple[Any, ...]]) -> Optional[str]:
-    """Publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says. None: there is nothing, or the owner's table is full."""
-    if coded is None:
-        return None
+def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Tuple[Any, ...], beside: str = "") -> bool:
+    """Publishes it under this ID through `add` of the compiled half: beside a whole, whose recipients it is for and with which it ends, or until it is withdrawn. False: the owner's table is full,
+    or the whole has ended already."""
     how = PublishSettings()
-    how.id = ref_id
+    how.id, how.beside = ref_id, beside
+    how.recipient_idle_ms = how.transaction_idle_ms = 0
     try:
         digits, _, _, nbytes = add(*coded, how)
     except Error as e:
-        if e.code != "table_full":
+        if e.code not in ("table_full", "unknown_reference"):
             raise
-        return None
+        if e.code == "table_full":
+            logger.warning("%s: the owner has no room for what has changed, so all of it is pulled", short(beside or ref_id))
+        return False
     logger.debug("%s: what has changed takes %d bytes", short(digits), nbytes)
-    return digits[:32]
+    return True
 
 
 def id_beside(ref_id: str, digests: Mapping[str, int], kind: str = DIFFERENCE) -> str:

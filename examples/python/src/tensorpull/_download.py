@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
@@ -189,6 +190,8 @@ def pull(
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+        if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
+            settings.recipient = about.recipient = secrets.randbits(64) or 1
         changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
         if changed is not None:
             return changed

@@ -15,7 +15,7 @@ from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import Beside, as_outcome, heard, publish
+from ._publish import as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
 from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
@@ -94,7 +94,6 @@ class Downloader(OfOneProcess):
             remembered,
             as_authoriser(authorise),
         ))  # fmt: skip
-        self._beside = Beside(self._owner)
         self._http = ""
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
@@ -184,7 +183,7 @@ class Downloader(OfOneProcess):
                        the metadata has 16 digits for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
                        Cost: one more pass over the bytes
           base         an earlier version, as it was published: recipients that have it (their `base`) pull what has changed since as a difference, without loss. It is coded here, once for
-                       all of them, and published beside the tensors until they settle or are withdrawn; if that is not worth it, or the recipient has another version, the tensors are
+                       all of them, and published beside the tensors until they settle or are withdrawn, and who pulls it counts as pulling them; if that is not worth it, there is no room for it, or the recipient has another version, the tensors are
                        pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: 6 to 7 s for each GiB that has changed. Memory: the coded bytes, about half
                        of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
           narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 or 4 bits, as `narrowed` made it, for recipients that have `base`. All have the same bits
@@ -199,7 +198,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, self._beside, None, narrow,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow,
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)

@@ -218,7 +218,7 @@ class PullSettings:
 class PublishSettings:
     """How something is published, read as well when a call begins."""
 
-    id = ""  # digits, or none
+    id = beside = ""  # digits, or none
     recipients = least = version = 0
     named: Sequence[int] = ()
     acquire_ms, recipient_idle_ms, transaction_idle_ms, progress_interval_ms = 0, 600_000, 600_000, 30_000

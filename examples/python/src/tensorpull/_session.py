@@ -9,7 +9,7 @@ from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
-from ._publish import Beside, publish
+from ._publish import publish
 from ._tls import TLS, native
 from ._types import Access, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
@@ -62,13 +62,11 @@ class Session(OfOneProcess):
             text(address, "address", "host:port"), milliseconds(timeout, "timeout"), whole(retries, "retries", 2**32 - 1), as_abort(abort),
             native(ssl),
         )  # fmt: skip
-        self._beside = Beside(self._session)
 
     @classmethod
     def _of(cls, session: Any) -> "Session":
         made = cls.__new__(cls)
         made._session = session
-        made._beside = Beside(session)
         return made
 
     @takes_what(download_tensors, "address", "ssl", "digest", "bearer", "connections")
@@ -106,7 +104,7 @@ class Session(OfOneProcess):
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order, None, tensor_digests, base, self._beside, None, narrow,
+            transaction_idle_timeout, keep_order, None, tensor_digests, base, None, narrow,
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:

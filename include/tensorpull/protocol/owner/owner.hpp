@@ -285,8 +285,7 @@ class owner : public publication_book<Lock> {
       const publication* const slot = slots().find(m.ref);
       if (slot != nullptr && as == from.who() && from.find(slots().index(*slot), slot->generation) != nullptr)
         return true;
-      const recipient_record* const r = slot != nullptr ? transactions_.record_of(*slot, as) : nullptr;
-      expected = r != nullptr && r->expected;
+      expected = slot != nullptr && transactions_.expects(*slot, as);
     }
     return may_({who(), m.ref, m.version, as, expected});
   }
