@@ -114,12 +114,19 @@ def test_tensors_that_were_not_there_or_had_another_shape_come_as_they_are(owner
     assert alike(got, new) and got.receipt.kept_bytes > 0.5 * ref.nbytes and owner.wait(ref, 10)
 
 
-def test_nothing_that_changed_and_noise_and_a_model_of_one_tensor_have_none(owner, monkeypatch):
+def test_a_model_of_one_tensor_has_a_difference(owner):
+    old, new = ({"w": model["w"]} for model in fine_tuned(torch.bfloat16))
+    ref = owner.add_tensors(new, base=old, recipients=1)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, new) and got.receipt.bytes < 0.2 * ref.nbytes and owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+def test_nothing_that_changed_and_noise_and_a_model_of_a_few_bytes_have_none(owner, monkeypatch):
     published = []
     monkeypatch.setattr(_difference.logger, "debug", lambda *a: published.append(a))
     model = {"a": np.random.default_rng(1).standard_normal(5000)}
-    near = {"a": model["a"] * (1 + 1e-12)}
-    for base in (model, {}, {"other": np.ones(3)}, {"a": np.random.default_rng(2).standard_normal(5000)}, {"a": np.ones(5000, np.float32)}, near):
+    others = model, {}, {"other": np.ones(3)}, {"a": np.random.default_rng(2).standard_normal(5000)}, {"a": np.ones(5000, np.float32)}
+    for model, base in (*((model, base) for base in others), ({"a": np.ones(100)}, {"a": np.zeros(100)})):
         ref = owner.add_tensors(model, base=base)
         assert "tensorpull.difference" not in tensorpull.list_tensors(owner.address, ref).metadata and not published
         assert same(tensorpull.download_tensors(owner.address, ref, base=base or {"a": np.zeros(1)}), model)

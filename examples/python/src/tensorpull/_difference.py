@@ -19,6 +19,8 @@ from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 WORTH = 0.9
+#: Less than that is as short without one.
+LEAST_BYTES = 1024
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
@@ -52,7 +54,7 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
     alike = [one for one in old.described if kind_of(one) == kind_of(of[one[0]])]
     before = dict(_native.tensor_digests(alike))
     changed = [one for one in alike if before[one[0]] != digests[one[0]]]
-    if not is_worth_it(sum(map(nbytes_of, changed)), min(map(nbytes_of, new), default=0)):
+    if not is_worth_it(changed):
         return None
     coded: Optional[Tuple[Any, ...]] = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
     return coded
@@ -136,7 +138,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
     plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
-    while is_worth_it(sum(map(nbytes_of, plain)), min(map(nbytes_of, now.described), default=0)):
+    while is_worth_it(plain):
         moving = {one[0] for one in plain}
         there = [one for one in moved.described if one[0] in moving]
         step = _native.narrow_tensors(plain, there, bits)
@@ -204,9 +206,9 @@ def nbytes_of(described: Description) -> int:
     return int(_native.tensor_bytes(described[1], list(described[2])))
 
 
-def is_worth_it(changed_bytes: int, smallest_bytes: int) -> bool:
-    """Whether a difference can save bytes: the smallest tensor of all is pulled as well, so that the owner hears of this recipient."""
-    return changed_bytes > 0 and smallest_bytes <= (1 - WORTH) * changed_bytes
+def is_worth_it(changed: List[Description]) -> bool:
+    """Whether a difference can save bytes: it has a header of its own."""
+    return sum(map(nbytes_of, changed)) >= LEAST_BYTES
 
 
 def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:

@@ -188,7 +188,7 @@ class Downloader(OfOneProcess):
                        of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
           narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 or 4 bits, as `narrowed` made it, for recipients that have `base`. All have the same bits
                        afterwards, and the next round's `base` is these tensors: so make them with `narrowed`, give that (a copy has no step) as `tensors`, and leave `base` out. ValueError without
-                       either: weights are not narrowed. If there is no small tensor, the step is not worth it, and the tensors are pulled as they are. Errors of `narrowed`
+                       either: weights are not narrowed. Errors of `narrowed`
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
