@@ -176,6 +176,14 @@ def test_a_recipient_of_the_difference_is_one_of_the_whole(owner, narrow):
     assert of_both[0].counts.bytes_sent >= got.receipt.bytes, "those of the difference are counted"
 
 
+def test_a_difference_that_is_gone_has_a_word(owner, caplog):
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old)
+    owner.withdraw(difference_of(owner, ref))
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=old), new)
+    assert [r.levelname for r in caplog.records if "cannot be used (withdrawn)" in r.message] == ["WARNING"]
+
+
 def test_a_difference_beside_nothing_stays_until_it_is_withdrawn(owner):
     old, new = fine_tuned(torch.float32)
     described = tensorpull._tensors.Tensors(new).described

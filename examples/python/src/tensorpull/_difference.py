@@ -235,7 +235,7 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise
-        logger.info("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
+        logger.warning("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
         return e.landed, False
     finally:
         settings.version, settings.believe = given

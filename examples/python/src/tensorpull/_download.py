@@ -266,7 +266,8 @@ def _changed(
     given, believe = settings.version, settings.believe
     settings.version = seen.listing.version
     settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
-    agreed, receipt = True, None
+    agreed = True
+    receipt: Optional[Tuple[Any, ...]] = None
     whole_model: Dict[str, Any] = {}
 
     def agrees() -> bool:

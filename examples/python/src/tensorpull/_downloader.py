@@ -329,7 +329,8 @@ class Downloader(OfOneProcess):
         return as_outcome(self._owner.outcome(reference_id(ref_id)))
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
-        """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ..."""
+        """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ... It is as it says that it is called: only a name that
+        was given as one of `recipients` is looked for in certificates."""
         who = recipient_named(recipient) if isinstance(recipient, str) else whole(recipient, "recipient", 2**64 - 1)
         return self._owner.recipient_state(reference_id(ref_id), who)
 
