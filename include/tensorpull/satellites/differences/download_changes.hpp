@@ -192,7 +192,8 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
 
 /// Makes `model` what is published under `whole`, whatever it was. If it is the version that `difference` begins from,
 /// the difference is pulled and applied in place. Otherwise, or if the result has another digest than `whole`, all of
-/// it is pulled. The owner counts a recipient of `whole` once it has the bytes. The receipt is of `whole`;
+/// it is pulled. The owner counts a recipient of `whole` once it has the bytes. Its budgets run while the difference is
+/// pulled, unless that is published with publish_options::beside. The receipt is of `whole`;
 /// `difference_bytes`, if it is not null, is the bytes that were pulled of the difference.
 ///
 /// `where` is as in Net::download_tensors, and each of the two pulls makes a connection; or it is a Net::session, whose
