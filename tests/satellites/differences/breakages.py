@@ -19,7 +19,7 @@ BREAKAGES = [
     ("satellites/differences/download_changes.hpp", "|| why == errc::does_not_fit", "", "satellites/differences/changed_tensors", "*fits_in_no_request*"),
     ("satellites/differences/changed_tensors.hpp", "in_vain_ = in_vain_ || why.code == errc::does_not_fit;", "", "satellites/differences/changed_tensors", "*fits_in_no_request*"),
     ("satellites/differences/download_changes.hpp", "(why == errc::stale_version && !given)", "false", "satellites/differences/changed_tensors", "*after_the_look*"),
-    ("satellites/differences/download_changes.hpp", "if (!how.recipient) how.recipient =", "if (false) how.recipient =", "satellites/differences/with_parallel/changed_over_several", "*heard_late*"),
+    ("satellites/differences/download_changes.hpp", "if (!how.recipient) how.recipient = detail::", "if (false) how.recipient = detail::", "satellites/differences/with_parallel/changed_over_several", "*heard_late*"),
     ("satellites/differences/download_changes.hpp", "if (!applied && is_for_no_difference(applied.error().code))", "if (false)", "satellites/differences/narrowed", "*no_step_is_made_for*"),
     ("satellites/differences/widened.hpp", "base_.schema->data_bytes() != 0 && !done()", "!done()", "satellites/differences/narrowed", "*without_a_byte*"),
     ("satellites/differences/changed_tensors.hpp", "in_vain_ = *is != version_;", "in_vain_ = false;", "satellites/differences/changed_tensors", "*say_the_same_where*"),
@@ -66,4 +66,6 @@ BREAKAGES = [
     ("satellites/differences/embedded_difference.hpp", "return ok ? errc{} : ok.error().code;", "(void)ok; return {};", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "now_ = readable ? status::ok : status::unreadable;", "now_ = status::ok;", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
+    ("satellites/differences/download_changes.hpp", "if (!how.recipient) how.recipient = random_recipient<typename Net::parts::platform>();\n    const", "const", "satellites/differences/download_changes", "*counts_it_once*"),
+    ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
 ]

@@ -142,6 +142,10 @@ struct transaction_options {
   callback<const settlement&> settled{};  ///< called once, before the sources are released
   callback<const progress_event&> progress{};  ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
+  /// A reference of the same owner whose recipients may take these first, as they take a difference to it: whoever
+  /// does is not late there. Its budgets `acquire` and `transaction_idle` begin anew whenever something is done here,
+  /// and a recipient's idle budget when that recipient does it. It may be published later. None: {}.
+  ref_id beside{};
 };
 
 /// How one reference is published: for whom, for how long, and under which ID. Borrowed objects must live as above.
@@ -155,6 +159,7 @@ struct publish_options {
   callback<const progress_event&> progress{};  ///< called with each progress event
   std::chrono::milliseconds progress_interval{30'000};  ///< the least time between two `active` events of a recipient
   ref_id id{};  ///< chosen before, to publish again under the same ID; none: a random one
+  ref_id beside{};  ///< as transaction_options::beside
   /// publishes in this open transaction, whose options hold: those above, except `id`, are ignored
   transaction_id transaction{};
   /// The image's version, if the caller knows it from a reference to the same bytes. The pass over the bytes is saved.
@@ -170,7 +175,7 @@ struct publish_options {
 
   /// The options of a transaction of this reference alone.
   constexpr transaction_options alone() const noexcept {
-    return {recipients, named, least, budgets, settled, progress, progress_interval};
+    return {recipients, named, least, budgets, settled, progress, progress_interval, beside};
   }
 };
 

@@ -154,6 +154,8 @@ result<receipt> download_changes_by(Where& where, const reference& whole, const 
     auto applied = made();
     if (!applied && is_for_no_difference(applied.error().code)) return pull_whole<Net>(where, whole, model, how);
     if (!applied) return failure(applied.error());
+    if constexpr (!is_session_of<Net, Where>)  // one for both pulls, so that it is not late for the whole
+      if (!how.recipient) how.recipient = random_recipient<typename Net::parts::platform>();
     const auto got = pull_changes<Net>(where, difference, *applied, how);
     if (got) {
       if (difference_bytes != nullptr) *difference_bytes = got->bytes;

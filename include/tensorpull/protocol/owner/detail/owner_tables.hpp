@@ -57,6 +57,20 @@ struct owner_tables {
       n += p.is_part_of(t.outcome.id) && p.now == publication::state::published;
     return n;
   }
+  /// Whether `other` stands beside a reference of `t`.
+  bool is_beside(const transaction& other, const transaction& t) const noexcept {
+    if (other.now == transaction::state::empty || !other.options.beside) return false;
+    for (const publication& p : publications.all())
+      if (p.id == other.options.beside && p.is_part_of(t.outcome.id)) return true;
+    return false;
+  }
+  /// When anything was last done with what stands beside `t`.
+  std::chrono::milliseconds moved_beside(const transaction& t) const noexcept {
+    std::chrono::milliseconds last{};
+    for (const transaction& other : transactions)
+      if (is_beside(other, t)) last = std::max(last, other.moved_at);
+    return last;
+  }
   /// Whether an image of a transaction is read at this moment.
   bool is_read(const transaction& t) const noexcept {
     for (const publication& p : publications.all())
@@ -95,12 +109,15 @@ class transaction_recipients {
             [&](const publication&, const recipient_record* r) { any = any || (r != nullptr && has_asked(r->state)); });
     return any;
   }
-  /// When it was last fast enough, or sent anything.
+  /// When it was last fast enough, or sent anything, here or beside.
   std::chrono::milliseconds last_seen(recipient_id who) const noexcept {
     std::chrono::milliseconds last{};
-    each_of(who, [&](const publication&, const recipient_record* r) {
+    const auto look = [&](const publication&, const recipient_record* r) {
       if (r != nullptr && r->marked_at > last) last = r->marked_at;
-    });
+    };
+    each_of(who, look);
+    for (const transaction& other : all_.transactions)
+      if (all_.is_beside(other, t_)) transaction_recipients(all_, other).each_of(who, look);
     return last;
   }
   /// How a recipient has ended over all references; `acquired`: it has not, which is never the answer if everything is

@@ -162,8 +162,7 @@ class transaction_table : public owner_tables {
         r.marked_bytes = r.bytes;
         r.marked_at = now;
       }
-      if (unseen && b.acquire > none && now - t->started_at > b.acquire && !of(*t).asked(r.who))
-        set(*p, r, recipient_state::absent);
+      if (unseen && is_late(*t) && !of(*t).asked(r.who)) set(*p, r, recipient_state::absent);
       if (b.recipient_idle <= none || now - r.marked_at <= b.recipient_idle) continue;
       const bool lacks_others = ended && !t->named && t->outcome.expected != 0 && t->outcome.references > 1;
       if ((ended && !lacks_others) || is_final(r.state) != ended || !of(*t).asked(r.who) ||
@@ -175,7 +174,7 @@ class transaction_table : public owner_tables {
     for (transaction& t : transactions) {
       if (t.now != transaction::state::sealed) continue;
       const auto idle = t.options.budgets.transaction_idle;
-      if (idle > none && now - t.moved_at > idle) settle(t, end_of_transaction::by_budget);
+      if (is_over(idle, t.moved_at, t)) settle(t, end_of_transaction::by_budget);
       else check(t);
     }
   }
@@ -323,12 +322,16 @@ class transaction_table : public owner_tables {
     });
   }
 
+  /// Whether a budget of `t` that began at `since` is over, and nothing was done beside meanwhile.
+  bool is_over(std::chrono::milliseconds budget, std::chrono::milliseconds since, const transaction& t) const noexcept {
+    return budget > none && now - since > budget && now - moved_beside(t) > budget;
+  }
+  bool is_late(const transaction& t) const noexcept { return is_over(t.options.budgets.acquire, t.started_at, t); }
   /// Settles if every expected recipient has ended.
   void check(transaction& t) noexcept {
     if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
-    const transaction_budgets& b = t.options.budgets;
     // recipients that have not asked are not waited for
-    const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;
+    const bool too_late = !t.named && is_late(t);
     if (t.outcome.counts.final() >=
         (too_late ? std::min(t.outcome.counts.acquired, t.outcome.expected) : t.outcome.expected))
       settle(t);
