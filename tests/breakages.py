@@ -331,6 +331,8 @@ BREAKAGES = [
     ("links/lwip/lwip_stream.hpp", "if (const int why = S::pending_error(made.socket_); why != 0)", "if (const int why = 0; why != 0)", "transports/lwip_pull", "*Nobody*"),
     ("protocol/owner/detail/transaction_table.hpp", "now - since > budget && now - moved_beside(t) > budget;", "now - since > budget;", "protocol/transaction_references", "*stands_beside*"),
     ("protocol/owner/detail/owner_tables.hpp", "if (all_.is_beside(other, t_)) transaction_recipients", "if (false) transaction_recipients", "protocol/transaction_references", "*stands_beside*"),
+    ("transports/session/session.hpp", "return detail::outcome_of(until, *this);", "return held;", "transports/laws_tcp", "*refused_or_withdrawn*"),
+    ("transports/publishing_owner.hpp", "return detail::outcome_of(until, self).has_value();", "return true;", "transports/publisher_threads", "*before_anybody_had_it*"),
     ("transports/session/session.hpp", "if (left.count() <= 0) {", "if (left.count() <= 0 && !more) {", "transports/session_laws", "*without_pause*"),
     ("transports/session/session.hpp", "if (more && ++late <= most_late_steps) continue;", "if (more && ++late <= 0) continue;", "transports/session_laws", "*without_waiting*"),
     ("transports/session/session.hpp", "if (s_->broken && !done()) return", "if (s_->broken) return", "transports/session_laws:transports/serial_session", "*before*"),
