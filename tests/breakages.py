@@ -329,6 +329,7 @@ BREAKAGES = [
     ("pull/running_pull.hpp", "t_.pause(), platform_type::random())", "t_.pause(), 0)", "protocol/device_pull", "*Jitter*"),
     ("links/lwip/lwip_stream.hpp", "if (socket_ >= 0) (void)S::release(socket_);", "", "transports/lwip_pull", "*ordinary*"),
     ("links/lwip/lwip_stream.hpp", "if (const int why = S::pending_error(made.socket_); why != 0)", "if (const int why = 0; why != 0)", "transports/lwip_pull", "*Nobody*"),
+    ("protocol/detail/reply_writer.hpp", "if (how == image_use::gone && begun && owner.renew(r))", "if (false)", "protocol/republish", "*over_a_stream_goes_on*"),
     ("protocol/recipient/recipient.hpp", "cut_unseen_ = !described_.ref;", "", "transports/loopback", "*may_look_at*"),
     ("protocol/owner/detail/transaction_table.hpp", "now - since > budget && now - moved_beside(t) > budget;", "now - since > budget;", "protocol/transaction_references", "*stands_beside*"),
     ("protocol/owner/detail/owner_tables.hpp", "if (all_.is_beside(other, t_)) transaction_recipients", "if (false) transaction_recipients", "protocol/transaction_references", "*stands_beside*"),
