@@ -395,6 +395,7 @@ class sender {
     differences_.push_back(std::move(*made));
     tp::publish_options options;
     options.id = differences_.back().id;
+    options.beside = refs_[i].id;
     options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
     options.budgets.transaction_idle = {};
     const auto ref = owner.add_image(differences_.back().image, options, {});

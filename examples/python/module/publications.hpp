@@ -9,6 +9,8 @@
 
 #include "facade/facade.hpp"
 
+#include <tensorpull/transports/until_settled.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <unordered_set>
@@ -197,6 +199,10 @@ class all_settled {
   }
   bool operator()(const facade::any_publisher& by) const {
     return !all_.empty() && std::ranges::all_of(all_, [&](const reference& r) { return by.settled(r); });
+  }
+  /// After that: why one of them was not delivered.
+  result<void> outcome(facade::any_publisher& by) const noexcept {
+    return until_settled(std::span<const reference>(all_)).outcome(by);
   }
 
  private:

@@ -150,6 +150,8 @@ class session final : public source, public publishes<session> {
         [&] { return mine->serve([&] { return all(*mine) || stop.look(); }, waiting(timeout_ms)); });
     if (!done && done.error() == errc::timed_out) return false;
     if (!done) raise(done.error());
+    if (all(*mine))
+      if (const auto ok = all.outcome(*mine); !ok) raise(ok.error());
     return true;
   }
 

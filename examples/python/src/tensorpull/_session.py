@@ -126,7 +126,8 @@ class Session(OfOneProcess):
 
     def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
         """Serves the other end on this thread, until `until`: a reference or several (all settled), a threading.Event, or a callable that
-        returns true; None: until the connection is lost. False: `timeout` seconds were over before."""
+        returns true; None: until the connection is lost. False: `timeout` seconds were over before. An error, such as "not_delivered", if a reference has settled
+        and the other end does not have it."""
         limit = milliseconds(timeout, "timeout")
         if until is None or isinstance(until, str):
             return self._session.serve([] if until is None else [reference_id(until)], None, limit)

@@ -191,6 +191,15 @@ class owner : public publication_book<Lock> {
     ++p.pins;
     return &p.image;
   }
+  /// The image behind a reply is gone. True: the same content is published again, and the reply is of that from now on.
+  bool renew(pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = slots().find(reference{r.ref, r.version, 0});
+    if (p == nullptr || p->now != publication::state::published || !p->verifiable) return false;
+    r.slot = slots().index(*p);
+    r.generation = p->generation;
+    return true;
+  }
   /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are
   /// told `unreadable`.
   void unreadable(const pending_reply& r) noexcept {
