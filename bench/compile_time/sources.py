@@ -87,13 +87,15 @@ USES = {
 }
 
 
-# Satellites have their own, and bounds for what they instantiate: tests/satellites/NAME/compile_time.py, with any of PULLS, OWNERS, USES and BOUNDS.
-BOUNDS = {}
+# Satellites have their own, and bounds for what they instantiate: tests/satellites/NAME/compile_time.py, with any of PULLS, OWNERS, USES, CONSUMERS (for
+# tests/compile_fail/combinations.py) and BOUNDS.
+CONSUMERS, BOUNDS = {}, {}
 for one in sorted((Path(__file__).resolve().parents[2] / "tests/satellites").glob("*/compile_time.py")):
     has = runpy.run_path(str(one))
     PULLS |= has.get("PULLS", {})
     OWNERS |= has.get("OWNERS", {})
     USES |= has.get("USES", {})
+    CONSUMERS |= has.get("CONSUMERS", {})
     for compiler, counts in has.get("BOUNDS", {}).items():
         BOUNDS[one.parent.name] = BOUNDS.get(one.parent.name, {}) | {compiler: counts}
 

@@ -48,6 +48,7 @@ inline datagram_owner_options peers_of(const host_options& host, std::string_vie
   o.budgets.accept = host.budgets.accept;
   o.budgets.idle = host.budgets.idle;
   o.limits = host.limits;
+  o.authorise = host.authorise;
   o.room = host.room;
   return o;
 }

@@ -51,6 +51,12 @@ result<receipt> pull_over(const Where& where, const any_pull& how, const referen
   return net<Transport>::pull(where, ref, to, options, cut);
 }
 
+/// Who may have what is published at a place, if its program does not say; empty: everybody everything.
+inline authorise_callback authorised_at(const place& at) noexcept {
+  if (at.tls && at.tls->given.require_client_certificates) return expected_ones_are_certified;
+  return {};
+}
+
 /// For an end that holds off other threads itself, or has one alone.
 struct no_turns {
   bool take() const noexcept { return true; }
@@ -147,6 +153,7 @@ class session_of : public publisher_of<any_session, Session> {
   result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time) override {
     return this->end.serve([&](const Session&) { return until(); }, time);
   }
+  void authorise(const authorise_callback& may) noexcept override { this->end.authorise(may); }
   std::string_view peer_name() const noexcept override {
     if constexpr (requires { this->end.peer(); }) {
       const peer_identity who = this->end.peer();
@@ -193,7 +200,7 @@ result<std::unique_ptr<any_session>> boxed_session(result<Session> made) noexcep
 
 /// Accepts sessions of the pipeline `Net` from a listener of streams.
 template <class Net, class Listener>
-result<any_listener> listen_with(result<Listener> made) {
+result<any_listener> listen_with(result<Listener> made, const authorise_callback& may = {}) {
   if (!made) return failure(made.error());
   struct state {
     Listener of;
@@ -203,12 +210,16 @@ result<any_listener> listen_with(result<Listener> made) {
   std::uint16_t port = 0;
   if constexpr (requires { s->of.port(); }) port = s->of.port();
   return any_listener{
-      port, [s](std::chrono::milliseconds time, const stop_token& stop) -> result<std::unique_ptr<any_session>> {
+      port, [s, may](std::chrono::milliseconds time, const stop_token& stop) -> result<std::unique_ptr<any_session>> {
         // several threads may accept, and a listener over TLS remembers who shakes hands
         const std::unique_lock hold(s->turn, time);
         if (!hold) return failure(errc::timed_out);
         auto stream = s->of.accept(time, stop);
-        if (stream) return boxed_session<Net>(Net::session::over(std::move(*stream)));
+        if (stream) {
+          auto session = boxed_session<Net>(Net::session::over(std::move(*stream)));
+          if (session && may) (*session)->authorise(may);
+          return session;
+        }
         // a peer whose handshake fails gets no connection, and says nothing about the others
         const bool of_a_peer = stream.error() == errc::connection_failed || stream.error() == errc::not_authenticated;
         return failure(of_a_peer ? error{errc::timed_out, 0, 0, {}} : stream.error());

@@ -116,6 +116,8 @@ class any_session : public any_publisher {
                             std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
   virtual result<message> receive(std::chrono::milliseconds time, const stop_token& stop) noexcept = 0;
   virtual result<void> serve(const std::function<bool()>& until, std::chrono::milliseconds time) = 0;
+  /// Decides what the other end may have, as publisher::authorise, before anything is served.
+  virtual void authorise(const authorise_callback& may) noexcept = 0;
   /// The common name in the certificate of the other end; empty if it has shown none.
   virtual std::string_view peer_name() const noexcept = 0;
   /// Its stream, for a relay to whoever pulls at the other end; null: it has none that can be waited for.
@@ -168,7 +170,8 @@ struct link_kind {
   link_traits is{};
   /// As any_pull, which calls it.
   entry<result<receipt>(any_pull&, const reference&, any_consumer&, const pull_options&)> pull{};
-  /// Starts to serve there; "pipe:" serves the one program at the other end. Over datagrams there are 1,024 recipients
+  /// Starts to serve there; "pipe:" serves the one program at the other end. Where clients have to show certificates
+  /// and the options authorise nobody, expected_ones_are_certified decides. Over datagrams there are 1,024 recipients
   /// at most, since their places are allocated at once, and one at a serial line. Errors: bad_address,
   /// connection_failed with errno, out_of_memory, and those of the link.
   entry<result<std::unique_ptr<any_owner>>(const place&, const host_options&)> own{};

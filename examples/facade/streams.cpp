@@ -118,7 +118,9 @@ result<receipt> pull_streams(any_pull& how, const reference& ref, any_consumer& 
 result<std::unique_ptr<any_session>> connect_streams(const place& to, const connect_options& how) {
   return boxed_session<stream_net>(stream_net::session::connect(stream_place{&to}, how));
 }
-result<any_listener> listen_streams(const place& at) { return listen_with<stream_net>(stream_place{&at}.listen()); }
+result<any_listener> listen_streams(const place& at) {
+  return listen_with<stream_net>(stream_place{&at}.listen(), authorised_at(at));
+}
 
 /// One program is served, and there is no other.
 class owner_over_pipe final : public publisher_of<any_owner, stream_net::session> {

@@ -60,7 +60,8 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
       --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
       --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
       --recipients N      end when N recipients have each file
-      --expect NAME       end when the recipient that says so ('recv --name NAME') has each file; may be repeated
+      --expect NAME       end when the recipient that says so ('recv --name NAME') has each file; may be repeated. With --tls-clients it
+                          has to have that name in its certificate
       --ref REF           the reference of the first file, the second ...; may be repeated. Recipients of a sender that was ended go on
                           where they are when it is started again with the same --listen and --ref. Of its 48 digits the first 32
                           are enough; with all of them another file is refused
@@ -360,7 +361,13 @@ class sender {
     const auto at = places_of(choices_.listen, {*choices_.listen.at});
     if (!at) return tp::failure(at.error());
     if (choices_.replica) return facade::features.replica(at->front(), *choices_.coordinator.at);
-    auto owner = at->front().kind->own(at->front(), {});
+    tp::host_options options;
+    if (choices_.listen.tls.require_client_certificates)
+      options.authorise = [this](const tp::access_request& r) {
+      // the owner does not know whom --expect names: this program counts them
+        return !names_.contains(r.recipient.value) || tp::is_certified_as(r.peer, r.recipient);
+      };
+    auto owner = at->front().kind->own(at->front(), options);
     if (!owner || choices_.listen.door.listen.empty()) return owner;
     const auto port = facade::features.door(**owner, at->front(), choices_.listen.door, {});
     if (!port) return tp::failure(port.error());
@@ -388,6 +395,7 @@ class sender {
     differences_.push_back(std::move(*made));
     tp::publish_options options;
     options.id = differences_.back().id;
+    options.beside = refs_[i].id;
     options.budgets.recipient_idle = std::chrono::milliseconds(choices_.timeout_ms);
     options.budgets.transaction_idle = {};
     const auto ref = owner.add_image(differences_.back().image, options, {});

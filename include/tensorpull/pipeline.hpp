@@ -3,12 +3,15 @@
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>
+#include <tensorpull/core/buffer_pool.hpp>
 #include <tensorpull/detail/policy_slots.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/protocol/roles.hpp>
+#include <tensorpull/pull/running_pull.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/transports/concept.hpp>
+#include <tensorpull/transports/pull_options.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -157,7 +160,8 @@ struct composed_pipeline {
     /// consumer, and a buffer for a page.
     static constexpr std::size_t recipient = [] {
       using transport = typename parts::transport;
-      constexpr std::size_t pulling = sizeof(transfer<consumer>) + sizeof(consumer) + detail::pull_bookkeeping_bytes;
+      constexpr std::size_t pulling = sizeof(detail::basic_running_pull<parts, consumer, pull_options>) +
+                                      sizeof(consumer) + sizeof(buffer_pool<>);
       if constexpr (requires { transport::template pull_bytes<parts>; })
         return pulling + transport::template pull_bytes<parts>;
       else

@@ -33,13 +33,13 @@ model model_of(const std::vector<dtype>& types, std::uint64_t extent = 1037) {
   return std::move(m.ready());
 }
 
-std::vector<double> values(model& m) {
+std::vector<double> values(model& m, bool counters = true) {
   std::vector<double> all;
   for_each_element(m, [&](dtype type, std::byte* at, std::uint64_t) {
     tp::detail::with_element(
         type,
         [&]<class E>(E) {
-          for (std::size_t part = 0; part < E::parts; ++part)
+          for (std::size_t part = 0; part < E::parts && (counters || !tp::detail::is_integer<E>); ++part)
             all.push_back(static_cast<double>(E::held(at + part * E::bytes)));
           return true;
         },
@@ -60,9 +60,13 @@ double accuracy(dtype type) {
   }
 }
 
-/// Sets element `which` of the model's first tensor, which is F32.
-void set(model& m, std::size_t which, float value) {
-  std::memcpy(m.destination().address(0) + which * sizeof value, &value, sizeof value);
+/// Sets element `which` of the model's tensor of this type.
+template <class T>
+void set(model& m, std::size_t which, T value) {
+  const auto all = m.destination().schema->entries();
+  const auto at = std::ranges::find(all, tp::dtype_of<T>::value, &tp::tensor_entry::type);
+  std::memcpy(m.destination().address(static_cast<std::size_t>(at - all.begin())) + which * sizeof value, &value,
+              sizeof value);
 }
 
 void own_weights(const update_differences& of, const update_weights& to) {
@@ -94,10 +98,10 @@ TEST(Weighing, Norms_and_products_are_those_of_plain_loops) {
   auto w = r.made();
   const auto seen = w.look();
   ASSERT_TRUE(seen);
-  const auto old = values(r.base);
+  const auto old = values(r.base, false);
   for (std::size_t i = 0; i < 5; ++i)
     for (std::size_t j = 0; j < 5; ++j) {
-      const auto a = values(r.updates[i]), b = values(r.updates[j]);
+      const auto a = values(r.updates[i], false), b = values(r.updates[j], false);
       long double sum = 0, size = 0;
       for (std::size_t k = 0; k < old.size(); ++k) {
         const long double term = static_cast<long double>(a[k] - old[k]) * static_cast<long double>(b[k] - old[k]);
@@ -267,28 +271,31 @@ TEST(Weighing, Comparisons_are_forgotten_when_a_result_is_written_and_when_a_rou
   }
 }
 
-/// Nine honest updates make about the same step, one makes the opposite one, times ten.
+/// Nine honest updates make about the same step, one makes the opposite one, times ten. If they count their steps, the
+/// honest ones have made thousands, and the other one more than a double holds exactly.
 struct one_hostile : round {
-  one_hostile() : round(10, 4, {dtype::f32}) {
+  explicit one_hostile(bool counts)
+      : round(10, 4, counts ? std::vector{dtype::f32, dtype::i64} : std::vector{dtype::f32}) {
     generator g(5);
-    const auto old = values(base);
+    const auto old = values(base, false);
     for (std::size_t i = 0; i < 10; ++i)
       for (std::size_t k = 0; k < old.size(); ++k) {
         const double step = 0.01 + 0.005 * static_cast<double>(g.below(100)) / 100;
         set(updates[i], k, static_cast<float>(old[k] + (i == 3 ? -10 * step : step)));
+        if (counts) set(base, k, std::int64_t{5000});
+        if (counts) set(updates[i], k, i == 3 ? (std::int64_t{1} << 53) + 1 : std::int64_t{9000});
       }
   }
   /// The mean step.
   double step() {
-    const auto old = values(base), is = values(result);
+    const auto old = values(base, false), is = values(result, false);
     double sum = 0;
     for (std::size_t k = 0; k < old.size(); ++k) sum += is[k] - old[k];
     return sum / static_cast<double>(old.size());
   }
 };
 
-TEST(Weighing, A_hostile_update_turns_the_mean_but_not_what_looks_first) {
-  one_hostile r;
+void expect_to_withstand(one_hostile& r) {
   auto w = *weighing::make(r.result.destination(), r.base.source(), 10);
   for (std::size_t i = 0; i < 10; ++i) ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, 50, r.updates[i].source()}));
   ASSERT_TRUE(w.finish(own_weights));
@@ -304,6 +311,23 @@ TEST(Weighing, A_hostile_update_turns_the_mean_but_not_what_looks_first) {
   EXPECT_NEAR(r.step(), 0.0125, 0.002);
   ASSERT_TRUE(w.trimmed_mean(1));
   EXPECT_NEAR(r.step(), 0.0125, 0.0005);
+}
+TEST(Weighing, A_hostile_update_turns_the_mean_but_not_what_looks_first) {
+  one_hostile r(false);
+  expect_to_withstand(r);
+}
+TEST(Weighing, A_counter_beside_the_weights_hides_no_hostile_update_and_has_the_median) {
+  one_hostile r(true);
+  expect_to_withstand(r);
+  const auto all = values(r.result);
+  EXPECT_EQ(std::ranges::count(all, 9000.0), 1037);
+  auto w = *weighing::make(r.result.destination(), r.base.source(), 3);
+  for (const std::size_t i : {3U, 2U, 8U})
+    ASSERT_TRUE(w.add({tp::recipient_id{i + 1}, i == 3 ? 3.0 : 1.0, r.updates[i].source()}));
+  ASSERT_TRUE(w.finish(own_weights));  // more than half of the weights are the hostile one's
+  std::int64_t first;
+  std::memcpy(&first, r.result.destination().address(0), sizeof first);
+  EXPECT_EQ(first, (std::int64_t{1} << 53) + 1) << "the bits of an update's element";
 }
 
 TEST(Weighing, A_trimmed_mean_is_that_of_sorted_values) {

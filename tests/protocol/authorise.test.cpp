@@ -107,6 +107,28 @@ TEST_F(Authorise, A_named_recipient_is_claimed_only_by_its_identity) {
   q.nonce = 1;
   EXPECT_EQ(say_as(line, her, q).status, status::unknown_reference) << "nor by a confirmation";
 }
+TEST_F(Authorise, It_hears_whether_a_number_is_expected_by_name) {
+  const tp::recipient_id one[] = {ada};
+  publish(named(one));
+  guard();
+  for (const auto who : {ada, bob}) {
+    (void)say_as(line, her, ask(kind::describe, who));
+    EXPECT_EQ(asked.back().expected, who == ada);
+  }
+  ASSERT_TRUE(o.publish(m.source(), version, true, other, o.transaction_of(id), tp::detail::tells_nobody{}, true));
+  (void)say_as(stranger, her, ask(kind::describe, ada, other));
+  EXPECT_TRUE(asked.back().expected) << "beside it, too";
+}
+TEST_F(Authorise, A_certificate_has_its_common_name_and_its_alternative_ones) {
+  const std::string_view others[] = {"DNS:site-4", "site-5", "URI:"};
+  tp::peer_identity peer{.kind = tp::identity_kind::certificate, .name = "site-3", .alternatives = others};
+  for (const auto name : {"site-3", "site-4", "site-5"})
+    EXPECT_TRUE(tp::is_certified_as(peer, tp::recipient_named(name))) << name;
+  for (const auto name : {"site-6", "DNS:site-4", ""})
+    EXPECT_FALSE(tp::is_certified_as(peer, tp::recipient_named(name))) << name;
+  peer.kind = tp::identity_kind::account;
+  EXPECT_FALSE(tp::is_certified_as(peer, tp::recipient_named("site-3")));
+}
 TEST_F(Authorise, A_permission_is_remembered_for_the_connection) {
   publish(counted(2));
   guard();

@@ -142,6 +142,43 @@ TEST_F(TransactionReferences, A_recipient_that_vanishes_does_so_for_all_of_them_
   }
 }
 
+TEST_F(TransactionReferences, A_recipient_that_takes_what_stands_beside_is_not_late) {
+  const std::array who{ada};
+  std::uint64_t start = 0;
+  for (const bool by_name : {false, true})
+    for (const bool returns : {true, false})
+      for (const bool asked : {false, true}) {
+        at(start += 1'000'000);
+        auto t = by_name ? named(who) : counted(1);
+        t.budgets = {
+            .acquire = 1000ms, .recipient_idle = 1000ms, .transaction_idle = 1000ms, .least_bytes_per_second = 0};
+        publish(t);
+        ASSERT_TRUE(
+            o.publish(m.source(), version, true, other, o.transaction_of(id), tp::detail::tells_nobody{}, true));
+        const std::size_t before = settled.size();
+        owner::peer first, a;
+        if (asked) describe(first, ada);
+        std::uint64_t now = start;
+        for (const std::uint32_t offset : {0, 8, 16}) {
+          at(now += 900);
+          const auto r = offset == 0 ? describe(a, ada, other) : pull(a, offset, 8, other);
+          if (offset != 0) {
+            ASSERT_NE(o.pin(r), nullptr);
+            o.unpin(r, 8);
+          }
+          at(now);
+        }
+        at(now += 900);
+        ASSERT_EQ(settled.size(), before) << "it was taking the difference";
+        if (returns) complete(first, ada);
+        else at(now + 200);
+        ASSERT_EQ(settled.size(), before + 1);
+        EXPECT_EQ(settled.back().verdict, returns ? verdict::completed : verdict::failed);
+        ASSERT_TRUE(o.withdraw(other));
+        deliver();
+      }
+}
+
 TEST_F(TransactionReferences, A_recipient_that_returns_to_one_is_waited_for_in_the_other) {
   auto t = counted(2);
   t.budgets.recipient_idle = 1000ms;

@@ -43,6 +43,23 @@ template <class Model>
 constexpr std::uint64_t chunks_of(std::uint64_t bytes) {
   return (tp::raw_tensors<Model>::schema().image_bytes + bytes - 1) / bytes;
 }
+/// Half of what is left, by a length of the image that is not known when the first chunk is asked for.
+struct halves {
+  using is_chunking_policy = void;
+  static constexpr std::uint64_t max_chunk_bytes = 64_KiB;
+  static constexpr bool needs_layout = false;
+  static std::uint64_t next(std::uint64_t offset, const tp::chunk_context& c) noexcept {
+    const std::uint64_t left = c.image_bytes - offset;
+    return std::clamp(left / 2, std::min<std::uint64_t>(left, 8), max_chunk_bytes);
+  }
+};
+TEST(Loopback, A_chunking_may_look_at_what_is_known_of_the_image) {
+  const std::uint64_t bytes = tp::raw_tensors<mlp>::schema().image_bytes;
+  std::uint64_t chunks = 1;
+  for (std::uint64_t at = halves::max_chunk_bytes; at < bytes; ++chunks) at += halves::next(at, {bytes});
+  expect_download<mlp, tp::chunk_and_image_digest>(halves{}, chunks);
+  expect_download<tiny, tp::image_digest>(halves{}, 1);
+}
 TEST(Loopback, Every_integrity_policy_with_every_chunking) {
   expect_downloads<tiny>(tp::fixed_bytes<8>{}, chunks_of<tiny>(8));
   expect_downloads<mlp>(tp::fixed_bytes<1000>{}, chunks_of<mlp>(1000));

@@ -187,5 +187,13 @@ TEST(PublisherThreads, An_owner_on_threads_has_called_back_when_run_until_settle
     ASSERT_EQ(state, 2) << "in round " << i;
   }
 }
+TEST(PublisherThreads, Run_until_settled_is_false_if_it_was_withdrawn_before_anybody_had_it) {
+  auto owner = *net::downloader::open({});
+  const auto model = random_model<tiny>(1);
+  const auto ref = *owner.add_tensors(*model, {.recipients = 1});
+  ASSERT_TRUE(owner.withdraw(ref));
+  EXPECT_FALSE(owner.run(tp::until_settled(ref), within(ample_time)));
+  EXPECT_TRUE(owner.run([](const auto&) { return true; }, within(ample_time)));
+}
 
 }  // namespace publisher_threads_test

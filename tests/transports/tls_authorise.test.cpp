@@ -14,10 +14,8 @@ TEST(TlsAuthorise, Who_a_transaction_names_pulls_under_the_name_in_its_own_certi
   const pki p;
   const identity second({.common_name = "site-2"}, &p.authority), stranger({.common_name = "site-3"}, &p.authority);
   const auto source = random_model<tiny>(1);
-  const auto may = [](const tp::access_request& r) {
-    return r.peer.kind == tp::identity_kind::certificate && r.recipient == tp::recipient_named(r.peer.name);
-  };
-  auto owner = net::downloader::open(p.here({.clients_have_certificates = true}), {.authorise = may});
+  auto owner = net::downloader::open(p.here({.clients_have_certificates = true}),
+                                     {.authorise = tp::expected_ones_are_certified});
   ASSERT_TRUE(owner);
   const std::array named{tp::recipient_named("site-1"), tp::recipient_named("site-2")};
   const auto ref = *owner->add_tensors(*source, {.named = named});

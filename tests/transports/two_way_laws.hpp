@@ -117,6 +117,27 @@ TYPED_TEST_P(TwoWayLaws, Both_ends_pull_at_once_again_and_again) {
   }
 }
 
+/// Takes models of another schema only.
+template <class Model>
+struct refusing_land : tp::land {
+  explicit refusing_land(Model& m) : tp::land(tp::raw_tensors<Model>::destination(m)) {}
+  tp::result<void> begin(const tp::description&) noexcept { return tp::failure(errc::schema_mismatch); }
+};
+TYPED_TEST_P(TwoWayLaws, Serving_until_it_settles_fails_if_it_was_refused_or_withdrawn) {
+  const auto ref = this->near->add_tensors(*this->of_near, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  joined_thread other([&] {
+    const auto mine = blank<typename TestFixture::model>();
+    refusing_land<typename TestFixture::model> to(*mine);
+    EXPECT_EQ(code_of(this->far->pull(*ref, to, {.per_request_timeout = 20s})), errc::schema_mismatch);
+  });
+  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*ref), 20s)), errc::not_delivered);
+  const auto other_ref = this->near->add_tensors(*this->of_near, {.recipients = 1});
+  EXPECT_TRUE(this->near->withdraw(*other_ref));
+  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*other_ref), 20s)), errc::withdrawn);
+  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*ref, *other_ref), 20s)), errc::not_delivered);
+}
+
 TYPED_TEST_P(TwoWayLaws, Messages_of_every_size_arrive_once_and_in_order) {
   static constexpr std::array<std::size_t, 8> sizes{0, 1, 400, 512, 0, 4096, 65535, 65536};
   const auto body_of = [](std::size_t i) { return generator(i).bytes(sizes[i]); };
@@ -261,6 +282,7 @@ TYPED_TEST_P(TwoWayLaws, Q4_sessions_leave_nothing_behind) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(TwoWayLaws, Both_ends_own_pull_and_talk, Both_ends_pull_at_once_again_and_again,
+                            Serving_until_it_settles_fails_if_it_was_refused_or_withdrawn,
                             Messages_of_every_size_arrive_once_and_in_order,
                             C2_what_is_withdrawn_in_the_middle_says_why_and_the_session_goes_on,
                             An_abort_leaves_a_session_that_goes_on_from_the_cursor, The_program_says_who_may_have_what,

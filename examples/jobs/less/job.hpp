@@ -120,7 +120,7 @@ struct changes {
     if (base == nullptr) return;
     difference.emplace(must(model_difference::make(of(*base), of(now), coder), "a difference"));
     const auto from = must(image_version<xxh3_64>(of(*base)), "the old model");
-    beside = must(at.add_image(difference->image(), {.id = difference_id(whole, from)}), "publishing it");
+    beside = must(at.add_image(difference->image(), difference_options(whole, from)), "publishing it");
   }
   changes(const changes&) = delete;
   changes& operator=(const changes&) = delete;

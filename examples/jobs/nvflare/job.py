@@ -1,4 +1,4 @@
-"""FedAvg on handwritten digits in FLARE's simulator: job.py [--stock] --workspace FOLDER. The one line that tensorpull takes is the one with add_decomposers, and the one with
+"""FedAvg on handwritten digits in FLARE's simulator: job.py [--stock] --workspace FOLDER. The one line that tensorpull takes is the one with add_to, and the one with
 add_server_output_filter keeps the server's memory flat."""
 
 import argparse
@@ -29,7 +29,9 @@ def main() -> None:
         name="digits", min_clients=a.clients, num_rounds=a.rounds, model=Digits(a.width), train_script="client.py", server_expected_format=a.format
     )  # fmt: skip
     if not a.stock:
-        recipe.add_decomposers(["tensorpull.nvflare.decomposers.tensor.TensorDecomposer"])
+        import tensorpull.nvflare
+
+        tensorpull.nvflare.add_to(recipe)
     if a.flat:
         from tensorpull.nvflare import Memory
 

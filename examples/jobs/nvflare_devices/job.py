@@ -5,6 +5,7 @@ import argparse
 import os
 import sys
 
+import tensorpull.nvflare
 from model import Networks
 
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
@@ -23,7 +24,7 @@ def main() -> None:
         name="devices", min_clients=1, num_rounds=a.rounds + 1, model=Networks(), train_script="device_site.py", train_args=" ".join(of_site),
         server_expected_format="pytorch", key_metric="client_accuracy",
     )  # fmt: skip
-    recipe.add_decomposers(["tensorpull.nvflare.decomposers.tensor.TensorDecomposer"])
+    tensorpull.nvflare.add_to(recipe)
     recipe.execute(SimEnv(num_clients=1, workspace_root=a.workspace))
 
 

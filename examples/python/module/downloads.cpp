@@ -1,4 +1,5 @@
 // Recipients: pulls into tensors, into a file, and looks at what is published.
+#include "confirming.hpp"
 #include "download.hpp"
 #include "file.hpp"
 #include "listing.hpp"
@@ -23,6 +24,7 @@ void bind_downloads(py::module_& m) {
   m.def("download_new", &download_new);
   m.def("download_file", &download_file);
   m.def("look", &look);
+  m.def("confirm", &confirm);
   py::class_<view>(m, "View", py::buffer_protocol())
       .def(py::init<std::string_view, std::string_view, bool, std::uint64_t, std::uint64_t, const py::object&>())
       .def_buffer(&view::buffer)

@@ -31,8 +31,8 @@ class owner : public publishes<owner> {
  public:
   owner(std::string_view listen, std::size_t max_connections, std::int64_t accept_ms, std::int64_t stall_ms,
         std::int64_t idle_ms, std::uint64_t bytes_per_second, std::uint64_t recipient_bytes_per_second,
-        const tls_settings& tls, std::size_t references, std::size_t recipients)
-      : at_(place_of(listen, tls, true)) {
+        const tls_settings& tls, std::size_t references, std::size_t recipients, py::object authorise)
+      : at_(place_of(listen, tls, true)), may_(std::move(authorise), tls) {
     host_options& settings = settings_;
     settings.room = {references, recipients};
     settings.max_connections = max_connections;
@@ -40,6 +40,7 @@ class owner : public publishes<owner> {
     settings.budgets.stall = std::chrono::milliseconds(stall_ms);
     settings.budgets.idle = std::chrono::milliseconds(idle_ms);
     settings.limits = {bytes_per_second, recipient_bytes_per_second};
+    if (may_.asks()) settings.authorise = may_;
     owner_ = value_or_raise(without_lock([&] { return at_.kind->own(at_, settings); }));
     port_ = owner_->port();
   }
@@ -97,13 +98,21 @@ class owner : public publishes<owner> {
   void close() { let_go(std::exchange(owner_, nullptr), made_by_); }
   bool closed() const noexcept { return !owner_; }
 
-  void let_go_of_objects() { close(); }
+  void each_object(const auto& f) const noexcept {
+    publishes::each_object(f);
+    may_.each_object(f);
+  }
+  void let_go_of_objects() {
+    close();
+    may_.let_go_of_objects();
+  }
 
  private:
   pid_t made_by_ = ::getpid();
   std::shared_ptr<facade::any_owner> owner_;
   std::uint16_t port_ = 0;
   const facade::place at_;
+  authoriser may_;  // the owner borrows it
   host_options settings_;
 };
 

@@ -11,7 +11,7 @@ namespace tensorpull::python {
 void bind_owners(py::module_& m) {
   py::class_<owner>(m, "Owner", in_cycles<owner>())
       .def(py::init<std::string_view, std::size_t, std::int64_t, std::int64_t, std::int64_t, std::uint64_t,
-                    std::uint64_t, const tls_settings&, std::size_t, std::size_t>())
+                    std::uint64_t, const tls_settings&, std::size_t, std::size_t, py::object>())
       .def_property_readonly("port", &owner::port)
       .def_property_readonly("closed", &owner::closed)
       .def_property_readonly("connections", &owner::connections)
@@ -38,8 +38,8 @@ void bind_owners(py::module_& m) {
       .def("relay_to", &session::relay_to)
       .def_property_readonly("peer_name", &session::peer_name)
       .def("close", &session::close);
-  py::class_<listener>(m, "Listener")
-      .def(py::init<std::string_view, const tls_settings&>())
+  py::class_<listener>(m, "Listener", in_cycles<listener>())
+      .def(py::init<std::string_view, const tls_settings&, py::object>())
       .def_property_readonly("port", &listener::port)
       .def_property_readonly("closed", &listener::closed)
       .def("accept", &listener::accept)

@@ -1,12 +1,15 @@
 // Publications of Python, through an owner or a session.
 #pragma once
 
+#include "callbacks.hpp"
 #include "cycles.hpp"
 #include "pulling.hpp"
 #include "slices.hpp"
 #include "tensor_table.hpp"
 
 #include "facade/facade.hpp"
+
+#include <tensorpull/transports/until_settled.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -49,19 +52,12 @@ struct published {
   }
   void each_object(const auto& f) const noexcept { f(keep), f(settled), f(progress); }
 
-  /// Called by the library, which drops exceptions, so they are printed as Python prints exceptions that no code can
-  /// catch.
   struct teller {
     const py::object& to;
     template <class Event>
     void operator()(const Event& e) const {
       const interpreter_lock lock;
-      const py::tuple event = to_python(e);
-      PyObject* const returned = or_rest([&] { return PyObject_CallFunctionObjArgs(to.ptr(), event.ptr(), nullptr); });
-      if (returned != nullptr) return Py_DECREF(returned);
-      py::error_already_set thrown;
-      if (thrown.matches(PyExc_KeyboardInterrupt)) interrupt_main_thread();  // so that serve() raises it
-      else thrown.discard_as_unraisable("a callback of tensorpull");
+      call_back(to, to_python(e));
     }
   };
 
@@ -77,6 +73,7 @@ struct published {
 inline publish_options options_of(const publish_settings& s, std::vector<recipient_id>& named) {
   publish_options options = s;
   if (!s.digits.empty()) options.id = id_or_raise(s.digits);
+  if (!s.beside_digits.empty()) options.beside = id_or_raise(s.beside_digits);
   for (const py::handle who : py::reinterpret_borrow<py::sequence>(s.recipients_named))
     named.push_back({who.cast<std::uint64_t>()});
   options.named = named;
@@ -202,6 +199,10 @@ class all_settled {
   }
   bool operator()(const facade::any_publisher& by) const {
     return !all_.empty() && std::ranges::all_of(all_, [&](const reference& r) { return by.settled(r); });
+  }
+  /// After that: why one of them was not delivered.
+  result<void> outcome(facade::any_publisher& by) const noexcept {
+    return until_settled(std::span<const reference>(all_)).outcome(by);
   }
 
  private:

@@ -11,6 +11,7 @@
 #include <tensorpull/system/pages.hpp>
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
@@ -86,6 +87,10 @@ class session final : public source, public publishes<session> {
 
  public:
   explicit session(std::shared_ptr<facade::any_session> s) noexcept : session_(std::move(s)) {}
+  /// `may`: asked from now on, if that is Python's.
+  session(std::shared_ptr<facade::any_session> s, const authoriser& may) : session_(std::move(s)) {
+    if (may.asks()) session_->authorise(may_.emplace(may));
+  }
   ~session() { let_go_of_objects(); }
 
   static std::unique_ptr<session> connect(std::string_view address, std::int64_t timeout_ms, std::uint32_t retries,
@@ -145,6 +150,8 @@ class session final : public source, public publishes<session> {
         [&] { return mine->serve([&] { return all(*mine) || stop.look(); }, waiting(timeout_ms)); });
     if (!done && done.error() == errc::timed_out) return false;
     if (!done) raise(done.error());
+    if (all(*mine))
+      if (const auto ok = all.outcome(*mine); !ok) raise(ok.error());
     return true;
   }
 
@@ -192,18 +199,26 @@ class session final : public source, public publishes<session> {
   }
   bool closed() const noexcept { return !session_; }
 
-  void let_go_of_objects() { let_go(std::exchange(session_, nullptr), made_by_); }
+  void each_object(const auto& f) const noexcept {
+    publishes::each_object(f);
+    if (may_) may_->each_object(f);
+  }
+  void let_go_of_objects() {
+    let_go(std::exchange(session_, nullptr), made_by_);
+    if (may_) may_->let_go_of_objects();
+  }
 
  private:
   pid_t made_by_ = ::getpid();
   std::shared_ptr<facade::any_session> session_;
+  std::optional<authoriser> may_;  // the session borrows it
   std::atomic<std::thread::id> user_{};
 };
 
 /// Accepts connections that become sessions.
 class listener {
  public:
-  listener(std::string_view listen, const tls_settings& tls) {
+  listener(std::string_view listen, const tls_settings& tls, py::object authorise) : may_(std::move(authorise), tls) {
     const facade::place at = meeting_place(listen, tls, true);
     listener_ = std::make_shared<facade::any_listener>(
         value_or_raise(without_lock([&] { return at.kind->listen(at); })));
@@ -224,7 +239,7 @@ class listener {
                                  std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()));
       auto made = stop.run(
           [&] { return l->accept(std::min(left, std::chrono::milliseconds(50)), interruption_token{&stop}); });
-      if (made) return std::make_unique<session>(std::move(*made));
+      if (made) return std::make_unique<session>(std::move(*made), may_);
       if (made.error() != errc::timed_out) raise(made.error());
       if (!listener_ || left.count() == 0) return nullptr;
     }
@@ -232,9 +247,16 @@ class listener {
   void close() { let_go(std::exchange(listener_, nullptr), made_by_); }
   bool closed() const noexcept { return !listener_; }
 
+  void each_object(const auto& f) const noexcept { may_.each_object(f); }
+  void let_go_of_objects() {
+    close();
+    may_.let_go_of_objects();
+  }
+
  private:
   pid_t made_by_ = ::getpid();
   std::shared_ptr<facade::any_listener> listener_;
+  authoriser may_;
   std::uint16_t port_ = 0;
 };
 

@@ -32,11 +32,11 @@ struct pull_settings : pull_options {
 };
 /// How something is published. A version of 0 is computed.
 struct publish_settings : publish_options {
-  std::string digits;  ///< of the ID, or empty
+  std::string digits, beside_digits;  ///< of IDs, or empty
   py::object recipients_named, tell_settled, tell_progress;
 
   static void each(auto& s, auto take) {
-    take("id", s.digits), take("recipients", s.recipients), take("least", s.least);
+    take("id", s.digits), take("beside", s.beside_digits), take("recipients", s.recipients), take("least", s.least);
     take("version", s.version), take("named", s.recipients_named);
     take("acquire_ms", s.budgets.acquire), take("recipient_idle_ms", s.budgets.recipient_idle);
     take("transaction_idle_ms", s.budgets.transaction_idle), take("progress_interval_ms", s.progress_interval);

@@ -15,7 +15,8 @@ namespace tensorpull {
 
 /// A strategy may look at this when it cuts.
 struct chunk_context {
-  /// of the whole image
+  /// of the whole image; 2^64 - 1 if the first chunk is asked for ahead of the image's description, of which nothing
+  /// is known then (requirement 3)
   std::uint64_t image_bytes = 0;
   std::uint64_t data_start = 0;            ///< first byte behind the image's header
   const image_schema* schema = nullptr;    ///< the tensors' ranges; null if the recipient does not know them
@@ -59,7 +60,8 @@ struct chunking_requirements : Instead {
 /// A chunking strategy C:
 ///  1. `C::is_chunking_policy` names a type (it marks the slot);
 ///  2. `C::max_chunk_bytes` is a constant: no chunk is longer; 0 means the whole image in one chunk;
-///  3. `C::needs_layout`: cutting needs the image's layout, so the first pull waits for the description;
+///  3. `C::needs_layout`: cutting needs the image's layout, so the first pull waits for the description. If not, the
+///     first chunk is cut with a context in which nothing is known;
 ///  4. `c.next(offset, context)` gives the length of the chunk that starts at `offset` < image_bytes: at least 1, at
 ///     most max_chunk_bytes (unless that is 0), at most what is left. It is asked for a chunk when the request is sent
 ///     and again when the answer arrives, and both must give the same. A transfer may be resumed at any offset, also

@@ -33,7 +33,7 @@ struct default_limits {
   /// Words that reading one control frame may visit, besides its own length. Pointers to the same object many times
   /// would otherwise cost far more work than they cost to send.
   static constexpr std::size_t traversal_words = 2048;
-  /// Nesting depth of pointers in one control frame: stops cycles.
+  /// Nesting depth of pointers in one control frame: stops cycles. A page of a schema has 4.
   static constexpr int nesting_levels = 8;
   /// Bytes of a message's body.
   static constexpr std::size_t application_body_bytes = 64 * 1024;
@@ -126,10 +126,11 @@ struct limits_requirements : Instead {
   static constexpr bool met_3 = met_2 && requires {
     requires L::control_frame_bytes >= least_control_frame_bytes&& L::control_frame_bytes <= most_control_frame_bytes;
     requires L::page_bytes >= 8;  // a buffer that is free holds where the next one is
+    requires L::nesting_levels >= 4;
   };
   static_assert(
       Silent || met_3 == met_2,
-      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536, and page_bytes at least 8");
+      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536, page_bytes at least 8, and nesting_levels at least 4");
 };
 }  // namespace detail
 
@@ -138,7 +139,8 @@ struct limits_requirements : Instead {
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
 ///     all. They are whole numbers above 0, except that application_body_bytes, application_references,
 ///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0;
-///  3. `L::control_frame_bytes` is 152 (a description) to 65,536, and `L::page_bytes` at least 8.
+///  3. `L::control_frame_bytes` is 152 (a description) to 65,536, `L::page_bytes` at least 8, and `L::nesting_levels`
+///     at least 4.
 template <class L>
 concept limits_policy = detail::limits_requirements<L>::met_3;
 static_assert(limits_policy<default_limits>);

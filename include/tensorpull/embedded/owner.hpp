@@ -289,13 +289,13 @@ class embedded_owner {
     const std::uint64_t fingerprint = q.template get<what, &frame::fingerprint>(),
                         offset = q.template get<what, &frame::offset>();
     auto length = static_cast<std::uint32_t>(q.template get<what, &frame::length>());
-    const auto digest = static_cast<digest_kind>(q.template get<what, &frame::chunk_digest>());
+    const auto wanted = static_cast<digest_kind>(q.template get<what, &frame::chunk_digest>());
     if (fingerprint != 0 && fingerprint != image::fingerprint) return refuse(q, status::schema_mismatch, version_);
     if (offset > image_bytes) return refuse(q, status::out_of_range, version_);
     const auto at = static_cast<std::uint32_t>(offset);
     if (at == image_bytes) return say(q, kind::end, version_, image_bytes, nonce_);
     if (length == 0) return refuse(q, status::bad_request, version_);
-    if (digest != digest_kind::none && digest != digest_kind_of<ChunkHash>)
+    if (wanted != digest_kind::none && wanted != digest_kind_of<ChunkHash>)
       return refuse(q, status::unsupported, version_);
     if (length > image_bytes - at) length = image_bytes - at;
     if (length > ChunkBytes) length = static_cast<std::uint32_t>(ChunkBytes);
@@ -319,7 +319,7 @@ class embedded_owner {
     }
     std::uint64_t of_chunk = 0;
     if constexpr (digest_kind_of<ChunkHash> != digest_kind::none)
-      if (digest != digest_kind::none) {
+      if (wanted != digest_kind::none) {
         ChunkHash h;
         h.update(std::span<const std::byte>(payload));
         of_chunk = h.digest();
@@ -338,7 +338,7 @@ class embedded_owner {
     const bool confirms = q.what == kind::confirm;
     static_assert(detail::byte_of<kind::confirm, &frame::nonce> == detail::byte_of<kind::cancel, &frame::nonce>);
     const std::uint64_t nonce = q.template get<kind::confirm, &frame::nonce>(),
-                        digest = q.template get<kind::confirm, &frame::digest>();
+                        sum = q.template get<kind::confirm, &frame::digest>();
     const std::uint64_t who = confirms ? q.template get<kind::confirm, &frame::recipient>()
                                        : q.template get<kind::cancel, &frame::recipient>();
     const bool known = ref_ && q.is_about(ref_) && nonce == nonce_ && (who == 0 || who == who_.value);
@@ -358,7 +358,7 @@ class embedded_owner {
     }
     if (q.version != version_) return refuse(q, status::stale, version_);
     if (state_ == recipient_state::acquired) return refuse(q, status::bad_request, version_);
-    const bool verified = q.template get<kind::confirm, &frame::flag>() != 0, equal = digest == version_;
+    const bool verified = q.template get<kind::confirm, &frame::flag>() != 0, equal = sum == version_;
     if (state_ == recipient_state::provisional) {
       state_ = equal ? recipient_state::completed : recipient_state::failed;
       if (!verified) state_ = recipient_state::completed_unverified;

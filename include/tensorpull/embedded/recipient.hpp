@@ -421,8 +421,8 @@ class embedded_recipient {
       hash_.update({some, n});
       at += n;
     }
-    const std::uint64_t digest = hash_.digest();
-    if (!good || digest != c.digest || (whole && (verifiable_ || version == 0) && digest != c.version)) {
+    const std::uint64_t sum = hash_.digest();
+    if (!good || sum != c.digest || (whole && (verifiable_ || version == 0) && sum != c.version)) {
       hash_ = Hash{};
       return false;
     }

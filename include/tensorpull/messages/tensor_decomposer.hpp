@@ -5,6 +5,7 @@
 
 #include <tensorpull/messages/detail/recompose.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
+#include <tensorpull/transports/until_settled.hpp>
 
 #include <memory>
 
@@ -36,6 +37,14 @@ class decomposed {
     for (std::size_t i = 0; i < reference_count_; ++i)
       if (published_here_[i] && !owner.settled(references_[i])) return false;
     return true;
+  }
+  /// After that: why a set was not delivered, as serve(until_settled(message)) gives it.
+  template <class Owner>
+  result<void> outcome(Owner& owner) const noexcept {
+    for (std::size_t i = 0; i < reference_count_; ++i)
+      if (published_here_[i])
+        if (const auto ok = until_settled(references_[i]).outcome(owner); !ok) return ok;
+    return {};
   }
   /// Ends what was published for this message: nothing reads its models any more.
   template <class Owner>

@@ -184,7 +184,9 @@ struct handler_requirements {
 ///     at most `allowance` bytes, which it takes off. `memory`: for bytes that are not in memory as they are; not
 ///     empty. It gives a digest_state; `ready`: `chunk_digest` is `none` now;
 /// 11. optionally, `o.descriptors(reply)` gives the descriptors that the stream passes along with a description whose
-///     `memory` is true. They stay open until the reply was sent.
+///     `memory` is true. They stay open until the reply was sent;
+/// 12. optionally, `o.renew(reply)`, for a reply that was partly sent when its image went: true if the same content is
+///     published again and the reply is of that now.
 template <class O>
 concept owner_role = detail::owner_requirements<O>::met_10;
 

@@ -114,10 +114,6 @@ namespace detail {
 template <class...>
 inline constexpr bool never = false;
 
-/// Bytes that the driver of a pull keeps besides its transfer, its endpoints and their buffers: tries, progress, and
-/// where the buffers are.
-inline constexpr std::size_t pull_bookkeeping_bytes = 152;
-
 /// Bytes of the buffer for bytes to be sent that are not in memory as they are: header text, packed elements, the
 /// content of a file.
 template <class Limits>

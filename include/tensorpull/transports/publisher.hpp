@@ -283,19 +283,21 @@ class image_publisher {
     const system_entropy random;
     ref_id id = options.id;
     while (!id) id = {random(), random()};
-    const auto t = options.transaction ? result<transaction_id>(options.transaction)
-                                       : open_transaction(options.alone());
+    const bool joins = options.beside || options.transaction;
+    result<transaction_id> t = options.beside ? owner_.transaction_of(options.beside) : options.transaction;
+    if (!joins) t = open_transaction(options.alone());
     if (!t) return failure(t.error());
     kept_model* const kept = keep ? put_away(*t, keep) : nullptr;  // before a recipient can settle it
     const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
-                           : owner_.publish(image, *version, Parts::verifiable, id, *t,
-                                            [this]() noexcept { return report(); });
+                           : owner_.publish(
+                                 image, *version, Parts::verifiable, id, *t, [this]() noexcept { return report(); },
+                                 bool(options.beside));
     if (!done) {
       take_back(kept, keep);
-      if (!options.transaction) owner_.cancel(*t);
+      if (!joins) owner_.cancel(*t);
       return failure(done.error());
     }
-    if (!options.transaction) owner_.seal(*t);
+    if (!joins) owner_.seal(*t);
     deliver();  // publishing may have replaced another version
     return reference{id, *version, fingerprint};
   }

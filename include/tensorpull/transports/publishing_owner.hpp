@@ -82,18 +82,19 @@ template <class Self, class Tensors>
 class publishing_owner : public publishing<Self, Tensors> {
  public:
   /// Serves on this thread until `until(owner)` is true (until_settled(ref), or a lambda) or `stop` is requested, which
-  /// is noticed within 0.1 s. True if `until` held. If the transport's `threads` is true, several threads may call it
-  /// at the same time. An exception of `until` is passed on.
+  /// is noticed within 0.1 s. True if `until` held, and of until_settled if what was published was taken. If the
+  /// transport's `threads` is true, several threads may call it at the same time. An exception of `until` is passed on.
   template <class Until>
     requires(!std::is_convertible_v<Until, stop_token>)
   bool run(Until until, const stop_token& stop = {}) {
     detail::check_until<Until, Self>();
+    auto& self = static_cast<Self&>(*this);
     if constexpr (std::predicate<Until&, const Self&>)
-      while (!until(static_cast<const Self&>(*this))) {
+      while (!until(std::as_const(self))) {
         if (stop.stop_requested()) return false;
-        static_cast<Self&>(*this).serve_a_while();
+        self.serve_a_while();
       }
-    return true;
+    return detail::outcome_of(until, self).has_value();
   }
   /// Serves until `stop` is requested.
   void run(const stop_token& stop) {

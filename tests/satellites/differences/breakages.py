@@ -66,4 +66,5 @@ BREAKAGES = [
     ("satellites/differences/embedded_difference.hpp", "return ok ? errc{} : ok.error().code;", "(void)ok; return {};", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "now_ = readable ? status::ok : status::unreadable;", "now_ = status::ok;", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
+    ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
 ]

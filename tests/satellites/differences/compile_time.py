@@ -14,3 +14,6 @@ USES = {
                                    "bool f(std::span<const tensorpull::tensor_view> now, std::span<const tensorpull::tensor_view> base) {\n  const auto made = tensorpull::narrowed_difference<>::make(now, base);\n"
                                    "  auto o = net0::downloader::open();\n  return o && made && o->add_image(made->model().source()).has_value();\n}\n"),
 }
+CONSUMERS = {
+    "widened<land>": "satellites/differences/widened.hpp",
+}

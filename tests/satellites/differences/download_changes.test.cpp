@@ -24,7 +24,7 @@ struct versions {
     EXPECT_TRUE(made);
     difference.emplace(std::move(*made));
     whole = *owner->add_tensors(*now, {.recipients = 1});
-    changes = *owner->add_image(difference->image());
+    changes = *owner->add_image(difference->image(), {.beside = whole.id});
   }
 };
 
@@ -45,6 +45,7 @@ TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and
   EXPECT_TRUE(v.owner->settled(v.whole));
   EXPECT_EQ(v.owner->status_of(v.whole)->completed, 1u);
   EXPECT_LT(v.owner->status_of(v.whole)->bytes_sent, 2000u) << "nothing of it is sent again";
+  EXPECT_EQ(v.owner->settlement_of(v.whole)->counts.acquired, 1u) << "one recipient, of both";
 }
 
 TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has) {
@@ -52,7 +53,7 @@ TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has)
     versions v;
     const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
     ASSERT_TRUE(from);
-    ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(v.whole, *from)}));
+    ASSERT_TRUE(v.owner->add_image(v.difference->image(), tp::difference_options(v.whole, *from)));
     auto mine = std::make_unique<large>(*v.old);
     if (other) reinterpret_cast<std::byte*>(mine.get())[9] ^= std::byte{1};
     std::uint64_t came = 0;
@@ -69,6 +70,8 @@ TEST(DownloadChanges, A_difference_is_found_by_the_version_that_a_recipient_has)
 TEST(DownloadChanges, The_ID_of_a_difference_is_another_for_each_ID_and_version_and_tells_neither) {
   const tp::reference whole{{1, 2}, 3, 0};
   const tp::ref_id id = tp::difference_id(whole, 4);
+  EXPECT_EQ(tp::difference_options(whole, 4).id, id);
+  EXPECT_EQ(tp::difference_options(whole, 4).beside, whole.id);
   EXPECT_EQ(tp::difference_id({{1, 2}, 3, 99}, 4), id) << "the fingerprint is no part of it";
   for (const tp::reference& other : {tp::reference{{2, 2}, 3, 0}, {{1, 3}, 3, 0}, {{1, 2}, 4, 0}})
     EXPECT_NE(tp::difference_id(other, 4), id);
@@ -101,7 +104,7 @@ TEST(DownloadChanges, An_open_connection_brings_differences_and_wholes_one_after
   versions v;
   const auto whole = *v.owner->add_tensors(*v.now);
   const auto from = tp::image_version<tp::xxh3_64>(tp::raw_tensors<large>::source(*v.old));
-  ASSERT_TRUE(v.owner->add_image(v.difference->image(), {.id = tp::difference_id(whole, *from)}));
+  ASSERT_TRUE(v.owner->add_image(v.difference->image(), tp::difference_options(whole, *from)));
   const serving server(*v.owner);
   auto session = net::session::connect(local(v.owner->port()));
   ASSERT_TRUE(session);

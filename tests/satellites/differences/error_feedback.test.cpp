@@ -221,7 +221,7 @@ TEST(ErrorFeedbackOverTcp, Of_a_policys_model_is_pulled_in_4_bits) {
     const auto step = step_of::make(*now, *sent, left);
     ASSERT_TRUE(succeeded(step));
     const auto whole = *owner->add_tensors(*sent);
-    const auto beside = *owner->add_image(step->image(), {.id = difference_id(whole, step->from_version())});
+    const auto beside = *owner->add_image(step->image(), difference_options(whole, step->from_version()));
     const ::test::serving server(*owner);
     std::uint64_t came = 0;
     *mine = *global;

@@ -37,7 +37,7 @@ struct round_of {
 
   round_of(net::downloader& owner, const dense& base, const step_of& step, std::uint32_t recipients = 0)
       : whole(*owner.add_tensors(base, {.recipients = recipients})),
-        beside(*owner.add_image(step.image(), {.id = tp::difference_id(whole, step.from_version())})) {}
+        beside(*owner.add_image(step.image(), tp::difference_options(whole, step.from_version()))) {}
 };
 
 TEST(Narrowed, Both_ends_have_the_same_bits_round_after_round_and_the_owner_counts_each_recipient_once) {
@@ -181,7 +181,7 @@ TEST(Narrowed, Integers_travel_whole_and_tied_members_are_one) {
   EXPECT_EQ(std::memcmp(base->w, base->again, sizeof base->w), 0);
   EXPECT_NEAR(base->w[6], now->w[6], 6e-3 / 254);
   const auto whole = *owner->add_tensors(*base);
-  ASSERT_TRUE(owner->add_image(step->image(), {.id = tp::difference_id(whole, step->from_version())}));
+  ASSERT_TRUE(owner->add_image(step->image(), tp::difference_options(whole, step->from_version())));
   const serving server(*owner);
   std::uint64_t came = 0;
   const auto done = tp::download_changes<mixed_net>(local(owner->port()), whole, *mine, tp::blocks_of_8_bits<>{}, {},
@@ -230,7 +230,7 @@ TEST(Narrowed, A_step_of_a_model_without_a_byte_comes_to_an_end) {
   ASSERT_TRUE(succeeded(step));
   auto owner = list_net::downloader::open({});
   const auto whole = *owner->add_tensors(base, {.recipients = 1});
-  ASSERT_TRUE(owner->add_image(step->image(), {.id = tp::difference_id(whole, step->from_version())}));
+  ASSERT_TRUE(owner->add_image(step->image(), tp::difference_options(whole, step->from_version())));
   const serving server(*owner);
   std::uint64_t came = 0;
   const auto done = tp::download_changes<list_net>(local(owner->port()), whole, mine, tp::blocks_of_8_bits<>{},

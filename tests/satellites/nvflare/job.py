@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import model as models
 import recipes
+import tensorpull.nvflare
 
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 
@@ -56,7 +57,9 @@ def recipe_of(a, name):
     from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
 
     recipe = recipes.ROWS[a.recipe].make(a.folder) if a.recipe else fedavg(a, name)
-    if a.server == a.site != "none":
+    if a.site == "wherever it is":
+        tensorpull.nvflare.add_to(recipe)
+    elif a.server == a.site != "none":
         recipe.add_decomposers([a.server])
     else:
         if a.server != "none":
@@ -88,6 +91,7 @@ def written_by_hand(folder):
     os.mkdir(os.path.join(job, "app", "custom"))
     for name in ("client.py", "model.py"):
         shutil.copy(os.path.join(here, name), os.path.join(job, "app", "custom"))
+    shutil.copy(tensorpull.nvflare.JOBS_FILE, os.path.join(job, "app", "custom"))
     return job
 
 

@@ -37,7 +37,7 @@ BY_US, BY_FLARE = r"tensorpull: ref=\S+ from \S+ by tensorpull: done", r"tensorp
 UPDATE_BY_US, UPDATE_BY_FLARE = BY_US.replace("from ", "from site-"), BY_FLARE.replace("from ", "from site-")
 OURS = "tensorpull.nvflare.decomposers.tensor.TensorDecomposer"
 CASES = {}
-ORDINARY = ["poc", "fallback_where_only_the_server_has_it", "recipe_fedavg", "devices"]
+ORDINARY = ["poc", "where_one_site_cannot_import_it", "recipe_fedavg", "devices"]
 ARRAYS = ("--format", "numpy")  #: FLARE's own default
 #: Warnings of the two ends when the other one has no package.
 GAVE_BACK, NO_OFFER = "gave the offer back, so it has no tensorpull", "it offers nothing, so it has no tensorpull"
@@ -68,7 +68,7 @@ class Job:
         env["NVFLARE_TENSORPULL_LEAST_BYTES"] = "0"  # most models of these tests are small
         env.update({name: value.replace("FOLDER", self.folder) for name, value in environment.items()})
         if not program:
-            env["PYTHONPATH"] = os.pathsep.join([HERE, *filter(None, [env.get("PYTHONPATH")])])
+            env["PYTHONPATH"] = os.pathsep.join([HERE, os.path.join(HERE, "missing"), *filter(None, [env.get("PYTHONPATH")])])
         if poc:
             command += ["--poc", self._project()]
         self.console = open(os.path.join(self.folder, "console.txt"), "w+")
@@ -289,6 +289,16 @@ def fallback_where_one_of_two_sites_has_it(*format_):
         job.ends()
         assert job.count(BY_US, "site-1") == 2 and job.count(UPDATE_BY_US) == 2 and job.count(UPDATE_BY_FLARE) == 2
         assert not job.count("tensorpull: ref", "site-2")
+
+
+@each_format
+def where_one_site_cannot_import_it(*format_):
+    """Without the package, or with one that is broken, a site goes on with FLARE's chunks, and so does the job."""
+    with Job("--site", "wherever it is", *format_, TENSORPULL_NOT_AT="site-2") as job:
+        job.ends()
+        assert job.count(BY_US, "site-1") == 2 and job.count(UPDATE_BY_US) == 2 and not job.count("tensorpull: ref", "site-2")
+        assert job.count(f"WARNING - tensorpull: .* go to .*{GAVE_BACK}") == job.count(f"WARNING - tensorpull: .* come from site-2.*{NO_OFFER}") == 1
+        assert job.count("WARNING - tensorpull: models travel by FLARE's chunks in this process, which cannot import", "site-2")
 
 
 @each_format

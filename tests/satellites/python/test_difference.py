@@ -114,12 +114,19 @@ def test_tensors_that_were_not_there_or_had_another_shape_come_as_they_are(owner
     assert alike(got, new) and got.receipt.kept_bytes > 0.5 * ref.nbytes and owner.wait(ref, 10)
 
 
-def test_nothing_that_changed_and_noise_and_a_model_of_one_tensor_have_none(owner, monkeypatch):
+def test_a_model_of_one_tensor_has_a_difference(owner):
+    old, new = ({"w": model["w"]} for model in fine_tuned(torch.bfloat16))
+    ref = owner.add_tensors(new, base=old, recipients=1)
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert alike(got, new) and got.receipt.bytes < 0.2 * ref.nbytes and owner.wait(ref, 10) and owner.status(ref).completed == 1
+
+
+def test_nothing_that_changed_and_noise_and_a_model_of_a_few_bytes_have_none(owner, monkeypatch):
     published = []
     monkeypatch.setattr(_difference.logger, "debug", lambda *a: published.append(a))
     model = {"a": np.random.default_rng(1).standard_normal(5000)}
-    near = {"a": model["a"] * (1 + 1e-12)}
-    for base in (model, {}, {"other": np.ones(3)}, {"a": np.random.default_rng(2).standard_normal(5000)}, {"a": np.ones(5000, np.float32)}, near):
+    others = model, {}, {"other": np.ones(3)}, {"a": np.random.default_rng(2).standard_normal(5000)}, {"a": np.ones(5000, np.float32)}
+    for model, base in (*((model, base) for base in others), ({"a": np.ones(100)}, {"a": np.zeros(100)})):
         ref = owner.add_tensors(model, base=base)
         assert "tensorpull.difference" not in tensorpull.list_tensors(owner.address, ref).metadata and not published
         assert same(tensorpull.download_tensors(owner.address, ref, base=base or {"a": np.zeros(1)}), model)
@@ -136,12 +143,13 @@ def difference_of(owner, ref):
 def test_a_difference_ends_with_what_it_is_beside(owner, how, monkeypatch):
     old, new = fine_tuned(torch.float32)
     if how == "refused":
-        began = []
+        tried = []
         real = _publish.publish_coded
-        monkeypatch.setattr(_publish, "publish_coded", lambda *a: began.append(real(*a)) or began[-1])
+        monkeypatch.setattr(_publish, "publish_coded", lambda *a: tried.append(a[1]) or real(*a))
         with pytest.raises(tensorpull.Error):
             owner.add_tensors(new, base=old, metadata={"w": "a tensor's name"}, ref_id="0" * 32)
-        beside = began[0]
+        assert not tried
+        return
     else:
         ref = owner.add_tensors(new, recipients=1, base=old)
         beside = difference_of(owner, ref)
@@ -155,6 +163,37 @@ def test_a_difference_ends_with_what_it_is_beside(owner, how, monkeypatch):
     assert eventually(lambda: owner.settled(beside))
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_recipient_of_the_difference_is_one_of_the_whole(owner, narrow):
+    """So it is not late or idle there while it pulls the difference, which is published as long as the whole is."""
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old, narrow=narrow, recipients=1)
+    metadata = tensorpull._listing.look_closely(tensorpull._native.Route([f"tcp://{owner.address}"], None, None, None), ref[:32], 1 << 20, 100, tensorpull._listing.looking(ref, 10, None)).metadata
+    got = tensorpull.download_tensors(owner.address, ref, base=old)
+    assert got.receipt.kept_bytes > 0 and owner.wait(ref, 10)
+    of_both = [owner.outcome(one) for one in (ref, metadata["tensorpull.narrowed" if narrow else "tensorpull.difference"])]
+    assert of_both[0] == of_both[1] and of_both[0].references == of_both[0].counts.acquired == of_both[0].counts.completed == 1
+    assert of_both[0].counts.bytes_sent >= got.receipt.bytes, "those of the difference are counted"
+
+
+def test_a_difference_that_is_gone_has_a_word(owner, caplog):
+    old, new = fine_tuned(torch.float32)
+    ref = owner.add_tensors(new, base=old)
+    owner.withdraw(difference_of(owner, ref))
+    assert alike(tensorpull.download_tensors(owner.address, ref, base=old), new)
+    assert [r.levelname for r in caplog.records if "cannot be used (withdrawn)" in r.message] == ["WARNING"]
+
+
+def test_a_difference_beside_nothing_stays_until_it_is_withdrawn(owner):
+    old, new = fine_tuned(torch.float32)
+    described = tensorpull._tensors.Tensors(new).described
+    coded = _difference.code(described, dict(tensorpull._native.tensor_digests(described)), old)
+    asked = []
+    assert _difference.publish_coded(lambda *a: asked.append(a[-1]) or owner._owner.add(*a), "d" * 32, coded)
+    assert asked[0].transaction_idle_ms == asked[0].recipient_idle_ms == 0
+    assert not _difference.publish_coded(owner._owner.add, "e" * 32, coded, beside="f" * 32), "there is no such whole"
+
+
 @pytest.mark.parametrize("said", ["", "00", "zz" * 16, "0" * 32, "f" * 32, "F" * 32, "itself", "the whole"])
 @pytest.mark.parametrize("place", ["new", "in place"])
 def test_a_difference_that_is_none_costs_a_pull_of_all(owner, monkeypatch, said, place):
@@ -163,7 +202,8 @@ def test_a_difference_that_is_none_costs_a_pull_of_all(owner, monkeypatch, said,
         said = owner.add_tensors(new).id
     elif said == "itself":
         said = "a" * 32
-    monkeypatch.setattr(_publish, "publish_coded", lambda *a: said)
+    monkeypatch.setattr(_publish, "id_beside", lambda *a: said)
+    monkeypatch.setattr(_publish, "publish_coded", lambda *a: True)
     ref = owner.add_tensors(new, base=old, ref_id="a" * 32, recipients=1)
     mine = copy(old)
     got = tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None)

@@ -108,7 +108,12 @@ def test_an_average_pulls_over_a_session(ends):
             for number, update in enumerate([*updates, {"w": np.ones((300, 71), "f4"), "b": np.ones(7)}]):
                 ref = client.add_tensors(update, recipients=1)
                 client.send(7, str(number).encode(), [ref])
-                assert client.serve(until=ref, timeout=30)
+                if number < 2:
+                    assert client.serve(until=ref, timeout=30)
+                    continue
+                with pytest.raises(Error) as refused:
+                    client.serve(until=ref, timeout=30)
+                assert refused.value.code == "not_delivered"
             assert client.receive(timeout=30).body == b"end"
 
         with on_thread(site):
@@ -173,9 +178,11 @@ def test_what_the_other_end_has_not_is_an_error():
 def test_waits_end_in_time_and_on_abort(ends):
     with ends() as (client, _):
         assert client.receive(timeout=0.05) is None
-        assert client.serve(until="0" * 31 + "1", timeout=5), "what is not known has settled"
+        for unknown in ("0" * 31 + "1", (ref for ref in ["0" * 31 + "1"])):
+            with pytest.raises(Error) as e:
+                client.serve(until=unknown, timeout=5)
+            assert e.value.code == "unknown_reference", "it ends at once, and nobody knows how"
         assert not client.serve(until=threading.Event(), timeout=0.05)
-        assert client.serve(until=(ref for ref in ["0" * 31 + "1"]), timeout=5)
         with pytest.raises(TypeError, match="until"):
             client.serve(until=7)
         stop = threading.Event()

@@ -1464,6 +1464,11 @@ def links_of_tls():
     delivered([*listen, "--tls-clients", "--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-cert", "other.pem", "--tls-key", "other.key"])
     err = run("send", "model.safetensors", *listen, "--tls-clients", "--tls-ca", "other.pem", "--recipients", 1, "--idle", 0.1, status=3)[1]
     assert "--tls-cert ours.pem --tls-key ours.key --tls-clients" in err.splitlines()[-1], "the command that goes on is as safe as this one was"
+    write("both.pem", Path("ours.pem").read_bytes() + Path("other.pem").read_bytes())
+    with Sender("model.safetensors", *listen, "--tls-clients", "--tls-ca", "both.pem", "--expect", "other") as sender:
+        for who, status in (("ours", 1), ("other", 0)):  # each says that it is the other one
+            run("recv", sender.address, sender.ref, "-o", who, "--name", "other", "--retries", 0, "--tls-ca", "ours.pem", "--tls-cert", who + ".pem", "--tls-key", who + ".key", status=status)
+        assert sender.end()[-1]["completed"] == 1
     with Sender("model.safetensors", *listen) as sender:
         for words in ([], ["--tls-ca", "other.pem"], ["--tls-ca", "ours.pem", "--tls-name", "elsewhere"]):
             err = run("recv", sender.address, sender.ref, "-o", "x", "--retries", 0, *words, status=1)[1]

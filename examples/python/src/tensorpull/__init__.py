@@ -20,12 +20,12 @@ from ._options import recipient_named
 from ._session import Listener, Message, Relayed, Session
 from ._tls import TLS
 from ._trees import FlatTree, flatten, local_shards, unflatten
-from ._types import Outcome, Progress, Receipt, Reference, Status, TensorDict, TensorView, Update
+from ._types import Access, Outcome, Progress, Receipt, Reference, Status, TensorDict, TensorView, Update
 from ._view import view_tensors
 from ._weighing import Differences, Weighing, clip_norms
 
 __all__ = [
-    "ERROR_CODES", "Differences", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Relayed",
+    "Access", "ERROR_CODES", "Differences", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Relayed",
     "Session", "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "Weighing", "clip_norms", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "narrowed", "read_header",
     "recipient_named", "unflatten", "view_tensors", "weighted_average",
 ]  # fmt: skip

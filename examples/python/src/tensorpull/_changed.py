@@ -45,8 +45,7 @@ def changes(base: Mapping[str, Any], seen: Seen, abort: Any, bring: Callable[[Di
     """Which tensors have other bytes than those of `base`, by the owner's digests. None: all is to be pulled, since the owner has no digests, or every tensor has changed.
 
     `bring` is called with those of `base` that have changed. It returns them, or others in their place, as a difference has made them; or nothing. What has the owner's digest then is not pulled.
-    If none is to be pulled, the smallest one is all the same: so the owner hears that there was a recipient, and that it has all. Cost: one pass over the tensors of `base` that are
-    published, and one over those that were brought.
+    Cost: one pass over the tensors of `base` that are published, and one over those that were brought.
     """
     digests = _digests_of(seen.in_image, seen.metadata) if seen.listing.verifiable else None
     if digests is None:
@@ -62,13 +61,22 @@ def changes(base: Mapping[str, Any], seen: Seen, abort: Any, bring: Callable[[Di
         made = Tensors(brought, apart=True)
         have.update(_of_these_digests(brought, made.described, digests, abort))
     wanted = {name: one for name, one in published.items() if name not in have}
-    if len(wanted) == len(published):
-        return None
-    if not wanted:
-        smallest = min(published.values(), key=lambda one: (one.nbytes == 0, one.nbytes))
-        wanted[smallest.name] = smallest
-        del have[smallest.name]
-    return Changes(wanted, have)
+    return None if len(wanted) == len(published) else Changes(wanted, have)
+
+
+def take_smallest(seen: Seen, todo: Changes) -> None:
+    """If nothing is wanted, and no byte alone can be pulled: so the owner hears that there was a recipient, and that it has all."""
+    smallest = min(seen.in_image, key=lambda one: (one.nbytes == 0, one.nbytes))
+    todo.wanted[smallest.name] = smallest
+    del todo.have[smallest.name]
+
+
+def confirmed(source: Any, ref_id: str, tensors: Mapping[str, Any], seen: Seen, settings: Any) -> Optional[Tuple[Any, ...]]:
+    """Pulls the last byte of what is published, all of which is here, and compares the digest of all: so the owner counts this recipient. None: it is another one, or this link begins every
+    pull anew, as one to several owners does. Cost: one pass over the tensors."""
+    mine = Tensors(tensors, apart=True)
+    got = _native.confirm(source, ref_id, mine.described, list(seen.metadata.items()), settings)
+    return None if got is None else Receipt(*got)._replace(bytes=1)
 
 
 def _of_these_digests(tensors: Mapping[str, Any], described: List[Tuple[Any, ...]], digests: Mapping[str, int], abort: Any) -> Dict[str, Any]:

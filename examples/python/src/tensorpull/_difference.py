@@ -19,6 +19,8 @@ from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
 WORTH = 0.9
+#: Less than that is as short without one.
+LEAST_BYTES = 1024
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
@@ -52,7 +54,7 @@ def code(new: List[Description], digests: Mapping[str, int], base: Mapping[str, 
     alike = [one for one in old.described if kind_of(one) == kind_of(of[one[0]])]
     before = dict(_native.tensor_digests(alike))
     changed = [one for one in alike if before[one[0]] != digests[one[0]]]
-    if not is_worth_it(sum(map(nbytes_of, changed)), min(map(nbytes_of, new), default=0)):
+    if not is_worth_it(changed):
         return None
     coded: Optional[Tuple[Any, ...]] = _native.encode_difference(changed, [of[one[0]] for one in changed], WORTH)
     return coded
@@ -62,7 +64,7 @@ class Narrowed(FlatTree):
     """What `narrowed` has made: new tensors by their names, and of a tree its `structure`. It has the step, too, which `add_tensors(narrow=True)` publishes; copies have none."""
 
     bits = 8  # of an element
-    step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it
+    step: Optional[Tuple[Any, ...]] = None  # what `publish_coded` takes; None: nothing has moved, or it is not worth it, and these are the new tensors bit for bit
 
     def __reduce__(self) -> Any:
         return _without_step, (dict(self), self.structure)
@@ -104,7 +106,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     from it: it is the next round's `base`, so what a step has left out is in the next one.
 
     Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
-    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`. New tensors in the CPU's memory, of the same kinds; both arguments
+    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
       feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. With an error it stays as it was. Another model's is an error
@@ -136,19 +138,20 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     _native.copy_tensors(old.described, moved.described)
     was, is_now = dict(_native.tensor_digests(old.described)), dict(_native.tensor_digests(now.described))
     plain, _copies = _contiguous([one for one in now.described if was[one[0]] != is_now[one[0]]], flat)
-    while plain:
+    while is_worth_it(plain):
         moving = {one[0] for one in plain}
         there = [one for one in moved.described if one[0] in moving]
         step = _native.narrow_tensors(plain, there, bits)
         after = dict(_native.tensor_digests(there))
         still = [one for one in plain if after[one[0]] != was[one[0]]]
         if len(still) == len(plain):
-            if is_worth_it(sum(map(nbytes_of, plain)), min(map(nbytes_of, now.described))):
-                made.step = step
+            made.step = step
             break
         # recipients do not look for a tensor in the step if it has the digest that they know
         _native.copy_tensors([one for one in old.described if one[0] in moving], there)
         plain = still
+    if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
+        _native.copy_tensors(now.described, moved.described)
     if feedback is not None:
         feedback.keep(meant, made, now.described)
     return made
@@ -175,20 +178,22 @@ def _contiguous(described: List[Description], tensors: Mapping[str, Any]) -> Tup
     return [of.get(one[0], one) for one in described], copies
 
 
-def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Optional[Tuple[Any, ...]]) -> Optional[str]:
-    """Publishes it through `add` of the compiled half, and returns its ID. `ref_id`: as `id_beside` says. None: there is nothing, or the owner's table is full."""
-    if coded is None:
-        return None
+def publish_coded(add: Callable[..., Tuple[str, int, int, int]], ref_id: str, coded: Tuple[Any, ...], beside: str = "") -> bool:
+    """Publishes it under this ID through `add` of the compiled half: beside a whole, whose recipients it is for and with which it ends, or until it is withdrawn. False: the owner's table is full,
+    or the whole has ended already."""
     how = PublishSettings()
-    how.id = ref_id
+    how.id, how.beside = ref_id, beside
+    how.recipient_idle_ms = how.transaction_idle_ms = 0
     try:
         digits, _, _, nbytes = add(*coded, how)
     except Error as e:
-        if e.code != "table_full":
+        if e.code not in ("table_full", "unknown_reference"):
             raise
-        return None
+        if e.code == "table_full":
+            logger.warning("%s: the owner has no room for what has changed, so all of it is pulled", short(beside or ref_id))
+        return False
     logger.debug("%s: what has changed takes %d bytes", short(digits), nbytes)
-    return digits[:32]
+    return True
 
 
 def id_beside(ref_id: str, digests: Mapping[str, int], kind: str = DIFFERENCE) -> str:
@@ -201,9 +206,9 @@ def nbytes_of(described: Description) -> int:
     return int(_native.tensor_bytes(described[1], list(described[2])))
 
 
-def is_worth_it(changed_bytes: int, smallest_bytes: int) -> bool:
-    """Whether a difference can save bytes: the smallest tensor of all is pulled as well, so that the owner hears of this recipient."""
-    return changed_bytes > 0 and smallest_bytes <= (1 - WORTH) * changed_bytes
+def is_worth_it(changed: List[Description]) -> bool:
+    """Whether a difference can save bytes: it has a header of its own."""
+    return sum(map(nbytes_of, changed)) >= LEAST_BYTES
 
 
 def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:
@@ -230,7 +235,7 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
             raise
-        logger.info("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
+        logger.warning("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
         return e.landed, False
     finally:
         settings.version, settings.believe = given

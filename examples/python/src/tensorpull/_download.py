@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from . import _native
-from ._changed import changes, is_the_whole, receipt_of
-from ._difference import bring, is_worth_it
+from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smallest
+from ._difference import LEAST_BYTES, bring
 from ._errors import Error
 from ._images import TensorRange
 from ._listing import chosen, difference, look, look_closely, looking
@@ -86,7 +87,7 @@ def download_tensors(
                  what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
                  Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
                  "completed" means what it always does: the digest of the whole was compared, over what was there and what came, before the owner hears of it. If it is another
-                 one, all is pulled, and the owner counts that alone. If nothing has changed, the smallest tensor is pulled, so that the owner counts this recipient. Cost: two
+                 one, all is pulled, and the owner counts that alone. If nothing has changed, one byte is pulled, so that the owner counts this recipient (over several addresses and connections, the smallest tensor). Cost: two
                  passes over the bytes of `base`. Not for URLs.
     Tied tensors (one tensor under several names) are tied again. New tensors come in the order in which they were published; of a tree, under dotted names, and
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
@@ -189,6 +190,8 @@ def pull(
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+        if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
+            settings.recipient = about.recipient = secrets.randbits(64) or 1
         changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
         if changed is not None:
             return changed
@@ -241,7 +244,7 @@ def _changed(
     def brought(changed: Dict[str, Any]) -> Dict[str, Any]:
         nonlocal brought_bytes, brought_names
         kinds = {one.name: one for one in seen.in_image}
-        if not {DIFFERENCE, *NARROWED.values()}.intersection(seen.metadata) or not is_worth_it(sum(kinds[name].nbytes for name in changed), min(one.nbytes for one in seen.in_image)):
+        if not {DIFFERENCE, *NARROWED.values()}.intersection(seen.metadata) or sum(kinds[name].nbytes for name in changed) < LEAST_BYTES:
             return {}
         if in_place:
             these = changed
@@ -260,27 +263,35 @@ def _changed(
     todo = changes(base, seen, settings.abort, brought)
     if todo is None:
         return None, brought_bytes
-    if in_place:
-        tensors = writable({name: base[name] for name in todo.wanted})
-        made = dict(base)
-        tensors.mark_changed()
-    else:
-        already = sum(one.nbytes for one in seen.in_image if one.name in brought_names and one.name in todo.have)
-        tensors, made = _made(todo.wanted, framework, limit, already)
     given, believe = settings.version, settings.believe
     settings.version = seen.listing.version
     settings.believe = believe or bool(given)  # whoever answers: the digest of the whole is compared with it
-    whole_model = {one.name: todo.have[one.name] if one.name in todo.have else made[one.name] for one in seen.in_image}
     agreed = True
+    receipt: Optional[Tuple[Any, ...]] = None
+    whole_model: Dict[str, Any] = {}
 
     def agrees() -> bool:
         nonlocal agreed
         agreed = is_the_whole(whole_model, seen, settings.abort)
         return agreed
 
-    settings.agrees = agrees  # before the owner hears that this recipient has all
     try:
-        receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
+        if not todo.wanted:
+            whole_model.update({one.name: todo.have[one.name] for one in seen.in_image})
+            receipt = confirmed(source, ref_id, whole_model, seen, settings)
+            if receipt is None:
+                take_smallest(seen, todo)
+        if receipt is None:
+            if in_place:
+                tensors = writable({name: base[name] for name in todo.wanted})
+                made = dict(base)
+                tensors.mark_changed()
+            else:
+                already = sum(one.nbytes for one in seen.in_image if one.name in brought_names and one.name in todo.have)
+                tensors, made = _made(todo.wanted, framework, limit, already)
+            whole_model.update({one.name: todo.have[one.name] if one.name in todo.have else made[one.name] for one in seen.in_image})
+            settings.agrees = agrees  # before the owner hears that this recipient has all
+            receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
     except Error:
         if agreed:
             raise

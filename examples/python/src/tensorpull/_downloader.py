@@ -14,11 +14,11 @@ from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, U
 from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
-from ._options import DEFAULT_CHUNK_BYTES, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import Beside, as_outcome, heard, publish
+from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
+from ._publish import as_outcome, heard, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
-from ._types import OfOneProcess, Outcome, Progress, Reference, Status
+from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
 
 
 class Downloader(OfOneProcess):
@@ -52,6 +52,7 @@ class Downloader(OfOneProcess):
         http: Optional[str] = None,
         metrics: bool = False,
         allow_origin: Optional[str] = None,
+        authorise: Optional[Callable[[Access], bool]] = None,
     ) -> None:
         """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
         most `bytes_per_second` in all and `recipient_bytes_per_second` to each connection; None: no limit. The time-outs, in seconds, end connections: those that have asked for nothing
@@ -67,6 +68,10 @@ class Downloader(OfOneProcess):
                  for other links. The limits of connections and bytes hold for it separately
         metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
         allow_origin  web pages of this origin, as "https://host", may read the answers in a browser; "*": those of every origin. They need the reference like anybody else
+        authorise  called with `Access` before anything of a reference is told: false, or an exception, is the answer to an unknown reference. Once it is true it is asked again by another
+                 connection, under another name, or when something else is published there. On the thread that serves. None: everybody who has the reference may pull.
+                 With `require_client_certificates` a recipient that is expected by name (`recipients=["site-1"]`) has in any case to have that name in its certificate, as the common or
+                 an alternative one; others may pull, and settle nothing by it
         """
         if http is None and (metrics or allow_origin is not None):
             raise ValueError("metrics and allow_origin are about the port of http")
@@ -87,8 +92,8 @@ class Downloader(OfOneProcess):
             native(ssl),
             references,
             remembered,
+            as_authoriser(authorise),
         ))  # fmt: skip
-        self._beside = Beside(self._owner)
         self._http = ""
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
@@ -178,12 +183,12 @@ class Downloader(OfOneProcess):
                        the metadata has 16 digits for each tensor, so that a recipient that has an earlier version (`base`) pulls only the tensors that have changed.
                        Cost: one more pass over the bytes
           base         an earlier version, as it was published: recipients that have it (their `base`) pull what has changed since as a difference, without loss. It is coded here, once for
-                       all of them, and published beside the tensors until they settle or are withdrawn; if that is not worth it, or the recipient has another version, the tensors are
+                       all of them, and published beside the tensors until they settle or are withdrawn, and who pulls it counts as pulling them; if that is not worth it, there is no room for it, or the recipient has another version, the tensors are
                        pulled as they are. Implies `tensor_digests`. It is read by this call alone. Cost: 6 to 7 s for each GiB that has changed. Memory: the coded bytes, about half
                        of F32 tensors after a small step, a tenth of BF16 ones. Worth it on lines below about 1 Gbit/s
           narrow       publish `narrowed(tensors, base)`, and beside it the step in 8 or 4 bits, as `narrowed` made it, for recipients that have `base`. All have the same bits
                        afterwards, and the next round's `base` is these tensors: so make them with `narrowed`, give that (a copy has no step) as `tensors`, and leave `base` out. ValueError without
-                       either: weights are not narrowed. If there is no small tensor, the step is not worth it, and the tensors are pulled as they are. Errors of `narrowed`
+                       either: weights are not narrowed. Errors of `narrowed`
 
         What the callbacks raise goes to `sys.unraisablehook`, but KeyboardInterrupt to the main thread, as Ctrl-C. Refused with the tensor's name: "unsupported_dtype" (objects, strings, dates,
         structures, longdouble, complex128, elements of 1 to 7 bits but packed F4), "unsupported_layout" (sparse, quantised, nested, meta, masked arrays, subclasses other than
@@ -193,7 +198,7 @@ class Downloader(OfOneProcess):
         told, progress_interval = _recipients_too(progress, progress_interval)
         made = publish(
             self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, self._beside, None, narrow,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow,
         )  # fmt: skip
         about.append(short(made))
         logger.info("published %s: %d bytes", about[0], made.nbytes)
@@ -324,7 +329,8 @@ class Downloader(OfOneProcess):
         return as_outcome(self._owner.outcome(reference_id(ref_id)))
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
-        """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ..."""
+        """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ... It is as it says that it is called: only a name that
+        was given as one of `recipients` is looked for in certificates."""
         who = recipient_named(recipient) if isinstance(recipient, str) else whole(recipient, "recipient", 2**64 - 1)
         return self._owner.recipient_state(reference_id(ref_id), who)
 

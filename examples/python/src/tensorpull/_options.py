@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from typing import Any, Callable, Iterable, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, TypeVar
 
 from . import _native
 from ._errors import Error
-from ._types import PartReference, Progress, Reference
+from ._types import Access, PartReference, Progress, Reference
 
 DEFAULT_CHUNK_BYTES = 2097152
 _FOR_EVER = 2**53
@@ -95,6 +95,15 @@ def chunk_bytes(chunk_size: Optional[int], ref_id: str) -> int:
     if chunk_size is None:
         chunk_size = ref_id.chunk_size if isinstance(ref_id, Reference) else DEFAULT_CHUNK_BYTES
     return whole(chunk_size, "chunk_size", _native.max_chunk_bytes) or _native.max_chunk_bytes
+
+
+def as_authoriser(authorise: Any) -> Optional[Callable[[Tuple[Any, ...]], bool]]:
+    """As the compiled half asks it."""
+    if authorise is None:
+        return None
+    if not callable(authorise):
+        raise TypeError(f"authorise is a callable; not {authorise!r}")
+    return lambda values: bool(authorise(Access._make(values)))
 
 
 def recipient_named(name: str) -> int:
@@ -209,7 +218,7 @@ class PullSettings:
 class PublishSettings:
     """How something is published, read as well when a call begins."""
 
-    id = ""  # digits, or none
+    id = beside = ""  # digits, or none
     recipients = least = version = 0
     named: Sequence[int] = ()
     acquire_ms, recipient_idle_ms, transaction_idle_ms, progress_interval_ms = 0, 600_000, 600_000, 30_000

@@ -8,10 +8,10 @@ from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._listing import Listing, list_tensors, look, looking
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
-from ._publish import Beside, publish
+from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
+from ._publish import publish
 from ._tls import TLS, native
-from ._types import OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
+from ._types import Access, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
 
 
 class Message(NamedTuple):
@@ -62,13 +62,11 @@ class Session(OfOneProcess):
             text(address, "address", "host:port"), milliseconds(timeout, "timeout"), whole(retries, "retries", 2**32 - 1), as_abort(abort),
             native(ssl),
         )  # fmt: skip
-        self._beside = Beside(self._session)
 
     @classmethod
     def _of(cls, session: Any) -> "Session":
         made = cls.__new__(cls)
         made._session = session
-        made._beside = Beside(session)
         return made
 
     @takes_what(download_tensors, "address", "ssl", "digest", "bearer", "connections")
@@ -106,7 +104,7 @@ class Session(OfOneProcess):
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order, None, tensor_digests, base, self._beside, None, narrow,
+            transaction_idle_timeout, keep_order, None, tensor_digests, base, None, narrow,
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:
@@ -128,7 +126,8 @@ class Session(OfOneProcess):
 
     def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
         """Serves the other end on this thread, until `until`: a reference or several (all settled), a threading.Event, or a callable that
-        returns true; None: until the connection is lost. False: `timeout` seconds were over before."""
+        returns true; None: until the connection is lost. False: `timeout` seconds were over before. An error, such as "not_delivered", if a reference has settled
+        and the other end does not have it."""
         limit = milliseconds(timeout, "timeout")
         if until is None or isinstance(until, str):
             return self._session.serve([] if until is None else [reference_id(until)], None, limit)
@@ -200,11 +199,11 @@ class Session(OfOneProcess):
 class Listener(OfOneProcess):
     """Accepts connections, each of which is a `Session`. `accept` may be called by several threads."""
 
-    def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None) -> None:
+    def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None, authorise: Optional[Callable[[Access], bool]] = None) -> None:
         """Listens on an address, as a `Downloader` does; over NATS on a name, "nats://server:4222#name". Over udp://, serial: and nats:// there is
-        one session, with the first end that sends something."""
+        one session, with the first end that sends something. `authorise` is asked what the other ends may have of what the sessions publish, as a `Downloader` asks it."""
         where = text(listen, "listen", "host:port")
-        self._listener = listening(lambda: _native.Listener(where, native(ssl)))
+        self._listener = listening(lambda: _native.Listener(where, native(ssl), as_authoriser(authorise)))
         self._listen = listen
 
     @property

@@ -107,6 +107,16 @@ class Update(NamedTuple):
         return self.state in ("counted", "told")
 
 
+class Access(NamedTuple):
+    """What somebody asks for, and who it is as far as the link has proved it: the question to `Downloader(authorise=)` and `Listener(authorise=)`."""
+
+    peer: str  #: over tls:// the common name in its certificate, "" if it has shown none or nobody knows
+    alternatives: Tuple[str, ...]  #: the certificate's other names, as "DNS:site-1"
+    user: Optional[int]  #: over unix: and shm: the number of the user
+    ref_id: str  #: the ID of what is asked for, which need not be published
+    recipient: int  #: the number of the name that it gives itself (`recipient_named`), or one of its own if it gives none: nobody has proved it
+
+
 class Status(NamedTuple):
     """Counts of one publication's recipients."""
 

@@ -20,7 +20,7 @@ class Differences(NamedTuple):
 
     peers: Tuple[str, ...]
     weights: Tuple[float, ...]  #: their own
-    norms: Any  #: float64 array of N: the Euclidean norm of update less base, over all tensors
+    norms: Any  #: float64 array of N: the Euclidean norm of update less base, without counters (tensors of integers beside others)
     products: Any  #: float64 array of N x N: the Gram matrix, the dot products of the differences
 
 
@@ -45,6 +45,7 @@ Weigh = Callable[[Differences], Union[Sequence[float], Tuple[Sequence[float], Se
 
 class Weighing(OfOneProcess):
     """Whole updates of one round, and what is made of them. An update that is out of proportion, by accident or on purpose, does not decide the mean.
+    Of tensors of integers beside others, such as a counter, the result has the median.
 
     `base`: the old model, a flat dict of tensors in the CPU's memory. Without it there is only `trimmed_mean` and `wrapping_sum`; give `like` then, a dict of the updates' tensors.
     `out`: the result goes into these tensors, which are written by the last step only and may be those of `base`; otherwise new ones are made. All are borrowed, and may not change

@@ -34,7 +34,7 @@ struct whole_update {
 /// The facts about N updates before they are weighed, in the order of their peers' numbers, however they arrived.
 struct update_differences {
   std::span<const whole_update> updates;  ///< N: whose they are, with their own weights
-  std::span<const double> norms;  ///< N: the Euclidean norm of update less old model, over all tensors
+  std::span<const double> norms;  ///< N: the Euclidean norm of update less old model, without counters (weighing)
   std::span<const double> products;  ///< N * N, row by row: the Gram matrix, the dot products of the differences
 
   /// The dot product of the differences of updates i and j.
@@ -84,6 +84,11 @@ struct clip_norms {
 /// An old element that is no number (infinity, NaN, as masks have) has no difference: it counts in no norm, and its
 /// mean is that of the values by the weights alone. An update that has another infinity there, or NaN instead, has a
 /// norm that is NaN. An element that has its old value in all updates keeps its bits.
+///
+/// Tensors of integers beside floating-point ones are counters, as BatchNorm has, and no part of a step: they count in
+/// no norm or product. Each element of the result is the weighted median of theirs, which is the value of an update,
+/// and no scale changes it. So fewer than half of the weights cannot move it beyond the others' values. Cost: a sort of
+/// N for each element. A model of integers alone is weighed as any other.
 class weighing {
  public:
   /// Updates that trimmed_mean() takes at most.
@@ -199,6 +204,7 @@ class weighing {
     if (!(sum > 0) || !std::isfinite(sum)) return failure(errc::invalid_argument);
     for (std::size_t i = 0; i < count_; ++i) weights()[i] /= sum;
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      if (!moves<E>()) return write_median<E>(tensor, at, n);
       write_mean<E>(tensor, at, n);
       return true;
     });
@@ -206,15 +212,18 @@ class weighing {
     return {};
   }
 
-  /// Each element is the mean of its values without the `cut` least and the `cut` greatest, whoever they are of; own
-  /// weights do not count. Two passes: the first finds what is no number. Errors, before anything is written:
-  /// no_updates; invalid_argument (nothing is left, or there are more than max_trimmed); unsupported_dtype (other than
-  /// F32, F64, F16, BF16) with the tensor's name; value_out_of_range (an infinity or NaN) with the peer's. The sum of
-  /// an element's values has to fit a double.
+  /// Each element is the mean of its values without the `cut` least and the `cut` greatest, whoever they are of; of
+  /// integers it is their median. Own weights do not count. Two passes: the first finds what is no number. Errors,
+  /// before anything is written: no_updates; invalid_argument (nothing is left, or there are more than max_trimmed);
+  /// unsupported_dtype (other than F32, F64, F16, BF16 and integers) with the tensor's name; value_out_of_range (an
+  /// infinity or NaN) with the peer's. The sum of an element's values has to fit a double.
   result<void> trimmed_mean(std::size_t cut) noexcept {
     if (count_ == 0) return failure(errc::no_updates);
     if (count_ > max_trimmed || cut >= count_ || 2 * cut >= count_) return failure(errc::invalid_argument);
-    if (const auto ok = only({dtype::f32, dtype::f64, dtype::f16, dtype::bf16}); !ok) return ok;
+    if (const auto ok = only({dtype::f32, dtype::f64, dtype::f16, dtype::bf16, dtype::u8, dtype::i8, dtype::u16,
+                              dtype::i16, dtype::u32, dtype::i32, dtype::u64, dtype::i64});
+        !ok)
+      return ok;
     std::size_t bad = count_;
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
       for (std::size_t i = 0; i < bad; ++i) {
@@ -224,7 +233,9 @@ class weighing {
       return bad > 0;
     });
     if (bad < count_) return failure(errc::value_out_of_range, bad, updates_[bad].peer.name());
+    std::fill_n(weights(), count_, 1.0);
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      if (detail::is_integer<E>) return write_median<E>(tensor, at, n);
       for (std::size_t i = 0; i < count_; ++i) {
         std::fill_n(slice(1 + i), detail::slice_elements, 0.0);
         detail::read_slice<E>(slice(1 + i), updates_[i].model.address(tensor) + at, n);
@@ -274,7 +285,8 @@ class weighing {
       : to_(to), from_(from), max_(max), updates_(new(std::nothrow) whole_update[max]),
         slices_(new(std::nothrow) double[(max + 1) * detail::slice_elements]),
         places_(new(std::nothrow) std::size_t[max]), sums_(new(std::nothrow) detail::compensated_sum[max * max]),
-        numbers_(new(std::nothrow) double[max * (max + 3)]) {}
+        numbers_(new(std::nothrow) double[max * (max + 3)]),
+        integers_move_(std::ranges::all_of(to.schema->entries(), &detail::has_integers, &tensor_entry::type)) {}
 
   std::span<whole_update> all() noexcept { return {updates_.get(), count_}; }
   /// Where an update of this peer is, or would be.
@@ -309,6 +321,11 @@ class weighing {
     }
   }
 
+  /// Whether elements of this kind are a part of a step.
+  template <class E>
+  bool moves() const noexcept {
+    return integers_move_ || !detail::is_integer<E>;
+  }
   /// The share that counts where the old value is no number: 0, or NaN if the new one is another that is none, which
   /// would spoil the mean.
   static double no_difference(double now, double old) noexcept {
@@ -318,6 +335,7 @@ class weighing {
   void compare() noexcept {
     std::fill(sums_.get() + compared_ * max_, sums_.get() + count_ * max_, detail::compensated_sum{});
     for_each_slice([&]<class E>(E, std::size_t tensor, std::size_t at, std::size_t n) {
+      if (!moves<E>()) return true;
       double* const old = slice(0);
       detail::read_slice<E>(old, from_.address(tensor) + at, n);
       const bool numbers = std::all_of(old, old + n, [](double v) { return std::isfinite(v); });
@@ -346,6 +364,30 @@ class weighing {
     compared_ = 0;
   }
 
+  /// Of the updates whose weight is not 0. If half of the weights are below the middle, the lower value.
+  template <class E>
+  bool write_median(std::size_t tensor, std::size_t at, std::size_t n) noexcept {
+    double* const order = norms();  // which are not read any more: indices, by value
+    std::size_t m = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (weights()[i] == 0) continue;
+      detail::read_slice<E>(slice(1 + i), updates_[i].model.address(tensor) + at, n);
+      order[m++] = static_cast<double>(i);
+      all += weights()[i];
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      const auto index = [&](double of) { return static_cast<std::size_t>(of); };
+      const auto value = [&](double of) { return std::pair(slice(1 + index(of))[k], of); };
+      std::ranges::sort(order, order + m, {}, value);
+      std::size_t middle = 0;
+      for (double sum = weights()[index(order[0])]; 2 * sum < all && middle + 1 < m;)
+        sum += weights()[index(order[++middle])];
+      std::memcpy(to_.address(tensor) + at + k * E::bytes,
+                  updates_[index(order[middle])].model.address(tensor) + at + k * E::bytes, E::bytes);
+    }
+    return true;
+  }
   template <class E>
   void write_mean(std::size_t tensor, std::size_t at, std::size_t n) noexcept {
     double* const sum = slice(0);
@@ -381,6 +423,7 @@ class weighing {
   std::unique_ptr<std::size_t[]> places_;  // of each in `updates_`: how many were added before it
   std::unique_ptr<detail::compensated_sum[]> sums_;  // of those at two positions, the later one's row by row
   std::unique_ptr<double[]> numbers_;
+  bool integers_move_;  // there is nothing else
 };
 
 }  // namespace tensorpull

@@ -129,7 +129,7 @@ struct first_untravelled<T, field_kind::structure, Around...> {
   template <class... Members>
   static first_not_void<typename first_untravelled<of<Members>, kind_of<of<Members>>(), T, Around...>::type...> among(
       std::type_identity<boost::hana::tuple<Members...>>);
-  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
 };
 template <class T, class... Around>
   requires(std::is_same_v<T, Around> || ...)

@@ -43,13 +43,17 @@ enum class reply_form : std::uint8_t {
   lost,         ///< not at all: it was begun, and the rest of its frame cannot be produced any more
 };
 /// Pins the image if the answer needs one, and lets `chunk(image)` write a chunk, which returns whether the image could
-/// be read. An answer whose image is gone becomes a refusal, unless it was `begun`.
+/// be read. An answer whose image is gone becomes a refusal, unless it was `begun`: then it goes on with the same
+/// content, if that was published again.
 template <class Owner, class Chunk>
 reply_form form_of(Owner& owner, pending_reply& r, bool begun, Chunk chunk) noexcept {
   if (!is_about_image(r)) return reply_form::plain;
   const bool is_chunk = r.kind == frame_kind::chunk;
   const auto use = [&](const source_view& image) noexcept { return !is_chunk || chunk(image); };
-  if (use_image(owner, r, use) == image_use::pinned) return is_chunk ? reply_form::payload : reply_form::about_image;
+  image_use how = use_image(owner, r, use);
+  if constexpr (requires { owner.renew(r); })
+    if (how == image_use::gone && begun && owner.renew(r)) how = use_image(owner, r, use);
+  if (how == image_use::pinned) return is_chunk ? reply_form::payload : reply_form::about_image;
   if (begun) return reply_form::lost;
   owner.refuse_gone(r);
   return reply_form::plain;

@@ -191,6 +191,15 @@ class owner : public publication_book<Lock> {
     ++p.pins;
     return &p.image;
   }
+  /// The image behind a reply is gone. True: the same content is published again, and the reply is of that from now on.
+  bool renew(pending_reply& r) noexcept {
+    const lock_guard hold(lock_);
+    const publication* const p = slots().find(reference{r.ref, r.version, 0});
+    if (p == nullptr || p->now != publication::state::published || !p->verifiable) return false;
+    r.slot = slots().index(*p);
+    r.generation = p->generation;
+    return true;
+  }
   /// An image could not be read: ends it as withdraw() does, but does not wait until nothing reads it. Recipients are
   /// told `unreadable`.
   void unreadable(const pending_reply& r) noexcept {
@@ -279,13 +288,15 @@ class owner : public publication_book<Lock> {
     if (!may_) return true;
     const bool settles = m.kind == frame_kind::confirm || m.kind == frame_kind::cancel;
     const recipient_id as = m.kind == frame_kind::describe || (settles && m.recipient) ? m.recipient : from.who();
+    bool expected = false;
     {
       const lock_guard hold(lock_);
       const publication* const slot = slots().find(m.ref);
       if (slot != nullptr && as == from.who() && from.find(slots().index(*slot), slot->generation) != nullptr)
         return true;
+      expected = slot != nullptr && transactions_.expects(*slot, as);
     }
-    return may_({who(), m.ref, m.version, as});
+    return may_({who(), m.ref, m.version, as, expected});
   }
 
   // The caller of these holds the lock.

@@ -37,6 +37,7 @@ struct publication {
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
   bool unreadable = false;  ///< it is over because it could not be read
   bool leaving = false;  ///< it will be replaced, if there is room for what replaces it
+  bool beside = false;  ///< it helps to take the others of its transaction: nobody has to take it
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
   std::uint32_t tensors = 0;  ///< of the image
   std::uint64_t image_bytes = 0;  ///< of the image

@@ -157,6 +157,10 @@ struct publish_options {
   ref_id id{};  ///< chosen before, to publish again under the same ID; none: a random one
   /// publishes in this open transaction, whose options hold: those above, except `id`, are ignored
   transaction_id transaction{};
+  /// publishes beside what is published under this ID, such as a difference that leads there: a recipient that takes
+  /// this has asked for that and is not idle, nobody has to take this, and it ends with that. Of the other options only
+  /// `id`, `version` and `tensor_digests` hold. One more error: unknown_reference
+  ref_id beside{};
   /// The image's version, if the caller knows it from a reference to the same bytes. The pass over the bytes is saved.
   /// Nothing checks it here. If the bytes are others, a pull of the whole image fails with `digest_mismatch`. A pull of
   /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.

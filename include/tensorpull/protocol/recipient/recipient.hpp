@@ -69,9 +69,8 @@ class recipient {
           out.kind = frame_kind::locate;
           out.names = part_.names(request_);
         } else if (!Chunking::needs_layout) {
-          if (!described_.ref)
-            context_.image_bytes = ~std::uint64_t{0};  // not known yet: the owner ends the chunk where the image ends
-          fill_pull(out, chunking_.next(ask_.offset, context_));
+          cut_unseen_ = !described_.ref;
+          fill_pull(out, chunking_.next(ask_.offset, seen_at(ask_)));
         } else {
           return false;
         }
@@ -212,7 +211,7 @@ class recipient {
     give_up_requests();
     received_ = received;
     phase_ = phase::start;
-    description_came_ = asked_ahead_ = false;
+    description_came_ = asked_ahead_ = cut_unseen_ = false;
     ask_ = expected_ = {received, 0};
   }
   /// Where to start over if everything is here and the owner does not know it: it takes a confirmation after it has
@@ -240,8 +239,14 @@ class recipient {
     if (!describing()) wanted_.advance(ask_, out.length);
     if (Chunking::max_chunk_bytes == 0 && length > owners_cap_) out.length = all_in_one_chunk;
   }
+  /// The view of a strategy that cuts there. Nothing was known of the image when the first chunk was asked for ahead of
+  /// its description: the owner ends that one where the image ends.
+  chunk_context seen_at(const detail::wanted_ranges::position& p) const noexcept {
+    return cut_unseen_ && p.offset == expected_.offset ? chunk_context{.image_bytes = ~std::uint64_t{0}} : context_;
+  }
   std::uint64_t length_at(const detail::wanted_ranges::position& p) const noexcept {
-    return std::min(chunking_.next(p.offset, context_), std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_));
+    return std::min(chunking_.next(p.offset, seen_at(p)),
+                    std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_));
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {
@@ -304,6 +309,7 @@ class recipient {
       start_over(confirms_ ? before_last_byte() : received_);
       return recipient_event::ignored_chunk;
     }
+    cut_unseen_ = false;
     wanted_.advance(expected_, wanted);
     received_ += wanted;
     --in_flight_;
@@ -393,6 +399,7 @@ class recipient {
   detail::schema_comparison comparison_{};
   phase phase_ = phase::start;
   bool description_came_ = false, asked_ahead_ = false, request_sent_ = false, verified_ = false;
+  bool cut_unseen_ = false;  // the chunk that is expected next was asked for before anything was known of the image
   bool confirms_ = false;  // everything is here, and the owner has to hear of it
 };
 

@@ -7,6 +7,7 @@
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/image/read_range.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/satellites/differences/block.hpp>
 #include <tensorpull/std/stop_token.hpp>
 
@@ -94,6 +95,14 @@ constexpr ref_id difference_id(const reference& whole, std::uint64_t from_versio
   std::copy_n(all.begin(), 16, half.begin());
   const ref_id made{load_le64(&half[0]), load_le64(&half[8])};
   return made ? made : ref_id{1, 1};
+}
+/// How the difference from that version to `whole` is published: under this ID, and beside `whole`, whose budgets do
+/// not end while somebody takes the difference.
+constexpr publish_options difference_options(const reference& whole, std::uint64_t from_version) noexcept {
+  publish_options how;
+  how.id = difference_id(whole, from_version);
+  how.beside = whole.id;
+  return how;
 }
 
 /// A difference, coded once for all recipients. Publish it, or keep its bytes in a file.

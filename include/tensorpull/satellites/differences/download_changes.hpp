@@ -21,6 +21,14 @@ namespace detail {
 template <class Net, class Where>
 inline constexpr bool is_session_of = std::is_same_v<std::remove_cvref_t<Where>, typename Net::session>;
 
+/// One recipient for all pulls that may follow: a late request of the first counts nobody else. The connection of a
+/// session stands for it.
+template <class Net, class Where>
+void count_once(pull_options& how) noexcept {
+  if constexpr (!is_session_of<Net, Where>)
+    if (!how.recipient) how.recipient = random_recipient<typename Net::parts::platform>();
+}
+
 template <class Net, class Where, class Consumer>
 result<receipt> pull_changes(Where& where, const reference& ref, Consumer& to, const pull_options& options) noexcept {
   if constexpr (is_session_of<Net, Where>) return where.pull(ref, to, options);
@@ -106,9 +114,7 @@ result<receipt> download_changes(Where&& where, const reference& whole, typename
   if (!seen.complete() && !looked && detail::ends_all(looked.error().code)) return looked;
   if (!seen.complete() || !seen.described().verifiable) return detail::pull_whole<Net>(where, whole, model, how);
 
-  // one for both pulls that may follow: a late request of the first counts nobody else
-  if constexpr (!detail::is_session_of<Net, Where>)
-    if (!how.recipient) how.recipient = detail::random_recipient<typename Net::parts::platform>();
+  detail::count_once<Net, Where>(how);
   const description& d = seen.described();
   const image_schema& published = seen.schema_of_image();
   const auto changed = changed_tensors::find<Hash>(to, published, options.stop);
@@ -148,6 +154,7 @@ result<receipt> download_changes_by(Where& where, const reference& whole, const 
   if (difference_bytes != nullptr) *difference_bytes = 0;
   pull_options how = options;
   how.cursor = nullptr;
+  count_once<Net, Where>(how);
   const destination_view to = Net::parts::tensors::destination(model);
   resume_cursor here;
   if (whole.version != 0 && difference.id && difference.id != whole.id) {
@@ -185,7 +192,8 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
 
 /// Makes `model` what is published under `whole`, whatever it was. If it is the version that `difference` begins from,
 /// the difference is pulled and applied in place. Otherwise, or if the result has another digest than `whole`, all of
-/// it is pulled. The owner counts a recipient of `whole` once it has the bytes. The receipt is of `whole`;
+/// it is pulled. The owner counts a recipient of `whole` once it has the bytes. Its budgets run while the difference is
+/// pulled, unless that is published with publish_options::beside. The receipt is of `whole`;
 /// `difference_bytes`, if it is not null, is the bytes that were pulled of the difference.
 ///
 /// `where` is as in Net::download_tensors, and each of the two pulls makes a connection; or it is a Net::session, whose

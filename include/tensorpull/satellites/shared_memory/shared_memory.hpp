@@ -94,7 +94,7 @@ struct basic_shared_memory
   template <class Parts>
   static constexpr std::size_t pull_bytes =
       sizeof(endpoint<typename Parts::framing, typename Parts::limits, no_owner, ignore_messages>) +
-      Parts::limits::page_bytes + 256;
+      Parts::limits::page_bytes + 128;
 
   /// As unix_connect.
   static result<shared_stream> connect(std::string_view address, std::chrono::milliseconds timeout,

@@ -20,11 +20,6 @@ namespace detail {
 template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
 using running_pull = basic_running_pull<Parts, Consumer, pull_options, Transfer>;
 
-/// memory_bound counts a pull as its transfer, its buffers and this.
-template <class Pull>
-inline constexpr bool keeps_as_much_as_stated = sizeof(Pull) + sizeof(buffer_pool<>) <=
-                                                sizeof(typename Pull::transfer_type) + pull_bookkeeping_bytes;
-
 /// A transport over streams makes connections (stream_transport.hpp, 1).
 template <class Transport, class Stream>
 concept connects = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {
@@ -53,7 +48,6 @@ result<receipt> pull_with(Connect connect, Pause pause, const reference& ref, Co
   if constexpr (!consumer<Consumer>) return failure(errc::bad_address);  // refused by the last argument
   else {
     using pull_type = detail::running_pull<Parts, Consumer>;
-    static_assert(detail::keeps_as_much_as_stated<pull_type>);
     pull_type pull(ref, to, options, chunking, 1,
                    options.recipient ? options.recipient : detail::random_recipient<typename Parts::platform>());
     const auto plain = [](auto& stream) noexcept -> auto& { return stream; };

@@ -220,8 +220,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   }
 
   /// Serves the other end until `until(session)` is true: until_settled(ref), or a lambda. Errors: timed_out;
-  /// cancelled; or why the connection is lost. Meanwhile requests are due: a TCP line that carries nothing any more is
-  /// lost after 11 s (byte_stream, 8).
+  /// cancelled; why the connection is lost; or, of until_settled, that what was published was not taken
+  /// (not_delivered). Meanwhile requests are due: a TCP line that carries nothing any more is lost after 11 s
+  /// (byte_stream, 8).
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600),
                      const stop_token& stop = {}) {
@@ -231,8 +232,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
       const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
       // The last answer may not have left yet, and the caller may close the connection now. Requests of the peer from
       // now on are for the next call: one that goes on asking keeps nobody.
-      if (held) (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop, session_moves::what_is_due);
-      return held;
+      if (!held) return held;
+      (void)run_until([&] { return s_->end.output_idle(); }, timeout, stop, session_moves::what_is_due);
+      return detail::outcome_of(until, *this);
     } else {
       return {};
     }

@@ -18,7 +18,6 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
 
 import tensorpull  # noqa: E402
-from tensorpull import _publish  # noqa: E402
 from tensorpull.nvflare import _changes, _offer, _process, _transfer  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
@@ -367,12 +366,13 @@ def test_the_server_keeps_one_model_and_one_difference(job, kind):
     for _ in range(5):
         job.round(model, "site-1", "site-2")
         gone.append(weakref.ref(model["T0"]))
-        beside |= set(place.owner()[0]._beside._wholes)
+        made = place.earlier._next[kind].changes
+        beside |= {made._id} if made else set()
         model = stepped(model)
         job.offered.clear()
         gc.collect()
         assert [one() is not None for one in gone] == [False] * (len(gone) - 1) + [True]
-    assert len(beside) == 4 and len(place.owner()[0]._beside._wholes) == 1
+    assert len(beside) == 4
     states = sorted(place.owner()[0].outcome(one).verdict for one in beside)
     assert states == ["open"] + ["withdrawn"] * 3, states
 
@@ -440,20 +440,17 @@ def test_an_update_is_pulled_as_what_has_changed_since_the_model_that_its_site_k
             assert 100 < job.update(site, update, late=late) < 0.8 * ALL
         assert caplog.text.count("this update is a coded difference") == 2
         model = stepped(model, by=1.5e-3)
-    place = job.place("server")
-    assert not place.owner()[0]._beside._wholes or len(place.owner()[0]._beside._wholes) == 1
 
 
 def test_what_was_published_of_an_update_is_withdrawn_by_the_thread_that_has_its_session(job, kind, monkeypatch):
     """FLARE lets go of an update on a thread of its own, while the session still serves."""
-    threads, real = [], _publish.Beside.let_go
+    threads, real = [], tensorpull._native.Session.withdraw
 
-    def let_go(self, ref_id):
-        if isinstance(self._owner(), tensorpull._native.Session):
-            threads.append(threading.current_thread().name)
+    def withdraw(self, ref_id):
+        threads.append(threading.current_thread().name)
         real(self, ref_id)
 
-    monkeypatch.setattr(_publish.Beside, "let_go", let_go)
+    monkeypatch.setattr(tensorpull._native.Session, "withdraw", withdraw)
     model = of(kind, MODEL)
     job.round(model, "site-1")
     for by in (1e-3, 2e-3):
@@ -601,5 +598,5 @@ def test_an_update_that_goes_away_while_it_is_coded_keeps_nothing(job, kind, mon
     update = offered._update
     offered.release()
     go.set()
-    assert update.there.wait(60) and update._coded is None and update._beside is None
+    assert update.there.wait(60) and update._coded is None and update._owner is None
     assert same(job.place("site-1").base._of[kind].tensors, model)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 import tensorpull
@@ -21,7 +22,7 @@ from .._difference import WORTH, code, kind_of, nbytes_of, publish_coded
 from .._download import pull
 from .._listing import look_closely, looking
 from .._options import DEFAULT_CHUNK_BYTES
-from .._publish import Beside, hold_beside, publish
+from .._publish import publish
 from .._route import over_addresses
 from .._session import Session
 from .._tensors import Tensors
@@ -61,7 +62,7 @@ class Changes:
         self.version: Optional[int] = None  # of publications that say it, once there was one
         self._what, self._began, self._id, self._ended = what, time.monotonic(), secrets.token_hex(16), False
         self._coded: Optional[Tuple[Any, ...]] = None  # until it is published
-        self._beside: Optional[Beside] = None  # of the owner that has it then
+        self._owner: "Optional[weakref.ref[Any]]" = None  # which has it then
         threading.Thread(target=self._make, args=(tensors, base, mode, done), name="tensorpull-changes", daemon=True).start()
 
     def may_come(self) -> bool:
@@ -92,17 +93,17 @@ class Changes:
         self.there.set()
 
     def publish(
-        self, add: Callable[..., Tuple[str, int, int, int]], beside: Beside, tensors: Mapping[str, Any], metadata: Mapping[str, str], recipients: int = 0,
+        self, owner: Any, tensors: Mapping[str, Any], metadata: Mapping[str, str], recipients: int = 0,
         settled: Optional[Callable[[tensorpull.Outcome], None]] = None,
     ) -> tensorpull.Reference:  # fmt: skip
-        """All of the new model, with the word of what has changed, through one owner's `add`. The publications of it share the pass over its bytes."""
+        """All of the new model, with the word of what has changed, through an owner or a session of the compiled half. The publications of it share the pass over its bytes."""
         with self.lock:
             coded, self._coded = self._coded, None
-            if coded is not None and hold_beside(beside, self._id, lambda: publish_coded(add, self._id, coded)):
-                self._beside = beside
+            if coded is not None and publish_coded(owner.add, self._id, coded):
+                self._owner = weakref.ref(owner)
                 self.said = {**self.said, DIFFERENCE: self._id}
             ref = publish(
-                add, tensors, DEFAULT_CHUNK_BYTES, recipients, 0, None, metadata, settled, None, 30.0, None, None, None, version=self.version, known=self.said
+                owner.add, tensors, DEFAULT_CHUNK_BYTES, recipients, 0, None, metadata, settled, None, 30.0, None, None, None, version=self.version, known=self.said
             )  # fmt: skip
             self.version = ref.version
             return ref
@@ -111,9 +112,12 @@ class Changes:
         """Nobody is told of it any more, and its bytes are let go of, as soon as they are there."""
         with self.lock:
             self._ended, self._coded = True, None
-            beside, self._beside = self._beside, None
-        if beside is not None:
-            beside.let_go(self._id)
+            owner, self._owner = self._owner() if self._owner else None, None
+        if owner is not None:
+            try:
+                owner.withdraw(self._id)
+            except (tensorpull.Error, ValueError):  # it is closed
+                pass
 
 
 class _Held(NamedTuple):

@@ -106,7 +106,7 @@ class Offering:
             owner, address = place.owner()
             if changes is not None and changes.said:
                 if self._with_changes is None:
-                    self._with_changes = changes.publish(owner._owner.add, owner._beside, tensors, metadata), address, model.word
+                    self._with_changes = changes.publish(owner._owner, tensors, metadata), address, model.word
                 return self._with_changes
             if self._published is None:
                 try:
@@ -279,7 +279,7 @@ class Offering:
                 metadata, told = {REFERENCE: self._flare_ref}, lambda _: settled.set()
                 try:
                     if update is not None:
-                        ref = update.publish(session._session.add, session._beside, tensors, metadata, recipients=1, settled=told)
+                        ref = update.publish(session._session, tensors, metadata, recipients=1, settled=told)
                     else:
                         ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
                     session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)

@@ -126,6 +126,15 @@ constexpr std::size_t sum_bytes(dtype type) noexcept {
   return with_element(type, []<class E>(E) { return sizeof(typename E::sum) * E::parts; }, std::size_t{0});
 }
 
+/// Whether the elements are integers.
+template <class E>
+inline constexpr bool is_integer = false;
+template <class T>
+inline constexpr bool is_integer<integer<T>> = true;
+constexpr bool has_integers(dtype type) noexcept {
+  return with_element(type, []<class E>(E) { return is_integer<E>; }, false);
+}
+
 /// The unsigned integer of as many bytes.
 template <std::size_t Bytes>
 using word_of = std::conditional_t<

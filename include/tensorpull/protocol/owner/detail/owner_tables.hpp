@@ -50,12 +50,24 @@ struct owner_tables {
     return r.ref == p.id && &publications.at(r.slot) == &p &&
            (r.generation == p.generation || (over && r.generation + 1 == p.generation));
   }
+  /// Whether a record is of something beside the references of its transaction, which nobody has to take.
+  bool is_beside(const recipient_record& r) const noexcept {
+    const publication& p = publications.at(r.slot);
+    return p.beside && is_of(r, p);
+  }
   /// How many references of a transaction are published now.
   std::size_t published_of(const transaction& t) const noexcept {
     std::size_t n = 0;
     for (const publication& p : publications.all())
-      n += p.is_part_of(t.outcome.id) && p.now == publication::state::published;
+      n += p.is_part_of(t.outcome.id) && p.now == publication::state::published && !p.beside;
     return n;
+  }
+  /// Whether the transaction of `p` expects the recipient by name.
+  bool expects(const publication& p, recipient_id who) noexcept {
+    for (const publication& x : publications.all())
+      if (x.is_part_of(p.transaction))
+        if (const recipient_record* const r = record_of(x, who); r != nullptr && r->expected) return true;
+    return false;
   }
   /// Whether an image of a transaction is read at this moment.
   bool is_read(const transaction& t) const noexcept {
@@ -111,6 +123,7 @@ class transaction_recipients {
     each_of(who, [&](const publication& p, const recipient_record* r) {
       const recipient_state s = r != nullptr ? r->state : recipient_state::unseen;
       has = has || has_asked(s);
+      if (p.beside) return;
       const bool there = p.now == publication::state::published;
       if (!is_final(s)) (there && !over ? open : missing) = true;
       // one that had not asked when a reference ended may still ask for the others

@@ -26,22 +26,23 @@ class placement {
 
   /// As owner::publish.
   template <class Tell>
-  result<ref_id> publish(const transaction_image& image, bool verifiable, transaction_id in, Tell tell) noexcept {
+  result<ref_id> publish(const transaction_image& image, bool verifiable, transaction_id in, Tell tell,
+                         bool beside = false) noexcept {
     const ref_id id = image.as.id;
     if (!id || image.as.version == 0) return failure(errc::invalid_argument);
     for (;;) {
       publication* const old = slots().find(id);
-      if (const auto ok = room().admits(in, old); !ok) return failure(ok.error());
+      if (const auto ok = room().admits(in, old, beside); !ok) return failure(ok.error());
       // not the old one's, if there is another: its transaction still has to tell how its recipients ended
       publication* slot = vacant();
       if (slot == nullptr && old != nullptr && !room().shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots().all().size());
       if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
-      if (told(in, 1, tell)) continue;
+      if (told(in, beside ? 0 : 1, tell)) continue;
       if (old != nullptr && old->now == publication::state::published)
         transactions_.take(*old);  // nobody pins it anew while we wait
       if (slot == old && await_unpinned(*old)) continue;  // everything may have changed after a wait
-      occupy(*slot, image, verifiable, in);
+      occupy(*slot, image, verifiable, in, beside);
       if (old != nullptr) await_unpinned(*old);
       return id;
     }
@@ -87,9 +88,10 @@ class placement {
   publication* vacant() noexcept {
     return slots().vacant([this](const publication& p) { return room().needs(p); });
   }
-  void occupy(publication& slot, const transaction_image& image, bool verifiable, transaction_id in) noexcept {
-    slots().occupy(slot, image, verifiable, in);
-    transactions_.attach(slot);
+  void occupy(publication& slot, const transaction_image& image, bool verifiable, transaction_id in,
+              bool beside = false) noexcept {
+    slots().occupy(slot, image, verifiable, in, beside);
+    if (!beside) transactions_.attach(slot);
   }
   /// Has it told how recipients have ended whose records are needed by so many references that join. True: there was
   /// something to tell, so everything may have changed.

@@ -50,7 +50,8 @@ class publication_table {
     return candidate;
   }
   /// Publishes an image in a slot that is vacant.
-  void occupy(publication& slot, const transaction_image& image, bool verifiable, transaction_id in) noexcept {
+  void occupy(publication& slot, const transaction_image& image, bool verifiable, transaction_id in,
+              bool beside = false) noexcept {
     slot = {
         .id = image.as.id,
         .image = image.image,
@@ -60,6 +61,7 @@ class publication_table {
         .generation = slot.generation + 1,
         .now = publication::state::published,
         .verifiable = verifiable,
+        .beside = beside,
         .tensors = static_cast<std::uint32_t>(image.image.schema->tensor_count),
         .image_bytes = image.image.schema->image_bytes,
     };

@@ -16,12 +16,16 @@ class table_room {
   explicit table_room(owner_tables& all) noexcept : all_(all) {}
 
   /// Whether another publication can join, instead of `old` if there is one. invalid_argument: the transaction is
-  /// not open, or has it already; table_full.
-  result<void> admits(transaction_id in, publication* old) const noexcept {
+  /// not open, or has it already; table_full. `beside` its references it can join until that has settled, or else
+  /// unknown_reference; nobody's record is made for it before somebody asks.
+  result<void> admits(transaction_id in, publication* old, bool beside = false) const noexcept {
     const transaction* const t = all_.find(in);
     const bool there = old != nullptr && old->now == publication::state::published;
-    if (t == nullptr || t->now != transaction::state::open || (there && old->transaction == in))
+    if (beside && (t == nullptr || !is_under_way(*t))) return failure(errc::unknown_reference);
+    if (t == nullptr || (t->now != transaction::state::open && !beside) ||
+        (there && old->transaction == in && !(beside && old->beside)))
       return failure(errc::invalid_argument);
+    if (beside) return {};
     if (const auto counted = remembers(awaited(*t), all_.published_of(*t) + 1); !counted) return counted;
     if (there) old->leaving = true;
     const auto free = has_room(t->options.named.size());
@@ -88,7 +92,7 @@ class table_room {
 
   /// Whether a recipient has ended, and no progress event has told it yet.
   bool ends_untold(const recipient_record& r) const noexcept {
-    const transaction* const t = is_final(r.state) ? all_.transaction_of(r) : nullptr;
+    const transaction* const t = is_final(r.state) && !all_.is_beside(r) ? all_.transaction_of(r) : nullptr;
     return t != nullptr && is_due(r, *t, all_.now);
   }
   /// Why a record is kept now. One whose end is not told yet stays for that: the next event that is told makes room.
@@ -100,7 +104,7 @@ class table_room {
     const publication& p = all_.publications.at(r.slot);
     const transaction* const t = all_.is_of(r, p) ? all_.find(p.transaction) : nullptr;
     if (t == nullptr || !is_under_way(*t)) return recipient_table::gone;
-    if (counts_ends(*t) && tells_an_end(r, *t)) return recipient_table::counted_on;
+    if (counts_ends(*t) && tells_an_end(r, *t) && !p.beside) return recipient_table::counted_on;
     return p.now != publication::state::published ? recipient_table::gone : recipient_table::current;
   }
 
@@ -127,7 +131,7 @@ class table_room {
   bool goes_on(const transaction& t) const noexcept {
     if (t.now == transaction::state::open) return true;
     for (const publication& p : all_.publications.all())
-      if (p.is_part_of(t.outcome.id) && p.now == publication::state::published && !p.leaving) return true;
+      if (p.is_part_of(t.outcome.id) && p.now == publication::state::published && !p.leaving && !p.beside) return true;
     return false;
   }
 

@@ -83,7 +83,8 @@ class transaction_table : public owner_tables {
       r = fresh(p, who);
       if (r == nullptr) return nullptr;
       r->anonymous = anonymous;
-      if (t->named) ++p.counts.unlisted;
+      r->expected = p.beside && expects(p, who);
+      if (t->named && !r->expected) ++p.counts.unlisted;
     }
     if (first) {
       ++t->outcome.counts.acquired;
@@ -131,6 +132,7 @@ class transaction_table : public owner_tables {
   /// the slot changes.
   void take(publication& p) noexcept {
     transaction& t = *find(p.transaction);
+    if (p.beside) return end(p, t, end_of_transaction::by_hand);
     t.by_hand = true;
     if (t.now == transaction::state::sealed && published_of(t) == 1) return settle(t, end_of_transaction::by_hand);
     end(p, t, end_of_transaction::by_hand);
@@ -165,11 +167,12 @@ class transaction_table : public owner_tables {
       if (unseen && b.acquire > none && now - t->started_at > b.acquire && !of(*t).asked(r.who))
         set(*p, r, recipient_state::absent);
       if (b.recipient_idle <= none || now - r.marked_at <= b.recipient_idle) continue;
-      const bool lacks_others = ended && !t->named && t->outcome.expected != 0 && t->outcome.references > 1;
+      const bool lacks_others = (p->beside || (ended && t->outcome.references > 1)) && !t->named &&
+                                t->outcome.expected != 0;
       if ((ended && !lacks_others) || is_final(r.state) != ended || !of(*t).asked(r.who) ||
           now - of(*t).last_seen(r.who) <= b.recipient_idle)
         continue;
-      if (ended) vanish_from_others(*t, r.who);
+      if (lacks_others) vanish_from_others(*t, r.who);
       else set(*p, r, recipient_state::vanished);
     }
     for (transaction& t : transactions) {
@@ -216,7 +219,7 @@ class transaction_table : public owner_tables {
   transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
     for (recipient_record& r : records.all()) {
       transaction* const t = transaction_of(r);
-      if (t == nullptr || !is_due(r, *t, now)) continue;
+      if (t == nullptr || is_beside(r) || !is_due(r, *t, now)) continue;
       out = take_event(r, ++events_, now);
       tell = t->options.progress;
       ++t->callbacks;
@@ -308,7 +311,7 @@ class transaction_table : public owner_tables {
   void vanish_from_others(transaction& t, recipient_id who) noexcept {
     if (is_final(of(t).standing(who))) return;
     of(t).each_of(who, [&](publication& p, recipient_record* r) {
-      if (r == nullptr && p.now == publication::state::published) r = fresh(p, who);
+      if (r == nullptr && p.now == publication::state::published && !p.beside) r = fresh(p, who);
       if (r != nullptr && !is_final(r->state)) set(p, *r, recipient_state::vanished);
     });
   }
@@ -385,7 +388,7 @@ class transaction_table : public owner_tables {
   bool event_due(const transaction& t) noexcept {
     if (!t.options.progress) return false;
     for (const recipient_record& r : records.all())
-      if (transaction_of(r) == &t && is_due(r, t, now)) return true;
+      if (transaction_of(r) == &t && !is_beside(r) && is_due(r, t, now)) return true;
     return false;
   }
 

@@ -39,7 +39,7 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
 };
 
 template <class T>
-using members_of = decltype(boost::hana::accessors<T>());
+using adapted_members = decltype(boost::hana::accessors<T>());
 
 /// Whether the macro that adapted T has done its work: a name in it that is no member leaves something else than a
 /// list.
@@ -48,7 +48,7 @@ inline constexpr bool is_member_list = false;
 template <class... Members>
 inline constexpr bool is_member_list<boost::hana::tuple<Members...>> = true;
 template <class T>
-concept well_adapted = requires { requires is_member_list<members_of<T>>; };
+concept well_adapted = requires { requires is_member_list<adapted_members<T>>; };
 
 /// Calls f(member_of<...>{}) for each member of an adapted struct, in order.
 template <class F, class... Members>
@@ -57,7 +57,7 @@ constexpr void for_each_of(std::type_identity<boost::hana::tuple<Members...>>, F
 }
 template <class T, class F>
 constexpr void for_each_member(F f) {
-  for_each_of(std::type_identity<members_of<T>>{}, f);
+  for_each_of(std::type_identity<adapted_members<T>>{}, f);
 }
 
 /// The first type in T that can be no part of a model, or void. A const member is one: a transfer writes to it.
@@ -86,7 +86,7 @@ struct first_unsupported<T> {
   template <class... Members>
   static first_not_void<typename first_unsupported<typename member_of<Members>::template type<T>>::type...> among(
       std::type_identity<boost::hana::tuple<Members...>>);
-  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
 };
 
 /// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a
@@ -108,7 +108,7 @@ struct named_unsupported<T> {
   static auto among(std::type_identity<boost::hana::tuple<Members...>>) -> first_not_void<typename std::conditional_t<
       std::is_void_v<typename first_unsupported<typename member_of<Members>::template type<T>>::type>,
       std::type_identity<void>, unsupported_member<T, member_of<Members>>>::type...>;
-  using type = typename decltype(among(std::type_identity<members_of<T>>{}))::type;
+  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
 };
 
 /// Room for names, computed once for each type from its parts.
@@ -148,7 +148,7 @@ constexpr static_counts count_names() noexcept {
       add_component(sum, counts_of<typename array_traits<T>::element>, digits, false);
     }
   } else {
-    count_members<T>(std::type_identity<members_of<T>>{}, sum);
+    count_members<T>(std::type_identity<adapted_members<T>>{}, sum);
   }
   return sum;
 }
@@ -177,7 +177,7 @@ constexpr void write_names(Writer& writer) noexcept {
       writer.leave(mark);
     }
   } else {
-    write_members<T>(std::type_identity<members_of<T>>{}, writer);
+    write_members<T>(std::type_identity<adapted_members<T>>{}, writer);
   }
 }
 
@@ -205,7 +205,7 @@ void for_each_address(const T& value, F& f) noexcept {
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0; i < array_traits<T>::extent; ++i) for_each_address(value[i], f);
   } else {
-    for_each_address_of(std::type_identity<members_of<T>>{}, value, f);
+    for_each_address_of(std::type_identity<adapted_members<T>>{}, value, f);
   }
 }
 
