@@ -123,9 +123,12 @@ struct datagram_owner_state {
     m.before = m.after = nullptr;
   }
 
-  void forget(peer_entry& e) noexcept {
+  void leave(peer_entry& e) noexcept {
     strike(e);
     limiter.leave(e.peer);
+  }
+  void forget(peer_entry& e) noexcept {
+    leave(e);
     ++counts.aged;
   }
 
@@ -156,10 +159,9 @@ struct datagram_owner_state {
     }
     if (datagram.empty()) return;
     peer_entry* e = peers.find(from);
-    if (e == nullptr) {
-      e = peers.admit(
-          from, now, [this](peer_entry& gone) { forget(gone); }, role, pool, handler, link.datagram_bytes() - front,
-          system_entropy{}());
+    const bool newcomer = e == nullptr;
+    if (newcomer) {
+      e = peers.admit(from, now, role, pool, handler, link.datagram_bytes() - front, system_entropy{}());
       if (e == nullptr) return say_busy(datagram, from, word);
       e->peer.self = e;
       e->peer.end.doubt();
@@ -168,10 +170,15 @@ struct datagram_owner_state {
     const auto heard = e->peer.end.heard();
     no_transfer none;
     counts.malformed += !e->peer.end.received(none, datagram, time_of(now));
-    if (e->peer.end.heard() != heard) peers.progressed(*e, now);
+    // a digest that is being computed is one of what is published
+    const bool progress = e->peer.end.heard() != heard || (newcomer && e->peer.end.works());
+    if (progress) peers.progressed(*e, now, [this](peer_entry& gone) { forget(gone); });
     if (!limiter.waits(e->peer)) enlist(*e, {});
     if (!blocked && !limiter.waits(e->peer))
       (void)turn(*e, now);  // at once: an endpoint has room for few answers, and each datagram buys one turn at most
+    if (!newcomer || progress) return;
+    leave(*e);  // a proved address alone is worth an answer, and no entry
+    peers.remove(*e);
   }
   /// The table is full: the first request of the datagram is refused, and nothing is remembered. The address is
   /// proved, so the answer may be longer.
