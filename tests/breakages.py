@@ -378,6 +378,8 @@ BREAKAGES = [
     ("transports/over/unix_socket/unix_address.hpp", "text.find('\\0') != std::string_view::npos", "false", "transports/unix_address", "*U1*"),
     ("transports/peers/cookie.hpp", "if (!proves && proved_) return;", "", "transports/datagrams_cookie", "*without_an_echo*"),
     ("transports/peers/peer_table.hpp", "if (e->address_ == a) return e;", "return e;", "transports/datagrams_peer_table", "*"),
+    ("transports/peers/detail/datagram_owner_state.hpp", "(!blocked || stuck)", "!blocked", "transports/datagrams_full_link", "*"),
+    ("transports/peers/detail/datagram_owner_state.hpp", "link.wait(!blocked, blocked,", "link.wait(true, blocked,", "transports/datagrams_full_link", "*"),
     ("transports/peers/detail/datagram_owner_state.hpp", "if (!newcomer || progress) return;", "return;", "transports/udp_strangers", "*asks_for_what_is_there*"),
     ("transports/peers/called_link.hpp", "met_ = met_ || for_good;", "met_ = true;", "transports/udp_session", "*takes_no_seat*"),
     ("pull/datagram_step.hpp", "link.answer_last(end.heard() != heard);", "link.answer_last(false);", "transports/udp_session", "*listens_to_nobody_else*"),

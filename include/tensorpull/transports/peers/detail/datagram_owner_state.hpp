@@ -95,6 +95,7 @@ struct datagram_owner_state {
   peer_entry* next = nullptr;  // whose turn it is
   clock::time_point ticked{};
   bool blocked = false;  // the link takes nothing now
+  bool stuck = false;    // nor has it for as long as one wait
   table peers;  // the last: endpoints give buffers back
 
   static typename endpoint_type::time time_of(clock::time_point t) noexcept {
@@ -132,10 +133,11 @@ struct datagram_owner_state {
     ++counts.aged;
   }
 
-  /// Takes datagrams that have arrived. False: none has.
+  /// Takes datagrams that have arrived. False: none has. While the link takes no answers, requests wait in it; but the
+  /// other end may wait until they are taken before it takes an answer.
   bool take_some(clock::time_point now) noexcept {
     std::size_t n = 0;
-    for (; n < most_taken && !blocked; ++n) {
+    for (; n < most_taken && (!blocked || stuck); ++n) {
       std::span<const std::byte> datagram;
       address from{};
       if (take_datagram(link, memory, datagram, from).status != io_status::ok) break;
@@ -296,8 +298,11 @@ struct datagram_owner_state {
       const auto now = clock::now();
       const bool took = take_some(now), sent = send_some(now);
       pass_time(now);
+      stuck = stuck && !sent;
       if (took || sent) continue;
-      if (round == 0) (void)link.wait(true, blocked, left(now));
+      if (round > 0) return;
+      const io_ready ready = link.wait(!blocked, blocked, left(now));
+      stuck = blocked && !ready.write;
       return;
     }
   }
