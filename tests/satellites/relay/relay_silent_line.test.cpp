@@ -23,7 +23,7 @@ TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   const int fd = upstream.stream().native_handle();
   const auto relay = [&](std::chrono::milliseconds time, std::chrono::milliseconds more) {
     const silence here(fd, more);
-    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time});
+    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time, .accept_timeout = time});
   };
   const auto one = relay(tp::detail::longest_silence + 4s, 3s);
   ASSERT_FALSE(one);
