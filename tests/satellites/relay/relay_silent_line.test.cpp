@@ -29,6 +29,7 @@ TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   ASSERT_FALSE(one);
   EXPECT_EQ(one.error(), tp::errc::timed_out) << "the owner is there";
   EXPECT_FALSE(asks(fd)) << "nothing is due after the relay";
+  pass_time(tp::detail::short_pause + 1s);
   const gone_line gone(owner.port());
   const auto two = relay(60s, 0s);
   ASSERT_FALSE(two);
