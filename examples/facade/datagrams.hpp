@@ -45,7 +45,6 @@ inline datagram_owner_options peers_of(const host_options& host, std::string_vie
   datagram_owner_options o;
   o.listen = listen;
   o.peers = std::min(host.max_connections, most);
-  o.budgets.accept = host.budgets.accept;
   o.budgets.idle = host.budgets.idle;
   o.limits = host.limits;
   o.authorise = host.authorise;

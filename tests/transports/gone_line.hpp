@@ -62,10 +62,14 @@ struct gone_line {
   ~gone_line() { told.reset(); }
 };
 
+inline int option(int fd, int level, int name) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  return ::getsockopt(fd, level, name, &value, &size) == 0 ? value : -1;
+}
+/// Whether the kernel asks for a sign of life as often as while bytes are due.
 inline bool asks(int fd) {
-  int on = 0;
-  socklen_t size = sizeof on;
-  return ::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &size) == 0 && on != 0;
+  return option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1 && option(fd, IPPROTO_TCP, TCP_KEEPIDLE) == 5;
 }
 
 /// Once bytes are due at this socket, they do not come for longer than a line may be silent, and for `more` once

@@ -161,6 +161,7 @@ TEST(SilentLine, A_host_that_pulls_waits_for_a_client_that_is_there_and_silent) 
   EXPECT_EQ(code_of(p.outcomes[0]), errc::timed_out);
   EXPECT_TRUE(p.ends.empty());
   EXPECT_FALSE(asks(silent.fd)) << "nothing is due after the pull";
+  EXPECT_EQ(option(silent.fd, SOL_SOCKET, SO_KEEPALIVE), 1) << "a firewall forgets a connection that is silent";
 }
 
 // The line is there, and says so if the kernel asks.
@@ -195,10 +196,36 @@ TEST(SilentLine, A_client_that_serves_notices_that_the_line_to_its_recipient_is_
   const auto there = serve(tp::detail::longest_silence + 4s, 3s);
   EXPECT_EQ(code_of(there), errc::timed_out) << "the recipient is there and asks for nothing";
   EXPECT_FALSE(asks(fd)) << "nothing is due after the call";
+  pass_time(tp::detail::short_pause + 1s);
   const gone_line gone(host.port());
   const auto lost = serve(60s, 0s);
   ASSERT_EQ(code_of(lost), errc::connection_lost);
   EXPECT_EQ(lost.error().system, ETIMEDOUT);
+}
+
+// A device waits for its next task for minutes. The line was gone, and receive() noticed nothing for ever.
+TEST(SilentLine, A_session_that_waits_for_a_message_or_to_send_one_notices_that_the_line_is_gone) {
+  raw_listener server;
+  const auto lost = [&](auto call) {
+    auto client = net::session::connect(local(server.port()));
+    ASSERT_TRUE(client);
+    const raw_peer silent = server.accept();
+    const gone_line gone(server.port());
+    const fast_clock fast(4);
+    const auto how = call(*client);
+    ASSERT_EQ(code_of(how), errc::connection_lost);
+    EXPECT_EQ(how.error().system, ETIMEDOUT);
+  };
+  lost([](auto& client) { return client.receive(60s); });
+  lost([](auto& client) {  // again and again, for a short time
+    for (int i = 0;; ++i)
+      if (auto got = client.receive(1s); code_of(got) != errc::timed_out || i == 60) return got;
+  });
+  lost([](auto& client) {
+    const byte_vector longest(64 * 1024);
+    for (;;)
+      if (const auto sent = client.send(1, {}, longest, 60s); !sent) return sent;
+  });
 }
 
 }  // namespace silent_line_test

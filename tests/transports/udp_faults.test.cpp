@@ -50,8 +50,7 @@ TEST(UdpFaults, Damaged_chunks_come_again) {
 
 TEST(UdpFaults, T1_a_peer_that_was_forgotten_in_the_middle_goes_on) {
   const auto mine = blank<mlp>();
-  owner_at_work<udp_net> o(udp_net::downloader::open(
-      {.peers = 1, .budgets = {.accept = 20ms, .idle = 20ms, .accept_if_full = 10ms, .idle_if_full = 10ms}}));
+  owner_at_work<udp_net> o(udp_net::downloader::open({.peers = 1, .budgets = {.idle = 20ms, .idle_if_full = 10ms}}));
   struct slow : tp::land {  // silent for longer than the budgets, several times
     using tp::land::land;
     tp::result<void> commit(std::uint64_t offset, const_byte_span bytes) noexcept {

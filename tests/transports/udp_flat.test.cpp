@@ -29,7 +29,7 @@ TEST(UdpFlat, L12_a_pull_allocates_as_much_for_eleven_thousand_chunks_as_for_one
 }
 
 TEST(UdpFlat, C7_participants_that_come_and_go_leave_memory_and_descriptors_as_they_were) {
-  auto owner = udp_net::downloader::open({.peers = 8, .budgets = {.accept_if_full = 1ms, .idle_if_full = 1ms}});
+  auto owner = udp_net::downloader::open({.peers = 8, .budgets = {.idle_if_full = 1ms}});
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   serving server(*owner);
   const auto address = local(owner->port());

@@ -81,6 +81,33 @@ TEST(UdpSession, A_called_session_listens_to_nobody_else) {
   EXPECT_TRUE(s.hear(300ms).empty());
 }
 
+// The first proved address had the only seat for ever.
+TEST(UdpSession, An_address_without_a_frame_that_counts_takes_no_seat) {
+  std::array<std::byte, 1088> piece{};  // the first of a message whose rest never comes
+  tp::detail::piece_prefix::write({tp::frame_kind::piece, 5, 0, 0, 5000, 1008},
+                                  std::span(piece).first<tp::detail::piece_prefix::bytes>());
+  const frame guess = describe_of(tp::reference{{1, 2}, 0, 0});
+  const std::array<std::byte, 1> rubbish{std::byte{7}};
+  for (const const_byte_span frames : {const_byte_span(rubbish), guess.bytes(), const_byte_span(piece)}) {
+    auto far = udp_net::session::open(any_port);
+    const auto port = far->port();
+    joined_thread server([&] {
+      const auto m = far->receive(10s);
+      ASSERT_TRUE(succeeded(m));
+      EXPECT_EQ(m->kind, 5u);
+      (void)far->serve([](const auto&) { return false; }, 300ms);  // so that the other end hears that it has come
+    });
+    stranger s(port);
+    s.say(s.word(), frames);
+    s.say(0, std::array<std::byte, 16>{});
+    while (s.hear().size() > tp::cookie_bytes) {
+      // the door tells its word once more when it has taken what was sent before
+    }
+    auto near = udp_net::session::connect(local(port));
+    EXPECT_TRUE(succeeded(near->send(5, {}, {}, 5s))) << frames.size();
+  }
+}
+
 TEST(UdpSession, A_peer_that_takes_all_buffers_does_not_hold_a_sender_for_ever) {
   using net = tp::pipeline<tp::raw_tensors<large>, fit, tp::udp>;
   auto far = net::session::open(any_port);

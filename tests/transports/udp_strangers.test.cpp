@@ -163,7 +163,7 @@ TEST(UdpStrangers, R7_guessed_references_find_nothing_and_make_nobody_known) {
 }
 
 TEST(UdpStrangers, A_full_table_says_busy_and_remembers_nothing) {
-  owned o({.peers = 2, .budgets = {.accept_if_full = 1h, .idle_if_full = 1h}});
+  owned o({.peers = 2, .budgets = {.idle_if_full = 1h}});
   stranger one(o.owner.port()), two(o.owner.port()), three(o.owner.port());
   for (auto* s : {&one, &two}) {
     s->say(s->word(), describe_of(o.ref).bytes());
@@ -188,21 +188,46 @@ TEST(UdpStrangers, A_full_table_says_busy_and_remembers_nothing) {
 }
 
 TEST(UdpStrangers, A_recipient_waits_while_the_table_is_full_and_gets_its_turn) {
-  owned o({.peers = 2, .budgets = {.accept_if_full = 300ms}});
+  owned o({.peers = 2, .budgets = {.idle_if_full = 300ms}});
   stranger one(o.owner.port()), two(o.owner.port());
-  const std::array<std::byte, 32> junk{};
-  one.say(one.word(), junk);
-  two.say(two.word(), junk);
+  for (auto* s : {&one, &two}) {
+    s->say(s->word(), describe_of(o.ref).bytes());
+    EXPECT_GT(s->hear().size(), tp::cookie_bytes);
+  }
   o.expect_a_pull();
   o.stop();
   EXPECT_GE(o.owner.counts().pushed_out, 1u);
 }
 
+// A proved address had a place before it had sent a frame: 15,000 ports of one machine held up all recipients.
+TEST(UdpStrangers, A_proved_address_has_a_place_only_if_it_asks_for_what_is_there) {
+  owned o({.peers = 1, .budgets = {.idle_if_full = 1h}});
+  const std::array<std::byte, 1> rubbish{};
+  tp::frame farewell;
+  farewell.kind = tp::frame_kind::cancel;
+  farewell.ref = o.ref.id;
+  const frame guess = describe_of(tp::reference{{1, 2}, 0, 0}), bye = encode(farewell);
+  std::vector<stranger> all;
+  for (const const_byte_span frames : {const_byte_span(rubbish), guess.bytes(), bye.bytes()}) {
+    all.emplace_back(o.owner.port());
+    const auto word = all.back().word();
+    all.back().say(word, frames);
+    if (frames.data() == guess.bytes().data()) {
+      EXPECT_GT(all.back().hear().size(), tp::cookie_bytes) << "a refusal is an answer";
+    }
+    EXPECT_NE(all.back().word(), 0u);
+  }
+  o.expect_a_pull();
+  o.stop();
+  EXPECT_EQ(o.owner.peers(), 1u);
+  EXPECT_EQ(o.owner.counts().refused_busy, 0u);
+}
+
 TEST(UdpStrangers, Silent_peers_are_forgotten) {
-  owned o({.budgets = {.accept = 50ms, .idle = 100ms}});
+  owned o({.budgets = {.idle = 100ms}});
   stranger s(o.owner.port());
-  const std::array<std::byte, 32> junk{};
-  s.say(s.word(), junk);
+  s.say(s.word(), describe_of(o.ref).bytes());
+  EXPECT_GT(s.hear().size(), tp::cookie_bytes);
   o.expect_a_pull();
   o.stop();
   EXPECT_TRUE(runs_until("the peers are forgotten", o.owner, [&] { return o.owner.peers() == 0; }));

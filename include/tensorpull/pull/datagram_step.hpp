@@ -54,7 +54,10 @@ result<datagrams_moved> step_datagrams(Endpoint& end, Transfer& t, Link& link, s
     if (io.status == io_status::would_block) break;
     if (io.status != io_status::ok) return lost(io);
     ++did.received;
-    (void)end.received(t, datagram, now);
+    [[maybe_unused]] const auto heard = end.heard();
+    [[maybe_unused]] const bool valid = end.received(t, datagram, now).has_value();
+    if constexpr (requires { link.answer_last(valid); })
+      if (valid) link.answer_last(end.heard() != heard);
   }
   for (;;) {
     typename Endpoint::plan_type plan;

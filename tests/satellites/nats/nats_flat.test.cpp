@@ -69,7 +69,7 @@ TEST_F(NatsFlat, C7_participants_that_come_and_go_leave_memory_threads_and_descr
   const nats_process server;
   const std::string url = server.url();
   auto owner = nats_net<mlp>::downloader::open(
-      {.server = {.url = url}, .serving = {.peers = 8, .budgets = {.accept_if_full = 1ms, .idle_if_full = 1ms}}});
+      {.server = {.url = url}, .serving = {.peers = 8, .budgets = {.idle_if_full = 1ms}}});
   ASSERT_TRUE(owner);
   const auto source = random_model<mlp>(1), mine = blank<mlp>();
   std::size_t files = 0, memory = 0, running = 0;

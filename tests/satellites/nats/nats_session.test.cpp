@@ -34,6 +34,22 @@ TEST_F(NatsSession, A_third_end_is_heard_by_nobody) {
   EXPECT_EQ(far->receive(0ms).error(), tp::errc::timed_out);
 }
 
+// The first that said anything had the only seat for ever.
+TEST_F(NatsSession, An_end_that_asks_for_what_nobody_has_takes_no_seat) {
+  nats_process server;
+  const std::string where = server.url() + "#room";
+  auto far = net::session::open(where), near = net::session::connect(where), third = net::session::connect(where);
+  ASSERT_TRUE(far && near && third);
+  joined_thread other([&] {
+    EXPECT_EQ(far->receive(20s)->kind, 1u);
+    (void)far->serve([](const auto&) { return false; }, 300ms);  // so that the other end hears that it has come
+  });
+  const auto mine = blank<mlp>();
+  EXPECT_EQ(third->download_tensors({{1, 2}, 3, 4}, *mine, {.retry = {.retries = 0}}).error(),
+            tp::errc::unknown_reference);
+  EXPECT_TRUE(near->send(1, {}, {}, 10s));
+}
+
 TEST_F(NatsSession, Goes_on_when_the_server_is_started_again) {
   nats_process server;
   const std::string where = server.url() + "#room";

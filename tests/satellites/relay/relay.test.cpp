@@ -48,8 +48,9 @@ class middle {
 };
 
 struct origin {
-  explicit origin(std::uint32_t recipients = 1) : model(random_model<mlp>(7)) {
-    auto opened = net::downloader::open();
+  explicit origin(std::uint32_t recipients = 1, const tp::connection_budgets& budgets = {})
+      : model(random_model<mlp>(7)) {
+    auto opened = net::downloader::open({.host = {.budgets = budgets}});
     EXPECT_TRUE(opened);
     owner.emplace(std::move(*opened));
     ref = *owner->add_tensors(*model, {.recipients = recipients});
@@ -315,6 +316,55 @@ TEST(Relay, A_recipient_can_only_ask) {
   EXPECT_EQ(ends_with(garbage), to_string(tp::errc::bad_frame));
   o.run->stop();
   EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
+}
+
+// One byte a second of a request for another reference kept the owner's one connection without end.
+TEST(Relay, A_stranger_does_not_keep_the_owners_connection_by_what_is_no_request_for_the_reference) {
+  origin o(2, {.accept = 600s});
+  auto up = tp::tcp_connect(local(o.owner->port()), steady_clock::now() + 10s);
+  ASSERT_TRUE(up);
+  link upstream(std::move(*up));
+  std::vector<std::byte> chunk(buffer_bytes);
+  tp::frame describe;
+  describe.kind = tp::frame_kind::describe;
+  describe.id = 1;
+  describe.ref = o.ref.id;
+  const auto request = encode(describe);
+  describe.ref = {9, 9};
+  const auto other = encode(describe);
+  struct {
+    bool asks;
+    std::size_t at_a_time;
+    std::chrono::seconds idle;
+  } const cases[]{{false, 0, 600s}, {false, 1, 600s}, {false, other.bytes().size(), 600s}, {true, 1, 20s}};
+  for (const auto& c : cases) {
+    raw_listener outside;
+    auto client = tp::tcp_connect(local(outside.port()), steady_clock::now() + 10s);
+    ASSERT_TRUE(client);
+    raw_peer stranger(std::move(*client)), served = outside.accept();
+    if (c.asks) {
+      ASSERT_TRUE(stranger.say(request.bytes()));
+    }
+    std::stop_source stop;
+    joined_thread talking([&](const std::stop_token& over) {
+      const auto end = within(10s);
+      for (std::size_t i = 0; !over.stop_requested() && !end.stop_requested(); i += c.at_a_time) {
+        if (c.at_a_time > 0) (void)stranger.say(other.bytes().subspan(i % other.bytes().size(), c.at_a_time));
+        look_again_soon();
+      }
+      stop.request_stop();
+    });
+    const fast_clock fast(50);
+    const auto done = tp::relay<net::parts>(upstream, served.stream(), o.ref, chunk, {c.idle, stop.get_token()});
+    talking.request_stop();
+    ASSERT_FALSE(done);
+    EXPECT_EQ(done.error().code, tp::errc::timed_out) << &c - cases;
+  }
+  raw_listener outside;
+  const auto mine = blank<mlp>();
+  joined_thread recipient([&] { EXPECT_TRUE(net::download_tensors(local(outside.port()), o.ref, *mine)); });
+  raw_peer served = outside.accept();
+  EXPECT_TRUE(tp::relay<net::parts>(upstream, served.stream(), o.ref, chunk, {30s, {}}));
 }
 
 TEST(Relay, A_recipient_whose_requests_come_while_it_is_told_to_go_is_relayed_to) {

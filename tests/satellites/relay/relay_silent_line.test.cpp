@@ -23,12 +23,13 @@ TEST(RelaySilentLine, A_relay_notices_that_the_line_to_the_owner_is_gone) {
   const int fd = upstream.stream().native_handle();
   const auto relay = [&](std::chrono::milliseconds time, std::chrono::milliseconds more) {
     const silence here(fd, more);
-    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time});
+    return tp::relay<net::parts>(upstream, served, ref, chunk, {.idle_timeout = time, .accept_timeout = time});
   };
   const auto one = relay(tp::detail::longest_silence + 4s, 3s);
   ASSERT_FALSE(one);
   EXPECT_EQ(one.error(), tp::errc::timed_out) << "the owner is there";
   EXPECT_FALSE(asks(fd)) << "nothing is due after the relay";
+  pass_time(tp::detail::short_pause + 1s);
   const gone_line gone(owner.port());
   const auto two = relay(60s, 0s);
   ASSERT_FALSE(two);

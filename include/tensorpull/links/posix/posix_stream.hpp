@@ -130,15 +130,17 @@ class posix_stream {
   }
 
   /// While bytes are due, a TCP line that carries nothing for detail::longest_silence is at its end (closed, with
-  /// ETIMEDOUT). The time begins with this call: before it nobody asked for a sign of life. Other sockets have no line
-  /// that can be lost.
+  /// ETIMEDOUT). The time begins with this call, since before it nobody asked for a sign of life so often; a pause of
+  /// at most detail::short_pause does not end it. Other sockets have no line that can be lost.
   void expect_bytes(bool on) noexcept {
     if (on && state_.bytes_are == due::no) {
-      state_.bytes_are = detail::ask_silent_end(state_.fd) ? due::asked_for : due::yes;
-      state_.due_since = now();
+      state_.bytes_are = detail::asks_as_program_wishes(state_.fd) ? due::yes : due::asked_for;
+      if (state_.bytes_are == due::asked_for) detail::ask_silent_end(state_.fd, detail::due_signs);
+      if (now() - state_.due_until > detail::short_pause.count()) state_.due_since = now();
     } else if (!on && state_.bytes_are != due::no) {
-      if (state_.bytes_are == due::asked_for) detail::ask_silent_end_no_more(state_.fd);
+      if (state_.bytes_are == due::asked_for) detail::ask_silent_end(state_.fd, detail::usual_signs);
       state_.bytes_are = due::no;
+      state_.due_until = now();
     }
   }
 
@@ -188,7 +190,7 @@ class posix_stream {
     near,
     far,
   };
-  /// Whether bytes are due, and whether it was this object that made the kernel ask for a sign of life.
+  /// Whether bytes are due, and whether it was this object that made the kernel ask for a sign of life more often.
   enum class due : std::uint8_t {
     no,
     yes,
@@ -207,7 +209,7 @@ class posix_stream {
     due bytes_are = due::no;
     bool gone = false;
     int wakes_at = 1;
-    std::uint32_t due_since = 0;
+    std::uint32_t due_since = 0, due_until = 0;
     std::chrono::milliseconds receive_timeout{-1};
   };
   state state_{};

@@ -9,9 +9,10 @@
 
 namespace tensorpull {
 
-/// A link with one peer: the inbox of the first end that called, or of the first that answered. Until then a caller
-/// sends to the door, and the end that is called drops what it sends. Datagrams from other inboxes are dropped. None is
-/// longer than 64 KiB and a prefix, so a session has 200 KiB of buffers.
+/// A link with one peer: the first inbox that something has arrived from that counts at the endpoint. Before that, the
+/// first that has called or answered is sent to, and then the last that has sent a valid datagram. Until then a caller
+/// sends to the door, and the end that is called drops what it sends. Datagrams from inboxes but the peer's are
+/// dropped. None is longer than 64 KiB and a prefix, so a session has 200 KiB of buffers.
 template <class Link>
 class nats_peer {
  public:
@@ -36,15 +37,18 @@ class nats_peer {
   /// The same without a copy.
   io_result receive_in_place(std::span<const std::byte>& datagram, address&) noexcept {
     for (int tries = 0; tries < most_dropped; ++tries) {  // others must not keep the caller here by sending without end
-      nats_subject from;
-      const io_result io = link_.receive_in_place(datagram, from);
+      const io_result io = link_.receive_in_place(datagram, last_);
       if (io.status == io_status::would_block && link_.datagram_bytes() < bytes_) return {io_status::closed, 0, 0};
       if (io.status != io_status::ok) return io;
-      if (std::exchange(met_, true) && from != to_) continue;
-      to_ = from;
-      return io;
+      if (!std::exchange(heard_, true)) to_ = last_;
+      if (!met_ || last_ == to_) return io;
     }
     return {io_status::would_block, 0, 0};
+  }
+  /// As called_link::answer_last.
+  void answer_last(bool for_good) noexcept {
+    to_ = last_;
+    met_ = met_ || for_good;
   }
   /// As in datagram_link.
   io_result send(gather_list spans, const address&) noexcept { return to_ ? link_.send(spans, to_) : io_result{}; }
@@ -57,9 +61,9 @@ class nats_peer {
   static constexpr int most_dropped = 64;
 
   Link link_;
-  nats_subject to_;
+  nats_subject to_, last_{};
   std::size_t bytes_;
-  bool met_ = false;  // `to_` is the peer's inbox
+  bool heard_ = false, met_ = false;  // `to_` is an inbox, and the peer's
 };
 
 static_assert(datagram_link<nats_peer<nats_link>>);

@@ -13,12 +13,15 @@ namespace tensorpull {
 
 /// Limits of one relay.
 struct relay_options {
-  /// The longest time without a byte in either direction.
+  /// The longest time in which no request for the reference, and no byte to or from the owner, or of a chunk, moves.
   std::chrono::milliseconds idle_timeout = std::chrono::seconds(600);
   /// Ends the relay within 0.1 s.
   stop_token stop{};
   /// Bytes that the recipient is sent in any second, at most; 0: no limit. Waiting for this limit is not idle time.
   std::uint64_t bytes_per_second = 0;
+  /// Until the recipient has asked for the reference. A stranger holds the owner's connection for no longer, whatever
+  /// it sends.
+  std::chrono::milliseconds accept_timeout = std::chrono::seconds(10);
 };
 
 /// A connection that the relay has made to the owner: without an owner role, messages or allocations, about 5 KiB. If
@@ -142,7 +145,11 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
   bool broken = false;
   while (!machine.ended()) {
     if (options.stop.stop_requested()) machine.fail({errc::cancelled});
+    const auto left = idle.left(machine.asked() ? options.idle_timeout
+                                                : std::min(options.idle_timeout, options.accept_timeout));
+    if (left.count() == 0) machine.fail({errc::timed_out});
     bool moved = false;
+    const std::uint64_t passed_on = machine.passed_on();
     const std::array<std::span<std::byte>, 1> room{machine.room()};
     if (!room[0].empty()) {
       const io_result io = recipient.read_some(room);
@@ -166,15 +173,9 @@ result<relayed> relay(Upstream& upstream, Stream& recipient, const reference& re
       moved = moved || io.bytes > 0;
       if (is_end(io.status)) machine.hung_up();
     }
-    if (moved || did.received + did.sent > 0 || did.works) {
-      idle.restart();
-      continue;
-    }
-    const bool held = pace.held_back();
-    if (held) idle.restart();
-    const auto left = idle.left(options.idle_timeout);
-    if (left.count() == 0) machine.fail({errc::timed_out});
-    else if (!machine.ended())
+    const bool held = pace.held_back(), worked = did.received + did.sent > 0 || did.works;
+    if (machine.asked() && (worked || held || machine.passed_on() != passed_on)) idle.restart();
+    if (!moved && !worked && !machine.ended())
       detail::wait_for_either(upstream.stream(), {did.wants_read, did.wants_write}, recipient,
                               {!room[0].empty(), !held && machine.to_write(out) > 0},
                               held ? pace.look_again : std::min(detail::wait_step, left));

@@ -138,6 +138,11 @@ class relay_machine {
     if (chunk_sent() && answer_bytes_ == 0) ended_ = true;
   }
 
+  /// Whether the recipient has asked for the reference.
+  bool asked() const noexcept { return next_id_ != first_id_; }
+  /// Payload bytes that were handed to the recipient's transport.
+  std::uint64_t passed_on() const noexcept { return report_.bytes; }
+
   // Towards the origin: the members of transfer_role.
 
   /// The recipient's next request. False: there is none, or its answer would have no room.

@@ -10,8 +10,10 @@
 
 namespace tensorpull {
 
-/// A link that everybody can send to, as a link whose one address is the first peer that proves its own: the other end
-/// of a guest_link, for one connection. Any other sender is told its word and nothing more.
+/// A link that everybody can send to, as a link to one peer: the other end of a guest_link, for one connection. The
+/// peer is the first that proves its address and sends something that counts at the endpoint. Before that, the first
+/// that proves its address is answered, and then the last that has sent a valid datagram. Any other sender is told its
+/// word and nothing more.
 template <datagram_link Link>
   requires(!Link::addresses_are_proved)
 class called_link : public detail::cookie_link<called_link<Link>, Link> {
@@ -21,6 +23,14 @@ class called_link : public detail::cookie_link<called_link<Link>, Link> {
  public:
   /// Takes over a link to everybody.
   explicit called_link(Link link) noexcept : base(std::move(link)), door_(system_entropy{}, clock::now()) {}
+
+  /// The sender of the last datagram is answered from now on; `for_good`: nobody else is any more. Called by
+  /// step_datagrams.
+  void answer_last(bool for_good) noexcept {
+    peer_ = last_;
+    word_ = last_word_;
+    met_ = met_ || for_good;
+  }
 
  private:
   friend base;
@@ -43,9 +53,10 @@ class called_link : public detail::cookie_link<called_link<Link>, Link> {
         if (!alone[0].empty()) (void)link_.send(alone, from);
       }
       const std::size_t n = whole.size() - std::min(whole.size(), cookie_bytes);
-      if (worth == cookie_verdict::wrong || n == 0 || n > most || (word_ != 0 && from != peer_)) continue;
-      peer_ = from;
-      word_ = cookie_in(whole);
+      if (worth == cookie_verdict::wrong || n == 0 || n > most || (met_ && from != peer_)) continue;
+      last_ = from;
+      last_word_ = cookie_in(whole);
+      if (word_ == 0) answer_last(false);
       take(whole.subspan(cookie_bytes));
       return {io_status::ok, 0, n};
     }
@@ -59,8 +70,9 @@ class called_link : public detail::cookie_link<called_link<Link>, Link> {
   }
 
   cookie_door door_;
-  typename Link::address peer_{};
-  std::uint64_t word_ = 0;  // the peer's; 0: nobody has called
+  typename Link::address peer_{}, last_{};
+  std::uint64_t word_ = 0, last_word_ = 0;  // the peer's, 0: nobody has called; that of the last datagram
+  bool met_ = false;
 };
 
 }  // namespace tensorpull

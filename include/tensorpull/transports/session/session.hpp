@@ -40,8 +40,10 @@ struct session_handler<Limits, Link> : inbox<Limits> {
 }  // namespace detail
 
 /// One connection in both roles; it publishes as any owner does (publishing). Movable. All its memory is one allocation
-/// made at start; `state_bytes` and `buffer_bytes` are how much. Only models that are handed over add to it. Over
-/// datagrams nobody sends a goodbye: that the other end is gone is only noticed by the time that each call is given.
+/// made at start; `state_bytes` and `buffer_bytes` are how much. Only models that are handed over add to it. A TCP line
+/// that carries nothing any more is lost after 11 s of a call that waits (byte_stream, 8), and in less than a minute
+/// between calls. Over datagrams nobody sends a goodbye: that the other end is gone is only noticed by the time that
+/// each call is given.
 template <class Parts, class Wire>
 class basic_session : public publishing<basic_session<Parts, Wire>, typename Parts::tensors> {
   static_assert(session_wire<Wire>);
@@ -221,14 +223,12 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
 
   /// Serves the other end until `until(session)` is true: until_settled(ref), or a lambda. Errors: timed_out;
   /// cancelled; why the connection is lost; or, of until_settled, that what was published was not taken
-  /// (not_delivered). Meanwhile requests are due: a TCP line that carries nothing any more is lost after 11 s
-  /// (byte_stream, 8).
+  /// (not_delivered).
   template <class Until>
   result<void> serve(Until until, std::chrono::milliseconds timeout = std::chrono::seconds(600),
                      const stop_token& stop = {}) {
     detail::check_until<Until, basic_session>();
     if constexpr (std::predicate<Until&, const basic_session&>) {
-      const detail::awaited_link requests(s_->wire.link());
       const auto held = run_until([&] { return until(std::as_const(*this)); }, timeout, stop);
       // The last answer may not have left yet, and the caller may close the connection now. Requests of the peer from
       // now on are for the next call: one that goes on asking keeps nobody.
@@ -350,6 +350,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
     bool alone = true;  // the first answer after a wait is sent on its own, as on a host
+    detail::maybe<detail::awaited_link<link_type>> due;
     for (int late = 0; !done();) {
       if (stop.stop_requested()) return failure(errc::cancelled);
       const bool answers = what == session_moves::everything;
@@ -363,7 +364,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
       }
       s_->pass_time();
       if (did->sent > 0) alone = false;
-      const auto left = timeout - since(start);
+      const auto spent = since(start), left = timeout - spent;
       const bool more = s_->wire.goes_on(*did);
       if (left.count() <= 0) {
         if (more && ++late <= most_late_steps) continue;
@@ -372,6 +373,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
       }
       if (more) continue;
       alone = true;
+      if (!due && spent >= detail::wait_step) due.emplace(s_->wire.link());
       s_->wire.wait(s_->end, *did, std::min(detail::wait_step, left));
     }
     return {};

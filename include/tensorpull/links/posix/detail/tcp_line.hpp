@@ -16,24 +16,39 @@ namespace tensorpull::detail {
 /// (ask_silent_end). By then the kernel of the other end sends again every 6 s and more, so a new connection is sooner
 /// there when the path is back.
 inline constexpr std::chrono::milliseconds longest_silence{11'000};
+/// Between two calls of a program that waits again and again for a short time.
+inline constexpr std::chrono::milliseconds short_pause{2'000};
 
-/// Makes the kernel ask a TCP socket's other end if it is there: after 5 s of silence, and every 2 s then. It gives the
-/// connection up on its own only a long time after longest_silence. False: it does so already, at the program's wish.
-inline bool ask_silent_end(int fd) noexcept {
-  int asks = 0;
-  socklen_t size = sizeof asks;
-  if (::getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &asks, &size) != 0 || asks != 0) return false;
+/// When the kernel asks a silent other end of a TCP connection if it is there: after so many seconds, and every so many
+/// then.
+struct signs_of_life {
+  int after, every;
+  friend bool operator==(const signs_of_life&, const signs_of_life&) = default;
+};
+/// Of any connection: nothing on its way forgets it, and with the 9 questions that Linux asks both ends know in less
+/// than a minute that it is gone.
+inline constexpr signs_of_life usual_signs{20, 4};
+/// While bytes are due. The kernel gives the connection up on its own only after longest_silence.
+inline constexpr signs_of_life due_signs{5, 2};
+
+/// Errors are ignored: what is no TCP socket has no line.
+inline void ask_silent_end(int fd, const signs_of_life& how) noexcept {
   const auto set = [&](int level, int option, int to) noexcept {
     (void)::setsockopt(fd, level, option, &to, sizeof to);
   };
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, how.after);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, how.every);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  return true;
 }
-inline void ask_silent_end_no_more(int fd) noexcept {
-  const int no = 0;
-  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &no, sizeof no);
+/// Whether the program has chosen itself when the kernel asks.
+inline bool asks_as_program_wishes(int fd) noexcept {
+  const auto get = [&](int level, int option) noexcept {
+    int value = 0;
+    socklen_t size = sizeof value;
+    return ::getsockopt(fd, level, option, &value, &size) == 0 ? value : 0;
+  };
+  return get(SOL_SOCKET, SO_KEEPALIVE) != 0 &&
+         signs_of_life{get(IPPROTO_TCP, TCP_KEEPIDLE), get(IPPROTO_TCP, TCP_KEEPINTVL)} != usual_signs;
 }
 
 /// Whether a TCP connection carries nothing any more: repeated bytes are not acknowledged, or two questions in a row

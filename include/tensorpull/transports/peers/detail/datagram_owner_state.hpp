@@ -95,6 +95,7 @@ struct datagram_owner_state {
   peer_entry* next = nullptr;  // whose turn it is
   clock::time_point ticked{};
   bool blocked = false;  // the link takes nothing now
+  bool stuck = false;    // nor has it for as long as one wait
   table peers;  // the last: endpoints give buffers back
 
   static typename endpoint_type::time time_of(clock::time_point t) noexcept {
@@ -123,16 +124,20 @@ struct datagram_owner_state {
     m.before = m.after = nullptr;
   }
 
-  void forget(peer_entry& e) noexcept {
+  void leave(peer_entry& e) noexcept {
     strike(e);
     limiter.leave(e.peer);
+  }
+  void forget(peer_entry& e) noexcept {
+    leave(e);
     ++counts.aged;
   }
 
-  /// Takes datagrams that have arrived. False: none has.
+  /// Takes datagrams that have arrived. False: none has. While the link takes no answers, requests wait in it; but the
+  /// other end may wait until they are taken before it takes an answer.
   bool take_some(clock::time_point now) noexcept {
     std::size_t n = 0;
-    for (; n < most_taken && !blocked; ++n) {
+    for (; n < most_taken && (!blocked || stuck); ++n) {
       std::span<const std::byte> datagram;
       address from{};
       if (take_datagram(link, memory, datagram, from).status != io_status::ok) break;
@@ -156,10 +161,9 @@ struct datagram_owner_state {
     }
     if (datagram.empty()) return;
     peer_entry* e = peers.find(from);
-    if (e == nullptr) {
-      e = peers.admit(
-          from, now, [this](peer_entry& gone) { forget(gone); }, role, pool, handler, link.datagram_bytes() - front,
-          system_entropy{}());
+    const bool newcomer = e == nullptr;
+    if (newcomer) {
+      e = peers.admit(from, now, role, pool, handler, link.datagram_bytes() - front, system_entropy{}());
       if (e == nullptr) return say_busy(datagram, from, word);
       e->peer.self = e;
       e->peer.end.doubt();
@@ -168,10 +172,15 @@ struct datagram_owner_state {
     const auto heard = e->peer.end.heard();
     no_transfer none;
     counts.malformed += !e->peer.end.received(none, datagram, time_of(now));
-    if (e->peer.end.heard() != heard) peers.progressed(*e, now);
+    // a digest that is being computed is one of what is published
+    const bool progress = e->peer.end.heard() != heard || (newcomer && e->peer.end.works());
+    if (progress) peers.progressed(*e, now, [this](peer_entry& gone) { forget(gone); });
     if (!limiter.waits(e->peer)) enlist(*e, {});
     if (!blocked && !limiter.waits(e->peer))
       (void)turn(*e, now);  // at once: an endpoint has room for few answers, and each datagram buys one turn at most
+    if (!newcomer || progress) return;
+    leave(*e);  // a proved address alone is worth an answer, and no entry
+    peers.remove(*e);
   }
   /// The table is full: the first request of the datagram is refused, and nothing is remembered. The address is
   /// proved, so the answer may be longer.
@@ -289,8 +298,11 @@ struct datagram_owner_state {
       const auto now = clock::now();
       const bool took = take_some(now), sent = send_some(now);
       pass_time(now);
+      stuck = stuck && !sent;
       if (took || sent) continue;
-      if (round == 0) (void)link.wait(true, blocked, left(now));
+      if (round > 0) return;
+      const io_ready ready = link.wait(!blocked, blocked, left(now));
+      stuck = blocked && !ready.write;
       return;
     }
   }

@@ -1,6 +1,7 @@
 // The options of a connected TCP socket. The kernel's own defaults suit a network between two machines.
 #pragma once
 
+#include <tensorpull/links/posix/detail/tcp_line.hpp>
 #include <tensorpull/std/chrono.hpp>
 
 #include <netinet/in.h>
@@ -56,10 +57,12 @@ inline bool to_same_machine(int fd) noexcept {
   return took > took.zero() && took <= same_machine_handshake;  // 0: not measured
 }
 
-/// Called once for each connected socket. If the kernel refuses an option, only speed is lost, so errors are ignored.
+/// Called once for each connected socket. If the kernel refuses an option, speed or a sign of life is lost, so errors
+/// are ignored.
 inline void tune_connected(int fd) noexcept {
   const int on = 1;
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ask_silent_end(fd, usual_signs);
   if (to_same_machine(fd))
     (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &same_machine_send_buffer, sizeof same_machine_send_buffer);
 }
