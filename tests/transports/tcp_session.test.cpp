@@ -29,7 +29,10 @@ struct aggregator {
   void pulled(connection&, const tp::result<tp::receipt>& r) {
     ++pulls, ok = r.has_value() && r->outcome == tp::outcome::completed;
   }
-  void closed(connection&, const tp::error&) { ++closes; }
+  void closed(connection& c, const tp::error&) {
+    ++closes;
+    sent_late = code_of(c.send(task_kind, {}, {}));
+  }
 
   const mlp& global;
   mlp update{};
@@ -38,6 +41,7 @@ struct aggregator {
   byte_vector body;
   int pulls = 0, closes = 0;
   bool ok = false;
+  errc sent_late{};
 };
 
 TEST(TcpSession, A_whole_round_over_one_connection) {
@@ -72,6 +76,7 @@ TEST(TcpSession, A_whole_round_over_one_connection) {
   });
   const auto end = steady_clock::now() + 60s;
   while (server->closes == 0 && steady_clock::now() < end) io.run_one_for(50ms);
+  EXPECT_EQ(server->sent_late, errc::connection_lost) << "it would have taken a buffer for ever";
   device.join();
   EXPECT_EQ(server->pulls, 1);
   EXPECT_TRUE(server->ok);

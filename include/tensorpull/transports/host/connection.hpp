@@ -51,9 +51,10 @@ class connection : private event_target, private send_limiter<typename Host::loc
   std::uint64_t tag = 0;
 
   /// Starts to send an application message, which is copied. Errors: busy: the message before it has not left yet;
-  /// does_not_fit: above the limits.
+  /// does_not_fit: above the limits; connection_lost: the connection is closed.
   result<void> send(std::uint32_t kind, std::span<const reference> references,
                     std::span<const std::byte> body) noexcept {
+    if (closed_) return failure(errc::connection_lost);
     const auto ok = end_.send_message(kind, references, body);
     if (ok) again();
     return ok;
