@@ -344,6 +344,7 @@ BREAKAGES = [
     ("pull/running_pull.hpp", "t_.pause(), platform_type::random())", "t_.pause(), 0)", "protocol/device_pull", "*Jitter*"),
     ("links/lwip/lwip_stream.hpp", "if (socket_ >= 0) (void)S::release(socket_);", "", "transports/lwip_pull", "*ordinary*"),
     ("links/lwip/lwip_stream.hpp", "if (const int why = S::pending_error(made.socket_); why != 0)", "if (const int why = 0; why != 0)", "transports/lwip_pull", "*Nobody*"),
+    ("transports/session/session.hpp", "s_->pulls = true;", "", "transports/laws_tcp", "*takes_none_of_its_chunks*"),
     ("transports/host/connection.hpp", "if (closed_) return failure(errc::connection_lost);", "", "transports/tcp_session", "*whole_round*"),
     ("protocol/detail/reply_writer.hpp", "if (how == image_use::gone && begun && owner.renew(r))", "if (false)", "protocol/republish", "*over_a_stream_goes_on*"),
     ("protocol/recipient/recipient.hpp", "cut_unseen_ = !described_.ref;", "", "transports/loopback", "*may_look_at*"),

@@ -138,6 +138,31 @@ TYPED_TEST_P(TwoWayLaws, Serving_until_it_settles_fails_if_it_was_refused_or_wit
   EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*ref, *other_ref), 20s)), errc::not_delivered);
 }
 
+TYPED_TEST_P(TwoWayLaws, A_callback_of_a_pull_takes_none_of_its_chunks) {
+  const auto ref = this->far->add_tensors(*this->of_far, {.recipients = 1});
+  ASSERT_TRUE(ref);
+  const auto mine = blank<typename TestFixture::model>();
+  this->while_far_serves([&] {
+    int calls = 0;
+    auto tell = [&](const tp::progress_event& e) {
+      if (e.phase > tp::progress_phase::active) return;
+      ++calls;
+      EXPECT_EQ(code_of(this->near->receive(1ms)), errc::busy);
+      EXPECT_EQ(code_of(this->near->serve([](const auto&) { return false; }, 1ms)), errc::busy);
+      EXPECT_EQ(code_of(this->near->download_tensors(*ref, *mine)), errc::busy);
+      EXPECT_TRUE(calls > 1 || this->near->send(3, {}, {}, 1ms));
+    };
+    const auto done = this->near->download_tensors(
+        *ref, *mine, {.per_request_timeout = 20s, .progress = tell, .progress_interval = 0ms});
+    ASSERT_TRUE(completed(done));
+    EXPECT_GT(calls, 0);
+  });
+  EXPECT_TRUE(same(*mine, *this->of_far));
+  const auto got = this->far->receive(20s);
+  ASSERT_TRUE(succeeded(got));
+  EXPECT_EQ(got->kind, 3u);
+}
+
 TYPED_TEST_P(TwoWayLaws, Messages_of_every_size_arrive_once_and_in_order) {
   static constexpr std::array<std::size_t, 8> sizes{0, 1, 400, 512, 0, 4096, 65535, 65536};
   const auto body_of = [](std::size_t i) { return generator(i).bytes(sizes[i]); };
@@ -282,6 +307,7 @@ TYPED_TEST_P(TwoWayLaws, Q4_sessions_leave_nothing_behind) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(TwoWayLaws, Both_ends_own_pull_and_talk, Both_ends_pull_at_once_again_and_again,
+                            A_callback_of_a_pull_takes_none_of_its_chunks,
                             Serving_until_it_settles_fails_if_it_was_refused_or_withdrawn,
                             Messages_of_every_size_arrive_once_and_in_order,
                             C2_what_is_withdrawn_in_the_middle_says_why_and_the_session_goes_on,

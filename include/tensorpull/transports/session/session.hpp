@@ -75,6 +75,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
     typename Wire::template end<owner_type, handler_type> end = wire.template make_end<owner_type>(published.machine(),
                                                                                                    pool, box);
     optional<error> broken;
+    bool pulls = false;  // a pull reads what arrives, and its callbacks may call this session
     std::chrono::steady_clock::time_point ticked{};
     recipient_id me{system_entropy{}() | 1};  // a session is one recipient, however often it pulls
   };
@@ -182,6 +183,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   /// Serves while it waits, and over a stream reads nothing if the message leaves at once. Errors: does_not_fit: body
   /// or references are above the limits; timed_out; cancelled; or why the connection is lost. If that happens after the
   /// message was taken, it is the error of a later call: the next that reads, or that the system takes nothing from.
+  /// Within a callback of a pull of this session it returns at once, and the message leaves with the pull; busy: the
+  /// message before it has not left yet.
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds timeout = std::chrono::seconds(600),
                     const stop_token& stop = {}) noexcept {
@@ -189,7 +192,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
     for (;;) {
       if (s_->broken) return failure(*s_->broken);
       const auto queued = s_->end.send_message(kind, references, body);
-      if (!queued && queued.error().code != errc::busy) return queued;
+      if (!queued && (queued.error().code != errc::busy || s_->pulls)) return queued;
       const auto left = timeout - since(start);
       if (!queued && left.count() <= 0) return failure(errc::timed_out);
       if constexpr (byte_stream<link_type>)
@@ -199,6 +202,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
                                          session_moves::what_is_due);
           if (at_once || at_once.error().code != errc::timed_out) return at_once;
         }
+      if (s_->pulls) return {};
       // not until all output has left: a peer that goes on asking would keep this call for as long as it likes
       bool stepped = queued.has_value();  // if the peer's frames have all buffers, only a step makes one free
       const auto sent = run_until([&] { return std::exchange(stepped, true) && s_->end.long_frame_sent(); }, left,
@@ -208,11 +212,12 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   }
 
   /// The next application message, which may have arrived during an earlier call; valid until the next receive().
-  /// Serves while it waits. Errors: timed_out; cancelled; or why the connection is lost, once there is no earlier
-  /// message.
+  /// Serves while it waits. Errors: timed_out; cancelled; why the connection is lost, once there is no earlier message;
+  /// busy: there is none, and it is called from a callback of a pull of this session, which reads what arrives.
   result<message> receive(std::chrono::milliseconds timeout = std::chrono::seconds(600),
                           const stop_token& stop = {}) noexcept {
     s_->box.clear();
+    if (s_->pulls) return s_->box.unread() ? result<message>(s_->box.read()) : failure(errc::busy);
     if (const auto ok = s_->wire.resume(s_->end); !ok) {
       const unexpected lost = broke(ok.error());
       if (!s_->box.unread()) return lost;
@@ -310,6 +315,7 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   result<receipt> pull_into(const reference& ref, Consumer& to, const pull_options& options,
                             chunking_type chunking) noexcept {
     if (s_->broken) return failure(*s_->broken);
+    if (s_->pulls) return failure(errc::busy);  // within a callback of another one
     typename Wire::template pull<Consumer> pull(ref, to, options, chunking, s_->end.next_id(), s_->me);
     s_->wire.prepare(pull);
     const auto besides = [&](const result<bool>& moved) noexcept {
@@ -320,7 +326,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
     };
     if (pull.ended()) return pull.outcome();
     const auto once = [&]() noexcept {
+      s_->pulls = true;
       const auto how = s_->wire.drive(pull, s_->end, s_->scratch, besides);
+      s_->pulls = false;
       if (!how && s_->broken) pull.fail(*s_->broken);  // only a new session can continue, from the cursor
       return how;
     };
@@ -347,6 +355,8 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   }
   template <class Done>
   result<void> step_until(Done& done, std::chrono::milliseconds timeout, const stop_token& stop, session_moves what) {
+    // only a step that reads nothing leaves the pull its chunks
+    if (s_->pulls && what == session_moves::everything) return done() ? result<void>{} : failure(errc::busy);
     const auto start = std::chrono::steady_clock::now();
     no_transfer none;
     bool alone = true;  // the first answer after a wait is sent on its own, as on a host
