@@ -145,7 +145,7 @@ class http_lines {
     unused->fd = ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
     unused->seen = false;
     if (unused->fd < 0) me.no_socket_ = errno;
-    else (void)ask_silent_end(unused->fd);
+    else ask_silent_end(unused->fd, due_signs);
     return unused->fd;
   }
   static int on_close(void* self, curl_socket_t fd) noexcept {
