@@ -159,7 +159,7 @@ TEST_F(TransactionReferences, A_recipient_that_takes_what_stands_beside_is_not_l
         owner::peer first, a;
         if (asked) describe(first, ada);
         std::uint64_t now = start;
-        for (const std::uint32_t offset : {0, 8, 16}) {
+        for (const std::uint32_t offset : {0U, 8U, 16U}) {
           at(now += 900);
           const auto r = offset == 0 ? describe(a, ada, other) : pull(a, offset, 8, other);
           if (offset != 0) {

@@ -124,18 +124,18 @@ struct refusing_land : tp::land {
   tp::result<void> begin(const tp::description&) noexcept { return tp::failure(errc::schema_mismatch); }
 };
 TYPED_TEST_P(TwoWayLaws, Serving_until_it_settles_fails_if_it_was_refused_or_withdrawn) {
-  const auto ref = this->near->add_tensors(*this->of_near, {.recipients = 1});
+  const auto ref = this->far->add_tensors(*this->of_far, {.recipients = 1});
   ASSERT_TRUE(ref);
   joined_thread other([&] {
     const auto mine = blank<typename TestFixture::model>();
     refusing_land<typename TestFixture::model> to(*mine);
-    EXPECT_EQ(code_of(this->far->pull(*ref, to, {.per_request_timeout = 20s})), errc::schema_mismatch);
+    EXPECT_EQ(code_of(this->near->pull(*ref, to, {.per_request_timeout = 20s})), errc::schema_mismatch);
   });
-  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*ref), 20s)), errc::not_delivered);
-  const auto other_ref = this->near->add_tensors(*this->of_near, {.recipients = 1});
-  EXPECT_TRUE(this->near->withdraw(*other_ref));
-  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*other_ref), 20s)), errc::withdrawn);
-  EXPECT_EQ(code_of(this->near->serve(tp::until_settled(*ref, *other_ref), 20s)), errc::not_delivered);
+  EXPECT_EQ(code_of(this->far->serve(tp::until_settled(*ref), 20s)), errc::not_delivered);
+  const auto other_ref = this->far->add_tensors(*this->of_far, {.recipients = 1});
+  EXPECT_TRUE(this->far->withdraw(*other_ref));
+  EXPECT_EQ(code_of(this->far->serve(tp::until_settled(*other_ref), 20s)), errc::withdrawn);
+  EXPECT_EQ(code_of(this->far->serve(tp::until_settled(*ref, *other_ref), 20s)), errc::not_delivered);
 }
 
 TYPED_TEST_P(TwoWayLaws, A_callback_of_a_pull_takes_none_of_its_chunks) {
