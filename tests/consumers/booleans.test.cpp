@@ -137,7 +137,8 @@ TEST(Booleans, Of_a_session_are_checked_too) {
   ASSERT_TRUE(theirs && mine);
   const auto ref = theirs->add_image(from.image().source(), {.recipients = 1});
   ASSERT_TRUE(ref);
-  test::joined_thread serving([&] { EXPECT_TRUE(theirs->serve(until_settled(*ref), 60s)); });
+  test::joined_thread serving(
+      [&] { EXPECT_EQ(code_of(theirs->serve(until_settled(*ref), 60s)), errc::not_delivered); });
   masked_model model{};
   const auto got = mine->download_tensors(*ref, model);
   ASSERT_EQ(code_of(got), errc::value_out_of_range);

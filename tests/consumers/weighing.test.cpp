@@ -449,7 +449,7 @@ TEST(Weighing, An_infinite_or_NaN_element_of_the_old_model_has_no_difference) {
   const auto minus = -std::numeric_limits<float>::infinity();
   set(r.base, 3, minus);
   set(r.base, 4, minus);
-  for (auto& u : r.updates) set(u, 3, minus), set(u, 4, 6);
+  for (auto& u : r.updates) set(u, 3, minus), set(u, 4, 6.0F);
   auto w = r.made();
   ASSERT_TRUE(w.finish([](const update_differences& of, const update_weights& to) {
     own_weights(of, to);

@@ -8,7 +8,7 @@ using usual_tcp = pipeline<raw_tensors<Mlp>, fixed_bytes<2_MiB>, tcp>;
 using usual_udp = pipeline<raw_tensors<Mlp>, fit_datagram, udp>;
 static_assert(by_tcp::memory.recipient <= 4096, "requests ahead cost a pull nothing");
 static_assert(by_tcp::memory.owner_per_recipient == usual_tcp::memory.owner_per_recipient + 8 * 80);
-static_assert(by_udp::memory.recipient <= usual_udp::memory.recipient + 183 * 1024, "6 bytes and 3 bits for a request");
+static_assert(by_udp::memory.recipient <= usual_udp::memory.recipient + 235 * 1024, "8 bytes and 3 bits for a request");
 
 static Mlp trained{}, mine{};
 

@@ -214,7 +214,7 @@ TEST(Replica, Without_a_coordinator_it_is_owner_lost) {
   EXPECT_EQ(code_of(lost), errc::owner_lost);
   EXPECT_GE(cursor.offset, sizeof(large) / 2);
   replica.on.reset();
-  EXPECT_TRUE(replica.owner.run(until_settled(replica.ref), within(ample_time)));
+  EXPECT_FALSE(replica.owner.run(until_settled(replica.ref), within(ample_time)));
   EXPECT_EQ(how, verdict::owner_lost);
 }
 
