@@ -97,6 +97,7 @@ BREAKAGES = [
     ("consumers/any_schema/safetensors_file.hpp", "else if (!ok && options_.resume->offset <= in_file()) (void)save_cursor();", "", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "(placed_ && where.offset > in_file()) || ", "", "consumers/safetensors_file", "*DiskGotFull*"),
     ("consumers/any_schema/safetensors_file.hpp", "complete_ = std::max(complete_, begin + bytes.size());", "(void)begin;", "consumers/resumed_file", "*within_a_chunk*"),
+    ("consumers/any_schema/safetensors_file.hpp", "if (const auto ok = write(at, bytes); !ok) return ok;\n    written_ = at + bytes.size();", "std::memmove(buffer_.get(), bytes.data(), bytes.size());\n    written_ = at;\n    filled_ = bytes.size();", "consumers/safetensors_file", "*whatever_order*"),
     ("consumers/any_schema/safetensors_file.hpp", "if (found && trailer(*found) == bytes)", "if (found)", "consumers/resumed_file", "*WhatIsNoPlace*"),
     ("consumers/average/chunk_buffers.hpp", "if (chunk_bytes == 0 || count == 0)", "if (chunk_bytes == 0)", "consumers/weighted_average", "*"),
     ("consumers/average/detail/updates.hpp", "if (!r.counts()) {", "if (true) {", "consumers/counted_once", "*"),

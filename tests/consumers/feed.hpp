@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../support/models.hpp"
+#include "../support/random.hpp"
 
 #include <tensorpull/consumers/concept.hpp>
 
@@ -91,5 +92,40 @@ class feeder {
   std::uint64_t chunk_, piece_, at_ = 0, chunk_begin_ = 0;
   bool begun_ = false;
 };
+
+/// The header in order, and what is behind it in pieces of any length and order, as over datagrams and over several
+/// connections.
+template <class Consumer>
+tp::result<void> feed_in_any_order(Consumer& to, const model& from, std::uint64_t seed) {
+  const byte_vector bytes = from.image_bytes();
+  const tp::description what = describe(from);
+  generator random(seed);
+  struct range {
+    std::uint64_t begin, end;
+  };
+  std::vector<range> ranges{{0, what.data_start}};
+  while (ranges.back().end < bytes.size()) {
+    const std::uint64_t begin = ranges.back().end;
+    ranges.push_back({begin, std::min<std::uint64_t>(begin + 1 + random() % 300, bytes.size())});
+  }
+  auto order = ranges;
+  for (std::size_t i = order.size() - 1; i > 1; --i) std::swap(order[i], order[1 + random() % i]);
+  if (const auto ok = to.begin(what); !ok) return ok;
+  for (const range& r : order)
+    for (std::uint64_t at = r.begin; at < r.end;) {
+      std::array<byte_span, 4> out;
+      const tp::prepared p = to.prepare(at, r.end - at, out);
+      if (p.bytes == 0) return tp::failure(errc::busy, at);
+      for (std::size_t i = 0; i < p.pieces; ++i) {
+        std::memcpy(out[i].data(), bytes.data() + at, out[i].size());
+        if (const auto ok = to.commit(at, out[i]); !ok) return ok;
+        EXPECT_EQ(std::memcmp(out[i].data(), bytes.data() + at, out[i].size()), 0) << "after the commit at " << at;
+        at += out[i].size();
+      }
+    }
+  for (const range& r : ranges)
+    if (const auto ok = to.chunk(r.begin, r.end - r.begin); !ok) return ok;
+  return to.finish({tp::outcome::completed, bytes.size(), ranges.size(), what.version, what.fingerprint, what.version});
+}
 
 }  // namespace test

@@ -258,21 +258,24 @@ class safetensors_file {
 
   result<void> flush() noexcept {
     if (filled_ == 0) return {};
-    // a file that was cut would have a hole after the next write, and its length again
-    if (file_.size() != length()) return failure(errc::io, written_, file_.name(), ESTALE);
-    if (const auto ok = file_.write(written_, {buffer_.get(), filled_}); !ok) return ok;
+    if (const auto ok = write(written_, {buffer_.get(), filled_}); !ok) return ok;
     written_ += std::exchange(filled_, 0);
     return {};
+  }
+  result<void> write(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+    // a file that was cut would have a hole after the next write, and its length again
+    if (file_.size() != length()) return failure(errc::io, written_, file_.name(), ESTALE);
+    return file_.write(at, bytes);
   }
 
   /// How much of the file's beginning is on the disk.
   std::uint64_t in_file() const noexcept { return filled_ == 0 ? complete_ : std::min(complete_, written_); }
-  /// Bytes that do not follow those in the buffer, behind which they lie: others may follow them.
+  /// Bytes that do not follow those in the buffer, behind which they lie. They stay there, since they are hashed after
+  /// commit(). Others may follow them.
   result<void> go_on_at(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
     if (const auto ok = flush(); !ok) return ok;
-    std::memmove(buffer_.get(), bytes.data(), bytes.size());
-    written_ = at;
-    filled_ = bytes.size();
+    if (const auto ok = write(at, bytes); !ok) return ok;
+    written_ = at + bytes.size();
     return {};
   }
   result<void> write_own_header() noexcept {
