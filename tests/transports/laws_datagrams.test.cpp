@@ -171,6 +171,7 @@ struct haunted_room : usual_room {
             {"one at an address that cannot be answered", that_says(haunted_udp::says::from_nowhere)}};
   }
   own_udp_port port;
+  slow_clock slow{20};  // nothing is asked for again because the machine is slow
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Udp, ThirdParties, haunted_room);
 
