@@ -16,7 +16,8 @@ what it needs and no more.
   python         the Python package with PyTorch, and the component torch
   flare          jobs of NVIDIA FLARE with its own processes
   documentation  pages, snippets and their commands; format; uses by other projects; files compared with Python's safetensors and NumPy; counts of templates
-  sanitizers     clang++ with the address and undefined-behaviour sanitizers, g++ with the thread sanitizer
+  sanitizers     clang++ with the address and undefined-behaviour sanitizers
+  threads        g++ with the thread sanitizer, on what may run on several threads
   fuzz           each target of the fuzzers with the same 20,000 inputs
   freestanding   without exceptions and RTTI, for a Cortex-M3, firmware and its sizes, the microcontroller of the examples in its emulator
   machines       Linux on a 32-bit ARM, a 64-bit ARM and a big-endian machine, run by QEMU
@@ -38,7 +39,7 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(ground satellites python flare documentation sanitizers fuzz freestanding machines long)
+known=(ground satellites python flare documentation sanitizers threads fuzz freestanding machines long)
 groups=()
 all=0 # the long schedules
 for argument in "$@"; do
@@ -220,11 +221,16 @@ run_sanitizers() {
   configure "$build/clang-asan" clang-asan "$(clang_compiler)" -DTENSORPULL_BUILD_EXAMPLES=OFF "-DTENSORPULL_TEST_FILES=$files" \
     "-DTENSORPULL_TEST_GROUPS=core;image;tensors;chunking;framing;integrity;consumers;protocol;embedded;transports;messages;pipeline;wire;headers;satellites" || return
   compile "$build/clang-asan" all || return
+  built
+  run_tests "$build/clang-asan" $((3 * jobs)) # a quarter of the time is waits
+}
+
+needs_threads() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; }
+run_threads() {
   configure "$build/tsan" tsan || return
   compile "$build/tsan" all || return
   built
-  # a quarter of the time is waits
-  run_tests "$build/clang-asan" $((3 * jobs)) && run_tests "$build/tsan" $((2 * jobs))
+  run_tests "$build/tsan" $((2 * jobs))
 }
 
 needs_fuzz() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; clang; }
