@@ -282,7 +282,7 @@ BREAKAGES = [
     ("protocol/datagrams/congestion_window.hpp", "return lost_ <= 8 + (lost_ + answered_) / 25;", "return true;", "protocol/datagram_window", "*without_a_queue*"),
     ("protocol/datagrams/congestion_window.hpp", "|| waits()) return false;", ") return false;", "protocol/datagram_window", "*hundredth*:*CUBIC*"),
     ("protocol/datagrams/congestion_window.hpp", "if (off > 0 && !waits()) window_ += one / 8;", "", "protocol/datagram_window", "*carries_more*"),
-    ("protocol/datagrams/congestion_window.hpp", "if (waited() > shortest_ * 5 / 2) return;", "", "protocol/datagram_window", "*Begins*"),
+    ("protocol/datagrams/congestion_window.hpp", "if (waited() > std::max(shortest_ * 5 / 2, short_wait)) return;", "", "protocol/datagram_window", "*Begins*"),
     ("protocol/datagrams/congestion_window.hpp", "if (!std::exchange(timed_out_, true)) slow", "slow", "protocol/datagram_window", "*to_two*"),
     ("protocol/datagrams/congestion_window.hpp", "window_ = std::max(window_, before_.window);", "", "protocol/datagram_window", "*undone*"),
     ("protocol/datagrams/congestion_window.hpp", "in_flight + in_flight / 4 + 2 < size()", "false", "protocol/datagram_window", "*far_beyond*"),

@@ -50,7 +50,7 @@ class congestion_window {
       see_round(took, id, next);
     }
     if (!more || in_flight + in_flight / 4 + 2 < size()) return;  // the window is not what bounds it
-    if (waited() > shortest_ * 5 / 2) return;
+    if (waited() > std::max(shortest_ * 5 / 2, short_wait)) return;
     if (window_ < slow_start_until_) {
       window_ += quick_rounds_ > 0 ? one / 4 : one;
       if (window_ >= slow_start_until_) avoid(window_);
@@ -117,6 +117,8 @@ class congestion_window {
   /// A window of one request, as windows are counted here.
   static constexpr std::uint64_t one = 65536;
   static constexpr time clock{1000};
+  /// As RFC 9406, 4.3, has it: a queue that is shorter is none to end slow start for.
+  static constexpr time short_wait{4000};
   struct state {
     std::uint64_t window = 0, full = 0, slow_start_until = 0;
   };
@@ -153,7 +155,7 @@ class congestion_window {
     if (++samples_ < 8 || round_before_ == time::max()) return;
     using ms = std::chrono::milliseconds;
     const time more = std::min<time>(std::max<time>(round_before_ / 8, ms(4)), ms(16));
-    if (waited() > shortest_) {
+    if (waited() > std::max(shortest_, short_wait)) {
       slow_start_until_ = window_;
       avoid(window_);
     } else if (quick_rounds_ == 0) {
