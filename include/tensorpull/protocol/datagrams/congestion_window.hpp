@@ -149,15 +149,14 @@ class congestion_window {
       round_before_ = round_shortest_;
       round_shortest_ = time::max();
       samples_ = 0;
-      if (quick_rounds_ > 0 && --quick_rounds_ == 0) slow_start_until_ = window_, avoid(window_);
+      if (quick_rounds_ > 0 && --quick_rounds_ == 0) end_slow_start();
     }
     round_shortest_ = std::min(round_shortest_, took);
     if (++samples_ < 8 || round_before_ == time::max()) return;
     using ms = std::chrono::milliseconds;
     const time more = std::min<time>(std::max<time>(round_before_ / 8, ms(4)), ms(16));
     if (waited() > std::max(shortest_, short_wait)) {
-      slow_start_until_ = window_;
-      avoid(window_);
+      end_slow_start();
     } else if (quick_rounds_ == 0) {
       if (round_shortest_ < round_before_ + more) return;
       quick_rounds_ = 5;
@@ -167,6 +166,10 @@ class congestion_window {
     }
   }
 
+  constexpr void end_slow_start() noexcept {
+    slow_start_until_ = window_;
+    avoid(window_);
+  }
   /// Congestion avoidance begins: the window was `full` when the path could take no more.
   constexpr void avoid(std::uint64_t full) noexcept {
     full_ = full;

@@ -356,7 +356,7 @@ class selective_recipient : private recipient<Chunking, Limits> {
     const std::uint32_t before = asked_.count();
     asked_.take(id);
     if (in_order || !trip_.known()) trip_.took(took);
-    trip_.go_on();
+    else trip_.go_on();
     window_.answered(trip_, in_order ? took : time{}, id, next_id_, before, chunks_.again_count() + new_chunks(1) > 0,
                      now_);
     deadline_ = now_ + timeout();

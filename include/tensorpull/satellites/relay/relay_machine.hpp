@@ -12,6 +12,7 @@
 #include <tensorpull/framing/concept.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/detail/segment_table.hpp>
+#include <tensorpull/protocol/recipient/detail/request_id.hpp>
 
 #include <algorithm>
 #include <array>
@@ -309,7 +310,7 @@ class relay_machine {
   asking* find(const frame& m) noexcept {
     for (std::size_t i = 0; i < asked_count_; ++i)
       if (asked_[i].id == m.id && m.ref == ref_) return &asked_[i];
-    if (m.ref == ref_ && static_cast<std::int32_t>(m.id - first_id_) >= 0) fail({errc::unexpected_frame});
+    if (m.ref == ref_ && !detail::comes_before(m.id, first_id_)) fail({errc::unexpected_frame});
     return nullptr;
   }
   void release(asking& a) noexcept {

@@ -66,7 +66,7 @@ class requests_in_flight {
   void answered(std::uint32_t id, const round_trip& trip, Lost lost) noexcept {
     if (comes_before(id, latest_)) overtaken_ = true;
     else latest_ = id;
-    const time late = std::min(trip.smoothed() / 4 * patience_, trip.smoothed());
+    const time late = trip.smoothed() * patience_ / 4;
     while (first_ != end_ && comes_before(first_, latest_)) {
       if (!overtaken_ && latest_ - first_ < reordering) break;
       if (overtaken_ && time(static_cast<std::uint16_t>(left(latest_) - left(first_)) * tick) < late) break;
@@ -80,7 +80,7 @@ class requests_in_flight {
     overtaken_ = true;
     if (!comes_before(id, patient_until_)) {
       patient_until_ = end_;
-      patience_ = std::min(patience_ + 1, 16);
+      patience_ = std::min(patience_ + 1, 4);
     }
     return true;
   }
