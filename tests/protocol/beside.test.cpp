@@ -1,5 +1,4 @@
-// What is published beside a reference, such as a difference that leads there: its recipients are those of the
-// reference.
+// A publication beside another, such as a difference that leads there: its recipients are those of the other.
 #include "transactions.hpp"
 
 namespace beside_test {

@@ -12,8 +12,8 @@
 
 namespace tensorpull::python {
 
-/// What is here already. A pull that goes on at its end takes the last byte, which the owner has to send before it
-/// counts a recipient, and compares the digest of all.
+/// An image of which everything is here already. A pull that goes on at its end takes the last byte, which the owner
+/// has to send before it counts a recipient, and compares the digest of all.
 class held_image {
  public:
   static constexpr bool irrevocable = false;
