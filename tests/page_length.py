@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-README_WORDS, README_LINES, REFERENCE_WORDS, PARAGRAPH_WORDS, TOTAL = 900, 150, 2000, 80, 39100
+README_WORDS, README_LINES, REFERENCE_WORDS, PARAGRAPH_WORDS, TOTAL = 900, 150, 2000, 80, 39900
 # Pages that may be longer, and have longer paragraphs; pages whose sentences may have habits, and folders whose headers' may. An entry for nothing is a fault.
 LONGER = ("include/tensorpull/satellites/http/reference.md",)
 UNREAD = ("include/tensorpull/satellites/http/reference.md",)
