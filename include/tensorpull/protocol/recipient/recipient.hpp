@@ -71,9 +71,7 @@ class recipient {
         } else if (!Chunking::needs_layout) {
           cut_unseen_ = !described_.ref;
           fill_pull(out, chunking_.next(ask_.offset, seen_at(ask_)));
-        } else {
-          return false;
-        }
+        } else return false;
         break;
       case phase::pulling:
         if (wanted_.over(ask_) || in_flight_ >= window_) return false;
@@ -189,14 +187,7 @@ class recipient {
   std::chrono::milliseconds delay() const noexcept { return std::chrono::milliseconds(delay_ms_); }
 
  protected:
-  enum class phase : std::uint8_t {
-    start,
-    describing,
-    pulling,
-    confirming,
-    comparing,
-    settled
-  };
+  using phase = detail::recipient_phase;
 
   /// Whether `m` answers the last request, of which there is one at a time while confirming or comparing.
   bool answers_last(const frame& m) const noexcept { return request_sent_ && m.id == next_id_ - 1; }

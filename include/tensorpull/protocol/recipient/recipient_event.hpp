@@ -6,6 +6,16 @@
 namespace tensorpull {
 
 namespace detail {
+/// The stages of a recipient, in their order; from `settled` on it asks for nothing.
+enum class recipient_phase : std::uint8_t {
+  start,
+  describing,
+  pulling,
+  confirming,
+  comparing,  // the owner's schema with ours, which differ
+  settled
+};
+
 /// How often a recipient was served anew since the last chunk that it took.
 struct serves_anew {
   /// An answer is of another serve than the owner has described. True: it is asked to describe again. False: that has

@@ -281,7 +281,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
   /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was
   /// closed meanwhile.
   bool pull_stepped([[maybe_unused]] bool awaits_us) noexcept {
-    if constexpr (pulls) {
+    if constexpr (pulls)
       if (pull_) {
         auto& run = pull_->run;
         run.note();
@@ -298,7 +298,6 @@ class connection : private event_target, private send_limiter<typename Host::loc
           host_.retry_one();
         }
       }
-    }
     if (ending_) shut(*ending_);
     return !closed_;
   }
