@@ -122,6 +122,7 @@ BREAKAGES = [
     ("consumers/average/detail/slices.hpp", "b += 4 * slice_elements", "b += 3 * slice_elements", "consumers/weighing", "*plain_loops*"),
     ("consumers/average/weighing.hpp", "return std::ranges::lower_bound(all(), peer.id().value, {},", "return std::ranges::lower_bound(all().last(0), peer.id().value, {},", "consumers/weighing", "*order_of_arrival*"),
     ("consumers/average/weighing.hpp", "if (!(x >= 0) || !std::isfinite(x)) return", "if (x < 0) return", "consumers/weighing", "*Bad_weights*"),
+    ("consumers/average/weighing.hpp", "[](double x) { return x != x; })", "[](double) { return false; })", "consumers/weighing", "*Bad_weights*"),
     ("consumers/average/weighing.hpp", "if (!(sum > 0) || !std::isfinite(sum)) return failure(errc::invalid_argument);", "", "consumers/weighing", "*Bad_weights*"),
     ("consumers/average/weighing.hpp", "if (!std::isfinite(seen->norms[i])) return", "if (false) return", "consumers/weighing", "*no_number_is_refused*"),
     ("consumers/average/update_weights.hpp", "return std::isfinite(norm) ? norm : std::numeric_limits<double>::infinity();", "return norm * 0 + 1;", "consumers/weighing", "*hostile*"),

@@ -330,6 +330,29 @@ TEST(Weighing, A_counter_beside_the_weights_hides_no_hostile_update_and_has_the_
   EXPECT_EQ(first, (std::int64_t{1} << 53) + 1) << "the bits of an update's element";
 }
 
+TEST(Weighing, Robust_weights_are_0_for_NaN_and_for_updates_that_are_too_large_to_be_compared) {
+  for (const double value : {no_number, infinity, 1.3e154})
+    for (const std::size_t first : {0U, 4U, 8U}) {
+      round r(10, 11, {dtype::f64}, 2);
+      for (std::size_t i = 0; i < 10; ++i)
+        for (std::size_t k = 0; k < 2; ++k) {
+          set(r.base, k, 0.0);
+          set(r.updates[i], k,
+              i == first || i == first + 1 ? value / (k == 0 ? 1 : 10) : 1 + 0.01 * static_cast<double>(i));
+        }
+      auto w = r.made();
+      for (const std::size_t keep : {1U, 10U}) {
+        ASSERT_TRUE(w.finish(examples::krum{.hostile = 2, .keep = keep}, false));
+        for (const double v : values(r.result)) EXPECT_NEAR(v, 1.045, 0.05) << value << ' ' << first;
+      }
+      ASSERT_TRUE(w.finish(examples::geometric_median{}, false));
+      for (const double v : values(r.result)) EXPECT_NEAR(v, 1.045, 0.05) << value << ' ' << first;
+      const auto few = w.finish(examples::krum{.hostile = 4}, false);
+      ASSERT_EQ(code_of(few), errc::invalid_argument);
+      EXPECT_EQ(few.error().name.view(), "") << "10 are too few against 4";
+    }
+}
+
 TEST(Weighing, A_trimmed_mean_is_that_of_sorted_values) {
   for (const std::size_t n : {1U, 2U, 3U, 10U, 33U, 64U}) {
     round r(n, 6, {dtype::f32, dtype::f64, dtype::f16, dtype::bf16}, 517);
@@ -402,6 +425,7 @@ TEST(Weighing, Bad_weights_are_errors_and_nothing_is_written) {
   refused({1, 1, infinity}, 1, "3");
   refused({-1, 1, 1}, 1, "1");
   refused({1, 1}, 1, "3");  // one was not set
+  refused({}, 1, "");  // none was: the function has given up, and no peer is to blame
   refused({1, 1, 1}, no_number, "2");
   refused({1, 1, 1}, -1, "2");
   refused({0, 0, 0}, 1, "");

@@ -134,7 +134,7 @@ class weighing {
   /// An update with weight or scale 0 is not read in the second. Errors, before anything is written: those of look();
   /// value_out_of_range with the peer's name (its norm is not finite, and `refuse_no_numbers` is set, before `weigh` is
   /// called); invalid_argument with the peer's name (its weight or scale is negative, infinite, NaN or not set), and
-  /// without one (all weights are 0, or their sum is not finite).
+  /// without one (no weight is set, all are 0, or their sum is not finite).
   template <class F>
     requires(update_weights::set_by<F>)
   result<void> finish(F&& weigh, bool refuse_no_numbers = true) noexcept {
@@ -145,6 +145,8 @@ class weighing {
     std::fill_n(weights(), count_, std::numeric_limits<double>::quiet_NaN());
     std::fill_n(scales(), count_, 1.0);
     weigh(*seen, update_weights{{weights(), count_}, {scales(), count_}});
+    if (std::all_of(weights(), weights() + count_, [](double x) { return x != x; }))
+      return failure(errc::invalid_argument);  // it has given up, and no update is to blame
     double sum = 0;
     for (std::size_t i = 0; i < count_; ++i) {
       for (const double x : {weights()[i], scales()[i]})
