@@ -230,8 +230,8 @@ def test_links_of_datagrams_are_refused_by_name():
 @pytest.mark.parametrize("end", ["abort", "timeout"])
 def test_a_recipient_that_says_nothing_ends_by_abort_or_by_time(end):
     with Between() as between:
-        stop = threading.Event()
-        thread, accepted = between.recipient(lambda session: stop.wait(60))
+        stop, over = threading.Event(), threading.Event()
+        thread, accepted = between.recipient(lambda session: over.wait(60))  # it may not hang up before the relay has heard `stop`
         with thread:
             recipient = accepted()
             recipient.send(2)
@@ -240,7 +240,7 @@ def test_a_recipient_that_says_nothing_ends_by_abort_or_by_time(end):
                 timer.start()
             with pytest.raises(Error) as e:
                 between.owner.relay_to(recipient, between.ref, abort=stop if end == "abort" else None, timeout=60 if end == "abort" else 0.2)
-            stop.set()
+            over.set()
             assert e.value.code == ("cancelled" if end == "abort" else "timed_out") and e.value.landed == 0
             assert recipient.closed
         got = []  # the owner's session has been through it unharmed
@@ -291,11 +291,9 @@ def test_an_owner_that_dies_in_the_middle():
 
         def pull(session):
             with pytest.raises(Error) as e:
-                session.download_tensors(between.ref, chunk_size=4096, retries=0)
+                session.download_tensors(between.ref, chunk_size=4096, retries=0, progress=lambda p: between.over.set() if p.bytes_done else None, progress_interval=0)
             failed.append(e.value.code)
 
-        timer = threading.Timer(0.3, between.over.set)
-        timer.start()
         with pytest.raises(Error) as e:
             between.pulled_by(pull, bytes_per_second=200_000)
         assert e.value.code == "connection_lost" and 0 < e.value.landed < NBYTES

@@ -279,9 +279,14 @@ def test_what_takes_long_is_waited_for_and_what_takes_too_long_is_not(job, kind,
     monkeypatch.setattr(_transfer, "SOON", 0.0)
     go, coded = threading.Event(), _changes.code
     monkeypatch.setattr(_changes, "code", lambda *a: go.wait(60) and coded(*a))
-    model = stepped(model)
-    threading.Timer(1.0, go.set).start()
-    pulled = job.pull("site-1", model)
+    model, told = stepped(model), []
+
+    def ready_when_told_twice(state):
+        told.append(_offer.what(state.get(KEY)))
+        if told.count("soon") == 2:
+            go.set()
+
+    pulled = job.pull("site-1", model, change=ready_when_told_twice)
     assert pulled.way == "tensorpull" and pulled.bytes < 0.8 * ALL
     waited = pulled.states[:-1].count("soon")
     assert 2 <= waited == pulled.states.count("asks") <= 10 and pulled.states[2 * waited] == "offer"
