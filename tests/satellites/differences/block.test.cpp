@@ -190,5 +190,20 @@ TEST(BlockLength, A_small_step_takes_a_part_of_the_bytes_and_noise_no_more_than_
   const bytes noise = random_bytes(g, 65'536), other = random_bytes(g, 65'536);
   EXPECT_EQ(coded(coder, dtype::u32, noise, other).size(), 65'540u);
 }
+TEST(BlockLength, A_column_that_changes_takes_the_bytes_of_a_column_wherever_it_is) {
+  generator g(10);
+  tp::deflate_coder coder;
+  const bytes old = random_bytes(g, 65'536);
+  for (const dtype type : {dtype::u16, dtype::u32, dtype::u64})
+    for (const std::size_t columns : {8U, 16U, 17U, 32U, 64U, 100U, 256U})
+      for (const std::size_t column : {0U, 1U, 5U, 7U}) {
+        const std::size_t width = tp::bits(type) / 8;
+        bytes now = old;
+        std::size_t moved = 0;
+        for (std::size_t i = column; i < now.size() / width; i += columns, moved += width)
+          for (std::size_t k = 0; k < width; ++k) now[i * width + k] = static_cast<std::byte>(g.below(256));
+        EXPECT_LT(coded(coder, type, old, now).size(), 2 * moved + 1000) << width << ' ' << columns << ' ' << column;
+      }
+}
 
 }  // namespace block_test

@@ -5,6 +5,7 @@ BREAKAGES = [
     ("satellites/differences/block.hpp", "return static_cast<U>(bits ^ (negative | top));", "return static_cast<U>(bits ^ top);", "satellites/differences/block", "*both_sides_of_zero*"),
     ("satellites/differences/block.hpp", "(z >> 1) ^ static_cast<U>(U{0} - (z & U{1}))", "(z >> 1)", "satellites/differences/block", "*every_bit*"),
     ("satellites/differences/block.hpp", "if (n > 16 && !detail::is_noise(plane)) packed", "if (n > 16 && detail::is_noise(plane)) packed", "satellites/differences/block", "*small_step*"),
+    ("satellites/differences/block.hpp", "plane[i * step + turn % step]", "plane[i * step + turn % 1]", "satellites/differences/block", "*column*"),
     ("satellites/differences/deflate/deflate.hpp", "unpack_.avail_in == 0 && unpack_.avail_out == 0", "unpack_.avail_in == 0", "satellites/differences/block", "*Nothing_that_is_none*"),
     ("satellites/differences/difference.hpp", "if (made.size_ > most_bytes) return failure(errc::too_large, made.size_);", "", "satellites/differences/difference", "*refused_by_name*"),
     ("satellites/differences/applied_difference.hpp", "if (*mine != read->from) return failure(errc::digest_mismatch);", "", "satellites/differences/difference", "*not_the_old_version*"),
