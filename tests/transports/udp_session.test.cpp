@@ -81,6 +81,51 @@ TEST(UdpSession, A_called_session_listens_to_nobody_else) {
   EXPECT_TRUE(s.hear(300ms).empty());
 }
 
+// A firewall forgets a path that carries nothing, often after 30 s: what was sent to a client that waited for its next
+// task was lost.
+TEST(UdpSession, An_end_that_waits_keeps_the_path_known_in_both_directions) {
+  constexpr int minutes = 3;
+  const auto waits = [](auto& session) {
+    for (int i = 0; i < 6 * minutes; ++i) {
+      EXPECT_EQ(code_of(session.receive(1ms)), errc::timed_out);
+      pass_time(10s);
+    }
+  };
+  const auto is_spoken_to = [](auto& hears) {
+    int heard = 0;
+    while (!hears(1ms).empty()) ++heard;
+    EXPECT_GE(heard, 3 * minutes - 1);
+    EXPECT_LE(heard, 3 * minutes + 1);
+  };
+  auto far = udp_net::session::open(any_port);
+  stranger client(far->port());
+  std::uint64_t word = 0;
+  {
+    const joined_thread tells([&](const std::stop_token& stop) { (void)far->receive(ample_time, stop); });
+    word = client.word();
+  }
+  client.say(word, describe_of(tp::reference{{1, 2}, 0, 0}).bytes());
+  (void)far->receive(50ms);
+  while (!client.hear(1ms).empty()) {
+    // the answer
+  }
+  waits(*far);
+  const auto client_hears = [&](std::chrono::milliseconds time) { return client.hear(time); };
+  is_spoken_to(client_hears);
+
+  auto door = *tp::udp_link::open(any_port);
+  auto near = udp_net::session::connect(local(door.port()));
+  waits(*near);
+  const auto door_hears = [&](std::chrono::milliseconds time) {
+    alignas(8) std::byte memory[9000];
+    tp::udp_address from;
+    (void)door.wait(true, false, time);
+    const auto io = door.receive(memory, from);
+    return byte_vector(io.status == tp::io_status::ok ? io.bytes : 0);
+  };
+  is_spoken_to(door_hears);
+}
+
 // The first proved address had the only seat for ever.
 TEST(UdpSession, An_address_without_a_frame_that_counts_takes_no_seat) {
   std::array<std::byte, 1088> piece{};  // the first of a message whose rest never comes

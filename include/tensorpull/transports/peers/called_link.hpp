@@ -31,6 +31,11 @@ class called_link : public detail::cookie_link<called_link<Link>, Link> {
     word_ = last_word_;
     met_ = met_ || for_good;
   }
+  /// Sends a datagram that the peer throws away, so that what lies between remembers the path. Before anybody has
+  /// called, none.
+  void keep_path() noexcept {
+    (void)put({}, [this](auto all, const auto& to) noexcept { return link_.send(all, to); });
+  }
 
  private:
   friend base;

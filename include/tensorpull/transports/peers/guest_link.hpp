@@ -25,6 +25,10 @@ class guest_link : public detail::cookie_link<guest_link<Link>, Link> {
   explicit guest_link(Link link, std::uint64_t random = system_entropy{}()) noexcept
       : base(std::move(link)), guest_(random) {}
 
+  /// Sends a datagram that the door answers with its word, so that firewalls and address translators between the ends
+  /// remember the path in both directions.
+  void keep_path() noexcept { ask(); }
+
  private:
   friend base;
 

@@ -44,6 +44,9 @@ class datagram_wire {
                                                         detail::datagram_scratch_bytes<Link, limits>);
   static constexpr std::size_t buffer_bytes = detail::held_chunk_bytes;
   static constexpr bool messages_block = false;  ///< they are sent again
+  /// In a call that waits, the path carries a datagram at least this often: firewalls forget a silent one after 30 s
+  /// or more.
+  static constexpr std::chrono::seconds longest_silence{20};
 
   explicit datagram_wire(Link link) noexcept : link_(std::move(link)) {}
   /// As basic_session::connect.
@@ -62,11 +65,18 @@ class datagram_wire {
   }
   template <class End, class Transfer>
   result<datagrams_moved> step(End& e, Transfer& t, std::span<std::byte> scratch, session_moves) noexcept {
-    return step_datagrams(e, t, link_, scratch, come_, detail::endpoint_time<typename Parts::platform, End>());
+    auto did = step_datagrams(e, t, link_, scratch, come_, detail::endpoint_time<typename Parts::platform, End>());
+    spoke_ = spoke_ || (did && did->sent > 0);
+    return did;
   }
   static bool goes_on(const datagrams_moved& did) noexcept { return did.received > 0 || did.sent > 0; }
   template <class End>
   void wait(End& e, const datagrams_moved& did, std::chrono::milliseconds most) noexcept {
+    if constexpr (requires { link_.keep_path(); })
+      if (const auto now = std::chrono::steady_clock::now(); spoke_ || now - kept_ >= longest_silence) {
+        if (!std::exchange(spoke_, false)) link_.keep_path();
+        kept_ = now;
+      }
     detail::wait_for_datagrams<typename Parts::platform>(e, no_transfer{}, link_, did.blocked, most);
   }
   void leave() noexcept { (void)link_.wait(false, false, {}); }
@@ -89,6 +99,8 @@ class datagram_wire {
   Link link_;
   alignas(8) std::array<std::byte, detail::held_chunk_bytes> held_;
   detail::datagram_memory<Link> come_;
+  std::chrono::steady_clock::time_point kept_ = std::chrono::steady_clock::now();
+  bool spoke_ = false;
 };
 
 /// A session over datagrams.
