@@ -262,7 +262,11 @@ class embedded_recipient {
   std::uint32_t wanted_bytes() const noexcept {
     if (state_ == state::closing) return 1;
     const std::uint32_t rest = (landed_ < start_ ? start_ : total_) - landed_;
-    return rest < cap_ ? rest : cap_;
+    const std::uint32_t n = rest < cap_ ? rest : cap_;
+    if constexpr (requires { Landing::cursor_step; })
+      if (const std::uint32_t over = (landed_ - start_ + n) % Landing::cursor_step; landed_ >= start_ && over < n)
+        return n - over;
+    return n;
   }
 
   /// One frame of our layout.
