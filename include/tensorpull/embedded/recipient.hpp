@@ -408,8 +408,8 @@ class embedded_recipient {
   /// and its digest proves it.
   bool resume(std::uint64_t version) noexcept {
     const resume_cursor c = landing_.cursor();
-    const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 &&
-                      c.offset <= image::image_bytes;
+    const bool fits = (c.ref == ref_ || (version | version_) != 0) && c.fingerprint == image::fingerprint &&
+                      c.offset != 0 && c.offset <= image::image_bytes;
     if (!fits) return false;
     const bool whole = c.offset == image::image_bytes;
     if (version != 0 && c.version != version) return false;
@@ -431,6 +431,7 @@ class embedded_recipient {
       return false;
     }
     landed_ = offset;
+    if (whole && c.ref != ref_) (void)landing_.save({ref_, c.fingerprint, c.version, c.offset, c.digest});
     if (version == 0) {
       version_ = c.version;
       total_ = landed_;
