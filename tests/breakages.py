@@ -328,6 +328,12 @@ BREAKAGES = [
     ("core/xxh3.hpp", "kept_ + (at - batch) % Kept, batch)", "kept_ + at % Kept, batch)", "embedded/lean_xxh3", "*"),
     ("embedded/flash_landing.hpp", "&& !program(at, units, length)", "&& !(units == unit_ ? flash_.program(at, {units, length}) : program(at, units, length))", "embedded/flash_landing", "*worn*"),
     ("embedded/flash_landing.hpp", "(landed_ + Flash::page_bytes - 1) / Flash::page_bytes", "landed_ / Flash::page_bytes", "embedded/flash_landing", "*restart_erases*"),
+    ("embedded/recipient.hpp", "(c.ref == ref_ || (version | version_) != 0)", "c.ref == ref_", "embedded/resume", "*another_reference*"),
+    ("protocol/recipient/transfer.hpp", "(from.ref != r.ref && r.version == 0)", "from.ref != r.ref", "protocol/retry", "*another_reference*"),
+    ("embedded/flash_landing.hpp", "if (data % cursor_step != 0 && data != data_bytes) return {};", "", "embedded/flash_landing", "*power_cut_at_any_byte*"),
+    ("embedded/flash_landing.hpp", "bool right = flash_.program(at, {units, n});", "if (!flash_.program(at, {units, n})) return false; bool right = true;", "embedded/flash_landing", "*begins_anew"),
+    ("embedded/recipient.hpp", "landed_ >= start_ && over < n)", "landed_ >= start_ && over == n)", "embedded/flash_recipient", "*chunk_or_page*"),
+    ("embedded/cursor_slots.hpp", "if (behind(place) % end_ != next_) next_", "next_", "embedded/flash_landing", "*costs_no_erase*"),
     ("embedded/line.hpp", "to - code == 255", "to - code == 254", "embedded/line", "*hosts_write*"),
     ("embedded/line.hpp", "(void)line.room();", "", "embedded/line", "*An_owner_alone*:*From_seeds*"),
     # tensors

@@ -50,3 +50,17 @@ struct chip {
 };
 chip memory;
 flash_landing<embedded_image<mlp>, chip> landing(memory);
+
+// CASE flash_with_units_as_long_as_its_pages
+// EXPECT: tensorpull: a page of this flash is too small for a cursor and a unit: let page_bytes be several of its pages
+// MAX_ERRORS: 5
+template <>
+inline constexpr auto tensorpull::members_of<mlp> = members(member{"w", &mlp::w}, member{"b", &mlp::b});
+struct chip {
+  static constexpr std::uint32_t page_bytes = 512, program_bytes = 512;
+  bool erase(std::uint32_t) noexcept { return true; }
+  bool program(std::uint32_t, std::span<const std::byte>) noexcept { return true; }
+  bool read(std::uint32_t, std::span<std::byte>) noexcept { return true; }
+};
+chip memory;
+flash_landing<embedded_image<mlp>, chip> landing(memory);

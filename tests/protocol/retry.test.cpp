@@ -315,16 +315,47 @@ TEST(Transfer, A_cursor_does_not_count_what_has_come_of_a_chunk_that_is_not_chec
   EXPECT_EQ(seen, 1024u | 2048u);
 }
 
-TEST(Transfer, A_cursor_of_another_reference_version_or_schema_resumes_nothing) {
+TEST(Transfer, A_cursor_goes_on_under_another_reference_if_the_version_is_given) {
+  // The owner was started again, with the same model under a random reference.
+  interrupted x;
+  tp::resume_cursor kept;
+  {
+    transfer<> t(x.to, {.ref = {1, 2}}, {}, 1);
+    x.p.right.end.begin_pull();
+    tp::no_transfer idle;
+    for (int i = 0; i < 45; ++i) x.p.pump(idle, t);
+    kept = t.cursor();
+    x.p.right.end.end_pull(t);
+  }
+  ASSERT_TRUE(kept);
+  x.p.reconnect();
+  x.p.left.publish(x.source, {7, 7});
+  tp::land to(x.mine.destination());
+  transfer<> unknown(to, {.ref = {7, 7}}, {}, 1);
+  EXPECT_FALSE(unknown.resume(kept)) << "it may be of any version";
+  transfer<> t(to, {.ref = {7, 7}, .version = version_of(x.source)}, {}, 1);
+  ASSERT_TRUE(t.resume(kept));
+  const auto before = x.p.left.status({7, 7}).bytes_sent;
+  ASSERT_TRUE(completed(x.p.pull(t)));
+  EXPECT_TRUE(x.mine.same_tensors(x.source));
+  EXPECT_EQ(x.p.left.status({7, 7}).bytes_sent - before, x.source.schema().image_bytes - kept.offset);
+  EXPECT_EQ(t.cursor().ref, (tp::ref_id{7, 7}));
+}
+
+TEST(Transfer, A_cursor_of_another_version_or_schema_resumes_nothing) {
   interrupted x;
   tp::pull_request request{.ref = {1, 2}, .version = version_of(x.source)};
-  for (const auto& wrong :
-       {tp::resume_cursor{}, tp::resume_cursor{{9, 9}, x.source.schema().fingerprint, version_of(x.source), 8, 0},
-        tp::resume_cursor{{1, 2}, 1, version_of(x.source), 8, 0},
-        tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, 4, 8, 0},
-        tp::resume_cursor{{1, 2}, x.source.schema().fingerprint, version_of(x.source), ~0ull, 0}}) {
-    transfer<> t(x.to, request, {}, 1);
-    EXPECT_FALSE(t.resume(wrong));
+  const std::uint64_t right = *tp::range_digest<tp::xxhash_digest>(x.source.source(), 0, 8);
+  const tp::resume_cursor fits{{1, 2}, x.source.schema().fingerprint, version_of(x.source), 8, right};
+  EXPECT_TRUE(transfer<>(x.to, request, {}, 1).resume(fits));
+  for (int what = 0; what < 5; ++what) {
+    tp::resume_cursor wrong = fits;
+    if (what == 0) wrong = {};
+    if (what == 1) ++wrong.fingerprint;
+    if (what == 2) ++wrong.version;
+    if (what == 3) wrong.offset = ~0ull;
+    if (what == 4) ++wrong.digest;
+    EXPECT_FALSE(transfer<>(x.to, request, {}, 1).resume(wrong)) << what;
   }
 }
 

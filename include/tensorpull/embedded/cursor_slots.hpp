@@ -24,28 +24,34 @@ class cursor_slots {
       flash_memory<Flash>,
       "tensorpull: a flash memory has page_bytes and program_bytes, a power of two that divides it, and bool erase(page), bool program(at, bytes) and "
       "bool read(at, out), all noexcept (flash_memory in embedded/flash.hpp)");
-  static constexpr std::uint32_t unit_bytes_ = Flash::program_bytes, grain_ = std::max<std::uint32_t>(unit_bytes_, 8);
+  /// Of flash that is programmed once no cursor counts bytes that wait: it lies where a page begins.
+  static constexpr std::uint32_t unit_bytes_ = detail::embedded::programs_once<Flash> ? 0 : Flash::program_bytes,
+                                 grain_ = std::max<std::uint32_t>(Flash::program_bytes, 8);
 
  public:
   /// Pages that it needs, one behind the other.
   static constexpr std::uint32_t pages = 2;
-  /// Bytes of a record: the cursor, bytes that were too few to be programmed, the number, a CRC32C of all of these.
+  /// Bytes of a record: the cursor, bytes that were too few to be programmed (unless the flash `programs_once`), the
+  /// number, a CRC32C of all of these.
   static constexpr std::uint32_t record_bytes = (sizeof(resume_cursor) + 8 + unit_bytes_ + grain_ - 1) / grain_ *
                                                 grain_;
   /// Records that a page takes before the other page is erased.
   static constexpr std::uint32_t records_per_page = Flash::page_bytes / record_bytes;
-  static_assert(records_per_page > 0, "tensorpull: a page of this flash is too small for a cursor");
+  static_assert(
+      records_per_page > 0,
+      "tensorpull: a page of this flash is too small for a cursor and a unit: let page_bytes be several of its pages, which erase(page) erases together");
 
   /// `first_page`: of the two. Call load() before store().
   cursor_slots(Flash& flash, std::uint32_t first_page) noexcept
       : flash_(flash), first_(first_page * Flash::page_bytes) {}
 
-  /// The newest cursor, and in `unit` the program_bytes bytes that were stored with it. Empty: there is none, or an
-  /// empty one was stored last. Cost: it reads both pages.
+  /// The newest cursor, and in `unit` the bytes that were stored with it. Empty: there is none, or an empty one was
+  /// stored last. Cost: it reads both pages.
   resume_cursor load(std::byte* unit) noexcept {
     resume_cursor newest;
     record r;
     bool found = false;
+    std::uint32_t place = end_;
     for (std::uint32_t at = 0; at < end_; at = behind(at)) {
       // the numbers wrap around, so the newer one is the one that is less than half of all numbers ahead
       if (!flash_.read(first_ + at, bytes(r)) || r.check != checksum(r) ||
@@ -53,23 +59,25 @@ class cursor_slots {
         continue;
       found = true;
       number_ = r.number;
-      next_ = at < Flash::page_bytes ? Flash::page_bytes : 0;
-      std::memcpy(&newest, r.cursor, sizeof newest);
-      std::memcpy(unit, r.unit, unit_bytes_);
+      place = at;
+      std::memcpy(&newest, r.held, sizeof newest);
+      std::memcpy(unit, r.held + sizeof newest, unit_bytes_);
     }
+    // behind a record of an earlier program a torn one may lie, behind our own newest one there is room
+    if (behind(place) % end_ != next_) next_ = place < Flash::page_bytes ? Flash::page_bytes : 0;
     return newest;
   }
 
-  /// Makes this cursor the newest, with program_bytes bytes of `unit`. The empty cursor: there is none from now on.
-  /// False: the flash failed; then the newest cursor is this one or the one before.
+  /// Makes this cursor the newest, with the bytes of `unit` (none of a flash that `programs_once`). The empty cursor:
+  /// there is none from now on. False: the flash failed; then the newest cursor is this one or the one before.
   bool store(const resume_cursor& cursor, const std::byte* unit) noexcept {
     const std::uint32_t at = next_;
     if (at % Flash::page_bytes == 0 && !flash_.erase((first_ + at) / Flash::page_bytes)) return false;
     next_ = behind(at) % end_;  // also if the flash fails now: a torn record is not written over
     record r;
-    std::memcpy(r.cursor, &cursor, sizeof cursor);
-    std::memset(r.unit, 0, sizeof r.unit);
-    std::memcpy(r.unit, unit, unit_bytes_);
+    std::memcpy(r.held, &cursor, sizeof cursor);
+    std::memset(r.held + sizeof cursor, 0, sizeof r.held - sizeof cursor);
+    std::memcpy(r.held + sizeof cursor, unit, unit_bytes_);
     r.number = ++number_;
     r.check = checksum(r);
     return flash_.program(first_ + at, bytes(r));
@@ -77,8 +85,7 @@ class cursor_slots {
 
  private:
   struct record {
-    std::byte cursor[sizeof(resume_cursor)];
-    std::byte unit[record_bytes - sizeof(resume_cursor) - 8];
+    std::byte held[record_bytes - 8];  // the cursor, the unit
     std::uint32_t number, check;
   };
   static_assert(sizeof(record) == record_bytes && std::is_trivially_copyable_v<resume_cursor>);

@@ -1,4 +1,4 @@
-// Flash: memory that keeps its bytes without power, is erased a page at once, and is programmed by clearing bits. The
+// Flash: memory that keeps its bytes without power, is erased a page at once, and is programmed a unit at once. The
 // landing of a device writes to it.
 #pragma once
 
@@ -10,20 +10,21 @@
 
 namespace tensorpull {
 
-/// A flash memory F, as NOR flash behaves, inside a microcontroller or behind a bus:
+/// A flash memory F, inside a microcontroller or behind a bus:
 ///  1. `F::page_bytes`, a multiple of `F::program_bytes`: what is erased at once. `F::program_bytes`, a power of two:
 ///     the least that is programmed at once;
-///  2. `f.erase(page)` sets the bytes of a page to 0xff. Pages count from 0; page p begins at the byte p * page_bytes;
-///  3. `f.program(at, bytes)` clears the bits that are 0 in `bytes`. Position and length are multiples of
-///     program_bytes, the range may cross pages, and in the machine's memory the bytes may begin anywhere. A unit is
-///     programmed once after its page was erased; after a power cut, once more with the same bytes;
-///  4. `f.read(at, out)` copies bytes, from any position, of any length;
+///  2. `f.erase(page)` makes a page blank, whatever its bytes are then. Pages count from 0; page p begins at the byte
+///     p * page_bytes;
+///  3. `f.program(at, bytes)` writes to units that are blank. Position and length are multiples of program_bytes, the
+///     range may cross pages, and in the machine's memory the bytes may begin anywhere. After a power cut a unit is
+///     programmed once more with the same bytes, unless 7. forbids it;
+///  4. `f.read(at, out)` copies bytes, from any position, of any length. A unit that was torn may be an error;
 ///  5. each call waits until it is done, and returns whether it worked: a position outside the memory is an error, too.
 ///     A power cut in the middle of a call leaves some of its bits done and others not, and no byte outside the page or
 ///     the units that the call was for changes;
-///  6. no call throws or allocates.
-/// Flash with a checksum of its own over each unit must allow a unit to be programmed twice with the same bytes, and be
-/// readable after a torn write. One that does not needs a driver that hides that.
+///  6. no call throws or allocates;
+///  7. optionally, `F::programs_once` is true if a unit that is not blank cannot be programmed: flash with a checksum
+///     over each unit (ECC), or whose blank bytes are 0. A transfer then goes on at the page that was torn.
 template <class F>
 concept flash_memory = requires(F& f, std::uint32_t place, std::span<const std::byte> in, std::span<std::byte> out) {
   requires std::convertible_to<decltype(F::page_bytes), std::uint32_t> &&
@@ -34,5 +35,13 @@ concept flash_memory = requires(F& f, std::uint32_t place, std::span<const std::
   { f.program(place, in) } noexcept -> std::same_as<bool>;
   { f.read(place, out) } noexcept -> std::same_as<bool>;
 };
+
+namespace detail::embedded {
+template <class Flash>
+inline constexpr bool programs_once = [] {
+  if constexpr (requires { Flash::programs_once; }) return bool{Flash::programs_once};
+  else return false;
+}();
+}  // namespace detail::embedded
 
 }  // namespace tensorpull

@@ -21,7 +21,11 @@ namespace tensorpull {
 /// A power cut, in any state, leaves one of two things: a cursor whose hash proves the bytes before it, and the
 /// transfer goes on there; or no such cursor, and it begins at byte 0. Bytes that were written behind the cursor are
 /// written again, the same, and read back. An owner that sends other bytes under the same version can make it differ.
-/// Then the cursor is thrown away, and the next transfer begins at byte 0.
+/// Then the cursor is thrown away, and the next transfer begins at byte 0; also when the flash refuses a unit.
+///
+/// In flash that `programs_once` cursors count whole pages only (`cursor_step`), and a transfer goes on with a page
+/// that is erased again: a power cut costs a page at most, or a chunk if that is longer, and no unit is programmed
+/// twice.
 ///
 /// A new version is written over the old one. A program that needs the old one until the new one is valid has two
 /// landings in two regions. Borrows the flash. Size on a machine of 32 bits: 28 bytes and the buffer of program_bytes.
@@ -37,6 +41,8 @@ class flash_landing {
   using image = Image;
   /// Bytes that lie in flash.
   static constexpr std::uint32_t data_bytes = static_cast<std::uint32_t>(Image::image_bytes - Image::header_bytes);
+  /// Cursors are kept at multiples of so many bytes of data, and at the end.
+  static constexpr std::uint32_t cursor_step = detail::embedded::programs_once<Flash> ? Flash::page_bytes : 1;
   /// Pages that it needs, one behind the other: the cursor's first.
   static constexpr std::uint32_t pages = slots::pages + (data_bytes + Flash::page_bytes - 1) / Flash::page_bytes;
 
@@ -58,19 +64,22 @@ class flash_landing {
     return c;
   }
 
-  /// Stores a cursor at the byte up to which all has been written. An empty one: nothing has landed. Errors:
-  /// invalid_argument (it counts other bytes than those that are there), io.
+  /// Stores a cursor at the byte up to which all has been written; between two steps of cursors it stores nothing. An
+  /// empty one: nothing has landed. Errors: invalid_argument (it counts other bytes than those that are there), io.
   result<void> save(const resume_cursor& c) noexcept {
     const std::uint32_t data = data_before(c);
     if (data == 0) landed_ = 0;  // whatever is there is not of this image
     if (data != landed_) return said(errc::invalid_argument, landed_);
+    if constexpr (cursor_step > 1)
+      if (data % cursor_step != 0 && data != data_bytes) return {};
     return said(slots_.store(c, unit_) ? errc{} : errc::io, landed_);
   }
 
   /// Writes bytes of the data section: where the bytes before end, or at 0, with which a new image begins. Programmed
   /// bytes are read back; bytes that wait for the rest of their unit are read back with it, and the call that brings
   /// the rest may fail because of them. Errors: invalid_argument (another position, or more than there is room for);
-  /// io: the flash failed (the cursor stays), or it holds other bytes than it was given (the cursor is thrown away).
+  /// io: a page could not be erased (the cursor stays), or a unit could not be programmed or holds other bytes than it
+  /// was given (the cursor is thrown away).
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
     if (at == 0) landed_ = 0;
     if (at != landed_ || bytes.size() > data_bytes - at) return said(errc::invalid_argument, at);
@@ -166,24 +175,24 @@ class flash_landing {
     return true;
   }
   /// Programs whole units, and reads them back: bytes that waited for the rest of their unit are compared here, too. If
-  /// other bytes are there, no cursor counts them any more.
+  /// other bytes are there, or a unit that was torn refuses them, no cursor counts them any more.
   bool program(std::uint32_t at, const std::byte* units, std::uint32_t n) noexcept {
-    if (!flash_.program(at, {units, n})) return false;
+    bool right = flash_.program(at, {units, n});
     if constexpr (data_bytes % unit_bytes_ != 0)  // what fills the last unit is not of the image
       n = std::min(n, data_at_ + data_bytes - at);
     std::byte there[32];
-    while (n > 0) {
+    while (right && n > 0) {
       const std::uint32_t some = std::min<std::uint32_t>(sizeof there, n);
-      if (!flash_.read(at, {there, some}) || std::memcmp(there, units, some) != 0) {
-        landed_ = 0;
-        (void)slots_.store({}, unit_);
-        return false;
-      }
+      right = flash_.read(at, {there, some}) && std::memcmp(there, units, some) == 0;
       at += some;
       units += some;
       n -= some;
     }
-    return true;
+    if (!right) {
+      landed_ = 0;
+      (void)slots_.store({}, unit_);
+    }
+    return right;
   }
 
   Flash& flash_;

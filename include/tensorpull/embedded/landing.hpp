@@ -25,7 +25,9 @@ namespace tensorpull {
 ///  4. optionally, `l.cursor()` is how far an earlier program got, {} if it is not known, and `l.save(cursor)` keeps
 ///     it: after each chunk that has landed, and so at most once for each chunk. An error of save() ends the transfer.
 ///     With it a transfer goes on after a power cut. A cursor that is wrong costs a pass over what has landed and
-///     nothing else, since the bytes that it speaks of are hashed again.
+///     nothing else, since the bytes that it speaks of are hashed again;
+///  5. optionally, `L::cursor_step`: where a chunk reaches or crosses a multiple of so many bytes of data, it ends at
+///     one, so that save() is called there.
 template <class L>
 concept embedded_landing = requires(L& l, const L& c, std::uint32_t at, std::span<const std::byte> in,
                                     std::span<std::byte> out) {

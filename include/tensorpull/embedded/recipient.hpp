@@ -262,7 +262,11 @@ class embedded_recipient {
   std::uint32_t wanted_bytes() const noexcept {
     if (state_ == state::closing) return 1;
     const std::uint32_t rest = (landed_ < start_ ? start_ : total_) - landed_;
-    return rest < cap_ ? rest : cap_;
+    const std::uint32_t n = rest < cap_ ? rest : cap_;
+    if constexpr (requires { Landing::cursor_step; })
+      if (const std::uint32_t over = (landed_ - start_ + n) % Landing::cursor_step; landed_ >= start_ && over < n)
+        return n - over;
+    return n;
   }
 
   /// One frame of our layout.
@@ -404,8 +408,8 @@ class embedded_recipient {
   /// and its digest proves it.
   bool resume(std::uint64_t version) noexcept {
     const resume_cursor c = landing_.cursor();
-    const bool fits = c.ref == ref_ && c.fingerprint == image::fingerprint && c.offset != 0 &&
-                      c.offset <= image::image_bytes;
+    const bool fits = (c.ref == ref_ || (version | version_) != 0) && c.fingerprint == image::fingerprint &&
+                      c.offset != 0 && c.offset <= image::image_bytes;
     if (!fits) return false;
     const bool whole = c.offset == image::image_bytes;
     if (version != 0 && c.version != version) return false;
@@ -427,6 +431,7 @@ class embedded_recipient {
       return false;
     }
     landed_ = offset;
+    if (whole && c.ref != ref_) (void)landing_.save({ref_, c.fingerprint, c.version, c.offset, c.digest});
     if (version == 0) {
       version_ = c.version;
       total_ = landed_;

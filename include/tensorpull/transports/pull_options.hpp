@@ -58,8 +58,9 @@ struct pull_options {
   /// pull, or that of the session.
   recipient_id recipient{};
   /// Where this transfer stands; updated with each chunk. If it is not empty and fits what is published, the transfer
-  /// resumes from it. Resuming needs a digest of the whole and a consumer whose memory can be read back (land). Without
-  /// them, or if the bytes do not match the cursor, it starts at 0.
+  /// resumes from it, also under another reference whose version is given. Resuming needs a digest of the whole and a
+  /// consumer whose memory can be read back (land). Without them, or if the bytes do not match the cursor, it starts at
+  /// 0.
   resume_cursor* cursor = nullptr;
   /// Called on the pulling thread; what it throws is dropped.
   callback<const progress_event&> progress{};

@@ -51,12 +51,13 @@ class transfer {
       : to_(to), machine_(complete(request, to), chunking, first_id) {}
 
   /// Continues where an earlier transfer stopped, if the destination holds the cursor's bytes; call it before the first
-  /// request. Cost: one pass over the bytes that are there, to hash them. False: it starts at 0.
+  /// request. A cursor of another reference counts if the request states its version. Cost: one pass over the bytes
+  /// that are there, to hash them. False: it starts at 0.
   bool resume(const resume_cursor& from) noexcept {
     if constexpr (can_read_back) {
       const source_view there = to_.read_back();
       const pull_request& r = machine_.request();
-      if (!from || from.ref != r.ref || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) ||
+      if (!from || (from.ref != r.ref && r.version == 0) || (r.fingerprint != 0 && from.fingerprint != r.fingerprint) ||
           (r.version != 0 && from.version != r.version) || r.by_name() || there.schema == nullptr ||
           from.offset > there.schema->image_bytes)
         return false;
