@@ -277,7 +277,9 @@ choices read_choices(int count, char** arguments) {
 /// The path of the partial file, as safetensors_file names it.
 std::string part_of(const std::string& output) {
   const std::size_t slash = output.find_last_of('/') + 1;
-  return output.substr(0, slash) + "." + output.substr(slash, 240) + ".part";
+  const std::string_view name = std::string_view(output).substr(slash);
+  return output.substr(0, slash) + "." + std::string(tp::detail::end_of_name(name, tp::detail::part_stem_bytes)) +
+         ".part";
 }
 bool is_there(const std::string& path) {
   struct stat about{};
@@ -333,6 +335,7 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
     case EISDIR: return name + " is a directory: name a file in it";
     case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
     case EINVAL: return name + " is no regular file";
+    case EBUSY: return name + " is mounted on its own, so it cannot be replaced: mount its folder";
     case EAGAIN: return "another recv is writing " + printable(part_of(c.output));
     case ENOENT: return "the folder of " + name + " does not exist";
     case ENOTDIR: return "the folder of " + name + " is none";
@@ -497,6 +500,8 @@ outcome pull(const choices& c, transfer_line& line) {
       if (!where) where.offset = 1;  // a part without a place stays, too
       return done;
     }
+    if (!made->exclusive() && !c.json)
+      say("recv", "there are no locks on files here: do not let two recv write " + printable(c.output) + " at a time");
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
     // another URL may name another file, unless --digest says which one it is: a URL may have been signed anew
