@@ -1257,7 +1257,10 @@ def inspect_rejects_by_name():
 
     one = '{"a":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}'
     wrong = {
-        "bad_file": [b"", b"1234567", header("{}", b"tail"), header("[]"), header('{"a":1}'), header(one % ("U8", "3", 2), b"12"), CANONICAL[:-1], b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
+        "trailing_bytes": [header("{}", b"tail")],
+        "misplaced_tensor": [header(one % ("U8", "3", 2), b"12")],
+        "cut_file": [CANONICAL[:-1]],
+        "bad_file": [b"", b"1234567", header("[]"), header('{"a":1}'), b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
         "unsupported_dtype": [header(one % ("F128", "1", 16), bytes(16)), npy("<M8[s]", [1], bytes(8)), npz({"o": npy("|O", [1], bytes(8))})],
         "does_not_fit": [struct.pack("<Q", 2**64 - 8) + b"{}"],
         "duplicate_name": [header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')],
@@ -1285,7 +1288,14 @@ def inspect_rejects_by_name():
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("data.pkl", b"not an array")
     write("model.pt", buffer.getvalue())
-    assert "without NumPy arrays" in run("send", "model.pt", status=1)[1]
+    for tool in ("send", "inspect"):
+        err = run(tool, "model.pt", status=1)[1]
+        assert "without NumPy arrays" in err and "safetensors.torch.save_file" in err, err
+    with zipfile.ZipFile("empty.npz", "w"):
+        pass
+    run("inspect", "empty.npz")
+    with Sender("empty.npz") as sender:
+        run("recv", sender.address, sender.ref, "-o", "empty.safetensors")
 
 
 def hostile_names_stay_names():
