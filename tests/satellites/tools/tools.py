@@ -610,25 +610,35 @@ def what_has_changed_since_a_base():
         assert broken and Path("copy").read_bytes() == canonical and done["outcome"] == "completed", done
         assert done["difference_bytes"] > 0 and done["received_bytes"] > len(new), done
         os.remove("copy")
-    # interrupted while the difference comes: nothing is left
+    # interrupted or killed while the difference comes: the next call fetches the rest of it, as of a whole
     with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        length = sender.differences[0]["bytes"]
+        for stop, words in ((signal.SIGINT, ()), (signal.SIGKILL, ("--force",))):
+            path = SlowPath(sender.port, 64 * MIB)
+            path.hold_at(150_000)
+            to = ["-o", "copy", "--base", "old.safetensors", "--chunk", "10K", *words]
+            recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            path.wait_for_hold()
+            assert processes.eventually(lambda: os.stat(".copy.difference.part").st_blocks * 512 >= 50_000), "it lands"
+            recv.send_signal(stop)
+            _, err = recv.communicate(timeout=10)
+            assert Path(".copy.difference.part").exists() and ("copy" in names()) == bool(words), (err, names())
+            if stop == signal.SIGINT:
+                assert recv.returncode == 130 and ".copy.difference.part. To go on" in err and "--resume" in err and ".copy.part" not in names(), (err, names())
+                err = run("recv", sender.address, sender.ref, *to, status=3)[1]
+                assert ".copy.difference.part" in err and Path(".copy.difference.part").exists(), err
+            done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume", "--json")[0])
+            assert Path("copy").read_bytes() == canonical and (stop == signal.SIGKILL or 0 < done["difference_bytes"] < length - 30_000), (length, done)
+            assert names() == ["copy", "new.safetensors", "old.safetensors"], names()
+        # from the start
         path = SlowPath(sender.port, 64 * MIB)
-        path.hold_at(100_000)
-        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.hold_at(150_000)
+        recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
-        recv.send_signal(signal.SIGINT)
-        _, err = recv.communicate(timeout=10)
-        assert recv.returncode == 130 and names() == ["new.safetensors", "old.safetensors"], (recv.returncode, err, names())
-        # killed: what is left has no place to go on from, and the base is used again
-        path.go_on()
-        path.hold_at(path.forwarded + 100_000)
-        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        path.wait_for_hold()
-        recv.kill()
-        recv.wait()
-        path.go_on()
-        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--resume", "--json")[0])
-        assert Path("copy").read_bytes() == canonical and done["difference_bytes"] > 0, done
+        recv.send_signal(signal.SIGTERM)
+        recv.communicate(timeout=10)
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--restart", "--json")[0])
+        assert done["difference_bytes"] > length and Path("copy").read_bytes() == canonical, done
 
 
 def only_tensors_that_have_changed_since_a_base():
