@@ -221,7 +221,8 @@ result<any_listener> listen_with(result<Listener> made, const authorise_callback
           return session;
         }
         // a peer whose handshake fails gets no connection, and says nothing about the others
-        const bool of_a_peer = stream.error() == errc::connection_failed || stream.error() == errc::not_authenticated;
+        const bool of_a_peer = stream.error() == errc::connection_failed || stream.error() == errc::not_authenticated ||
+                               stream.error() == errc::handshake_failed;
         return failure(of_a_peer ? error{errc::timed_out, 0, 0, {}} : stream.error());
       }};
 }

@@ -21,6 +21,39 @@ namespace {
 /// What a pull of a difference goes into.
 using applied_to_file = tp::applied_difference<tp::deflate_coder>;
 
+/// What a pull of a difference goes into: its own part, so that another process goes on with it.
+class arriving_difference : public tp::safetensors_file {
+ public:
+  explicit arriving_difference(tp::safetensors_file file) noexcept : safetensors_file(std::move(file)) {}
+
+  tp::result<void> begin(const tp::description& d) noexcept {
+    described_ = d;
+    return safetensors_file::begin(d);
+  }
+  /// All of it is in the part, and gets no other name.
+  tp::result<void> finish(const tp::receipt&) noexcept { return safetensors_file::chunk(0, described_.image_bytes); }
+
+  tp::result<void> apply(applied_to_file& to, const tp::stop_token& stop) noexcept {
+    if (const auto ok = to.begin(described_); !ok) return ok;
+    const std::uint64_t end = described_.image_bytes;
+    for (std::uint64_t at = 0; at < end;) {
+      if (stop.stop_requested()) return tp::failure(tp::errc::cancelled);
+      std::array<std::span<std::byte>, 1> room;
+      if (to.prepare(at, end - at, room).pieces == 0) return tp::failure(tp::errc::io);
+      const auto piece = room[0].first(static_cast<std::size_t>(std::min<std::uint64_t>(room[0].size(), end - at)));
+      if (const auto ok = tp::detail::read_range(read_back(), at, piece); !ok) return ok;
+      if (const auto ok = to.commit(at, piece); !ok) return ok;
+      at += piece.size();
+    }
+    if (const auto ok = to.chunk(0, end); !ok) return ok;
+    return to.finish({});
+  }
+
+ private:
+  tp::description described_{};
+};
+static_assert(tp::consumer<arriving_difference>);
+
 /// What a pull of tensors that have changed goes into. The owner is told to forget that it was asked: the pull of the
 /// whole, which finds that all is there, is counted.
 class changed_to_file : public tp::land {
@@ -163,45 +196,68 @@ tp::result<coded_difference> code_difference(const tp::source_view& old, const t
   return coded_difference{kept->image(), kept->bytes().size(), tp::difference_id(whole, *from), kept};
 }
 
-std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
-                               tp::resume_cursor& where) {
-  const auto& [link, ref, given, chunk, most_bytes] = wanted;
+brought bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
+                         tp::resume_cursor& where) {
+  const auto& [link, ref, given, chunk, most_bytes, path, anew] = wanted;
   tp::pull_options options = given;
   const tp::stop_token stop = options.stop;
   const auto from = tp::image_version<tp::xxhash_digest>(base.source, stop);
-  if (!from) return 0;
+  if (!from) return {};
   options.believe = true;  // what comes of it is compared with the version
   options.window = 1;
   options.unverified = true;
   tp::published_schema seen({});
   (void)pull_call{.link = link, .ref = ref, .options = options, .chunk = 64 * 1024, .first_alone = true}.into(seen);
   const tp::description& d = seen.described();
-  if (!seen.complete() || d.version == 0 || d.image_bytes > most_bytes) return 0;
-  auto made = file_difference::begin(base, seen, file);
-  if (!made) return 0;
+  if (!seen.complete() || d.version == 0 || d.image_bytes > most_bytes) return {};
   options.window = 0;
   options.unverified = false;
   const tp::reference whole{ref.id, d.version, 0}, beside{tp::difference_id(whole, *from), 0, 0};
-  const auto came = pull_call{.link = link, .ref = beside, .options = options, .chunk = chunk, .first_alone = true}
-                        .into((*made)->target());
-  const auto go_on_from_its_end = [&] {
-    if ((*made)->end()) where = {ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
+  const auto go_on_from_its_end = [&](file_difference& made) {
+    if (made.end()) where = {ref.id, d.fingerprint, d.version, d.image_bytes, d.version};
   };
-  if (came) {
-    go_on_from_its_end();
-    return came->bytes;
+  brought done;
+  std::unique_ptr<file_difference> made;
+  tp::resume_cursor cursor;
+  if (auto part = tp::safetensors_file::create(path, {.max_bytes = most_bytes, .resume = &cursor})) {
+    arriving_difference coded(std::move(*part));
+    if (anew || cursor.ref != beside.id) cursor = {};
+    const std::uint64_t were_there = cursor.offset;
+    options.cursor = &cursor;
+    const auto came = pull_call{.link = link, .ref = beside, .options = options, .chunk = chunk, .first_alone = true}
+                          .into(coded);
+    options.cursor = nullptr;
+    const std::uint64_t reached = came ? came->bytes : came.error().at;
+    done.bytes = reached - std::min(reached, were_there);
+    if (came) {
+      auto begun = file_difference::begin(base, seen, file);
+      if (!begun) return done;
+      made = std::move(*begun);
+      if (coded.apply(made->target(), stop)) go_on_from_its_end(*made);
+    }
+    if (stop.stop_requested() && !where) {
+      done.kept = cursor.offset;
+      return done;
+    }
+    cursor = {};  // the part is removed
+    if (where) return done;
   }
-  const std::uint64_t in_vain = came.error().at;
-  if (stop.stop_requested()) return in_vain;
-  const auto changed = tp::changed_tensors::find<tp::xxhash_digest>((*made)->model(), seen.schema_of_image(), stop);
-  if (!changed || changed->are_all()) return in_vain;
+  if (stop.stop_requested()) return done;
+  if (!made) {
+    auto begun = file_difference::begin(base, seen, file);
+    if (!begun) return done;
+    made = std::move(*begun);
+  }
+  const auto changed = tp::changed_tensors::find<tp::xxhash_digest>(made->model(), seen.schema_of_image(), stop);
+  if (!changed || changed->are_all()) return done;
   changed_to_file to(changed->destination());
   options.part = true;
   options.version = d.version;
   const auto how = pull_call{.link = link, .ref = whole, .options = options, .chunk = chunk, .first_alone = true}.into(
       to);
-  if (to.complete() && (*made)->copy_others(*changed)) go_on_from_its_end();
-  return in_vain + (how ? how->bytes : how.error().at);
+  if (to.complete() && made->copy_others(*changed)) go_on_from_its_end(*made);
+  done.bytes += how ? how->bytes : how.error().at;
+  return done;
 }
 
 }  // namespace tools

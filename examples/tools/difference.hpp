@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 namespace tools {
 
@@ -34,11 +35,18 @@ struct wanted_difference {
   tp::reference ref;
   const tp::pull_options& options;
   std::uint64_t chunk, most_bytes;
+  std::string file;  ///< in whose part the difference is kept until it is applied; it is never made itself
+  bool anew = false;  ///< not to go on with what is there
+};
+struct brought {
+  std::uint64_t bytes = 0;  ///< that came now
+  std::uint64_t kept = 0;  ///< bytes of a difference with which another call goes on
 };
 /// Makes the file what is published, by the difference to `base` or by the tensors that have changed, if the sender has
 /// the one or says the digests of the others; otherwise leaves it to the pull of the whole, which finds out also if
-/// what came of it is right. Returns how many bytes came; `where` is set if the whole is there then.
-std::uint64_t bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
-                               tp::resume_cursor& where);
+/// what came of it is right. `where` is set if the whole is there then. If it is stopped, a difference stays in its
+/// part.
+brought bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
+                         tp::resume_cursor& where);
 
 }  // namespace tools

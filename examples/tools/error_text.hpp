@@ -38,17 +38,25 @@ inline bool is_unreadable(const error& e) {
 inline std::string unreadable_text(const error& e) {
   return e.system == EINVAL ? "it is no regular file" : reason_text(e);
 }
+/// The name in the error of an archive that is of another program.
+inline constexpr std::string_view no_arrays = "an archive without NumPy arrays";
+/// What a file is that was read and is not valid.
+inline std::string rejected_text(const error& e) {
+  if (e.code == errc::does_not_fit)
+    return "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
+  return std::string(e.name.view() == no_arrays ? no_arrays : to_string(e.code));
+}
 inline std::string file_error_text(std::string_view path, const error& e) {
   if (is_unreadable(e)) return printable(path) + " cannot be read: " + unreadable_text(e);
   std::string text = printable(path) + " is rejected (" + std::string(code_name(e.code));
-  if (e.code == errc::bad_file) text += " at byte " + std::to_string(e.at);
+  if (e.at != 0) text += " at byte " + std::to_string(e.at);
   const std::string_view file = path.substr(path.find_last_of('/') + 1);
-  if (!e.name.empty() && e.name.view() != tensorpull::error_name(file).view())
+  if (!e.name.empty() && e.name.view() != no_arrays && e.name.view() != tensorpull::error_name(file).view())
     text += ", tensor '" + printable(e.name.view()) + "'";
-  text += "): ";
-  if (e.code == errc::does_not_fit)
-    return text + "its header is longer than any of safetensors, or it is no safetensors, npy or npz file";
-  return text + std::string(to_string(e.code));
+  text += "): " + rejected_text(e);
+  for (const std::string_view ending : {".pt", ".pth", ".bin", ".ckpt", ".pkl"})
+    if (file.ends_with(ending)) text += "; of a PyTorch checkpoint, safetensors.torch.save_file writes one that is";
+  return text;
 }
 
 }  // namespace tools

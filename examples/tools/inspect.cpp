@@ -143,8 +143,8 @@ int report(const std::string& path, const error& why, bool json) {
   if (json) {
     json_object line{
         {"file", path}, {"verdict", read ? "reject" : "unreadable"}, {"code", code_name(why.code)}, {"at", why.at}};
-    if (!why.name.empty() && read) line.add("tensor", why.name.view());
-    line.add("message", read ? std::string(to_string(why.code)) : unreadable_text(why));
+    if (!why.name.empty() && why.name.view() != no_arrays && read) line.add("tensor", why.name.view());
+    line.add("message", read ? rejected_text(why) : unreadable_text(why));
     line.print();
   } else {
     say("inspect", file_error_text(path, why));

@@ -277,8 +277,12 @@ choices read_choices(int count, char** arguments) {
 /// The path of the partial file, as safetensors_file names it.
 std::string part_of(const std::string& output) {
   const std::size_t slash = output.find_last_of('/') + 1;
-  return output.substr(0, slash) + "." + output.substr(slash, 240) + ".part";
+  const std::string_view name = std::string_view(output).substr(slash);
+  return output.substr(0, slash) + "." + std::string(tp::detail::end_of_name(name, tp::detail::part_stem_bytes)) +
+         ".part";
 }
+/// In whose part a difference is kept until it is applied.
+std::string difference_of(const std::string& output) { return output + ".difference"; }
 bool is_there(const std::string& path) {
   struct stat about{};
   return ::lstat(path.c_str(), &about) == 0;
@@ -333,6 +337,7 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
     case EISDIR: return name + " is a directory: name a file in it";
     case ELOOP: return name + " is a symbolic link, which is neither followed nor replaced";
     case EINVAL: return name + " is no regular file";
+    case EBUSY: return name + " is mounted on its own, so it cannot be replaced: mount its folder";
     case EAGAIN: return "another recv is writing " + printable(part_of(c.output));
     case ENOENT: return "the folder of " + name + " does not exist";
     case ENOTDIR: return "the folder of " + name + " is none";
@@ -418,6 +423,7 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
 struct outcome {
   tp::result<tp::receipt> how = tp::failure(errc::cancelled);
   std::uint64_t kept = 0;  ///< bytes from which a resumed pull can continue
+  std::string part{};  ///< the partial file, if there is one to speak of
   bool left_part = false;  ///< an earlier recv left a partial file, and nobody said what to do with that
   bool foreign_part = false;  ///< the partial file is of another version, and was not changed
   bool was_there = false;  ///< FILE was there already, and was compared with what is published
@@ -482,7 +488,10 @@ outcome pull(const choices& c, transfer_line& line) {
   }
   tp::resume_cursor where;
   const std::string part = part_of(c.output);
-  const bool found_part = !c.resume && !c.restart && !c.no_digest && length_of(part) != 0;
+  const std::string beside = c.base.empty() ? std::string() : part_of(difference_of(c.output));
+  const auto parts_length = [&] { return length_of(part) + (beside.empty() ? 0 : length_of(beside)); };
+  const bool found_part = !c.resume && !c.restart && !c.no_digest && parts_length() != 0;
+  done.part = part;
   {
     auto made = tp::safetensors_file::create(
         c.output, {.overwrite = c.force, .max_bytes = c.most_bytes, .resume = c.no_digest ? nullptr : &where});
@@ -490,13 +499,16 @@ outcome pull(const choices& c, transfer_line& line) {
       done.how = tp::failure(made.error());
       return done;
     }
-    done.left_part = found_part && length_of(part) != 0;  // no recv that was running has just ended
+    done.left_part = found_part && parts_length() != 0;  // no recv that was running has just ended
     if (done.left_part) {
       done.how = tp::failure(errc::io);
       done.kept = where.offset;
-      if (!where) where.offset = 1;  // a part without a place stays, too
+      if (length_of(part) == 0) done.part = beside;
+      else if (!where) where.offset = 1;  // a part without a place stays, too
       return done;
     }
+    if (!made->exclusive() && !c.json)
+      say("recv", "there are no locks on files here: do not let two recv write " + printable(c.output) + " at a time");
     observed_file file(std::move(*made), line, c.chunk == 0);
     if (c.restart) where = {};
     // another URL may name another file, unless --digest says which one it is: a URL may have been signed anew
@@ -510,11 +522,16 @@ outcome pull(const choices& c, transfer_line& line) {
     if (!where && base) {
       line.prelude();
       const tp::pull_options options = options_of(c, line, nullptr);
+      brought came;
       if constexpr (TENSORPULL_TOOLS_DIFFERENCES)
-        done.difference = bring_difference({c.link, c.ref, options, c.chunk, c.most_bytes}, *base, file, where);
+        came = bring_difference({c.link, c.ref, options, c.chunk, c.most_bytes, difference_of(c.output), c.restart},
+                                *base, file, where);
+      done.difference = came.bytes;
       if (interrupted_by != 0) {
         where = {};
         done.how = tp::failure(errc::cancelled);
+        done.kept = came.kept;
+        done.part = beside;
         return done;
       }
     }
@@ -561,7 +578,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   else if (done.bad_base) message = file_error_text(c.base, done.how.error());
   else if (done.left_part)
     message = "an earlier recv left a part of it; --resume goes on with that, --restart begins anew (" +
-              printable(part_of(c.output)) + ")";
+              printable(done.part) + ")";
   else if (other_file)
     message = printable(c.output) + " exists already, and is not " +
               (done.not_asked ? "of the version in " + c.ref_text : "what is published") + ": --force replaces it";
@@ -620,13 +637,13 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
     return printed(c, done) ? status : unwritable;
   }
   say("recv", message);
-  const std::string part = printable(part_of(c.output));
+  const std::string part = printable(done.part);
   if (done.foreign_part) {
     say("recv", part + " is of another version than what is " + (done.not_asked ? "wanted" : "there now") +
                     (c.link.at->is.web ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
                     again(c, " --restart"));
   } else if (done.kept != 0) {
-    const std::string of = line.total() != 0 ? " of " + bytes_text(line.total()) : "";
+    const std::string of = line.total() != 0 && done.part == part_of(c.output) ? " of " + bytes_text(line.total()) : "";
     say("recv", bytes_text(done.kept) + of + " are in " + part + ". To go on:\n  " +
                     again(c, is_there(c.output) && !c.force ? " --force --resume" : " --resume"));
   } else if (interrupted && !done.was_there) {

@@ -280,8 +280,6 @@ class sender {
     for (const std::string& path : choices_.files) {
       auto file = tensor_file::open(path);
       if (!file) return complain(file_error_text(path, file.error()), file.error().code);
-      if (file->format == "npz" && file->schema().tensor_count == 0)
-        return complain(printable(path) + " is an archive without NumPy arrays", errc::bad_file);
       files_.push_back(std::move(*file));
     }
     auto hear = [this](const tp::progress_event& e) { heard_.push_back(e); };  // until the owner is gone

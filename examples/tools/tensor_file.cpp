@@ -1,5 +1,7 @@
 #include "tensor_file.hpp"
 
+#include "error_text.hpp"
+
 #include <tensorpull/tensors/safetensors/safetensors_image.hpp>
 
 #include <algorithm>
@@ -23,6 +25,9 @@ tp::result<tensor_file> tensor_file::open(const std::string& path) {
     if (is_array || is_archive) {
       made.format = is_array ? "npy" : "npz";
       if (const auto ok = open_arrays(path, made); !ok) return tp::failure(ok.error());
+      // NumPy's own archive may be empty; that of other programs has other files
+      if (text.starts_with("PK\3\4") && made.schema().tensor_count == 0)
+        return tp::failure(errc::bad_file, 0, no_arrays);
       return made;
     }
   auto opened = tp::safetensors_image::open(path);

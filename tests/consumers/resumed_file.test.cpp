@@ -8,11 +8,14 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +31,13 @@ using tp::safetensors_file;
 using net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4096>, tp::loopback>;
 
 constexpr tp::ref_id name{1, 2};
+
+int no_locks = 0;  ///< what flock() fails with
+extern "C" int flock(int fd, int how) noexcept {
+  if (no_locks == 0) return static_cast<int>(::syscall(SYS_flock, fd, how));
+  errno = no_locks;
+  return -1;
+}
 
 /// Stops a transfer after some of its steps.
 struct after_steps {
@@ -266,6 +276,27 @@ TEST_F(ResumedFile, One_process_at_a_time_and_only_a_file_of_its_own) {
   fs::remove(part);
   EXPECT_EQ(fs::file_size(directory / "precious"), 8u);
   EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(ResumedFile, A_file_system_without_locks_is_no_reason_not_to_receive) {
+  for (const int error : {ENOSYS, EOPNOTSUPP, ENOLCK, EINVAL}) {
+    no_locks = error;
+    {
+      tp::resume_cursor where;
+      const auto file = safetensors_file::create(path, {.resume = &where});
+      ASSERT_TRUE(file);
+      EXPECT_FALSE(file->exclusive()) << "and a program can say so";
+    }
+    half();
+    const auto rest = pull(source);
+    EXPECT_TRUE(rest.how);
+    EXPECT_NE(rest.began, 0u);
+    EXPECT_EQ(content(), source.image_bytes());
+    fs::remove(path);
+  }
+  no_locks = 0;
+  tp::resume_cursor where;
+  EXPECT_TRUE(safetensors_file::create(path, {.resume = &where})->exclusive());
 }
 
 TEST_F(ResumedFile, D2_WhatAKilledProcessHadSavedIsNotFetchedAgain) {

@@ -39,6 +39,8 @@ struct fault {
     short_write,
     sync,
     name,
+    no_links,  // neither hard links nor a rename that does not replace
+    attributes,
     space
   } which = none;
   int left = 0;
@@ -68,6 +70,19 @@ extern "C" int fsync(int fd) {
 }
 extern "C" int renameat(int a, const char* from, int b, const char* to) noexcept {
   return hit(fault::name) ? static_cast<int>(failing()) : static_cast<int>(::syscall(SYS_renameat, a, from, b, to));
+}
+extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigned flags) noexcept {
+  return hit(fault::no_links) || hit(fault::name) ? static_cast<int>(failing())
+                                                  : static_cast<int>(::syscall(SYS_renameat2, a, from, b, to, flags));
+}
+extern "C" int linkat(int a, const char* from, int b, const char* to, int flags) noexcept {
+  return hit(fault::no_links) || hit(fault::name) ? static_cast<int>(failing())
+                                                  : static_cast<int>(::syscall(SYS_linkat, a, from, b, to, flags));
+}
+extern "C" int statx(int at, const char* name, int flags, unsigned mask, struct statx* about) noexcept {
+  const auto done = static_cast<int>(::syscall(SYS_statx, at, name, flags, mask, about));
+  if (hit(fault::attributes)) about->stx_attributes |= static_cast<unsigned>(injected.error);
+  return done;
 }
 extern "C" int fstatvfs(int fd, struct statvfs* about) noexcept {
   static const auto real = reinterpret_cast<decltype(&::fstatvfs)>(::dlsym(RTLD_NEXT, "fstatvfs"));
@@ -377,9 +392,11 @@ TEST_F(SafetensorsFile, D1_FailingSynchronisationRenameAndRoom) {
   injected = {fault::sync, 0, EIO};
   EXPECT_EQ(write(m).error().system, EIO);
   EXPECT_EQ(text(), "old");
-  injected = {fault::name, 0, EXDEV};
-  EXPECT_EQ(code_of(write(m)), errc::io);
-  EXPECT_EQ(text(), "old");
+  for (const int call : {0, 1}) {
+    injected = {fault::name, call, EXDEV};
+    EXPECT_EQ(code_of(write(m)), errc::io);
+    EXPECT_EQ(text(), "old");
+  }
   injected = {fault::space, 0, ENOSPC};
   auto file = safetensors_file::create(path);
   ASSERT_TRUE(file);
@@ -469,6 +486,71 @@ TEST_F(SafetensorsFile, D2_AKillAtAnyTimeLeavesTheOldFileOrTheNewOne) {
     else ASSERT_EQ(text(), "old");
   }
   RecordProperty("replaced", static_cast<int>(replaced));
+}
+
+TEST_F(SafetensorsFile, D3_ANameIsGivenWhereThereAreNeitherLinksNorAnExclusiveRename) {
+  const model m = mixed_model().fill(3);
+  for (const int error : {EINVAL, EPERM, ENOSYS, EOPNOTSUPP}) {
+    tp::resume_cursor where;
+    for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &where}) {
+      injected = {fault::no_links, 0, error, false};
+      ASSERT_TRUE(write(m, {.overwrite = false, .resume = resume}));
+      EXPECT_EQ(content(path), m.image_bytes());
+      EXPECT_EQ(entries(), 1u);
+      fs::remove(path);
+    }
+  }
+  auto file = safetensors_file::create(path, {.overwrite = false});
+  ASSERT_TRUE(file);
+  put("another's");
+  EXPECT_EQ(feeder(*file, m, 512).run().error().system, EEXIST);
+  EXPECT_EQ(text(), "another's");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(SafetensorsFile, D3_ANameThatCannotBeGivenIsSaidBeforeAnythingIsAskedFor) {
+  for (const bool overwrite : {false, true}) {
+    tp::resume_cursor where;
+    for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &where}) {
+      injected = {fault::name, 0, EPERM, false};
+      const auto file = safetensors_file::create(path, {.overwrite = overwrite, .resume = resume});
+      ASSERT_FALSE(file);
+      EXPECT_EQ(file.error().system, EPERM);
+      EXPECT_EQ(entries(), 0u);
+    }
+  }
+  put("mine");
+  for (const int attribute : {STATX_ATTR_IMMUTABLE, STATX_ATTR_APPEND, STATX_ATTR_MOUNT_ROOT}) {
+    injected = {fault::attributes, 0, attribute, false};
+    EXPECT_EQ(safetensors_file::create(path).error().system, attribute == STATX_ATTR_MOUNT_ROOT ? EBUSY : EPERM);
+  }
+  injected = {};
+  ASSERT_EQ(::chmod(directory.c_str(), 01777), 0);
+  if (::geteuid() != 0) GTEST_SKIP() << "another user's file needs root";
+  EXPECT_EQ(in_a_process([&] {
+              if (::setuid(65534) != 0) return 1;
+              const auto file = safetensors_file::create(path);
+              return file || file.error().system != EPERM ? 2 : 0;
+            }),
+            0)
+      << "in a folder such as /tmp nobody replaces what is another's";
+}
+
+TEST_F(SafetensorsFile, D3_ANameOf143BytesTheMostThatSomeFileSystemsHaveIsGiven) {
+  std::string name = "x";
+  for (int i = 0; i < 71; ++i) name += "\u00e9";  // two bytes each: a name is not cut within one
+  path = (directory / name).string();
+  tp::resume_cursor where;
+  for (tp::resume_cursor* const resume : {static_cast<tp::resume_cursor*>(nullptr), &where}) {
+    const auto file = safetensors_file::create(path, {.resume = resume});
+    ASSERT_TRUE(file);
+    ASSERT_EQ(entries(), 1u);
+    const std::string part = fs::directory_iterator(directory)->path().filename().string();
+    EXPECT_LE(part.size(), 143u);
+    EXPECT_NE(part[1] & 0xc0, 0x80) << part;
+  }
+  ASSERT_TRUE(write(mixed_model(), {.overwrite = false}));
+  EXPECT_TRUE(fs::exists(path));
 }
 
 TEST_F(SafetensorsFile, D3_ASymbolicLinkIsNeitherFollowedNorReplaced) {

@@ -212,14 +212,52 @@ TEST(TlsFaults, X3_old_versions_and_ciphers_without_keys_or_names_are_refused) {
     EXPECT_EQ(end_of([&](SSL_CTX* c) {
                 SSL_CTX_set_min_proto_version(c, version), SSL_CTX_set_max_proto_version(c, version);
               }),
-              errc::connection_failed);
+              errc::handshake_failed);
   for (const char* const ciphers : {"NULL", "aNULL", "AES128-SHA", "ECDHE-ECDSA-AES128-SHA"})
     EXPECT_EQ(end_of([&](SSL_CTX* c) {
                 SSL_CTX_set_max_proto_version(c, TLS1_2_VERSION);
                 EXPECT_EQ(SSL_CTX_set_cipher_list(c, ciphers), 1);
               }),
-              errc::connection_failed)
+              errc::handshake_failed)
         << ciphers;
+}
+
+TEST(TlsFaults, A_handshake_that_cannot_succeed_ends_at_once_with_its_reason_and_one_that_is_cut_is_tried_again) {
+  const pki p;
+  std::size_t came = 0;
+  const auto end_of = [&](auto answer) {
+    raw_listener there;
+    came = 0;
+    joined_thread other([&](const std::stop_token& stop) {
+      while (!stop.stop_requested())
+        if (auto peer = there.next(20ms)) {
+          ++came;
+          if (peer->stream().wait(true, false, ample_time).read) answer(*peer);
+        }
+    });
+    const std::string where = local(there.port());
+    const auto mine = blank<large>();
+    return net::download_tensors(tp::tls_address{where, p.calling()}, tp::ref_id{1, 2}, *mine,
+                                 {.retry = {.retries = 2, .first_delay = 1ms}});
+  };
+  const auto plain = end_of([](raw_peer& peer) { (void)peer.say("HTTP/1.1 400 Bad Request\r\n\r\n"); });
+  EXPECT_EQ(code_of(plain), errc::handshake_failed);
+  EXPECT_EQ(plain.error().name.view(), "wrong version number");
+  EXPECT_EQ(came, 1u);
+  const auto old = end_of([](raw_peer& peer) {
+    plain_peer server(TLS_server_method());
+    SSL_CTX_set_security_level(server.context.get(), 0);
+    SSL_CTX_set_min_proto_version(server.context.get(), TLS1_1_VERSION);
+    SSL_CTX_set_max_proto_version(server.context.get(), TLS1_1_VERSION);
+    server.over(peer.stream().native_handle());
+    EXPECT_NE(SSL_accept(server.ssl.get()), 1);
+    ERR_clear_error();
+  });
+  EXPECT_EQ(code_of(old), errc::handshake_failed);
+  EXPECT_EQ(old.error().name.view(), "tlsv1 alert protocol version");
+  EXPECT_EQ(came, 1u);
+  EXPECT_EQ(code_of(end_of([](raw_peer&) {})), errc::connection_failed) << "it may be a program that starts again";
+  EXPECT_EQ(came, 3u);
 }
 
 TEST(TlsFaults, X3_a_renegotiation_is_refused) {

@@ -72,7 +72,7 @@ TEST(TlsStrangers, One_that_speaks_no_tls_is_an_error_of_its_own_and_the_next_ca
   auto silent = d.silent(2);
   raw_peer stranger(d.listener.port());
   ASSERT_TRUE(stranger.say("GET / HTTP/1.1\r\n\r\n"));
-  EXPECT_EQ(code_of(d.listener.accept(20s)), errc::connection_failed);
+  EXPECT_EQ(code_of(d.listener.accept(20s)), errc::handshake_failed);
   door::client honest(d);
   EXPECT_TRUE(d.listener.accept(20s));
   honest.expect_in();

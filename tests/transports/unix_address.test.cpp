@@ -262,6 +262,11 @@ TEST_F(UnixAddress, U1_AnotherUserIsRefusedOnBothSides) {
   const auto connect_in_group = connect(folder() + "/trap", tp::unix_access::same_group);
   EXPECT_EQ(as_nobody(connect_in_group), EPERM) << "of another group";
   EXPECT_EQ(as_nobody(connect_in_group, 12345), 0) << "both are in that group";
+  EXPECT_EQ(connect(folder() + "/trap")(), EPERM) << "root, too, expects its own there";
+  EXPECT_EQ(connect(folder() + "/trap", tp::unix_access::anyone)(), 0);
+  auto at_once = tp::unix_destination::of(folder() + "/trap");
+  ASSERT_TRUE(at_once);
+  EXPECT_EQ(at_once->start_connect().error().system, EPERM);
   EXPECT_EQ(as_nobody([&] { return refusal(folder() + "/trap").system; }), EADDRINUSE) << "not ours";
   squatter.kill();
   EXPECT_EQ(as_nobody([&] { return refusal(folder() + "/trap").system; }), EADDRINUSE) << "stale, but not ours";

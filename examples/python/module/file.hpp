@@ -56,6 +56,11 @@ inline py::tuple download_file(source& from, std::string_view ref, const std::st
         path, {.overwrite = overwrite, .max_bytes = max_bytes, .resume = resume ? &where : nullptr});
     if (!made) raise_about_file(made.error(), path);
     safetensors_file file = std::move(*made);
+    if (!file.exclusive() && !anew)
+      py::module_::import("tensorpull._log")
+          .attr("logger")
+          .attr("warning")("%s: there are no locks on files here: one process at a time may have its part",
+                           to_text(path));
     facade::consumer_for as(file);
     if (anew || (s.version != 0 && where.version != s.version)) where = {};
     if (from.is_web() && where.ref != id) where = {};  // another URL may name another file

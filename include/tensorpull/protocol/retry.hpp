@@ -20,11 +20,11 @@ struct retry_policy {
   std::chrono::milliseconds longest_delay{60'000};
 };
 
-/// Whether another try may succeed after this error. The owner may not have started yet (connection_failed), or may
-/// start again.
+/// Whether another try may succeed after this error. The owner may not have started yet (connection_failed; where names
+/// follow programs, unknown_host), or may start again.
 constexpr bool is_passing(errc code) noexcept {
   return code == errc::connection_failed || code == errc::timed_out || code == errc::connection_lost ||
-         code == errc::truncated || code == errc::busy;
+         code == errc::truncated || code == errc::busy || code == errc::unknown_host;
 }
 
 /// The tries of one pull, over all its connections. Tries are counted from the last progress. A busy owner is not a

@@ -3,9 +3,11 @@
 
 #include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/system/without_secrets.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -21,6 +23,26 @@ struct host_port {
   /// the same port as a number
   std::uint16_t number = 0;
 };
+
+namespace detail {
+/// Whether some resolver may know it: labels between points, the last of which is no number, of letters, digits,
+/// hyphens, underscores and what is not ASCII.
+constexpr bool may_be_a_name(std::string_view host) noexcept {
+  if (host.ends_with('.')) host.remove_suffix(1);
+  bool number = false;
+  for (std::size_t at = 0, end = 0; at <= host.size(); at = end + 1) {
+    end = std::min(host.find('.', at), host.size());
+    if (end == at || end - at > 63) return false;
+    number = true;
+    for (const char c : host.substr(at, end - at)) {
+      const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || (c & 0x80) != 0;
+      if (!letter && (c < '0' || c > '9')) return false;
+      number = number && !letter;
+    }
+  }
+  return !number;
+}
+}  // namespace detail
 
 /// Accepts `host:port`, `[v6 address]:port`, `:port`; a port from 0 to 65535. bad_address names the text
 /// without_secrets().

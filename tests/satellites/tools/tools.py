@@ -610,25 +610,35 @@ def what_has_changed_since_a_base():
         assert broken and Path("copy").read_bytes() == canonical and done["outcome"] == "completed", done
         assert done["difference_bytes"] > 0 and done["received_bytes"] > len(new), done
         os.remove("copy")
-    # interrupted while the difference comes: nothing is left
+    # interrupted or killed while the difference comes: the next call fetches the rest of it, as of a whole
     with Sender("new.safetensors", "--base", "old.safetensors") as sender:
+        length = sender.differences[0]["bytes"]
+        for stop, words in ((signal.SIGINT, ()), (signal.SIGKILL, ("--force",))):
+            path = SlowPath(sender.port, 64 * MIB)
+            path.hold_at(150_000)
+            to = ["-o", "copy", "--base", "old.safetensors", "--chunk", "10K", *words]
+            recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            path.wait_for_hold()
+            assert processes.eventually(lambda: os.stat(".copy.difference.part").st_blocks * 512 >= 50_000), "it lands"
+            recv.send_signal(stop)
+            _, err = recv.communicate(timeout=10)
+            assert Path(".copy.difference.part").exists() and ("copy" in names()) == bool(words), (err, names())
+            if stop == signal.SIGINT:
+                assert recv.returncode == 130 and ".copy.difference.part. To go on" in err and "--resume" in err and ".copy.part" not in names(), (err, names())
+                err = run("recv", sender.address, sender.ref, *to, status=3)[1]
+                assert ".copy.difference.part" in err and Path(".copy.difference.part").exists(), err
+            done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume", "--json")[0])
+            assert Path("copy").read_bytes() == canonical and (stop == signal.SIGKILL or 0 < done["difference_bytes"] < length - 30_000), (length, done)
+            assert names() == ["copy", "new.safetensors", "old.safetensors"], names()
+        # from the start
         path = SlowPath(sender.port, 64 * MIB)
-        path.hold_at(100_000)
-        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path.hold_at(150_000)
+        recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path.wait_for_hold()
-        recv.send_signal(signal.SIGINT)
-        _, err = recv.communicate(timeout=10)
-        assert recv.returncode == 130 and names() == ["new.safetensors", "old.safetensors"], (recv.returncode, err, names())
-        # killed: what is left has no place to go on from, and the base is used again
-        path.go_on()
-        path.hold_at(path.forwarded + 100_000)
-        recv = processes.Program(command("recv", path.address, sender.ref, "-o", "copy", "--base", "old.safetensors"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        path.wait_for_hold()
-        recv.kill()
-        recv.wait()
-        path.go_on()
-        done = json.loads(run("recv", sender.address, sender.ref, "-o", "copy", "--base", "old.safetensors", "--resume", "--json")[0])
-        assert Path("copy").read_bytes() == canonical and done["difference_bytes"] > 0, done
+        recv.send_signal(signal.SIGTERM)
+        recv.communicate(timeout=10)
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--restart", "--json")[0])
+        assert done["difference_bytes"] > length and Path("copy").read_bytes() == canonical, done
 
 
 def only_tensors_that_have_changed_since_a_base():
@@ -1257,7 +1267,10 @@ def inspect_rejects_by_name():
 
     one = '{"a":{"dtype":"%s","shape":[%s],"data_offsets":[0,%d]}}'
     wrong = {
-        "bad_file": [b"", b"1234567", header("{}", b"tail"), header("[]"), header('{"a":1}'), header(one % ("U8", "3", 2), b"12"), CANONICAL[:-1], b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
+        "trailing_bytes": [header("{}", b"tail")],
+        "misplaced_tensor": [header(one % ("U8", "3", 2), b"12")],
+        "cut_file": [CANONICAL[:-1]],
+        "bad_file": [b"", b"1234567", header("[]"), header('{"a":1}'), b"\x93NUMPY\x01\x00\x04\x00junk", b"PK\x03\x04" + bytes(100)],
         "unsupported_dtype": [header(one % ("F128", "1", 16), bytes(16)), npy("<M8[s]", [1], bytes(8)), npz({"o": npy("|O", [1], bytes(8))})],
         "does_not_fit": [struct.pack("<Q", 2**64 - 8) + b"{}"],
         "duplicate_name": [header('{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')],
@@ -1285,7 +1298,14 @@ def inspect_rejects_by_name():
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("data.pkl", b"not an array")
     write("model.pt", buffer.getvalue())
-    assert "without NumPy arrays" in run("send", "model.pt", status=1)[1]
+    for tool in ("send", "inspect"):
+        err = run(tool, "model.pt", status=1)[1]
+        assert "without NumPy arrays" in err and "safetensors.torch.save_file" in err, err
+    with zipfile.ZipFile("empty.npz", "w"):
+        pass
+    run("inspect", "empty.npz")
+    with Sender("empty.npz") as sender:
+        run("recv", sender.address, sender.ref, "-o", "empty.safetensors")
 
 
 def hostile_names_stay_names():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from typing import Any, Dict, Tuple, Type
 
-_BROKEN = ("connection_failed", "connection_lost", "truncated")
-_FILES = ("io", "disk_full", "bad_file")
+_BROKEN = ("connection_failed", "connection_lost", "truncated", "handshake_failed")
+_FILES = ("io", "disk_full", "bad_file", "misplaced_tensor", "trailing_bytes", "cut_file")
 
 
 class Error(Exception):
@@ -20,8 +21,8 @@ class Error(Exception):
     `system`  errno if the operating system gave one, otherwise 0; of "withdrawn" a number of the owner's
     `at`      a number that says where, if it is no download; its meaning is the code's
 
-    It is also the built-in exception that people expect: TimeoutError ("timed_out"), ConnectionError ("connection_failed", "connection_lost", "truncated"; of its
-    subclasses that of `system`), and OSError (any other with `system`, and those of files: "io", "disk_full", "bad_file") with its `errno` and
+    It is also the built-in exception that people expect: TimeoutError ("timed_out"), ConnectionError ("connection_failed", "connection_lost", "truncated", "handshake_failed"; of its
+    subclasses that of `system`), socket.gaierror ("unknown_host"), and OSError (any other with `system`, and those of files, such as "io", "disk_full", "bad_file") with its `errno` and
     `filename`, as the subclass that errno has: FileNotFoundError, FileExistsError, PermissionError and so on.
     """
 
@@ -59,7 +60,7 @@ class Error(Exception):
         return Error(self.code, message, name or self.name, self.landed, self.system, self.at)
 
 
-_NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT}
+_NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT, "unknown_host": socket.EAI_NONAME}
 
 
 def _first(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Tuple[str, int]:
@@ -72,6 +73,8 @@ def _also(code: str, system: int) -> Type[BaseException]:
     """The built-in exception that an error is, too."""
     if code == "timed_out":
         return TimeoutError
+    if code == "unknown_host":
+        return socket.gaierror
     if code == "withdrawn":
         return Exception
     known: Type[BaseException] = type(OSError(system, "")) if system > 0 else OSError
@@ -86,6 +89,6 @@ def _also(code: str, system: int) -> Type[BaseException]:
 _classes: Dict[Type[BaseException], Type[Error]] = {Exception: Error}
 for _each in (
     OSError, TimeoutError, ConnectionError, ConnectionRefusedError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError, FileNotFoundError,
-    FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError, BlockingIOError,
+    FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError, BlockingIOError, socket.gaierror,
 ):  # fmt: skip
     _classes[_each] = type("Error", (Error, _each), {"__module__": "tensorpull", "__qualname__": "Error", "__doc__": f"An `Error` that is a {_each.__name__}, too."})

@@ -51,8 +51,8 @@ def download_file(
     From a URL (`ref_id` is "", or a `Reference`, and then its version is compared) any safetensors file lands. A part is gone on with if it is of the same URL, or of the
     version that is asked for. A file that is there already is refused, or replaced with `overwrite`.
 
-    The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`). Cost: the bytes are hashed as they arrive, and what
-    is resumed is read once.
+    The others are those of `download_tensors`, and its errors. One process at a time may have the part ("io", `errno.EAGAIN`; where there are no locks on files, a
+    warning in the log). Cost: the bytes are hashed as they arrive, and what is resumed is read once.
     """
     address = kept(address)
     told = throughout(progress, address)

@@ -9,7 +9,7 @@
 #include <tensorpull/image/detail/file_bytes.hpp>
 #include <tensorpull/image/header.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
-#include <tensorpull/system/files.hpp>
+#include <tensorpull/system/atomic_file.hpp>
 
 #include <algorithm>
 #include <array>
@@ -91,6 +91,9 @@ class safetensors_file {
   }
   ~safetensors_file() { leave(); }
 
+  /// With `resume`, whether another process that resumes the same file would be refused. False where the file system
+  /// has no flock (Lustre without that option): then no two may do so at a time.
+  bool exclusive() const noexcept { return options_.resume == nullptr || file_.locked(); }
   std::uint64_t fingerprint() const noexcept { return options_.schema != nullptr ? options_.schema->fingerprint : 0; }
   const image_schema* schema() const noexcept { return options_.schema; }
 

@@ -15,7 +15,7 @@ result<void> establish_by(Stream& s, std::chrono::steady_clock::time_point deadl
   for (;;) {
     const establishment now = s.establish();
     if (now.status == io_status::ok) return {};
-    if (now.status != io_status::would_block) return failure(now.code, 0, {}, now.system);
+    if (now.status != io_status::would_block) return failure(now.code, 0, now.why, now.system);
     if (stop.stop_requested()) return failure(errc::cancelled);
     const auto left = left_until(deadline);
     if (left <= left.zero()) return failure(errc::timed_out);

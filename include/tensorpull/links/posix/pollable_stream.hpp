@@ -19,6 +19,7 @@ struct establishment {
   std::int32_t system = 0;  ///< errno of a failure; 0: none
   io_ready waits_for{};  ///< directions of the descriptor to wait for
   errc code = errc::connection_failed;  ///< what a failure is called
+  std::string_view why{};  ///< its reason in words, which last as long as the program; none: there are no words
 };
 
 /// A pollable stream S, which an event loop waits for:

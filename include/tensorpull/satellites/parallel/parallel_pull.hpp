@@ -200,7 +200,7 @@ class parallel_wire {
         return true;
       }
       if (e.status != io_status::ok) {
-        next_place(i, {e.code, e.system});
+        next_place(i, {e.code, e.system, 0, e.why});
         return true;
       }
     }

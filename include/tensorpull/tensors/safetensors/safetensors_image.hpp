@@ -37,9 +37,9 @@ class safetensors_image {
  public:
   /// Opens and checks a file. `wanted(name)` chooses the tensors to publish (an adapter's or a head's); the whole file
   /// is checked in any case, and its metadata kept. Must not throw.
-  /// Errors: those of positioned_file::open and read_safetensors_header; bad_file (a hole, an overlap, bytes behind the
-  /// last tensor), duplicate_name, does_not_fit (more header text than the reference library reads), out_of_memory, io
-  /// (the file changed meanwhile).
+  /// Errors: those of positioned_file::open and read_safetensors_header; misplaced_tensor (a hole, an overlap),
+  /// trailing_bytes, cut_file, duplicate_name, does_not_fit (more header text than the reference library reads),
+  /// out_of_memory, io (the file changed meanwhile).
   template <std::predicate<std::string_view> Wanted = every_tensor>
   [[nodiscard]] static result<safetensors_image> open(std::string_view path, Wanted&& wanted = {}) noexcept {
     auto file = positioned_file::open(path);

@@ -320,7 +320,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
         wait(now.waits_for);
         return false;
       }
-      if (now.status != io_status::ok) return ends({now.code, now.system, 0, {}});
+      if (now.status != io_status::ok) return ends({now.code, now.system, 0, now.why});
     }
     established_ = true;
     others_.reset();

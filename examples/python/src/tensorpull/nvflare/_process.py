@@ -172,7 +172,7 @@ class Place:
         try:
             return tensorpull.Session(address, timeout=setting("connect_timeout", 5.0), retries=0, abort=abort, ssl=self.tls)
         except tensorpull.Error as e:
-            if e.code in ("connection_failed", "timed_out"):
+            if e.code in ("connection_failed", "timed_out", "unknown_host"):
                 self.is_out_of_reach(address)
             raise
 

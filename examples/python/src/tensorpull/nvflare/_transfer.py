@@ -289,7 +289,7 @@ class Offering:
                         update.end()
         except _GOES_ON as e:
             if not settled.is_set():
-                if isinstance(e, tensorpull.Error) and e.code in ("connection_failed", "timed_out"):
+                if isinstance(e, tensorpull.Error) and e.code in ("connection_failed", "timed_out", "unknown_host"):
                     place.is_out_of_reach(call.address)
                 self._call_failed(requester, e)
 

@@ -100,8 +100,8 @@ inline error error_of(CURL* easy, CURLcode code, std::string_view said, std::str
     return is(errc::too_large, "header fields");
   switch (code) {
     case CURLE_OUT_OF_MEMORY: return is(errc::out_of_memory, {});
-    case CURLE_COULDNT_RESOLVE_HOST: return is(errc::bad_address, server);
-    case CURLE_COULDNT_RESOLVE_PROXY: return is(errc::bad_address, proxy.address);
+    case CURLE_COULDNT_RESOLVE_HOST: return is(errc::unknown_host, server);
+    case CURLE_COULDNT_RESOLVE_PROXY: return is(errc::unknown_host, proxy.address);
     case CURLE_OPERATION_TIMEDOUT: return is(errc::timed_out, server);
     case CURLE_PEER_FAILED_VERIFICATION: return is(errc::not_authenticated, tls_reason(said));
     case CURLE_SSL_CACERT_BADFILE: return is(errc::bad_file, "authorities");
@@ -122,7 +122,7 @@ inline error error_of(CURL* easy, CURLcode code, std::string_view said, std::str
       if (says("routines") &&
           (!says("SSL routines") || says("certificate") || says("unknown ca") || says("access denied")))
         return is(errc::not_authenticated, tls_reason(said));
-      if (says("SSL routines")) return is(errc::unsupported_request, tls_reason(said));
+      if (says("SSL routines")) return is(errc::handshake_failed, tls_reason(said));
       return is(code == CURLE_SSL_CONNECT_ERROR ? errc::connection_failed : errc::connection_lost, server);
     default: return is(errc::connection_failed, server);
   }

@@ -126,7 +126,7 @@ class header_members {
   result<void> tensor(std::uint64_t begin, std::uint64_t end) {
     const auto size = size_bytes(type_, shape_);
     if (!size) return failure(size.error().code);
-    if (end < begin || end - begin != *size) return failure(errc::bad_file);
+    if (end < begin || end - begin != *size) return failure(errc::misplaced_tensor);
     return sink_.tensor({name_, type_, shape_, begin, end});
   }
 
@@ -146,9 +146,9 @@ namespace tensorpull {
 /// metadata(key, value), both giving result<void>; an error of either ends the reading. That names are unique and the
 /// data has no hole, the caller checks: it needs all of them (safetensors_image does). Memory: 5 KiB of stack, however
 /// the text is nested, and on the heap about four times its longest string. Never throws. Errors, `at` the byte of the
-/// file that was reached and `name` the tensor, if it is about one: bad_file; duplicate_name (`__metadata__`);
-/// unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow; does_not_fit (more text than the
-/// reference library reads); out_of_memory; those of read_at and of `sink`.
+/// file that was reached and `name` the tensor, if it is about one: bad_file; misplaced_tensor; duplicate_name
+/// (`__metadata__`); unsupported_dtype; unsupported_layout (more than 65,535 dimensions); size_overflow; does_not_fit
+/// (more text than the reference library reads); out_of_memory; those of read_at and of `sink`.
 template <class File, class Sink>
 [[nodiscard]] result<detail::header_bounds> read_safetensors_header(const File& file, Sink& sink) noexcept {
   const auto bounds = detail::read_header_bounds(file);

@@ -83,7 +83,8 @@ struct header_arrays {
 
 /// Whether the tensors cover the data from its first byte to its last, each byte once: no hole, no overlap, nothing
 /// behind them (as the specification has it: a file must not be two things at a time). Leaves the entries in the file's
-/// order. bad_file, with the tensor that does not begin where the one before it ends.
+/// order. misplaced_tensor, with the one that does not begin where the one before it ends; duplicate_name;
+/// trailing_bytes; cut_file.
 inline result<void> check_coverage(std::span<tensor_entry> entries, const header_bounds& bounds) noexcept {
   const auto before = [&](std::size_t a, std::size_t b) {
     return entries[a].begin != entries[b].begin ? entries[a].begin < entries[b].begin : entries[a].end < entries[b].end;
@@ -94,11 +95,14 @@ inline result<void> check_coverage(std::span<tensor_entry> entries, const header
     sort_in_place(entries.size(), before, [&](std::size_t a, std::size_t b) { std::swap(entries[a], entries[b]); });
   std::uint64_t end = 0;
   for (const tensor_entry& entry : entries) {
-    if (entry.begin != end) return failure(errc::bad_file, bounds.data_begin + end, entry.name);
+    if (entry.begin != end) {
+      const bool twice = &entry != entries.data() && (&entry)[-1].name == entry.name;
+      return failure(twice ? errc::duplicate_name : errc::misplaced_tensor, bounds.data_begin + end, entry.name);
+    }
     end = entry.end;
   }
-  if (end != bounds.data_bytes)
-    return failure(errc::bad_file, bounds.data_begin + (end < bounds.data_bytes ? end : bounds.data_bytes));
+  if (end < bounds.data_bytes) return failure(errc::trailing_bytes, bounds.data_begin + end);
+  if (end > bounds.data_bytes) return failure(errc::cut_file, bounds.data_begin + bounds.data_bytes);
   return {};
 }
 

@@ -4,45 +4,16 @@
 #include <tensorpull/links/posix/posix_stream.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/stop_token.hpp>
-#include <tensorpull/system/address.hpp>
+#include <tensorpull/system/resolve.hpp>
 #include <tensorpull/transports/over/tcp/detail/tcp_tuning.hpp>
 
 #include <fcntl.h>
-#include <netdb.h>
 
 #include <utility>
 
 namespace tensorpull {
 
 namespace detail {
-
-/// Owns the resolver's list. Not a std::unique_ptr, because <memory> takes long to compile.
-class address_list {
- public:
-  explicit address_list(addrinfo* list) noexcept : list_(list) {}
-  address_list(address_list&& other) noexcept : list_(std::exchange(other.list_, nullptr)) {}
-  ~address_list() {
-    if (list_ != nullptr) ::freeaddrinfo(list_);
-  }
-  const addrinfo& operator*() const noexcept { return *list_; }
-  const addrinfo* get() const noexcept { return list_; }
-
- private:
-  addrinfo* list_;
-};
-
-/// Resolves with getaddrinfo on the caller's thread. This is the one call that neither a stop request nor the deadline
-/// ends. Starts no thread.
-inline result<address_list> resolve(const host_port& a, std::string_view text, bool to_listen) noexcept {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-  addrinfo* list = nullptr;
-  const char* const host = a.host[0] != '\0' ? a.host.data() : nullptr;
-  if (::getaddrinfo(host, a.port.data(), &hints, &list) != 0 || list == nullptr)
-    return failure(errc::bad_address, 0, without_secrets(text));
-  return address_list(list);
-}
 
 /// How long an address may be silent in each round of connect_any. The kernel asks again after 1, 3, 7 and 15 s, so
 /// that a path that is restored would wait as long as it was gone. A new connect asks at once. Each fourth is for a
@@ -117,7 +88,7 @@ inline result<posix_stream> connect_any(const addrinfo* first, std::string_view 
 
 /// Connects to "host:port". Tries the host's addresses in turn, in rounds until `deadline`; one that does not answer
 /// costs a round 3 s, and a longer one now and then. Resolving the host cannot be interrupted. Errors: bad_address,
-/// connection_failed (with errno), timed_out, cancelled.
+/// unknown_host, connection_failed (with errno), timed_out, cancelled.
 inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::steady_clock::time_point deadline,
                                         const stop_token& stop = {}) noexcept {
   const auto parsed = parse_address(address);
@@ -131,7 +102,7 @@ inline result<posix_stream> tcp_connect(std::string_view address, std::chrono::s
 /// The addresses of a host, for a program that connects to one after the other without waiting.
 class tcp_addresses {
  public:
-  /// Resolves "host:port", which blocks the caller's thread. Error: bad_address.
+  /// Resolves "host:port", which blocks the caller's thread. Errors: bad_address, unknown_host.
   static result<tcp_addresses> of(std::string_view address) noexcept {
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());

@@ -111,7 +111,7 @@ class tls_listener {
       if (now.status == io_status::would_block) continue;
       auto s = std::move(all.begun[i].stream);
       (void)all.remove([&](const one& b) noexcept { return &b == all.begun + i; });
-      if (now.status != io_status::ok) return failure(now.code, 0, {}, now.system);
+      if (now.status != io_status::ok) return failure(now.code, 0, now.why, now.system);
       return s;
     }
     return failure(errc::timed_out);
@@ -161,8 +161,8 @@ struct tls_address {
 
   /// Connects and shakes hands. Errors: as tcp_connect, or the dialer's; bad_file: there are no authorities;
   /// invalid_argument: there is no name to check; not_authenticated: one end does not accept the other's certificate,
-  /// or its lack (`name`: why, in OpenSSL's words); connection_failed with EPROTO: the other end does not speak TLS, or
-  /// no version or cipher that we speak.
+  /// or its lack; handshake_failed: the other end does not speak TLS, or no version or cipher that we speak. `name` is
+  /// then why, in OpenSSL's words.
   result<tls_connection> connect(std::chrono::milliseconds timeout, const stop_token& stop = {}) const noexcept {
     const auto deadline = detail::deadline_after(timeout);
     const auto checked = to_check();
@@ -175,8 +175,7 @@ struct tls_address {
     if (!s) return s;
     const auto ok = detail::establish_by(*s, deadline, stop);
     if (ok) return s;
-    if (const long why = s->refusal(); ok.error() == errc::not_authenticated && why != X509_V_OK)
-      return failure(errc::not_authenticated, 0, std::string_view(X509_verify_cert_error_string(why)));
+    if (!ok.error().name.empty()) return failure(ok.error());
     return failure(ok.error().code, 0, address, ok.error().system);
   }
   /// For a host that connects. Errors: as connect() before the first byte; unsupported_request: a dialer waits, and a

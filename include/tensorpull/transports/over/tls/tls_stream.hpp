@@ -79,12 +79,12 @@ class tls_stream {
   std::string_view cipher() const noexcept { return SSL_get_cipher_name(s_->ssl.get()); }
 
   /// Continues with what Next has to do first, and then with the handshake. not_authenticated: one end has no
-  /// certificate that the other end accepts.
+  /// certificate that the other end accepts. handshake_failed: there is nothing that both ends speak; it is final.
   establishment establish() noexcept {
     if (s_->established) return {};
     if constexpr (requires { s_->next.establish(); })
       if (const auto under = s_->next.establish(); under.status != io_status::ok) return under;
-    if (s_->end) return {s_->end->status, s_->end->system, {}};
+    if (s_->end) return {s_->end->status, s_->end->system, {}, s_->failed, s_->why};
     ERR_clear_error();
     const int done = SSL_do_handshake(s_->ssl.get());
     if (done == 1) {
@@ -105,12 +105,14 @@ class tls_stream {
     const int why = SSL_get_error(s_->ssl.get(), done);
     if (why == SSL_ERROR_WANT_READ) return {io_status::would_block, 0, {true, false}};
     if (why == SSL_ERROR_WANT_WRITE) return {io_status::would_block, 0, {false, true}};
-    const bool refused = why == SSL_ERROR_SSL && is_about_certificates(last_reason());
+    if (const int reason = why == SSL_ERROR_SSL ? last_reason() : 0; is_final(reason)) {
+      s_->failed = is_about_certificates(reason) ? errc::not_authenticated : errc::handshake_failed;
+      const char* const words = refusal() != X509_V_OK ? X509_verify_cert_error_string(refusal())
+                                                       : ERR_reason_error_string(ERR_peek_last_error());
+      s_->why = words != nullptr ? words : "";
+    }
     const io_result end = ended(why);
-    return {io_status::failed,
-            end.system != 0 ? end.system : ECONNRESET,
-            {},
-            refused ? errc::not_authenticated : errc::connection_failed};
+    return {io_status::failed, end.system != 0 ? end.system : ECONNRESET, {}, s_->failed, s_->why};
   }
 
   /// Reads until the spans are full, or nothing that could be decrypted is left, here or below.
@@ -265,6 +267,8 @@ class tls_stream {
     std::chrono::milliseconds patience{};  // for the next read from Next
     std::size_t most_in_record = record_bytes;
     std::size_t stuck = 0;  // bytes of the record that OpenSSL has encrypted and Next has not taken
+    errc failed = errc::connection_failed;  // what a failure of the handshake is called, and why
+    std::string_view why{};
     bool untold = false;  // the last byte of a record was taken, and the caller does not know it
     bool established = false;
     bool drained = true;  // the last read found nothing more to decrypt
@@ -338,6 +342,19 @@ class tls_stream {
   static int last_reason() noexcept {
     const auto e = ERR_peek_last_error();
     return ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
+  }
+  /// Whether the handshake would fail so again: not if bytes were lost or changed on the way, or the other end was
+  /// short of something.
+  static bool is_final(int reason) noexcept {
+    switch (reason) {
+      case 0:
+      case SSL_R_UNEXPECTED_EOF_WHILE_READING:
+      case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
+      case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
+      case SSL_R_TLSV1_ALERT_INTERNAL_ERROR:
+      case SSL_R_TLSV1_ALERT_USER_CANCELLED: return false;
+      default: return true;
+    }
   }
   /// Whether a failure is that one end does not accept the other's certificate, or its lack.
   static bool is_about_certificates(int reason) noexcept {

@@ -9,12 +9,11 @@
 #include <tensorpull/pull/detail/take_datagram.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/memory.hpp>
-#include <tensorpull/system/address.hpp>
 #include <tensorpull/system/detail/file_descriptor.hpp>
+#include <tensorpull/system/resolve.hpp>
 #include <tensorpull/transports/over/udp/detail/udp_buffers.hpp>
 #include <tensorpull/transports/over/udp/udp_address.hpp>
 
-#include <netdb.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -53,8 +52,8 @@ class basic_udp_link {
   static constexpr std::size_t buffer_bytes = 2 * 64 * 1024;  ///< of both buffers
 
   /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers.
-  /// Nothing is sent yet. Resolving the host blocks the caller's thread. Errors: bad_address, connection_failed (with
-  /// errno: no route, ...), out_of_memory.
+  /// Nothing is sent yet. Resolving the host blocks the caller's thread. Errors: bad_address, unknown_host,
+  /// connection_failed (with errno: no route, ...), out_of_memory.
   static result<basic_udp_link> connect(std::string_view text) noexcept {
     return made(text, false, [](basic_udp_link& l, const addrinfo* list) {
       for (; list != nullptr && l.others_ < most_others; list = list->ai_next) {
@@ -174,17 +173,9 @@ class basic_udp_link {
     if (!parsed) return failure(parsed.error());
     basic_udp_link link;
     if (!link.buffers_) return failure(errc::out_of_memory);
-    addrinfo hints{}, *list = nullptr;
-    hints.ai_socktype = SOCK_DGRAM;
-    hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-    if (::getaddrinfo(parsed->host[0] != '\0' ? parsed->host.data() : nullptr, parsed->port.data(), &hints, &list) !=
-            0 ||
-        list == nullptr)
-      return failure(errc::bad_address, 0, without_secrets(text));
-    const bool ok = make(link, list);
-    const int why = errno;
-    ::freeaddrinfo(list);
-    if (!ok) return failure(errc::connection_failed, 0, text, why);
+    const auto list = detail::resolve(*parsed, text, to_listen, SOCK_DGRAM);
+    if (!list) return failure(list.error());
+    if (!make(link, list->get())) return failure(errc::connection_failed, 0, text, errno);
     return link;
   }
   bool make_socket(int family) noexcept {
