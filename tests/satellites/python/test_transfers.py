@@ -173,7 +173,9 @@ def test_the_owner_hears_of_an_abort(owner):
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, ref, recipient="site-1", chunk_size=65536, progress=abort_soon, progress_interval=0, abort=begun)
     assert e.value.code == "cancelled" and 0 < e.value.landed < ref.nbytes
-    assert owner.wait(ref, 60)
+    with pytest.raises(Error) as told:
+        owner.wait(ref, 60)
+    assert told.value.code == "not_delivered" and "0 of 1 recipients have it (1 cancelled)" in str(told.value)
     assert owner.outcome(ref).verdict == "failed" and owner.outcome(ref).counts.cancelled == 1 and owner.recipient_state(ref, "site-1") == "cancelled"
     assert eventually(lambda: heard)
     assert [o.verdict for o in heard] == ["failed"]
@@ -412,7 +414,9 @@ def test_a_callback_may_stop_the_thread_that_calls_it():
 def test_a_time_out_of_nothing_is_a_short_one(owner):
     for what in ("acquire_timeout", "transaction_idle_timeout"):
         for seconds in (0, 0.0009):
-            assert owner.wait(owner.add_tensors({"a": np.zeros(3)}, recipients=1, **{what: seconds}), timeout=60)
+            with pytest.raises(Error) as nobody:
+                owner.wait(owner.add_tensors({"a": np.zeros(3)}, recipients=1, **{what: seconds}), timeout=60)
+            assert nobody.value.code == "not_delivered"
 
 
 def test_a_wait_hears_what_is_told_between_its_looks(owner, monkeypatch):
@@ -426,9 +430,14 @@ def test_a_wait_hears_what_is_told_between_its_looks(owner, monkeypatch):
                 real.withdraw(of)
             return next(looks)
 
+        def outcome(self, of):
+            return real.outcome(of)
+
     monkeypatch.setattr(owner, "_owner", Slow())
     monkeypatch.setattr(owner._changed, "wait", waits.append)
-    assert owner.wait(ref)
+    with pytest.raises(Error) as ended:
+        owner.wait(ref)
+    assert ended.value.code == "withdrawn"
     assert waits[9] == 0.1 and sum(waits[10:]) < 0.01
 
 
@@ -615,5 +624,26 @@ def test_a_reference_that_nobody_knows_has_settled():
     with tensorpull.Downloader() as owner:
         unknown = "0" * 31 + "1"
         assert owner.settled(unknown)
-        assert owner.serve(until=unknown, timeout=20)
-        assert owner.wait(unknown, timeout=20)
+        for call in (lambda: owner.serve(until=unknown, timeout=20), lambda: owner.wait(unknown, timeout=20)):
+            with pytest.raises(Error) as error:
+                call()
+            assert error.value.code == "unknown_reference"
+
+
+@pytest.mark.parametrize("waits", ["serve", "wait"])
+def test_who_waits_for_a_reference_hears_that_not_everybody_has_it(owner, waits):
+    def until(*refs):
+        return getattr(owner, waits)(list(refs), timeout=60)
+
+    taken = owner.add_tensors({"a": np.zeros(3)}, recipients=1)
+    tensorpull.download_tensors(owner.address, taken)
+    missed = owner.add_tensors({"a": np.zeros(3)}, recipients=["a", "b"], acquire_timeout=0)
+    assert until(taken)
+    with pytest.raises(Error) as error:
+        until(taken, missed)
+    assert error.value.code == "not_delivered" and "0 of 2 recipients have it (2 absent)" in str(error.value)
+    gone = owner.add_tensors({"a": np.zeros(3)})
+    owner.withdraw(gone)
+    with pytest.raises(Error) as error:
+        until(gone)
+    assert error.value.code == "withdrawn"

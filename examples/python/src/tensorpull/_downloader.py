@@ -240,14 +240,13 @@ class Downloader(OfOneProcess):
 
     def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
         """Serves on this thread, without the interpreter's lock, until `until`: a reference or several (all settled), a threading.Event, or
-        a callable that returns true; None: for ever. False: `timeout` seconds were over before. Ctrl-C and `until` are heard within 0.1 s."""
+        a callable that returns true; None: for ever. False: `timeout` seconds were over before. Ctrl-C and `until` are heard within 0.1 s. True of references: all were
+        delivered. An error otherwise: "not_delivered" (fewer recipients than were expected have it; if their number is not known, none), "withdrawn", "unknown_reference"."""
         limit = milliseconds(timeout, "timeout", never=-1)
-        if until is None or isinstance(until, str):
-            return self._owner.serve([] if until is None else [reference_id(until)], None, limit)
-        refs = several(until)
-        if refs is not None:
-            return self._owner.serve(refs, None, limit) if refs else True
-        return self._owner.serve([], as_until(until), limit)
+        refs = [reference_id(until)] if isinstance(until, str) else None if until is None else several(until)
+        if refs is None:
+            return self._owner.serve([], None if until is None else as_until(until), limit)
+        return not refs or (self._owner.serve(refs, None, limit) and self._delivered(refs))
 
     def start(self, daemon: bool = False) -> "Downloader":
         """Serves in the background: starts one thread, named "tensorpull", which `stop()` ends, and the end of the main thread too.
@@ -297,7 +296,7 @@ class Downloader(OfOneProcess):
                     self._thread = None
 
     def wait(self, refs: Any, timeout: Optional[float] = None) -> bool:
-        """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds."""
+        """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds. True, and errors: as of `serve`."""
         wanted = [reference_id(ref) for ref in ([refs] if refs is None or isinstance(refs, str) else refs)]
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000
         seen, soon = -1, 0.1
@@ -310,6 +309,18 @@ class Downloader(OfOneProcess):
                 soon = 0.001 if seen != self._changes else min(2 * soon, 0.1)
                 seen = self._changes
                 self._changed.wait(soon if left is None else min(left, soon))
+        return self._delivered(wanted)
+
+    def _delivered(self, refs: List[str]) -> bool:
+        """Whether those who were waited for have each of these, which have settled: true, or an error."""
+        for ref in refs:
+            how = self.outcome(ref)
+            have = how.counts.completed + how.counts.completed_unverified
+            if how.verdict in ("completed", "completed_unverified", "quorum") or (how.verdict == "uncertified" and have):
+                continue
+            why = {"withdrawn": "it was withdrawn", "owner_lost": "the owner that coordinates it is gone"}.get(how.verdict, "it has ended")
+            code = how.verdict if how.verdict in ("withdrawn", "owner_lost") else "not_delivered"
+            raise Error(code, f"{why}, and {have} of {how.expected or 'an unknown number of'} recipients have it ({_others(how)})", short(ref), at=have)
         return True
 
     def withdraw(self, ref_id: str) -> None:
@@ -353,6 +364,12 @@ def _ender(stopping: threading.Event, thread: threading.Thread) -> Callable[[], 
         thread.join(1.0)
 
     return end
+
+
+def _others(how: Outcome) -> str:
+    """How those have ended that do not have it."""
+    counts = how.counts._asdict()
+    return ", ".join(f"{counts[state]} {state}" for state in ("failed", "cancelled", "vanished", "absent", "unfinished") if counts[state]) or "nobody else has asked"
 
 
 def _memory() -> int:
