@@ -332,6 +332,7 @@ BREAKAGES = [
     ("protocol/connection/endpoint.hpp", "if (room == nullptr && answers_.output.long_free()) room", "if (room == nullptr && answers_.output.long_free() && answers_.pool.available() > 0) room", "protocol/endpoint", "*another_thread*"),
     ("protocol/datagrams/datagram_transfer.hpp", "return !Integrity::whole && to_.schema() != nullptr;", "return !Integrity::whole;", "protocol/datagram_transfer", "*overtakes_the_header*"),
     ("transports/host/connection.hpp", "const pull_options& options, Arguments&&... arguments)\n", "const pull_options& options, Arguments&&... arguments) noexcept\n", "transports/tcp_host_pulls", "*constructor_throws*"),
+    ("protocol/owner/owner.hpp", "std::min<std::size_t>(window, 0xffff)", "window", "pipeline/limits", "*never_0*"),
     ("protocol/recipient/transfer.hpp", "(from.ref != r.ref && r.version == 0)", "from.ref != r.ref", "protocol/retry", "*another_reference*"),
     ("embedded/flash_landing.hpp", "if (data % cursor_step != 0 && data != data_bytes) return {};", "", "embedded/flash_landing", "*power_cut_at_any_byte*"),
     ("embedded/flash_landing.hpp", "bool right = flash_.program(at, {units, n});", "if (!flash_.program(at, {units, n})) return false; bool right = true;", "embedded/flash_landing", "*begins_anew"),
