@@ -211,7 +211,7 @@ struct refused_composition : Instead {
   static_assert(
       Fault != fault_no_policy,
       "tensorpull: one of the types given to pipeline<...> is no policy: a policy names is_tensor_policy, is_chunking_policy, is_transport_policy, "
-      "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>");
+      "is_framing_policy, is_integrity_policy or is_limits_policy; a struct of tensors is given as raw_tensors<Struct>, and limits derive from default_limits");
   static_assert(
       Fault != fault_two_slots,
       "tensorpull: one of the types given to pipeline<...> names two slots (is_..._policy): a policy is for one");
@@ -237,8 +237,12 @@ struct refused_composition : Instead {
   static_assert(
       Fault != fault_whole_in_pieces,
       "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
+};
+/// The same for a chunk that is too long. A compiler tells both numbers.
+template <std::uint64_t Chunk, std::uint64_t Most, class Instead>
+struct refused_chunk : Instead {
   static_assert(
-      Fault != fault_chunk_too_long,
+      Chunk <= Most,
       "tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk, or fit_datagram");
 };
 }  // namespace detail

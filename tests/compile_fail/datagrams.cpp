@@ -11,6 +11,7 @@ struct datagrams : loopback {
 
 // CASE chunk_above_datagram
 // EXPECT: tensorpull: the chunk does not fit one message of this transport: choose a smaller chunk
+// EXPECT: 65536
 pipeline<raw_tensors<mlp>, fixed_bytes<64_KiB>, small_datagrams>::model_type model;
 
 // CASE frames_above_datagram

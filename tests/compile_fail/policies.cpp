@@ -21,7 +21,13 @@ pipeline<raw_tensors<mlp>, loopback>::downloader owner;
 
 // CASE missing_tensors
 // EXPECT: tensorpull: a pipeline needs a tensor policy: add raw_tensors<Model> or tensor_list
-pipeline<fixed_bytes<1_KiB>, loopback>::model_type model;
+// MAX_ERRORS: 1
+// MAX_LINES: 10
+using net = pipeline<fixed_bytes<1_KiB>, loopback>;
+mlp mine;
+net::downloader its_owner;
+auto done = net::download_tensors(its_owner, reference{}, mine);
+auto named = net::download_tensors(its_owner, ref_id{1, 2}, mine);
 
 // CASE missing_transport
 // EXPECT: tensorpull: a pipeline needs a transport policy: add tcp or loopback

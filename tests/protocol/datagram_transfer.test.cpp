@@ -1,6 +1,8 @@
 // A pull over datagrams that are lost, doubled, delayed and re-ordered.
 #include "support/lossy_pair.hpp"
 
+#include <tensorpull/consumers/any_schema/new_model.hpp>
+
 namespace datagram_transfer_test {
 
 using namespace test;
@@ -54,6 +56,28 @@ INSTANTIATE_TEST_SUITE_P(Links, Datagrams,
                                            conditions_and_name{{128, 0.05, 0, 500us, 0us}, "short"},
                                            conditions_and_name{{600, 0.2, 0.1, 1000us, 900us}, "bad"}),
                          [](const auto& i) { return i.param.name; });
+
+struct plain_memory {
+  tp::result<std::byte*> allocate(const tp::tensor_entry& t) {
+    all.emplace_back(t.size_bytes());
+    return all.back().data();
+  }
+  void clear() { all.clear(); }
+  std::vector<byte_vector> all;
+};
+TEST(DatagramTransfer, An_unchecked_chunk_that_overtakes_the_header_of_a_new_model_is_not_lost) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    lossy_pair<> pair({1200, 0, 0, 200us, 900us}, seed);
+    model source;
+    source.add("w", dtype::f32, {30'000}).ready().fill(seed);
+    const auto id = pair.left.publish(source, {1, 2}, 1);
+    tp::new_model<plain_memory> to({}, {.max_bytes = 1 << 20});
+    tp::datagram_transfer<tp::new_model<plain_memory>, tp::fixed_bytes<1112>, tp::unverified> t(
+        to, request_for(id), {}, pair.right.end->next_id());
+    ASSERT_TRUE(succeeded(pair.pull(t))) << seed;
+    EXPECT_EQ(to.allocator().all.at(0), source.bytes_of("w")) << seed;
+  }
+}
 
 /// Takes one request at a time, as the small engine does.
 struct one_request : tp::default_limits {

@@ -314,6 +314,51 @@ TEST(Endpoint, Long_messages_both_ways_through_narrow_pipes_need_two_buffers_at_
   }
 }
 
+/// Another thread takes a buffer as soon as this one has looked at the pool.
+struct other_thread {
+  static inline tp::buffer_pool<other_thread>* pool = nullptr;
+  static inline std::byte* taken = nullptr;
+  void lock() noexcept {}
+  void unlock() noexcept {
+    if (auto* const p = std::exchange(pool, nullptr)) taken = p->acquire();
+  }
+};
+struct shared_owner : owner {
+  using owner::owner;
+  using lock_type = other_thread;
+};
+TEST(Endpoint, A_buffer_that_another_thread_takes_meanwhile_ends_no_pull_by_name) {
+  struct side {
+    std::vector<std::uint64_t> memory = std::vector<std::uint64_t>(8320), words = std::vector<std::uint64_t>(8192);
+    tp::buffer_pool<other_thread> pool{std::as_writable_bytes(std::span(memory)), 66'560};
+    tp::owner_storage<8, 64> storage;
+    shared_owner references{storage, [n = std::uint64_t{0}]() mutable { return ++n; }};
+    tp::ignore_messages handler;
+    tp::endpoint<tested_framing, tp::default_limits, shared_owner, tp::ignore_messages> end{references, pool, handler};
+  } left, right;
+  wire to_left, to_right;
+  pipe_end left_end(to_left, to_right, {}, {}), right_end(to_right, to_left, {}, {});
+  const model source = mixed_model().fill(1);
+  ASSERT_TRUE(left.references.publish(source.source(), version_of(source), true, {1, 2}, 0u));
+  model mine = mixed_model();
+  tp::land to(mine.destination());
+  tp::transfer<tp::land, tp::fixed_bytes<1024>, tp::image_digest> t(to, {.ref = {1, 2}, .part = true}, {}, 1);
+  tp::no_transfer idle;
+  right.end.begin_pull();
+  for (int i = 0; i < 1000 && !t.ended(); ++i)
+    for (side* const s : {&left, &right}) {
+      other_thread::pool = &s->pool;
+      const auto scratch = std::as_writable_bytes(std::span(s->words));
+      const auto moved = s == &left ? tp::pump_once(s->end, idle, left_end, scratch)
+                                    : tp::pump_once(s->end, t, right_end, scratch);
+      other_thread::pool = nullptr;
+      if (other_thread::taken != nullptr) s->pool.release(std::exchange(other_thread::taken, nullptr));
+      ASSERT_TRUE(moved) << to_string(moved.error().code);
+    }
+  EXPECT_TRUE(completed(t.outcome()));
+  EXPECT_TRUE(mine.same_tensors(source));
+}
+
 TEST(Endpoint, A_message_waits_for_a_handler_that_is_not_ready) {
   for (const std::size_t body : {std::size_t{10}, std::size_t{40'000}}) {
     owning_pair p(cut{1000});

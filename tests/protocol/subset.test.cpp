@@ -110,6 +110,34 @@ TEST(Subset, The_right_tensors_land) {
   }
 }
 
+struct watched : tp::land {
+  using tp::land::land;
+  tp::result<void> chunk(std::uint64_t at, std::uint64_t n) noexcept {
+    ends.push_back(at + n);
+    return tp::land::chunk(at, n);
+  }
+  std::vector<std::uint64_t> ends;
+};
+TEST(Subset, A_chunk_of_per_tensor_ends_where_a_named_tensor_ends) {
+  const model source = numbered(40).fill(1);
+  for (const std::size_t step : {1u, 2u, 7u}) {
+    pair p;
+    p.left.publish(source, {1, 2}, 64);
+    names wanted;
+    for (std::size_t i = 3; i < source.size(); i += i % 4 == 0 ? step : 1)
+      wanted.push_back(source.schema().tensors[i].name);
+    model mine = part_of(wanted);
+    watched to(mine.destination());
+    tp::transfer<watched, tp::per_tensor<1000>, tp::image_digest> t(to, {.ref = {1, 2}, .subset = wanted}, {},
+                                                                    p.right.end.next_id());
+    ASSERT_TRUE(completed(p.pull(t)));
+    std::vector<std::uint64_t> ends;
+    for (const auto& e : mine.schema().entries())
+      if (e.end != e.begin) ends.push_back(e.end);
+    EXPECT_EQ(to.ends, ends) << step;
+  }
+}
+
 TEST(Subset, L7_empty_tensors_first_last_between_and_alone) {
   const model source = numbered(25).fill(1);  // t104, t109, ... are empty
   pair p(cut{50});

@@ -7,6 +7,7 @@
 #include <tensorpull/transports/over/tcp/tcp_listener.hpp>
 
 #include <atomic>
+#include <new>
 #include <stop_token>
 #include <thread>
 
@@ -34,7 +35,9 @@ using net_on_threads = raw_net<mlp, tp::tcp_on_threads>;
 /// Lands in a model while it is allowed to; until then it has no memory.
 struct patient : tp::land {
   const bool* open;
-  patient(mlp& m, const bool& may) noexcept : tp::land(tp::raw_tensors<mlp>::destination(m)), open(&may) {}
+  patient(mlp& m, const bool& may, bool throws = false) : tp::land(tp::raw_tensors<mlp>::destination(m)), open(&may) {
+    if (throws) throw std::bad_alloc();
+  }
   tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
     return *open ? tp::land::prepare(offset, length, out) : tp::prepared{};
   }
@@ -48,13 +51,18 @@ struct puller {
   tp::reference ref{};
   tp::pull_options options{};
   std::unique_ptr<mlp> mine = blank<mlp>();
-  bool may_land = true, close_after = true;
+  bool may_land = true, close_after = true, throws_first = false;
   std::optional<tp::result<tp::receipt>> outcome;
   int closes = 0;
   tp::event_loop io;
   std::unique_ptr<host_type> host;
 
-  void connected(connection& c) { EXPECT_TRUE(c.pull(ref, options, *mine, may_land)); }
+  void connected(connection& c) {
+    if (throws_first) {
+      EXPECT_THROW((void)c.pull(ref, options, *mine, may_land, true), std::bad_alloc);
+    }
+    EXPECT_TRUE(c.pull(ref, options, *mine, may_land));
+  }
   void message(connection&, const tp::message&) {}
   void pulled(connection& c, const tp::result<tp::receipt>& r) {
     outcome = r;
@@ -119,6 +127,17 @@ TEST(TcpHostPulls, A_stop_request_ends_a_pull_and_the_owner_is_told_the_reason) 
   ASSERT_TRUE(record);
   EXPECT_EQ(record->state, tp::recipient_state::cancelled);
   EXPECT_EQ(record->reason, reason);
+}
+
+TEST(TcpHostPulls, A_consumer_whose_constructor_throws_begins_nothing) {
+  owner_at_work<net_on_threads> o;
+  puller p;
+  p.ref = o.ref;
+  p.throws_first = true;
+  p.start(o.owner->port());
+  ASSERT_TRUE(p.turn_until_pulled());
+  EXPECT_TRUE(succeeded(*p.outcome));
+  EXPECT_TRUE(same(*p.mine, *o.source));
 }
 
 TEST(TcpHostPulls, Progress_is_told_and_the_cursor_kept) {

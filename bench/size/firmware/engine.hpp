@@ -20,8 +20,7 @@ using namespace tensorpull;
 struct limits : default_limits {
   static constexpr std::size_t control_frame_bytes = 512, page_bytes = 480, control_frame_segments = 2,
                                traversal_words = 64;
-  static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, name_bytes = 64,
-                               tensors = 16;
+  static constexpr std::size_t application_body_bytes = 64, application_references = 1, window = 4, tensors = 16;
 };
 using framing = basic_word_framing<limits>;
 

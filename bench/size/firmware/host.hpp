@@ -14,7 +14,7 @@ struct limits : default_limits {
   static constexpr std::size_t control_frame_bytes = 1024, page_bytes = 960, application_body_bytes = 64,
                                application_references = 1;
   static constexpr std::size_t transfers_per_connection = 2, references = 2, recipients = 2, digest_jobs = 1,
-                               window = 4, tensors = 16, name_bytes = 64;
+                               window = 4, tensors = 16;
 };
 using framing = basic_word_framing<limits>;
 using owner_type = owner<xxh3_64, limits>;

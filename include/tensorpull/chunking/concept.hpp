@@ -13,7 +13,8 @@
 
 namespace tensorpull {
 
-/// A strategy may look at this when it cuts.
+/// A strategy may look at this when it cuts. Of named tensors, a strategy that `needs_layout` sees their bytes alone,
+/// one tensor behind the other without a header.
 struct chunk_context {
   /// of the whole image; 2^64 - 1 if the first chunk is asked for ahead of the image's description, of which nothing
   /// is known then (requirement 3)

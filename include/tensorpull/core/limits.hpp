@@ -33,7 +33,7 @@ struct default_limits {
   /// Words that reading one control frame may visit, besides its own length. Pointers to the same object many times
   /// would otherwise cost far more work than they cost to send.
   static constexpr std::size_t traversal_words = 2048;
-  /// Nesting depth of pointers in one control frame: stops cycles. A page of a schema has 4.
+  /// Nesting depth of pointers in one control frame: stops cycles. A page of a schema has 5.
   static constexpr int nesting_levels = 8;
   /// Bytes of a message's body.
   static constexpr std::size_t application_body_bytes = 64 * 1024;
@@ -56,11 +56,9 @@ struct default_limits {
   static constexpr std::size_t transfers_per_connection = 4;
   /// Tensors of a model whose schema comes from the other side.
   static constexpr std::size_t tensors = 1'000'000;
-  /// Bytes of a tensor's name.
-  static constexpr std::size_t name_bytes = 1024;
   /// Requests that one connection may have in flight at an owner, so that no queue grows with requests, and that a
   /// recipient over a stream has in flight by default: the lesser number counts. Each takes 80 bytes of the owner's
-  /// connection. Longer chunks fill a longer path at no cost.
+  /// connection, which of a loopback are on the stack. Longer chunks fill a longer path at no cost.
   static constexpr std::size_t pipelined_requests = 8;
   /// Bytes that an owner hashes in a second for subsets that nobody has asked for before: a short request can cost a
   /// pass over the model. 0: requests for subsets are refused as `unsupported`.
@@ -87,8 +85,9 @@ constexpr bool is_number(std::uint64_t) noexcept { return true; }
 /// The same for a number that is not 0 either.
 constexpr bool is_bound(std::uint64_t n) noexcept { return n > 0; }
 
-/// Bytes of a description, without which no transfer begins (framing/detail/control_words.hpp has the same number).
-inline constexpr std::size_t least_control_frame_bytes = 152;
+/// Bytes of a description, without which no transfer begins (framing/detail/control_words.hpp has the same number), and
+/// of the answer that tells where one named tensor is.
+inline constexpr std::size_t description_frame_bytes = 152, least_control_frame_bytes = 160;
 /// The length of a name is hashed as 16 bits.
 inline constexpr std::size_t most_control_frame_bytes = 64 * 1024;
 /// Bytes of the longest frame that an owner makes in its slice: a description, or a page of a schema. Pages are not
@@ -98,7 +97,7 @@ inline constexpr std::size_t made_frame_bytes = [] {
   std::size_t page = Limits::page_bytes < Limits::control_frame_bytes ? Limits::page_bytes
                                                                       : Limits::control_frame_bytes;
   if (page > 4096) page = 4096;
-  return page < least_control_frame_bytes ? least_control_frame_bytes : page;
+  return page < description_frame_bytes ? description_frame_bytes : page;
 }();
 
 /// The requirements of a limits policy; their meaning stands at the concept.
@@ -113,7 +112,7 @@ struct limits_requirements : Instead {
                  is_bound({L::session_references});
     requires is_bound({L::chunk_cap_bytes}) && is_bound({L::references});
     requires is_bound({L::recipients}) && is_bound({L::transfers_per_connection}) && is_bound({L::tensors});
-    requires is_bound({L::name_bytes}) && is_bound({L::pipelined_requests}) && is_number({L::subset_bytes_per_second});
+    requires is_bound({L::pipelined_requests}) && is_number({L::subset_bytes_per_second});
     requires is_number({L::chunk_digest_bytes_per_second}) && is_bound({L::digest_jobs});
     requires std::same_as<decltype(L::busy_delay), const std::chrono::milliseconds> && L::busy_delay.count() >= 0 &&
                  is_bound({L::window});
@@ -126,11 +125,11 @@ struct limits_requirements : Instead {
   static constexpr bool met_3 = met_2 && requires {
     requires L::control_frame_bytes >= least_control_frame_bytes&& L::control_frame_bytes <= most_control_frame_bytes;
     requires L::page_bytes >= 8;  // a buffer that is free holds where the next one is
-    requires L::nesting_levels >= 4;
+    requires L::nesting_levels >= 5;
   };
   static_assert(
       Silent || met_3 == met_2,
-      "tensorpull: a control frame of a limits policy holds a description and is no longer than 64 KiB (requirement 3): control_frame_bytes is 152 to 65536, page_bytes at least 8, and nesting_levels at least 4");
+      "tensorpull: a control frame of a limits policy holds an answer about one named tensor and is no longer than 64 KiB (requirement 3): control_frame_bytes is 160 to 65536, page_bytes at least 8, and nesting_levels at least 5");
 };
 }  // namespace detail
 
@@ -139,8 +138,8 @@ struct limits_requirements : Instead {
 ///  2. `L` has each constant of default_limits under the same name. A policy that derives from default_limits has them
 ///     all. They are whole numbers above 0, except that application_body_bytes, application_references,
 ///     subset_bytes_per_second, chunk_digest_bytes_per_second and busy_delay may be 0;
-///  3. `L::control_frame_bytes` is 152 (a description) to 65,536, `L::page_bytes` at least 8, and `L::nesting_levels`
-///     at least 4.
+///  3. `L::control_frame_bytes` is 160 (the answer about one named tensor) to 65,536, `L::page_bytes` at least 8, and
+///     `L::nesting_levels` at least 5.
 template <class L>
 concept limits_policy = detail::limits_requirements<L>::met_3;
 static_assert(limits_policy<default_limits>);

@@ -88,18 +88,18 @@ using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
 
 /// Stand-ins for policies that are missing or wrong. They accept any arguments, so that one mistake does not become
 /// many errors.
-struct missing_model {};
+struct anything {
+  constexpr anything() noexcept = default;
+  template <class T>
+  constexpr anything(const T&) noexcept {}
+};
+using missing_model = const anything;
 template <class Model>
 struct missing_tensors {
   using model_type = Model;
   static constexpr bool is_static = false;
   static source_view source(const Model&) noexcept { return {}; }
   static destination_view destination(Model&) noexcept { return {}; }
-};
-struct anything {
-  constexpr anything() noexcept = default;
-  template <class T>
-  constexpr anything(const T&) noexcept {}
 };
 struct missing_transport {
   static constexpr std::uint64_t max_payload_bytes = tensorpull::max_payload_bytes;
@@ -161,7 +161,6 @@ enum fault : int {
   fault_loss_unchecked,
   fault_frames_too_long,
   fault_whole_in_pieces,
-  fault_chunk_too_long,
 };
 
 /// The fault of the list of policies, before any policy is looked at.
@@ -210,6 +209,8 @@ struct own_refusal<Instead, P, Rest...> : std::type_identity<typename P::templat
 /// Refuses a composition, with the sentence for the fault.
 template <fault Fault, class Instead>
 struct refused_composition;
+template <std::uint64_t Chunk, std::uint64_t Most, class Instead>
+struct refused_chunk;
 
 /// A composition. `policy_bytes` is not used: sizeof makes a policy's own static_asserts fail next to the user's line;
 /// inside a requires-expression clang would report that the type is no policy.
@@ -258,7 +259,7 @@ struct composition {
             composed_pipeline<pipeline_parts<tensors, typename chunking::template within<transport::max_payload_bytes>,
                                              transport, framing_policy, integrity, limits>>>{};
       else if constexpr (longest_chunk<chunking, tensors>() > transport::max_payload_bytes)
-        return found<refused_composition<fault_chunk_too_long, composed>>{};
+        return found<refused_chunk<longest_chunk<chunking, tensors>(), transport::max_payload_bytes, composed>>{};
       else return found<composed>{};
     }
   }

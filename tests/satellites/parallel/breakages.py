@@ -1,6 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
+    ("satellites/parallel/parallel_recipient.hpp", "if (order_ == chunk_order::given) chunking_.measured", "if (true) chunking_.measured", "satellites/parallel/parallel_transfer", "*Adaptive*"),
     ("satellites/parallel/parallel_transfer.hpp", "damaged_ != before && others()", "false", "satellites/parallel/parallel_pull", "*damages_the_first_chunk_is*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (is_known) repeated_ += base::answers() - before;", "(void)before, (void)is_known;", "satellites/parallel/parallel_pull", "*only_describe*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (machine_.request().by_name()) return;  // another line's owner would have to be told the names first", "", "satellites/parallel/parallel_transfer", "*Named_tensors*"),

@@ -67,6 +67,31 @@ TEST(ParallelTransfer, Named_tensors_are_confirmed_over_the_line_that_was_told_t
   }
   EXPECT_GT(brought, 0);
 }
+/// Lands in memory that cannot be read back, so that one line brings all of it in order.
+struct unreadable : tp::land {
+  using tp::land::land;
+  tp::source_view read_back() const noexcept { return {}; }
+};
+TEST(ParallelTransfer, Adaptive_chunks_keep_their_length_while_one_line_brings_them_in_order) {
+  const model source = std::move(of_both().fill(1));
+  pair p(cut{3000});
+  p.left.publish(source);
+  model mine = of_both();
+  unreadable to(mine.destination());
+  tp::parallel_transfer<unreadable, tp::adaptive_bytes<8192, 65'536>, tp::image_digest> t(
+      to, {.ref = {1, 2}, .recipient = {9}}, {}, 1);
+  t.up(0, 0, p.right.end.next_id());
+  p.right.end.begin_pull();
+  tp::no_transfer idle;
+  auto line = t.line_of(0);
+  for (int i = 0; i < 20'000 && !t.ended(); ++i) {
+    p.pump(idle, line);
+    t.measured(std::chrono::milliseconds(i % 7));
+  }
+  ASSERT_TRUE(t.ended());
+  EXPECT_TRUE(completed(t.outcome()));
+  EXPECT_TRUE(mine.same_tensors(source));
+}
 TEST(ParallelTransfer, A_first_line_that_has_another_connection_describes_again) {
   const model source = std::move(of_both().fill(1));
   for (int turns = 0; turns < 8; ++turns) {

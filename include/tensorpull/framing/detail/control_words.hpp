@@ -42,7 +42,7 @@ inline constexpr std::size_t most_body_words = 9;
 /// word each, the frame, its body.
 inline constexpr std::size_t short_frame_bytes = 8 *
                                                  (2 + size_of_frame.data + size_of_frame.pointers + most_body_words);
-static_assert(short_frame_bytes == least_control_frame_bytes);
+static_assert(short_frame_bytes == description_frame_bytes);
 
 /// Where a field lies: the bits [bit, bit + bits) of a data word of its kind. Word 0 is the Frame's first, and the
 /// kind's own words follow it.

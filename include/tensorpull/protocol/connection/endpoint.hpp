@@ -102,16 +102,23 @@ class endpoint {
     if (blocked_)
       if (const auto ok = parse(t); !ok) return ok;
     frame m;
-    while (!answers_.output.control_full() &&
-           (!t.next_is_long() || (answers_.output.long_free() && answers_.pool.available() > 0)) && t.next(m)) {
+    std::byte* room = nullptr;  // taken before the transfer is asked: another thread may take the last one meanwhile
+    const auto has_room = [&]() noexcept {
+      if (room == nullptr && answers_.output.long_free()) room = answers_.pool.acquire();
+      return room != nullptr;
+    };
+    while (!answers_.output.control_full() && (!t.next_is_long() || has_room()) && t.next(m)) {
       if (m.kind == frame_kind::locate) {
         // a name that no control frame carries, or too many: the transfer fails, the connection goes on
-        if (const auto ok = answers_.output.push_long(m, answers_.pool, Limits::control_frame_bytes); !ok)
+        if (const auto ok = answers_.output.push_long(m, answers_.pool, Limits::control_frame_bytes,
+                                                      std::exchange(room, nullptr));
+            !ok)
           t.fail({ok.error().code, 0, 0, m.names.size() == 1 ? error_name(m.names[0]) : error_name()});
       } else {
         answers_.output.push_control(m);
       }
     }
+    if (room != nullptr) answers_.pool.release(room);
     return answers_.plan(plan, scratch, most);
   }
   /// The transport took the first n bytes of the plan; 0 after a failure. Call it once for each plan that is not empty.

@@ -147,11 +147,16 @@ class datagram_transfer
   }
 
  private:
-  /// Whether a chunk may land before those that precede it.
+  /// Whether a chunk may land before those that precede it: not before a consumer that learns its schema from the
+  /// header has one.
   bool lands_anywhere() const noexcept {
-    if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk)
-      return !Integrity::whole || arrived().schema != nullptr;
-    else return false;
+    if constexpr (requires { requires Consumer::any_order; } && !Integrity::per_chunk) {
+      if constexpr (base::can_look_back)
+        if (arrived().schema != nullptr) return true;
+      return !Integrity::whole && to_.schema() != nullptr;
+    } else {
+      return false;
+    }
   }
 
   /// Passes on chunks that have arrived early and whose turn it is now.

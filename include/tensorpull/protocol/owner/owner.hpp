@@ -164,7 +164,8 @@ class owner : public publication_book<Lock> {
       m.fingerprint = schema.fingerprint;
       m.data_start = schema.header_bytes;
       m.length = static_cast<std::uint32_t>(std::min(Limits::chunk_cap_bytes, max_payload_bytes));
-      m.window = static_cast<std::uint16_t>(std::min<std::size_t>(Limits::pipelined_requests, Limits::window));
+      constexpr std::size_t window = std::min<std::size_t>(Limits::pipelined_requests, Limits::window);
+      m.window = static_cast<std::uint16_t>(std::min<std::size_t>(window, 0xffff));
       m.flag = p.verifiable;
     }
     return m;

@@ -48,11 +48,13 @@ class parallel_recipient : private recipient<Chunking, Limits> {
       base::awaiting_chunk, base::description, base::nonce, base::expected_digest, base::own_digest, base::verified,
       base::request, base::next_id, base::delay;
 
-  /// Tells an adaptive strategy of the transfer's rate. Lengths may change, since requests are remembered.
+  /// Tells an adaptive strategy of the transfer's rate. Lengths of given chunks may change at any time, since their
+  /// requests are remembered.
   void measured(std::uint64_t landed, std::chrono::nanoseconds time) noexcept
     requires detail::adapts<Chunking>
   {
-    chunking_.measured({ask_.offset, ask_.offset, landed, time});
+    if (order_ == chunk_order::given) chunking_.measured({ask_.offset, ask_.offset, landed, time});
+    else base::measured(landed, time);
   }
 
   /// Chooses the source of its chunks; one_by_one at first.

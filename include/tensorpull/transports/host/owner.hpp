@@ -6,6 +6,9 @@
 #include <tensorpull/transports/over/stream_transport.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
 
+#include <concepts>
+#include <string_view>
+
 namespace tensorpull {
 
 /// Where and how an owner listens.
@@ -81,11 +84,15 @@ class stream_owner<Parts, Tensors> : public publishing_owner<stream_owner<Parts,
   /// Starts to listen. Errors: bad_address, connection_failed (with errno: the address is in use, ...), io (the event
   /// loop has no descriptors), out_of_memory.
   static result<stream_owner> open(const owner_options& options = {}) noexcept { return with(state::open(options)); }
-  /// Starts to listen on an address that is more than text, such as a tls_address. Errors: as above, and those of the
-  /// address.
-  template <detail::listens<typename detail::listener_of<transport>::type> Address>
+  /// Starts to listen on an address: text, or what is more than text, such as a tls_address. Owners over all transports
+  /// are opened like this. Errors: as above, and those of the address.
+  template <class Address>
+    requires std::convertible_to<const Address&, std::string_view> ||
+             detail::listens<Address, typename detail::listener_of<transport>::type>
   static result<stream_owner> open(const Address& listen, const host_options& options = {}) noexcept {
-    return with(state::open(listen, options));
+    if constexpr (std::convertible_to<const Address&, std::string_view>)
+      return open({.listen = listen, .host = options});
+    else return with(state::open(listen, options));
   }
 
   /// The port that it listens on; 0 if the transport has no ports, or if it does not listen.

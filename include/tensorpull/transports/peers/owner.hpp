@@ -7,6 +7,7 @@
 #include <tensorpull/transports/peers/owner_options.hpp>
 #include <tensorpull/transports/publishing_owner.hpp>
 
+#include <concepts>
 #include <new>
 #include <string_view>
 
@@ -36,6 +37,12 @@ class datagram_owner : public publishing_owner<datagram_owner<Parts, Tensors>, T
     auto link = transport::open(listen);
     if (!link) return failure(link.error());
     return over(std::move(*link), options);
+  }
+  /// The same for an address that is given first, as owners over streams take it; `listen` is not used.
+  template <std::convertible_to<std::string_view> Address>
+  static result<datagram_owner> open(const Address& listen, datagram_owner_options options = {}) noexcept {
+    options.listen = listen;
+    return open(options);
   }
   /// Serves those at the other side of a link that the program has made. Error: out_of_memory.
   static result<datagram_owner> over(link_type link, const datagram_owner_options& options = {}) noexcept {

@@ -62,18 +62,17 @@ class answering {
     frame answer;
     locating_ = owner_->locate(serves_, m, ranges, answer, intake.who()) == digest_state::working;
     if (locating_ || !output.long_free()) return false;
-    if (answer.kind != frame_kind::refused && pool.available() == 0) {
-      // waiting for a buffer while holding one could wait for ever
-      answer.kind = frame_kind::refused;
-      answer.status = status::busy;
-      answer.version = m.version;
+    if (answer.kind != frame_kind::refused) {
+      const auto ok = output.push_answer(answer, pool);
+      if (!ok && ok.error() != errc::busy) return failure(ok.error());
+      if (!ok) {  // waiting for a buffer while holding one could wait for ever
+        answer.kind = frame_kind::refused;
+        answer.status = status::busy;
+        answer.version = m.version;
+      }
     }
     intake.count_answer(answer.kind, answer.status);
-    if (answer.kind == frame_kind::refused) {  // which needs no buffer
-      output.replies.push(refusal_of(m, answer));
-      return true;
-    }
-    if (const auto ok = output.push_answer(answer, pool); !ok) return failure(ok.error());
+    if (answer.kind == frame_kind::refused) output.replies.push(refusal_of(m, answer));  // which needs no buffer
     return true;
   }
 

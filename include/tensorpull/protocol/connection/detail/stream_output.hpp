@@ -49,10 +49,11 @@ class stream_output {
     return true;
   }
 
-  /// Encodes a long frame into a buffer of the pool. busy: another one is on its way, or no buffer is free.
-  /// does_not_fit: it is longer than `most` or than a buffer.
-  result<void> push_long(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0}) noexcept {
-    std::byte* const buffer = long_ == nullptr ? pool.acquire() : nullptr;
+  /// Encodes a long frame into a buffer of the pool, `buffer` if it is given. busy: another one is on its way, or no
+  /// buffer is free. does_not_fit: it is longer than `most` or than a buffer.
+  result<void> push_long(const frame& m, pool_type& pool, std::size_t most = ~std::size_t{0},
+                         std::byte* buffer = nullptr) noexcept {
+    if (buffer == nullptr && long_ == nullptr) buffer = pool.acquire();
     if (buffer == nullptr) return failure(errc::busy);
     const auto n = Framing::encode(m, {buffer, std::min(most, pool.buffer_bytes())});
     if (!n) {
