@@ -40,7 +40,7 @@ LINK is
   unix:PATH, unix:@NAME  a Unix socket of this user
   tls://HOST:PORT        TCP with TLS; the sender has a certificate for HOST of an authority that this system trusts, or of --tls-ca
   shm:PATH               shared memory of a sender on this machine
-  udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://SERVER:4222
+  udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://[USER:PASSWORD@]SERVER:4222?inbox=_INBOX_me&credentials=FILE
   pipe:COMMAND           standard input and output of a command, which no shell reads; it is run again if it ends. 'pipe:-': those of this
                          program, which another one has started; it prints everything on standard error then
 

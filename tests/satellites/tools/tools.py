@@ -1507,7 +1507,11 @@ def links_of_nats():
         assert delivered(["--listen", "nats://me:secret@" + own.address]) == "nats://" + own.address, "a password is not printed"
         err = run("recv", "nats://me:secret@" + own.address, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
         assert "nats://127.0.0.1" in err and "secret" not in err, err
-        with Sender("model.safetensors", "--listen", "nats://" + own.address) as sender:
+        with Sender("model.safetensors", "--listen", "nats://" + own.address + "?inbox=_INBOX_owner") as sender:
+            assert sender.address == "nats://" + own.address, "its own inboxes are not those of recipients"
+            run("recv", sender.address + "?inbox=_INBOX_me", sender.ref, "-o", "own")
+            assert "credentials=/no/file" not in run("recv", sender.address + "?credentials=/no/file", sender.ref, "-o", "other", "--retries", 0, status=1)[1]
+            assert "creds=x" in run("recv", sender.address + "?creds=x", sender.ref, "-o", "other", status=1)[1]
             bare = [sender.address, sender.ref[:32], "-o", "bare", "--retries", "0"]
             err = run("recv", *bare, status=1)[1]
             assert "48 digits" in err and "--believe" in err and sender.address in err and not os.path.exists("bare"), err
