@@ -28,6 +28,7 @@ BREAKAGES = [
     ("protocol/retry.hpp", " || code == errc::unknown_host", "", "transports/names", "*known_later*"),
     ("transports/over/tls/tls_stream.hpp", "default: return true;\n    }\n  }\n  /// Whether a failure is", "default: return false;\n    }\n  }\n  /// Whether a failure is", "transports/tls_faults", "*cannot_succeed*"),
     ("transports/over/tls/tls_stream.hpp", "      case SSL_R_UNEXPECTED_EOF_WHILE_READING:\n      case SSL_R_DECRYPTION", "      case SSL_R_DECRYPTION", "transports/tls_faults", "*cannot_succeed*"),
+    ("links/posix/posix_stream.hpp", "look_how_far();  // before", "// before", "transports/silent_line", "*A_far_end*"),
     # differences
     ("consumers/average/weighing.hpp", "write_quotients<E>(to_.address(tensor) + at, sum, n, 1,", "write_quotients<E>(to_.address(tensor) + at, [&] { static float f[detail::slice_elements]; for (std::size_t k = 0; k < n; ++k) f[k] = static_cast<float>(sum[k]); return f; }(), n, 1,", "consumers/weighing", "*mean_of_finite*"),
     ("consumers/average/weighing.hpp", "? 0 : now * 0;", "? 0 : 0;", "consumers/weighing", "*another_infinity*"),
@@ -423,6 +424,7 @@ BREAKAGES = [
     ("transports/over/udp/detail/udp_buffers.hpp", "if (aligned != came)", "if (false)", "transports/udp_link", "*"),
     ("transports/over/udp/udp_link.hpp", "if (b.sent == b.doubted && b.sent < b.tried) {", "if (b.tried > 0) {", "transports/udp_link", "*nobody_slower*"),
     ("transports/over/unix_socket/unix_connect.hpp", "if (access == unix_access::anyone) return true;", "if (access == unix_access::anyone || ::geteuid() == 0) return true;", "transports/unix_address", "*AnotherUser*"),
+    ("transports/over/unix_socket/unix_listener.hpp", "if (errno == EEXIST || ::linkat(folder, from, folder, to, 0) != 0) return errno;", "return errno;", "transports/unix_address", "*hard_links*"),
     ("transports/over/unix_socket/unix_address.hpp", '|| text == "@" ||', "||", "transports/unix_address", "*U1*"),
     ("transports/over/unix_socket/unix_address.hpp", "text.find('\\0') != std::string_view::npos", "false", "transports/unix_address", "*U1*"),
     ("transports/peers/cookie.hpp", "if (!proves && proved_) return;", "", "transports/datagrams_cookie", "*without_an_echo*"),

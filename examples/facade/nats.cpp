@@ -12,7 +12,9 @@ result<std::unique_ptr<any_owner>> own_nats(const place& at, const host_options&
   using downloader = datagram_net<nats>::downloader;
   auto kept = std::make_unique<const place>(at);
   nats_owner_options options;
-  options.server.url = kept->address;
+  const auto server = nats_server::of(kept->address);
+  if (!server) return failure(server.error());
+  options.server = *server;
   options.serving = peers_of(host);
   return boxed_as<any_owner, owner_by_turns<downloader>>(downloader::open(options), std::move(kept));
 }

@@ -22,6 +22,33 @@ inline std::string reason_text(const error& e) {
   return e.system != 0 ? std::strerror(e.system) : std::string(to_string(e.code));
 }
 
+/// Why the two ends of a connection do not understand each other; empty: for another reason, or it is not known.
+/// `described`: whether it has said what it has. `scheme`: that of the address, "http" and "https" included.
+inline std::string protocol_text(const error& e, std::string_view scheme, bool described) {
+  const std::string why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
+  const bool web = scheme == "http" || scheme == "https", encrypted = scheme == "tls" || scheme == "https";
+  switch (e.code) {
+    case errc::handshake_failed:
+      return "and this end cannot agree on TLS" + why + (web ? "; without it, the URL is http://" : "");
+    case errc::connection_failed:
+      if (encrypted && e.system == ECONNRESET)
+        return "ends the connection while TLS is agreed on: it may not speak TLS";
+      return {};
+    case errc::connection_lost:
+      if (described || e.system < 0) return {};
+      if (scheme == "http") return "ends the connection without an answer: it may want https://, or be no web server";
+      return scheme == "tcp"
+                 ? "ends the connection without an answer: it may want tls://, or be no sender of tensorpull's"
+                 : "";
+    case errc::bad_frame:
+    case errc::too_large:
+    case errc::unexpected_frame:
+      if (web || described) return {};
+      return "does not speak tensorpull's protocol: of a web server, the URL of the file is wanted, http://...";
+    default: return {};
+  }
+}
+
 /// Whether a web server was reached, and answered that it has failed (500 and above).
 inline bool has_failed(const error& e) {
   const std::string_view answer = e.name.view();

@@ -55,8 +55,9 @@ inline void parse_link(std::string_view text, const std::string& wants, link_cho
   if (is_url(text)) throw option_error("'" + printable(text) + "' is no address: " + wants);
   to.at = parse_place(text, wants);
   to.text.clear();
-  if (to.at->scheme == "nats")  // users and passwords are not shown
-    tp::detail::each_shown_piece(text, [&](std::string_view piece) { to.text.append(piece); });
+  if (to.at->scheme == "nats")  // users, passwords and options are this end's own
+    tp::detail::each_shown_piece(text.substr(0, text.find('?')),
+                                 [&](std::string_view piece) { to.text.append(piece); });
   else to.text = text;
 }
 /// Reads a URL. A query may be a signature or have a key, and is not shown.

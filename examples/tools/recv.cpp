@@ -40,7 +40,7 @@ LINK is
   unix:PATH, unix:@NAME  a Unix socket of this user
   tls://HOST:PORT        TCP with TLS; the sender has a certificate for HOST of an authority that this system trusts, or of --tls-ca
   shm:PATH               shared memory of a sender on this machine
-  udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://SERVER:4222
+  udp://HOST:PORT, serial:DEVICE?speed=115200&flow=rtscts, nats://[USER:PASSWORD@]SERVER:4222?inbox=_INBOX_me&credentials=FILE
   pipe:COMMAND           standard input and output of a command, which no shell reads; it is run again if it ends. 'pipe:-': those of this
                          program, which another one has started; it prints everything on standard error then
 
@@ -180,6 +180,11 @@ void check_url(const std::vector<std::string>& words, choices& c) {
     if (letter <= 0x20 || letter >= 0x7f) throw option_error("--name: over HTTP it has visible ASCII characters alone");
   c.link.http.recipient = c.name;
   if (c.output.empty()) throw option_error("where to? -o FILE says it");
+  const std::string_view digest = c.link.http.digest, kind = digest.substr(0, digest.find(':') + 1);
+  if (!digest.empty() &&
+      (digest.find_first_not_of("0123456789abcdefABCDEF", kind.size()) != digest.npos ||
+       digest.size() - kind.size() != (kind == "sha256:" ? 64U : 16U) || (kind != "sha256:" && kind != "xxh3:")))
+    throw option_error("--digest: sha256: and 64 hexadecimal digits are wanted, or xxh3: and 16");
   if (c.no_digest && !c.link.http.digest.empty()) throw option_error("--digest and --no-digest exclude each other");
   if (c.resume && c.restart) throw option_error("--resume and --restart exclude each other");
   if (c.resume && c.no_digest)
@@ -355,7 +360,9 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
   const std::string at = printable(c.link.text), why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
   if (has_failed(e)) return "the server of " + at + " has failed" + why;
   if (leads_on(e)) return at + " leads from one redirect to the next" + why;
+  if (const auto text = protocol_text(e, c.link.at->scheme, total != 0); !text.empty()) return at + " " + text;
   switch (e.code) {
+    case errc::unknown_host: return "the host of " + at + " is not known here, or not yet" + why;
     case errc::connection_failed: return "nobody can be reached at " + at + why + ": " + reason_text(e);
     case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + why;
     case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
@@ -373,7 +380,9 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
     case errc::bad_file: return "what is at " + at + " is no safetensors file" + why;
     case errc::too_large:
       if (total != 0) return "the model has " + bytes_text(total) + ", which is more than --max-bytes allows";
-      [[fallthrough]];
+      return "what is at " + at + " is no safetensors file, or has more in front of it than is taken" + why;
+    case errc::bad_frame:
+    case errc::unexpected_frame: return at + " answers what is not valid in HTTP" + why;
     default: return "the transfer from " + at + " failed: " + reason_text(e) + why;
   }
 }
@@ -383,11 +392,14 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
   const std::string at = printable(c.link.text),
                     everywhere = at + (others == 0 ? "" : " and " + count_text(others, "other sender"));
   if (c.link.at->is.web) return http_error(c, e, total);
+  if (const auto text = others == 0 ? protocol_text(e, c.link.at->scheme, total != 0) : ""; !text.empty())
+    return at + " " + text;
   switch (e.code) {
+    case errc::unknown_host: return "the host of " + at + " is not known here, or not yet";
     case errc::connection_failed: return "nobody can be reached at " + everywhere + ": " + reason_text(e);
     case errc::bad_address:
       if (c.link.at->scheme == "pipe") return at + " cannot be run: " + std::string(describe(e).view());
-      return c.link.at->is.port ? "the host of " + at + " is not known" : std::string(describe(e).view());
+      return c.link.at->is.port ? "the host of " + at + " is none" : std::string(describe(e).view());
     case errc::not_authenticated:
       return at + " and this end do not accept each other's certificates" +
              (e.name.empty() ? "" : ": " + printable(e.name.view()));

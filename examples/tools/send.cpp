@@ -287,8 +287,9 @@ class sender {
     if (!opened) {
       const error& why = opened.error();
       std::string reason = reason_text(why);
+      if (why.code == errc::unknown_host) reason = "the host is not known here";
       if (why.code == errc::bad_address && why.system == 0)
-        reason = choices_.listen.at->is.port ? "the host is not known" : std::string(describe(why).view());
+        reason = choices_.listen.at->is.port ? "the host is none" : std::string(describe(why).view());
       return complain("cannot listen on " + printable(choices_.listen.text) + ": " + reason, why.code);
     }
     facade::any_owner& owner = **opened;

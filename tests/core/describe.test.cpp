@@ -21,7 +21,7 @@ TEST(Describe, Adds_the_name_the_place_and_what_the_system_says) {
             "the model on the other side has another schema: layers.0.weight");
   EXPECT_EQ(describe({errc::bad_file, 0, 4096, {}}).view(), "the file is not valid, at 4096");
   EXPECT_EQ(describe({errc::withdrawn, -1, 4096, {}}).view(),
-            "the owner has withdrawn the reference, at 4096 (reason 4294967295)");
+            "what was published under the reference has been withdrawn, at 4096 (reason 4294967295)");
   EXPECT_EQ(describe({errc::bad_file, 0, ~std::uint64_t{0}, error_name("a")}).view(),
             "the file is not valid: a, at 18446744073709551615");
   EXPECT_EQ(describe({errc::connection_lost, -255, 0, {}}).view(), "the connection was lost (exit status 255)");

@@ -102,6 +102,30 @@ def accepts(port):
         return False
 
 
+class Answers(threading.Thread):
+    """Reads once from each that comes to `at`, gives one answer, and closes. `came`: how many."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer, self.came, self.listener = answer, 0, socket.create_server(("127.0.0.1", 0))
+        self.at = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        while True:
+            peer, _ = self.listener.accept()
+            self.came += 1
+            try:
+                with peer:
+                    peer.recv(65536)
+                    peer.sendall(self.answer)
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(65536):
+                        pass
+            except OSError:
+                pass
+
+
 def found(name):
     """The path of a server's program, also in Debian's folder for them; None: it is not installed."""
     for folder in [*os.environ["PATH"].split(os.pathsep), "/usr/sbin"]:

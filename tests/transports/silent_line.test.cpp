@@ -18,6 +18,19 @@ tp::io_result read(tp::posix_stream& from) {
 }
 
 // A session waits for minutes between two pulls; its line was taken for gone at the first wait of the next one.
+// With long packets a pull that said so later had half of the line: the kernel begins with room for one of them.
+TEST(SilentLine, A_far_end_hears_how_much_may_come_before_it_is_asked_for_anything) {
+  for (const bool far : {false, true}) {
+    auto e = connected();
+    const int before = option(e.left.native_handle(), SOL_SOCKET, SO_RCVBUF);
+    told.emplace();
+    told->tcpi_rtt = far ? 50'000 : 50;
+    e.left.expect_bytes(true);
+    told.reset();
+    EXPECT_EQ(option(e.left.native_handle(), SOL_SOCKET, SO_RCVBUF) > before, far);
+  }
+}
+
 TEST(SilentLine, Silence_before_bytes_are_due_does_not_count) {
   auto [left, right] = connected();
   pass_time(tp::detail::longest_silence + 1s);

@@ -7,7 +7,9 @@
 #include <tensorpull/transports/over/unix_socket/unix_socket.hpp>
 
 #include <grp.h>
+#include <sys/syscall.h>
 
+#include <cerrno>
 #include <fstream>
 #include <vector>
 
@@ -17,6 +19,13 @@ using namespace test;
 namespace tp = tensorpull;
 
 using UnixAddress = unix_folder;
+
+bool links_alone = false;  ///< the file system has no flags of rename
+extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigned flags) noexcept {
+  if (!links_alone) return static_cast<int>(::syscall(SYS_renameat2, a, from, b, to, flags));
+  errno = EINVAL;
+  return -1;
+}
 
 mode_t permissions_of(const std::string& path) {
   struct stat about{};
@@ -102,6 +111,23 @@ TEST_F(UnixAddress, U1_AStaleFileIsReplacedIfItIsOursAndNobodyListens) {
   EXPECT_EQ(refusal(path()).system, EADDRINUSE);
   EXPECT_EQ(refusal(path()), errc::connection_failed);
   EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(UnixAddress, A_file_system_that_has_hard_links_and_no_exclusive_rename_has_sockets_too) {
+  links_alone = true;
+  {
+    const auto first = tp::unix_listener::open(path());
+    ASSERT_TRUE(first) << describe(first.error());
+    EXPECT_EQ(refusal(path()).system, EADDRINUSE) << "somebody listens there";
+  }
+  {
+    const auto gone = foreign(path(), true);
+  }
+  const auto again = tp::unix_listener::open(path());
+  EXPECT_TRUE(again) << describe(again.error());
+  EXPECT_TRUE(tp::unix_connect(path(), 10s));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder()), {}), 1);
+  links_alone = false;
 }
 
 TEST_F(UnixAddress, U1_OtherFilesAreNeitherReplacedNorFollowed) {

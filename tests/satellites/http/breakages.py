@@ -70,4 +70,6 @@ BREAKAGES = [
     ("satellites/http/detail/curl.hpp", "if (text.size() > 4096 || !is_printable(text)) return failure(errc::invalid_argument);", "", "satellites/http/proxy", "*Nothing_in_an_address*"),
     ("satellites/http/recipient/detail/http_exchange.hpp", "} else if (h.status == 409) {", "} else if (false) {", "satellites/http/http_connections", "*hears_of_it"),
     ("satellites/http/recipient/detail/http_line.hpp", "connected_ = connected_ && kept_ >= 0;", "connected_ = false;", "satellites/http/http_far", "*fewer_bytes*"),
+    ("satellites/http/recipient/detail/http_lines.hpp", "(void)curl_easy_setopt(l.easy_.get(), CURLOPT_BUFFERSIZE, buffer_bytes);", "l.set(CURLOPT_BUFFERSIZE, buffer_bytes);", "satellites/http/http_pull", "*known_later*"),
+    ("satellites/http/detail/curl.hpp", "case CURLE_COULDNT_RESOLVE_HOST: return is(errc::unknown_host,", "case CURLE_COULDNT_RESOLVE_HOST: return is(errc::bad_address,", "satellites/http/http_pull", "*known_later*"),
 ]

@@ -6,6 +6,10 @@
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
 
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -39,6 +43,17 @@ std::string hex_of(std::uint64_t value) {
   std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
   return text.data();
 }
+std::atomic<int> names_asked{0};
+/// A name that is known when it has been asked for twice.
+extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** found) {
+  static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (host != nullptr && std::string_view(host) == "store.later") {
+    if (names_asked++ < 2) return EAI_NONAME;
+    host = "127.0.0.1";
+  }
+  return real(host, port, hints, found);
+}
+
 struct HttpPull : testing::Test {
   std::unique_ptr<mlp> source = random_model<mlp>(7);
   std::string file = file_of<tp::raw_tensors<mlp>>(*source);
@@ -329,6 +344,28 @@ TEST_F(HttpPull, Redirects_are_followed_and_what_proves_who_we_are_stays_with_th
     return peer.say("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1/x\r\nContent-Length: 0\r\n\r\n");
   };
   EXPECT_EQ(pull().error(), errc::connection_failed);  // there is nobody
+}
+
+TEST_F(HttpPull, A_host_whose_name_is_known_later_is_waited_for_and_TLS_that_it_does_not_speak_is_final) {
+  const std::string there = server.url(), later = "http://store.later" + there.substr(there.rfind(':'));
+  const auto done = pull({.url = later, .digest = digest});
+  EXPECT_TRUE(done) << describe(done.error());
+  EXPECT_EQ(names_asked, 3);
+  names_asked = -100;
+  const auto never = pull({.url = later, .digest = digest});
+  ASSERT_EQ(code_of(never), errc::unknown_host);
+  EXPECT_EQ(names_asked, -96);
+  std::atomic<int> came{0};
+  each_connection web([&](raw_peer& peer, std::size_t, const std::stop_token&) {
+    ++came;
+    if (peer.stream().wait(true, false, ample_time).read)
+      (void)peer.say("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+  });
+  const std::string secure = "https://" + local(web.port()) + "/m";
+  const auto plain = pull({.url = secure, .digest = digest});
+  ASSERT_EQ(code_of(plain), errc::handshake_failed);
+  EXPECT_EQ(plain.error().name.view(), "wrong version number");
+  EXPECT_EQ(came, 1);
 }
 
 /// Leads from every path but "/signed" to a signed URL there, which is good for some answers with bytes. After those

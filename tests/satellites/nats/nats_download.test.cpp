@@ -20,6 +20,34 @@ TEST_F(NatsDownload, A_reference_that_nobody_owns_is_told_apart_from_a_server_th
   EXPECT_EQ(unknown.error().name.view(), "the server knows no owner of the reference");
 }
 
+TEST_F(NatsDownload, A_user_that_may_do_no_more_than_it_has_to_pulls_and_one_that_may_not_ask_hears_it) {
+  const nats_process server(R"(authorization { users = [
+    {user: owner, password: o, permissions: {publish: ["_INBOX.>", "_INBOX_alice.>"], subscribe: ["tensorpull.>", "_INBOX.>"]}}
+    {user: site, password: s, permissions: {publish: ["tensorpull.>"], subscribe: ["_INBOX.>"]}}
+    {user: alice, password: s, permissions: {publish: ["tensorpull.>"], subscribe: ["_INBOX_alice.>"]}}
+    {user: mute, password: s, permissions: {publish: ["_INBOX.>"], subscribe: ["_INBOX.>"]}} ] })");
+  const std::string url = server.url("owner:o");
+  auto owner = nats_net<mlp>::downloader::open({.server = {.url = url}});
+  ASSERT_TRUE(owner) << to_string(owner.error().code);
+  const auto model = random_model<mlp>(3);
+  const auto ref = owner->add_tensors(*model);
+  ASSERT_TRUE(ref);
+  serving on(*owner);
+  for (const std::string& who : {server.url("site:s"), server.url("alice:s") + "?inbox=_INBOX_alice"}) {
+    auto mine = blank<mlp>();
+    EXPECT_TRUE(succeeded(nats_net<mlp>::download_tensors(who, *ref, *mine))) << who;
+    EXPECT_TRUE(same(*mine, *model));
+  }
+  auto mine = blank<mlp>();
+  const auto refused = nats_net<mlp>::download_tensors(server.url("mute:s"), *ref, *mine);
+  EXPECT_EQ(code_of(refused), errc::not_permitted);
+  EXPECT_EQ(refused.error().name.view(), "this user may not publish to tensorpull.>");
+  auto session = nats_net<mlp>::session::connect(server.url("mute:s") + "#there");
+  ASSERT_TRUE(session);
+  const std::byte word[]{std::byte{1}};
+  EXPECT_EQ(code_of(session->send(1, {}, word, 10s)), errc::not_permitted);
+}
+
 // Chunks are cut to what the server allows.
 TEST_F(NatsDownload, A_server_that_allows_64_KiB) {
   const nats_process server("max_payload: 65536");

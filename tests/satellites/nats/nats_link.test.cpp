@@ -236,6 +236,58 @@ TEST_F(Nats, A_server_may_be_waited_for_without_end) {
   EXPECT_EQ(nats_link::connect(where, flag{&stop}).error().code, errc::cancelled);
 }
 
+TEST_F(Nats, A_user_that_may_publish_to_no_inbox_is_let_in_and_hears_that_it_may_not_publish) {
+  const test::nats_process server(R"(authorization { users = [
+    {user: site, password: s, permissions: {publish: ["tensorpull.>"], subscribe: ["_INBOX.>"]}}
+    {user: mute, password: s, permissions: {publish: {deny: ">"}, subscribe: {deny: ">"}}} ] })");
+  const std::string url = server.url("site:s"), mute = server.url("mute:s");
+  auto site = nats_link::connect(at(url));
+  ASSERT_TRUE(site) << to_string(site.error().code);
+  EXPECT_EQ(nats_link::connect(at(mute)).error().code, errc::not_permitted);
+  const auto elsewhere = *nats_subject::of("elsewhere");
+  EXPECT_FALSE(site->may_not_publish(elsewhere));
+  send(*site, "hello", elsewhere);
+  ASSERT_TRUE(site->settle(site->inbox(), 10s, {}));
+  send(*site, "hello", elsewhere);
+  EXPECT_TRUE(test::eventually("the server complains", [&] {
+    site->wait(true, false, 10ms);
+    nats_subject from;
+    std::byte memory[8];
+    (void)site->receive(memory, from);
+    return site->may_not_publish(elsewhere);
+  }));
+}
+
+TEST_F(Nats, A_password_is_written_as_URLs_write_it) {
+  const test::nats_process server(R"(authorization { users = [ {user: "a:b", password: "p@ss:w/rd%"} ] })");
+  const auto code = [](std::string url) {
+    const auto link = nats_link::connect({.url = url});
+    return link ? errc{} : link.error().code;
+  };
+  EXPECT_EQ(code(server.url("a%3Ab:p%40ss%3aw%2Frd%25")), errc{});
+  for (const std::string_view wrong : {"a%3Ab:p%40ss%3aw%2Frd%2", "a%3Ab:p%40ss%3aw%2Frd%", "a:%zz", "a:%00"})
+    EXPECT_EQ(code(server.url(wrong)), errc::bad_address) << wrong;
+  const test::nats_process token("authorization { token: \"t@ken\" }");
+  EXPECT_EQ(code(token.url("t%40ken")), errc{});
+  EXPECT_EQ(code(token.url("token")), errc::not_permitted);
+}
+
+TEST_F(Nats, A_server_is_read_with_its_inboxes_and_credentials) {
+  const auto both = nats_server::of("nats://u:p@h:1,nats://g:2?inbox=_INBOX_me&credentials=/a/b.creds");
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->url, "nats://u:p@h:1,nats://g:2");
+  EXPECT_EQ(both->inbox, "_INBOX_me");
+  EXPECT_EQ(both->credentials, "/a/b.creds");
+  const auto one = nats_server::of("nats://h:1?credentials=c"), none = nats_server::of("nats://h:1");
+  ASSERT_TRUE(one && none);
+  EXPECT_EQ(one->inbox, nats_subject::inbox_begin);
+  EXPECT_EQ(one->credentials, "c");
+  EXPECT_TRUE(none->credentials.empty());
+  for (const std::string_view wrong : {"nats://h:1?", "nats://h:1?inbox", "nats://h:1?inbox=", "nats://h:1?creds=x",
+                                       "nats://h:1?inbox=a&", "nats://h:1?inbox=a&&inbox=b"})
+    EXPECT_EQ(nats_server::of(wrong).error(), errc::bad_address) << wrong;
+}
+
 TEST_F(Nats, Settling_hears_a_stop_request_and_an_end) {
   const test::nats_process server;
   const std::string url = server.url();

@@ -12,4 +12,5 @@ BREAKAGES = [
     ("satellites/parallel/parallel_transfer.hpp", "if (is_wrong() && sources_.accuse(machine_.part_end(), of_range) && begin_alone()) return;", "", "satellites/parallel/parallel_pull", "*Whoever_gives_wrong*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (finished_) confirm_over_idle_line();", "", "satellites/parallel/parallel_transfer", "*An_idle_line*"),
     ("satellites/parallel/parallel_transfer.hpp", "return c.writer == n || (c.end == missing_.end() && n != first_);", "return c.end == missing_.end();", "satellites/parallel/parallel_pull", "*Several_connections*"),
+    ("satellites/parallel/parallel_pull.hpp", "if (!has_passed(clock::now() - l.at, std::min(each_, options_.per_request_timeout))) return false;", "if (clock::now() - l.at < std::min(each_, options_.per_request_timeout)) return false;", "satellites/parallel/parallel_pull", "*means_never*"),
 ]

@@ -43,6 +43,11 @@ std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 using net = raw_net<large, tp::tcp>;
+
+struct after_calls {
+  int* left;
+  bool stop_requested() const noexcept { return (*left)-- <= 0; }
+};
 constexpr tp::retry_policy quick{.retries = 3, .first_delay = 5ms, .longest_delay = 20ms};
 constexpr std::size_t never = ~std::size_t{0};
 
@@ -356,6 +361,25 @@ TEST(ParallelPull, Nobody_there_fails_as_one_connection_does) {
   ASSERT_FALSE(p.done);
   EXPECT_EQ(p.done.error(), tp::errc::connection_failed);
   EXPECT_EQ(pulled({}, tp::reference{{3, 4}, 0, 0}).done.error(), tp::errc::bad_address);
+}
+
+TEST(ParallelPull, A_time_that_means_never_is_waited_for) {
+  const raw_listener full(0);
+  const std::string there = local(full.port());
+  std::deque<tp::posix_stream> waiting;  // its queue has no room for more
+  for (int i = 0; i < 4; ++i) {
+    auto to = tp::tcp_addresses::of(there);
+    ASSERT_TRUE(to);
+    waiting.push_back(*to->start_connect());
+  }
+  constexpr auto for_ever = std::chrono::milliseconds::max();
+  int left = 5;
+  const auto mine = blank<large>();
+  const std::string_view all[]{there};
+  const auto done = net::download_tensors(
+      tp::parallel_addresses<tp::tcp>(all, 1, for_ever), tp::ref_id{1, 2}, *mine,
+      {.per_request_timeout = for_ever, .stop = after_calls{&left}, .retry = {.retries = 0}});
+  EXPECT_EQ(code_of(done), errc::cancelled);
 }
 
 // Other consumers, integrity, and parts of an image.

@@ -14,6 +14,7 @@ import threading
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import processes
 
 import tensorpull
@@ -204,6 +205,36 @@ def test_every_code_makes_an_error():
         for system in (0, errno.ENOENT, errno.ECONNRESET, errno.EADDRINUSE, 9999, -1):
             error = Error(code, "m", "n", 0, system)
             assert isinstance(error, Error) and error.code == code and error.system == system and str(error).startswith("m (n)")
+
+
+def test_what_happened_is_said_in_the_callers_words(owner):
+    """One row for each mistake: what is called, what it raises, and what helps."""
+    file = safetensors.numpy.save(MODEL)
+    plain, web = processes.Answers(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(file) + file), processes.Answers(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    ref = owner.add_tensors(MODEL)
+    whole = {"w": np.zeros(3, np.float32)}
+    average = tensorpull.WeightedAverage(whole)
+    once = {"retries": 0}
+    rows = [
+        (lambda: tensorpull.download_tensors("owner.invalid:1", NOBODY, **once), socket.gaierror, "not known here.*owner.invalid:1"),
+        (lambda: tensorpull.download_tensors("udp://owner.invalid:1", NOBODY, **once), socket.gaierror, "not known here"),
+        (lambda: tensorpull.Session("owner.invalid:1", **once), socket.gaierror, "not known here"),
+        (lambda: tensorpull.download_tensors("a..b:1", NOBODY), Exception, "address is not valid"),
+        (lambda: average.pull(owner.address, ref, 0, peer="site-1", round=1), Exception, "a weight is a finite number above 0, and not 0.*site-1"),
+        (lambda: tensorpull.Weighing(whole).add("site-1", float("nan"), whole), Exception, "a weight is a finite number above 0, and not nan.*site-1"),
+        (lambda: tensorpull.WeightedAverage({"yes": np.zeros(3, bool)}), Exception, "no mean: leave the tensor out.*yes"),
+        (lambda: tensorpull.Weighing({"yes": np.zeros(3, bool)}), Exception, "no mean: leave the tensor out.*yes"),
+        (lambda: tensorpull.download_tensors("http://owner.invalid/m", **once), socket.gaierror, "not known here"),
+        (lambda: tensorpull.download_tensors(f"http://{plain.at}/m"), Exception, "digest=.*unverified=True"),
+        (lambda: tensorpull.download_tensors(f"http://{plain.at}/m", digest="sha256:"), Exception, "64 hexadecimal digits"),
+    ]
+    if tensorpull._native.has_tls:
+        rows.append((lambda: tensorpull.download_tensors(f"tls://{web.at}", NOBODY), ConnectionError, "could not agree on TLS.*wrong version number"))
+    for call, kind, wanted in rows:
+        with pytest.raises(Error, match=wanted) as e:
+            call()
+        assert isinstance(e.value, kind) and "the owner" not in str(e.value), e.value
+    assert web.came <= 1, "what is final is not tried again"
 
 
 @pytest.mark.parametrize("system", [2**31, 2**40, -(2**31) - 1])

@@ -822,11 +822,51 @@ def mutated_replies_never_leave_a_wrong_file():
     assert {(1, "not_verifiable"), (2, "digest_mismatch"), (2, "completed"), (4, "completed")} <= seen, seen
 
 
+def what_happened_is_said_in_the_callers_words():
+    """One row for each mistake and each other program at the far end: what is run, and what helps."""
+    Answers = processes.Answers
+    web, away, closes = Answers(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), Answers(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), Answers(b"")
+    plain = Answers(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CANONICAL) + CANONICAL)
+    ref, to, once = "0" * 31 + "1" + "0" * 15 + "1", ["-o", "x"], ["--retries", "0"]
+    rows = [
+        (["recv", "owner.invalid:1", ref, *to, *once], "the host of owner.invalid:1 is not known"),
+        (["recv", "a..b:1", ref, *to], "the host of a..b:1 is none"),
+        (["send", "model.safetensors", "--listen", "owner.invalid:0"], "the host is not known"),
+        (["recv", web.at, ref, *to], "the URL of the file is wanted"),
+        (["recv", closes.at, ref, *to, *once], "it may want tls://"),
+        (["send", "m.pt"], "safetensors.torch.save_file"),
+    ]
+    if not without("tls://h:1"):
+        rows += [
+            (["recv", "tls://" + web.at, ref, *to], "cannot agree on TLS (wrong version number)"),
+            (["recv", "tls://" + closes.at, ref, *to, *once], "it may not speak TLS"),
+        ]
+    if not without("http://h/m"):
+        rows += [
+            (["recv", "http://owner.invalid/m", *to, *once], "the host of http://owner.invalid/m is not known"),
+            (["recv", "http://" + closes.at + "/m", *to, *once], "it may want https://"),
+            (["recv", "http://" + away.at + "/m", *to], "there is nothing at http://"),
+            (["recv", "http://" + plain.at + "/m", *to], "--digest says which one they have"),
+            (["recv", "http://" + web.at + "/m", *to, "--digest", "sha256:"], "64 hexadecimal digits"),
+            (["recv", "http://" + web.at + "/m", *to, "--digest", "xxh3:12"], "64 hexadecimal digits"),
+        ]
+        if not without("https://h/m"):
+            rows.append((["recv", "https://" + web.at + "/m", *to], "cannot agree on TLS (wrong version number); without it, the URL is http://"))
+    write("model.safetensors", CANONICAL)
+    with zipfile.ZipFile("m.pt", "w") as archive:
+        archive.writestr("data.pkl", b"not an array")
+    for words, wanted in rows:
+        before = web.came
+        done = processes.run(command(*words), capture_output=True, text=True)
+        assert done.returncode in (1, 2) and wanted in done.stderr and "the owner" not in done.stderr, (words, done)
+        assert web.came - before <= 1, "what is final is not tried again"
+
+
 def nobody_there():
     closed = (nobody := processes.OwnPort()).address
     _, err = run("recv", closed, NO_REF, "-o", "x", "--retries", 0, status=1)
     assert closed in err and "refused" in err and names() == [], (err, names())
-    _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", status=1)
+    _, err = run("recv", "no-such-host.invalid:80", NO_REF, "-o", "x", "--retries", 0, status=1)
     assert "no-such-host.invalid:80" in err and "not known" in err, err
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
@@ -1507,7 +1547,11 @@ def links_of_nats():
         assert delivered(["--listen", "nats://me:secret@" + own.address]) == "nats://" + own.address, "a password is not printed"
         err = run("recv", "nats://me:secret@" + own.address, NO_REF + "0" * 15 + "1", "-o", "x", "--retries", 0, status=1)[1]
         assert "nats://127.0.0.1" in err and "secret" not in err, err
-        with Sender("model.safetensors", "--listen", "nats://" + own.address) as sender:
+        with Sender("model.safetensors", "--listen", "nats://" + own.address + "?inbox=_INBOX_owner") as sender:
+            assert sender.address == "nats://" + own.address, "its own inboxes are not those of recipients"
+            run("recv", sender.address + "?inbox=_INBOX_me", sender.ref, "-o", "own")
+            assert "credentials=/no/file" not in run("recv", sender.address + "?credentials=/no/file", sender.ref, "-o", "other", "--retries", 0, status=1)[1]
+            assert "creds=x" in run("recv", sender.address + "?creds=x", sender.ref, "-o", "other", status=1)[1]
             bare = [sender.address, sender.ref[:32], "-o", "bare", "--retries", "0"]
             err = run("recv", *bare, status=1)[1]
             assert "48 digits" in err and "--believe" in err and sender.address in err and not os.path.exists("bare"), err

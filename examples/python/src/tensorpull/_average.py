@@ -3,8 +3,10 @@ it is base + sum(weight * (update - base)) / sum(weight): what no update has cha
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from math import inf
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _native
 from ._download import writable
@@ -78,9 +80,10 @@ class WeightedAverage(OfOneProcess):
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
         average = {"staged": _native.AverageStaged, "error": _native.AverageError}.get(partial, _native.AverageDivide)
-        self._native: _native.Average = average(
-            tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
-        )
+        with sums_wanted():
+            self._native: _native.Average = average(
+                tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
+            )
 
     def pull(
         self,
@@ -123,8 +126,7 @@ class WeightedAverage(OfOneProcess):
             believe=believe,
         )
         text(peer, "peer", "the client's name")
-        if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
-            raise TypeError(f"weight is a number; not {weight!r}")
+        factor = number_above_0(weight, peer)
         with self._lock:
             if self._pulling:
                 raise RuntimeError("a callback of a pull of this average cannot pull into it: that pull has to end first")
@@ -134,7 +136,7 @@ class WeightedAverage(OfOneProcess):
             self._peers[_native.recipient_named(peer)] = peer
 
             def pull(source: Any) -> Any:
-                return self._native.pull(source, ref_id, float(weight), peer, made_for, settings)
+                return self._native.pull(source, ref_id, factor, peer, made_for, settings)
 
             try:
                 receipt = pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
@@ -195,6 +197,25 @@ def flat_tensors(tensors: Any) -> None:
     for name, tensor in tensors.items():
         if not is_tensor(tensor):
             raise TypeError(f"{name!r} is no tensor, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
+
+
+@contextlib.contextmanager
+def sums_wanted() -> Iterator[None]:
+    """An error about a dtype that cannot be added says what helps."""
+    try:
+        yield
+    except Error as e:
+        if e.code != "unsupported_dtype":
+            raise
+        raise e.saying("elements of this dtype have no mean: leave the tensor out, or give it as numbers") from None
+
+
+def number_above_0(weight: Any, peer: str) -> float:
+    if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
+        raise TypeError(f"weight is a number; not {weight!r}")
+    if not 0 < float(weight) < inf:
+        raise Error("invalid_argument", f"a weight is a finite number above 0, and not {weight!r}: leave out whose update is not to count", peer)
+    return float(weight)
 
 
 def weighted_average(

@@ -57,7 +57,7 @@ def download_tensors(
     authorities without it); "unix:path" or "unix:@name" is a program of this user on this machine, and
     "shm:path" or "shm:@name" is one that shares its memory, so that nothing is sent: one copy.
     "pipe:command" starts a command that talks over its standard input and output ("pipe:ssh host send model.safetensors --stdio"); no shell reads it.
-    "udp://host:port", "serial:/dev/ttyUSB0?speed=115200" and "nats://host:port" (if libnats was there when this was built) carry datagrams: chunks are what fits one,
+    "udp://host:port", "serial:/dev/ttyUSB0?speed=115200" and "nats://user:password@host:port?inbox=_INBOX_me&credentials=FILE" (if libnats was there when this was built) carry datagrams: chunks are what fits one,
     whatever `chunk_size` says.
     "http://host/model.safetensors" and "https://..." name a file of any web server, or of an owner that answers HTTP; `ref_id` may be left out there. If it is a
     `Reference`, the file's digest has to be its version. `digest` says it, too: "sha256:" and 64 digits, or "xxh3:" and 16. Without any, the server has to state one, or the

@@ -81,7 +81,12 @@ def web_settings(address: Addresses, ref_id: str, digest: Optional[str], bearer:
 
 
 def _in_words(e: Error, address: str, web: Any) -> Error:
-    """What a web server's refusal means here."""
+    """What some errors mean here, and what helps."""
+    if e.code == "not_verifiable":
+        more = "digest=... names the one that it has, and " if is_url(address) else ""
+        return e.saying(f"no digest of this is published: {more}unverified=True takes it without", place(address))
+    if e.code == "invalid_argument" and e.name == "digest":
+        return e.saying('a digest is "sha256:" and 64 hexadecimal digits, or "xxh3:" and 16', e.name)
     if not is_url(address) or e.code != "not_permitted" or not e.name.startswith(("401", "403")):
         return e
     if web.bearer:

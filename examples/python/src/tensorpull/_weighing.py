@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
-from ._average import flat_tensors
+from ._average import flat_tensors, number_above_0, sums_wanted
 from ._download import writable
 from ._options import text, whole
 from ._tensors import Tensors, empty_like
@@ -67,9 +67,11 @@ class Weighing(OfOneProcess):
         self._tensors = writable(out)
         before = Tensors(base) if base is not None else None
         self._to = dict(out)
-        self._native = _native.WholeUpdates(
-            self._tensors.described, before.described if before else None, (self._tensors.keep, before.keep if before else None), whole(max_updates, "max_updates", 2**20, least=1)
-        )
+        most = whole(max_updates, "max_updates", 2**20, least=1)
+        with sums_wanted():
+            self._native = _native.WholeUpdates(
+                self._tensors.described, before.described if before else None, (self._tensors.keep, before.keep if before else None), most
+            )
         self._peers: Dict[int, str] = {}
         self._lock = threading.Lock()
         self._holder = 0  # the thread that has it
@@ -81,12 +83,11 @@ class Weighing(OfOneProcess):
         if not isinstance(peer, str) or not peer:
             raise ValueError(f"peer is the client's name; not {peer!r}")
         text(peer, "peer", "the client's name")
-        if isinstance(weight, (str, bytes)) or not hasattr(weight, "__float__"):
-            raise TypeError(f"weight is a number; not {weight!r}")
+        factor = number_above_0(weight, peer)
         flat_tensors(tensors)
         described = Tensors(tensors)
         with self._turn():
-            self._native.add(described.described, described.keep, float(weight), peer)
+            self._native.add(described.described, described.keep, factor, peer)
             self._peers[_native.recipient_named(peer)] = peer
 
     def remove(self, peer: str) -> None:

@@ -116,13 +116,7 @@ class posix_stream {
     }
     std::size_t asked = 0;
     for (const auto& s : spans) asked += s.size();
-    if (asked >= worth_waking && state_.near == nearness::unknown) {
-      state_.near = detail::is_near(state_.fd) ? nearness::near : nearness::far;
-      if (state_.near == nearness::far) {
-        detail::expect_much(state_.fd);
-        state_.wakes_at = 1;
-      }
-    }
+    if (asked >= worth_waking) look_how_far();
     const int most = asked >= 2 * worth_waking ? worth_waking : worth_waking / 2;
     wake_at(asked >= worth_waking && state_.near == nearness::near ? most : 1);
     return or_end(detail::io_outcome(
@@ -134,6 +128,7 @@ class posix_stream {
   /// at most detail::short_pause does not end it. Other sockets have no line that can be lost.
   void expect_bytes(bool on) noexcept {
     if (on && state_.bytes_are == due::no) {
+      look_how_far();  // before the first request: with that the other end learns how much it may send
       state_.bytes_are = detail::asks_as_program_wishes(state_.fd) ? due::yes : due::asked_for;
       if (state_.bytes_are == due::asked_for) detail::ask_silent_end(state_.fd, detail::due_signs);
       if (now() - state_.due_until > detail::short_pause.count()) state_.due_since = now();
@@ -166,6 +161,14 @@ class posix_stream {
   /// spends its time waking up. Never more than half of what is asked for: a read that has taken less goes on to wait,
   /// and Linux wakes it only when as many bytes have arrived besides.
   static constexpr int worth_waking = 128 * 1024;
+  /// Once: whether the other end is near, and if not, that much is about to arrive.
+  void look_how_far() noexcept {
+    if (state_.near != nearness::unknown) return;
+    state_.near = detail::is_near(state_.fd) ? nearness::near : nearness::far;
+    if (state_.near == nearness::near) return;
+    detail::expect_much(state_.fd);
+    state_.wakes_at = 1;
+  }
   /// Says how many bytes end a wait. A socket that cannot be told goes on as it is.
   void wake_at(int bytes) noexcept {
     if (state_.wakes_at == bytes) return;

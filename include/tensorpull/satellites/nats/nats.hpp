@@ -65,11 +65,13 @@ struct basic_nats : datagram_transport<basic_nats<MostBytes>, basic_nats_link<Mo
     };
     return pull_datagrams_with<Parts>(connect, &detail::pause, ref, to, options, chunking);
   }
-  /// The same with the server's URL alone.
+  /// The same with the server's URL, as nats_server::of reads it.
   template <class Parts, consumer Consumer>
   static result<receipt> pull(std::string_view url, const reference& ref, Consumer& to, const pull_options& options,
                               typename Parts::chunking chunking) noexcept {
-    return pull<Parts>(nats_address{{.url = url}, {}}, ref, to, options, chunking);
+    const auto server = nats_server::of(url);
+    if (!server) return failure(server.error());
+    return pull<Parts>(nats_address{*server, {}}, ref, to, options, chunking);
   }
 };
 

@@ -38,12 +38,14 @@ class nats_guest {
   std::size_t datagram_bytes() const noexcept { return std::min(link_.datagram_bytes(), max_datagram_bytes); }
   /// The longest that arrives, by the server's limit when the link was made.
   std::size_t arriving_bytes() const noexcept { return arriving_; }
-  /// Why it is closed. owner_lost: the coordinator is gone; connection_failed: there has been none since the link was
-  /// made; connection_lost: the server now allows only shorter messages.
+  /// Why it is closed. owner_lost: the coordinator is gone; not_permitted: the server does not let this user ask;
+  /// connection_failed: there has been no coordinator since the link was made; connection_lost: the server now allows
+  /// only shorter messages.
   error why() const noexcept {
-    return {why_, 0, 0,
-            why_ == errc::connection_failed ? std::string_view("the server knows no owner of the reference")
-                                            : std::string_view()};
+    std::string_view words;
+    if (why_ == errc::connection_failed) words = "the server knows no owner of the reference";
+    if (why_ == errc::not_permitted) words = "this user may not publish to tensorpull.>";
+    return {why_, 0, 0, words};
   }
 
   /// As in datagram_link.
@@ -69,6 +71,10 @@ class nats_guest {
  private:
   /// Whether nobody is at the other end any more.
   bool over() noexcept {
+    if (link_.may_not_publish(coordinator_) || link_.may_not_publish(any_)) {
+      why_ = errc::not_permitted;
+      return true;
+    }
     const auto now = std::chrono::steady_clock::now();
     watch_.step(link_, now);
     if (watch_.lost(patience_, now)) {

@@ -120,8 +120,9 @@ class basic_nats_link {
   result<void> settle(const nats_subject& subject, std::chrono::milliseconds timeout, const stop_token& stop) noexcept {
     // a message to ourselves returns after all earlier messages of the server
     const system_entropy random;
-    subscription echo;
+    subscription echo, last;
     echo.subject = another_inbox({random(), random()});
+    last.subject = another_inbox({random(), random()});
     bool asked = false;
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
@@ -129,17 +130,23 @@ class basic_nats_link {
       if (!away() && !std::exchange(asked, true)) {
         subscribe(echo);
         (void)natsConnection_Publish(s_->connection.get(), echo.subject.c_str(), nullptr, 0);
+        subscribe(last);  // its refusal follows that of the message, and only the last one is known
       }
-      if (refuses(subject) || refuses(echo.subject)) return failure(errc::not_permitted, 0, subject.view());
-      if (asked && detail::has_mail(echo.handle.get())) return {};
+      if (refuses(subject) || refuses(echo.subject) || refuses(last.subject))
+        return failure(errc::not_permitted, 0, subject.view());
+      // a recipient need not be allowed to publish to inboxes, and a refusal follows all earlier messages, too
+      if (asked && (detail::has_mail(echo.handle.get()) || may_not_publish(echo.subject))) return {};
       if (stop.stop_requested()) return failure(errc::cancelled);
       const auto left = timeout -
                         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
       if (left.count() <= 0) return failure(errc::timed_out);
       turn(true, std::min(left, detail::wait_step));
-      if (away()) echo.handle.reset();
+      if (away()) echo.handle.reset(), last.handle.reset();
     }
   }
+
+  /// Whether the server's last complaint is that we may not publish to this.
+  bool may_not_publish(const nats_subject& subject) const noexcept { return refuses(subject, "Publish"); }
 
   /// Asks whether anybody serves a subject. Answers are counted at `here`, an inbox that this link serves.
   void ask(const nats_subject& whom, const nats_subject& here) noexcept {
@@ -278,13 +285,13 @@ class basic_nats_link {
                : natsConnection_SubscribeSync(&made, s_->connection.get(), s.subject.c_str()));
     s.handle = detail::nats_subscription(made);
   }
-  /// Whether the server's last complaint is that we may not subscribe to this.
-  bool refuses(const nats_subject& subject) const noexcept {
+  /// Whether the server's last complaint is that we may not subscribe to this, or not do `what` there.
+  bool refuses(const nats_subject& subject, std::string_view what = "Subscription") const noexcept {
     const char* text = nullptr;
     if (away() || natsConnection_GetLastError(s_->connection.get(), &text) != NATS_NOT_PERMITTED || text == nullptr)
       return false;
     const std::string_view said(text);
-    return said.find("Subscription") != said.npos && said.find(subject.view()) != said.npos;
+    return said.find(what) != said.npos && said.find(subject.view()) != said.npos;
   }
 
   bool has_mail() const noexcept {

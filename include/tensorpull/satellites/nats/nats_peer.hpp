@@ -39,12 +39,19 @@ class nats_peer {
     for (int tries = 0; tries < most_dropped; ++tries) {  // others must not keep the caller here by sending without end
       const io_result io = link_.receive_in_place(datagram, last_);
       if (io.status == io_status::would_block && link_.datagram_bytes() < bytes_) return {io_status::closed, 0, 0};
+      // an inbox that a stranger has named ends nothing
+      if (io.status == io_status::would_block && !heard_ && to_ && link_.may_not_publish(to_)) {
+        why_ = {errc::not_permitted, 0, 0, std::string_view("this user may not publish to the other end's name")};
+        return {io_status::closed, 0, 0};
+      }
       if (io.status != io_status::ok) return io;
       if (!std::exchange(heard_, true)) to_ = last_;
       if (!met_ || last_ == to_) return io;
     }
     return {io_status::would_block, 0, 0};
   }
+  /// Why it is closed. not_permitted: the server does not let this user call; connection_lost: as datagram_bytes().
+  const error& why() const noexcept { return why_; }
   /// As called_link::answer_last.
   void answer_last(bool for_good) noexcept {
     to_ = last_;
@@ -63,6 +70,7 @@ class nats_peer {
   Link link_;
   nats_subject to_, last_{};
   std::size_t bytes_;
+  error why_{errc::connection_lost};
   bool heard_ = false, met_ = false;  // `to_` is an inbox, and the peer's
 };
 
@@ -77,11 +85,14 @@ struct basic_nats_meeting {
   /// may call first
   std::string_view name{};
 
-  /// Reads `nats://server:4222#name`. bad_address: the name is missing.
+  /// Reads `nats://server:4222#name`, with options in front of `#` as nats_server::of reads them. bad_address: the name
+  /// is missing.
   static result<basic_nats_meeting> of(std::string_view url) noexcept {
     const auto at = url.rfind('#');
     if (at == url.npos) return failure(errc::bad_address, url.size(), without_secrets(url));
-    return basic_nats_meeting{{.url = url.substr(0, at)}, url.substr(at + 1)};
+    const auto server = nats_server::of(url.substr(0, at));
+    if (!server) return failure(server.error());
+    return basic_nats_meeting{*server, url.substr(at + 1)};
   }
   /// Connects to the server, without waiting for the other end. Errors: those of basic_nats_link::connect; bad_address:
   /// the name is not a subject.

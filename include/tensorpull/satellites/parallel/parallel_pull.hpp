@@ -195,7 +195,7 @@ class parallel_wire {
       const establishment e = l.stream->establish();
       if (e.status == io_status::would_block) {
         l.wants = e.waits_for;
-        if (clock::now() - l.at < std::min(each_, options_.per_request_timeout)) return false;
+        if (!has_passed(clock::now() - l.at, std::min(each_, options_.per_request_timeout))) return false;
         next_place(i, {errc::timed_out});
         return true;
       }

@@ -1,10 +1,14 @@
 // Objects of libnats, each freed by its owner, and the meaning of its statuses.
 #pragma once
 
+#include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/error.hpp>
 
 #include <nats/nats.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -58,6 +62,48 @@ class nats_text {
  private:
   char text_[1024]{};
   bool fits_;
+};
+
+/// A server's URL without its user and password, or its token, which libnats would take as they are written: with the
+/// percent signs. False: it is too long, or a percent sign has no two digits.
+class nats_user {
+ public:
+  explicit nats_user(std::string_view url) noexcept {
+    const auto scheme = url.find("://"), begin = scheme == url.npos ? 0 : scheme + 3,
+               at = url.substr(0, url.find('/', begin)).rfind('@');
+    const bool has_user = at != url.npos && at >= begin;
+    const std::string_view who = has_user ? url.substr(begin, at - begin) : std::string_view();
+    const auto colon = who.find(':');
+    good_ = put(url_, url.substr(0, begin), url.substr(has_user ? at + 1 : begin)) &&
+            decode(who.substr(0, colon), name_) && (colon == who.npos || decode(who.substr(colon + 1), password_));
+    has_password_ = colon != who.npos;
+  }
+  explicit operator bool() const noexcept { return good_; }
+  const char* url() const noexcept { return url_; }
+  const char* name() const noexcept { return name_; }
+  /// nullptr: there is none.
+  const char* password() const noexcept { return has_password_ ? password_ : nullptr; }
+
+ private:
+  using text = char[1024];
+  static bool put(text& to, std::string_view a, std::string_view b) noexcept {
+    if (a.size() + b.size() >= sizeof to) return false;
+    std::copy(b.begin(), b.end(), std::copy(a.begin(), a.end(), to));
+    return true;
+  }
+  static bool decode(std::string_view from, text& to) noexcept {
+    if (from.size() >= sizeof to) return false;
+    for (std::size_t i = 0, n = 0; i < from.size(); ++n) {
+      const auto code = from[i] == '%' ? hex_number(from.substr(i + 1, 2)) : optional<std::uint64_t>();
+      if (from[i] == '%' && (i + 2 >= from.size() || !code || *code == 0)) return false;
+      to[n] = code ? static_cast<char>(*code) : from[i];
+      i += code ? 3 : 1;
+    }
+    return true;
+  }
+
+  text url_{}, name_{}, password_{};
+  bool good_ = false, has_password_ = false;
 };
 
 /// The error for a status of libnats other than NATS_OK.

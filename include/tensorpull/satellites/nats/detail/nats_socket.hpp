@@ -45,7 +45,11 @@ inline natsStatus connect_nats(const char* url, const char* credentials, std::ch
   const auto also = [&](auto set, auto... value) noexcept {
     if (how == NATS_OK) how = set(made, value...);
   };
-  also(natsOptions_SetURL, url);
+  nats_user user(url);
+  if (!user) return NATS_INVALID_ARG;
+  also(natsOptions_SetURL, user.url());
+  if (user.password() != nullptr) also(natsOptions_SetUserInfo, user.name(), user.password());
+  else if (*user.name() != '\0') also(natsOptions_SetToken, user.name());
   // libnats would use TLS only if the server asks for it, and anybody on the way can say that it does not
   if (asks_for_tls(url)) also(natsOptions_SetSecure, true);
   if (*credentials != '\0') also(natsOptions_SetUserCredentialsFromFiles, credentials, nullptr);

@@ -76,17 +76,32 @@ class socket_file {
   }
 
  private:
+  /// Renames the file if nothing has that name. 0, EEXIST or another errno. Some file systems have links alone (NFS).
+  static int give(int folder, const char* from, const char* to) noexcept {
+    if (::renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0) return 0;
+    if (errno == EEXIST || ::linkat(folder, from, folder, to, 0) != 0) return errno;
+    ::unlinkat(folder, from, 0);
+    return 0;
+  }
   /// Renames the file. If there is one of that name, they swap names first, so that it is known which file is removed.
   int appear(int folder, const char* from, const unix_address& at) const noexcept {
-    if (::renameat2(folder, from, folder, name_.data(), RENAME_NOREPLACE) == 0) return 0;
-    if (errno != EEXIST) return errno;
+    if (const int failed = give(folder, from, name_.data()); failed != EEXIST) return failed;
     // while it is open, no other file gets its number
     const file_descriptor old(::openat(folder, name_.data(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat found{};
     if (!old || ::fstat(old.get(), &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_uid != ::geteuid() ||
         !is_deserted(at))
       return EADDRINUSE;
-    if (::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE) != 0) return errno;
+    if (::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE) != 0) {
+      std::array<char, 10> aside{};
+      (void)std::snprintf(aside.data(), aside.size(), ".%08x", static_cast<unsigned>(system_entropy{}()));
+      int failed = give(folder, name_.data(), aside.data());
+      if (failed != 0) return failed;
+      const bool ours = is(folder, aside.data(), found);
+      failed = give(folder, ours ? from : aside.data(), name_.data());
+      if (ours) ::unlinkat(folder, aside.data(), 0);
+      return ours && failed != EEXIST ? failed : EADDRINUSE;
+    }
     if (is(folder, from, found)) {
       ::unlinkat(folder, from, 0);
       return 0;
@@ -121,10 +136,11 @@ class unix_listener {
   /// Listens at a path or under an abstract name. `backlog`: connections that may wait. `takes_descriptors`: either end
   /// may pass them, as the sessions of shared_memory do. The socket's own file of an
   /// earlier run, behind which nobody listens any more, is replaced; another file is not, nor another user's, nor one
-  /// behind which somebody listens. The file system needs renameat2() with RENAME_NOREPLACE and RENAME_EXCHANGE, as
-  /// ext4, XFS, Btrfs, tmpfs and overlayfs have it. A program that is killed leaves the file. Errors: bad_address:
-  /// also, if the folder leaves no room for a name of nine bytes, or the path ends with a slash; invalid_argument: an
-  /// abstract name has no group; connection_failed with errno (EADDRINUSE: something else is there).
+  /// behind which somebody listens. The file system needs hard links, or renameat2() with RENAME_NOREPLACE. Without
+  /// RENAME_EXCHANGE nobody has the name for a moment while an old file is replaced. A program that is killed leaves
+  /// the file. Errors: bad_address: also, if the folder leaves no room for a name of nine bytes, or the path ends with
+  /// a slash; invalid_argument: an abstract name has no group; connection_failed with errno (EADDRINUSE: something else
+  /// is there).
   static result<unix_listener> open(std::string_view address, unix_access access = unix_access::same_user,
                                     int backlog = 128, bool takes_descriptors = false) noexcept {
     const auto at = unix_address::of(address);

@@ -67,7 +67,8 @@ class http_lines {
     l.set(CURLOPT_NOSIGNAL, 1L);
     l.set(CURLOPT_QUICK_EXIT, 1L);  // who stops does not wait for the resolver
     l.set(CURLOPT_CONNECTTIMEOUT_MS, no_timeout_ms);
-    l.set(CURLOPT_BUFFERSIZE, buffer_bytes);
+    // refused where the last request has found no host: libcurl then has its buffer still
+    (void)curl_easy_setopt(l.easy_.get(), CURLOPT_BUFFERSIZE, buffer_bytes);
     l.set(CURLOPT_FRESH_CONNECT, l.connected() ? 0L : 1L);  // those that are kept are other lines'
     l.set(CURLOPT_OPENSOCKETFUNCTION, &on_open);
     l.set(CURLOPT_OPENSOCKETDATA, this);
