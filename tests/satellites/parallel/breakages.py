@@ -8,7 +8,11 @@ BREAKAGES = [
     ("satellites/parallel/chunk_ledger.hpp", "if (r.bytes() > 0 && (longest == nullptr", "if (r.bytes() >= 2 * least && (longest == nullptr", "satellites/parallel/parallel_pull", "*A_part_is_a_whole_file*"),
     ("satellites/parallel/parallel_pull.hpp", "if (i == t_.first_line()) hurry(now);", "", "satellites/parallel/parallel_pull", "*slow_owner_that_is_asked_first*"),
     ("satellites/parallel/parallel_transfer.hpp", "first_ != nobody && first_ != number && lines_[first_].works()", "first_ != nobody && lines_[first_].works()", "satellites/parallel/parallel_transfer", "*another_connection*"),
-    ("satellites/parallel/parallel_transfer.hpp", "if (is_wrong() && sources_.accuse(machine_.part_end(), of_range) && begin_alone()) return;", "", "satellites/parallel/parallel_pull", "*Whoever_gives_wrong*"),
+    ("satellites/parallel/parallel_transfer.hpp", "if (is_wrong() && check().begin()) return;", "", "satellites/parallel/parallel_pull", "*Whoever_gives_wrong*"),
+    ("satellites/parallel/parallel_transfer.hpp", "if (error_) return check().refuse();", "if (error_) return abandon();", "satellites/parallel/liars", "*one_kind*"),
+    ("satellites/parallel/detail/source_check.hpp", "if (s.hash.digest() == all_.machine_.wanted_version()) return prove(n);", "return prove(n);", "satellites/parallel/liars", "*one_kind*"),
+    ("satellites/parallel/detail/source_check.hpp", "!landed_as(s.read, bytes)", "false", "satellites/parallel/liars", "*one_kind*"),
+    ("satellites/parallel/detail/sources.hpp", "s.header_differs(header) ||", "", "satellites/parallel/liars", "*one_kind*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (finished_) confirm_over_idle_line();", "", "satellites/parallel/parallel_transfer", "*An_idle_line*"),
     ("satellites/parallel/parallel_transfer.hpp", "return c.writer == n || (c.end == missing_.end() && n != first_);", "return c.end == missing_.end();", "satellites/parallel/parallel_pull", "*Several_connections*"),
 ]

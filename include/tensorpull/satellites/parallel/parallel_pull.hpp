@@ -230,7 +230,7 @@ class parallel_wire {
     }
     const auto now = clock::now();
     if (did->received > 0) l.at = now;
-    if (std::exchange(alone_, t_.alone()) != t_.alone()) most_landed_ = 0;
+    if (std::exchange(stage_, t_.stage()) != t_.stage()) most_landed_ = 0;
     if (did->received > 0 && t_.landed_bytes() > most_landed_) {  // what is fetched again is no progress
       most_landed_ = t_.landed_bytes();
       l.tries.succeeded();
@@ -291,7 +291,7 @@ class parallel_wire {
   std::uint8_t hurried_ = 0xff;
   error why_{};
   std::uint64_t most_landed_ = 0;
-  std::uint8_t alone_ = 0xff;
+  std::uint8_t stage_ = 0;
   no_owner none_;
   ignore_messages handler_;
   // for the names of a subset, and for pages of the owner's schema if the schemas differ
@@ -308,10 +308,10 @@ class parallel_wire {
 /// the first connection counts this recipient and hears how it ended, and the others are told to forget it.
 ///
 /// The consumer's memory has to take bytes in any order (a model, a new model, a file); any other consumer is served by
-/// several_addresses. If the digest of several owners' bytes is wrong, the pull begins anew with one of them alone, and
-/// wrong() names those whose bytes differed. Until then the first owner's description and header are believed: if the
+/// several_addresses. With a version that was given, the pull completes if one of the owners is honest, and wrong()
+/// names the others (parallel_transfer.hpp). Without one the first owner's description and header are believed: if the
 /// consumer refuses them, so does the pull. Borrows the addresses.
-/// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 3 KiB for each of eight
+/// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 6 KiB for each of eight
 /// connections, and their streams.
 template <class Transport, class Address = std::string_view>
 class parallel_addresses {
