@@ -50,7 +50,6 @@ class parallel_transfer
   /// The most lines.
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
   using base::base;
-  // what stays as it is
   using base::read_piece_bytes, base::resume, base::next_is_long, base::measured, base::described, base::awaiting_chunk,
       base::total_bytes, base::ended, base::request, base::chunks, base::next_id, base::outcome, base::give_reason;
   using typename base::consumer_type;
@@ -75,6 +74,8 @@ class parallel_transfer
   /// Whether a line without a connection may have one soon. Until that is known, no other line's error ends the
   /// transfer.
   void coming(std::uint8_t number, bool may) noexcept { lines_[number].coming = may; }
+  /// Whether a line that ends may have a connection to a source that was not tried yet.
+  void more_sources(bool more) noexcept { more_sources_ = more; }
   /// A line has lost its connection. If it was the first one, another replaces it.
   void lost(std::uint8_t number) noexcept {
     state& l = lines_[number];
@@ -125,7 +126,7 @@ class parallel_transfer
     if (!finished_ || !machine_.verified() || !provable()) return sources_.wrong();
     return sources_.wrong() | sources_.unlike(machine_.description(), header_);
   }
-  /// Ends the transfer with this error, if it has not ended.
+  /// As transfer::fail().
   void fail(const error& why) noexcept {
     if (ended_) return;
     base::fail(why);
@@ -197,7 +198,7 @@ class parallel_transfer
       if (i != first_ &&
           (usable(i) || (may_be_right(lines_[i]) && !is_asked(lines_[i].source)) || (soon && lines_[i].coming)))
         return true;
-    return false;
+    return soon && more_sources_;
   }
   bool may_be_right(const state& l) const noexcept { return l.works() && !sources_.is_wrong(l.source); }
 
@@ -479,8 +480,7 @@ class parallel_transfer
       return !machine_.request().by_name() && verifiable() && whole_hash_.digest() != machine_.expected_digest();
     else return false;
   }
-  detail::source_check<parallel_transfer> check() noexcept { return detail::source_check<parallel_transfer>(*this); }
-
+  auto check() noexcept { return detail::source_check(*this); }
   static constexpr std::uint8_t most_asked_for_one = 4;  // lines, for one chunk
 
   std::array<state, machine_type::most_lines> lines_{};
@@ -491,7 +491,7 @@ class parallel_transfer
   std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from any source
   std::uint32_t repeated_ = 0;
   std::uint8_t first_ = nobody, stage_ = 0, checks_ = 0;
-  bool sharing_ = false;
+  bool sharing_ = false, more_sources_ = false;
   bool checking_ = false;  // the whole that has landed is wrong, and none of the sources is proved to be right
   bool proved_ = false;  // one is, and is asked alone
   std::byte passing_[16 * 1024];  // what is read

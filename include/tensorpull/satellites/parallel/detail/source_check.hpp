@@ -56,7 +56,7 @@ class source_check {
   /// line.
   void refuse() noexcept {
     const std::uint8_t n = all_.first_, source = all_.lines_[n].source;
-    bool elsewhere = false;
+    bool elsewhere = all_.more_sources_;
     for (const state& l : all_.lines_)
       elsewhere = elsewhere || (l.source != source && all_.may_be_right(l)) || l.may_come();
     if (all_.sharing_ || all_.proved_ || all_.machine_.verified() || !all_.provable() || !elsewhere)
@@ -137,7 +137,7 @@ class source_check {
   bool begin() noexcept {
     if (all_.checks_++ == most_lines) return false;
     const std::uint8_t gave = all_.sources_.givers();
-    bool hope = false;
+    bool hope = all_.more_sources_;
     for (const state& l : all_.lines_) {
       const bool is_liar = std::popcount(gave) == 1 && gave == sources_type::bit(l.source);
       hope = hope || (all_.may_be_right(l) && !is_liar) || l.may_come();
