@@ -357,6 +357,7 @@ BREAKAGES = [
     ("tensors/safetensors/detail/safetensors_header.hpp", "if (text_bytes > file.size() - sizeof length)", "if (text_bytes > file.size())", "tensors/safetensors", "*S1*"),
     ("tensors/structs/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
+    ("protocol/retry.hpp", "landed >= landed_ + least", "landed > landed_", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "if (busy_left_ <= asked) return {};", "", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "return ++failures_ <= policy_.retries;", "return ++failures_ < policy_.retries;", "protocol/retry", "Retry*"),
     ("transports/host_budget.hpp", "return per_second * seconds + per_second * rest / 1000 + 1;", "return 1;", "transports/tcp_faults:torture/isolation", "*"),
@@ -366,7 +367,7 @@ BREAKAGES = [
     ("pull/device_pull.hpp", "if (io.bytes == 0 && io.status == io_status::ok) broken_contract", "if (false) broken_contract", "protocol/device_pull", "*stream_breaks*"),
     ("pull/platform.hpp", "if (ends()) return false;", "if (ends() && false) return false;", "protocol/device_pull", "*stops*"),
     ("pull/running_pull.hpp", "if (how || how.error() != errc::busy || rest(", "if (how || rest(", "protocol/device_pull", "*whole*"),
-    ("pull/running_pull.hpp", "t_.pause(), platform_type::random())", "t_.pause(), 0)", "protocol/device_pull", "*Jitter*"),
+    ("pull/running_pull.hpp", "t_.pause(), platform_type::random(), step_bytes_)", "t_.pause(), 0, step_bytes_)", "protocol/device_pull", "*Jitter*"),
     ("links/lwip/lwip_stream.hpp", "if (socket_ >= 0) (void)S::release(socket_);", "", "transports/lwip_pull", "*ordinary*"),
     ("links/lwip/lwip_stream.hpp", "if (const int why = S::pending_error(made.socket_); why != 0)", "if (const int why = 0; why != 0)", "transports/lwip_pull", "*Nobody*"),
     ("transports/session/session.hpp", "s_->pulls = true;", "", "transports/laws_tcp", "*takes_none_of_its_chunks*"),

@@ -33,7 +33,9 @@ TEST(Retry, Progress_begins_anew_an_error_that_is_no_time_out_ends_at_once_and_a
   tp::retry_state p({.retries = 1, .first_delay = 10ms, .longest_delay = 10ms}, 1000ms, 5);
   EXPECT_TRUE(p.after(errc::timed_out, 5, 0ms, 0));
   EXPECT_FALSE(p.after(errc::timed_out, 5, 0ms, 0)) << "no progress since";
-  EXPECT_TRUE(p.after(errc::connection_lost, 6, 0ms, 0));
+  EXPECT_FALSE(p.after(errc::timed_out, 104, 0ms, 0, 100)) << "too few bytes";
+  EXPECT_TRUE(p.after(errc::timed_out, 105, 0ms, 0, 100));
+  EXPECT_TRUE(p.after(errc::connection_lost, 106, 0ms, 0));
   EXPECT_FALSE(p.after(errc::schema_mismatch, 1000, 0ms, 0));
   EXPECT_FALSE(p.after(errc::withdrawn, 2000, 0ms, 0));
   tp::retry_state q({.retries = 0, .first_delay = 10ms, .longest_delay = 10ms}, 1000ms, 0);

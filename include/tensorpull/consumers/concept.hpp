@@ -139,8 +139,8 @@ struct consumer_requirements {
 /// 13. optionally `static constexpr bool any_order = true`, if prepare() always has memory, and what has landed behind
 ///     the header can be looked at: by `source_view c.arrived() const`, or else by read_back(). prepare and commit may
 ///     then be called for any range behind the header, also again for one that has landed; chunk() is still called in
-///     order. begin() may be called once more, if all is to be sent again. Without it a pull has one connection at a
-///     time, and over datagrams bytes wait for those before them.
+///     order. begin() may be called again, also after an error, if all is to be sent again. Without it a pull has one
+///     connection at a time, and over datagrams bytes wait for those before them.
 /// Offsets count as in `description`. Nothing throws. prepare, commit and chunk allocate nothing; only new_model does
 /// so, while the header arrives.
 template <class C>

@@ -38,10 +38,10 @@ class retry_state {
       : policy_(policy), busy_left_(at_least_none(busy_budget)), busy_budget_(busy_left_), landed_(landed) {}
 
   /// How long to wait before another try; nothing if this was the last. `asked`: the delay that the owner's `busy` asks
-  /// for.
+  /// for. `least`: fewer bytes are no progress, since an owner that gives a byte for each try would have them for ever.
   constexpr optional<std::chrono::milliseconds> after(errc why, std::uint64_t landed, std::chrono::milliseconds asked,
-                                                      std::uint64_t random) noexcept {
-    if (landed > landed_) {  // a chunk that is fetched again is no progress
+                                                      std::uint64_t random, std::uint64_t least = 1) noexcept {
+    if (landed >= landed_ + least) {  // a chunk that is fetched again is no progress
       succeeded();
       busy_left_ = busy_budget_;
       landed_ = landed;

@@ -209,7 +209,7 @@ class basic_running_pull {
 
   /// How long to wait before another try; nothing if there is none: the transfer has failed with `why`.
   [[gnu::noinline]] optional<std::chrono::milliseconds> try_again(const error& why) noexcept {
-    const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), platform_type::random());
+    const auto wait = tries_.after(why.code, t_.landed_bytes(), t_.pause(), platform_type::random(), step_bytes_);
     if (!wait) t_.fail(why);
     return wait;
   }

@@ -1,4 +1,5 @@
 // Pulls over several connections at a time: to one owner, and to several of which some are slow, silent, gone or wrong.
+#include "support/clocks.hpp"
 #include "support/frames.hpp"
 #include "support/own_folder.hpp"
 #include "transports/network.hpp"
@@ -648,6 +649,102 @@ TEST(ParallelPull, Random_ways) {
     EXPECT_TRUE(p.done || good == n) << seed << ": " << to_string(p.done.error().code);
     EXPECT_EQ(p.wrong & ~liars, 0u) << seed;
   }
+}
+
+/// Listens, says something to each that comes, and is silent then.
+class says_and_is_silent {
+ public:
+  explicit says_and_is_silent(byte_vector said)
+      : each_([said = std::move(said)](raw_peer& client, std::size_t, const std::stop_token& stop) {
+          if (!client.say(said)) return;
+          while (!stop.stop_requested() && !client.ended()) look_again_soon();
+        }) {}
+  std::string address() const { return each_.address(); }
+
+ private:
+  each_connection each_;
+};
+
+// All lines had one buffer for long frames.
+TEST(ParallelPull, Whoever_begins_a_long_frame_and_is_silent_takes_no_buffer_from_others) {
+  constexpr std::size_t count = 40;
+  const std::uint64_t shape[1] = {64};
+  std::vector<std::vector<float>> theirs(count, std::vector<float>(64, 1.5f)), mine(count, std::vector<float>(64));
+  std::vector<std::string> names;
+  std::vector<tp::tensor_view> published{{"unwanted", tp::dtype::f32, shape, nullptr}};
+  std::vector<tp::mutable_tensor_view> wanted;
+  for (std::size_t i = 0; i < count; ++i) names.push_back("layer." + std::to_string(10 + i) + ".weight");
+  for (std::size_t i = 0; i < count; ++i) {
+    published.push_back({names[i], tp::dtype::f32, shape, reinterpret_cast<const std::byte*>(theirs[i].data())});
+    wanted.push_back({names[i], tp::dtype::f32, shape, reinterpret_cast<std::byte*>(mine[i].data())});
+  }
+  published[0].data = published[1].data;
+  using list_net = tp::pipeline<tp::tensor_list, tp::fixed_bytes<4096>, tp::tcp>;
+  auto owner = list_net::downloader::open();
+  const auto image = tp::dynamic_image::make(std::span<const tp::tensor_view>(published));
+  auto model = tp::dynamic_image::make(std::span<const tp::mutable_tensor_view>(wanted));
+  ASSERT_TRUE(image && model);
+  const auto ref = owner->add_tensors(*image);
+  ASSERT_TRUE(ref);
+  const serving server(*owner);
+  byte_vector begun(64);
+  begun[4] = std::byte{100};  // one segment of 800 bytes
+  const says_and_is_silent stranger(begun);
+  const std::string there[] = {stranger.address(), local(owner->port())};
+  const std::string_view from[] = {there[0], there[1]};
+  const auto done = list_net::download_tensors(tp::parallel_addresses<tp::tcp>(from), *ref, *model,
+                                               {.per_request_timeout = 20s, .part = true, .retry = {.retries = 0}});
+  ASSERT_TRUE(done) << to_string(done.error().code);
+  EXPECT_EQ(mine, theirs);
+}
+
+TEST(ParallelPull, Addresses_that_no_line_has_tried_follow_those_that_give_nothing_of_use) {
+  publishes a(source(), {.id = {3, 4}});
+  const auto other = random_model<large>(2);
+  publishes b(*other, {.id = {3, 4}}), c(*other, {.id = {5, 6}});
+  pulled({b.address(), c.address(), a.address()}, *a.ref, 1).expect(source());
+}
+
+// An address that accepts nothing, and times that mean never.
+TEST(ParallelPull, Never_is_no_time_at_all_for_an_address_to_connect) {
+  const raw_listener full(0);
+  std::vector<tp::posix_stream> waiting;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(full.port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)::connect(waiting.back().native_handle(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
+  }
+  const std::string address = local(full.port());
+  const std::string_view from[] = {address};
+  int failed = 0;
+  const auto tell = [&](const tp::address_attempt& a) { failed += a.failed != tp::errc{}; };
+  constexpr auto never_over = std::chrono::milliseconds::max();
+  std::stop_source stop;
+  const joined_thread later([&] {
+    be_slow(200ms);
+    pass_time(1h);
+    be_slow(200ms);
+    stop.request_stop();
+  });
+  const auto mine = blank<large>();
+  const auto done = net::download_tensors(tp::parallel_addresses<tp::tcp>(from, 1, never_over, tell), {{3, 4}, 5, 0},
+                                          *mine, {.per_request_timeout = never_over, .stop = stop.get_token()});
+  EXPECT_EQ(code_of(done), tp::errc::cancelled);
+  EXPECT_EQ(failed, 0);
+}
+
+// Each connection brings a few bytes, and would do so for ever.
+TEST(ParallelPull, A_few_bytes_give_no_tries_back) {
+  publishes a(source(), {.id = {3, 4}});
+  between one(a.owner->port(), [](std::size_t) { return habit{.cut = 400}; });
+  auto options = tp::pull_options{.per_request_timeout = 20s, .retry = quick};
+  options.stop = within(30s);
+  const pulled p({one.address()}, *a.ref, 1, options);
+  ASSERT_FALSE(p.done);
+  EXPECT_NE(p.done.error(), tp::errc::cancelled) << one.connections() << " connections";
 }
 
 }  // namespace parallel_pull_test

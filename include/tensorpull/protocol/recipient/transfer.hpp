@@ -221,7 +221,9 @@ class transfer {
     }
     reason.at = landed_;
     error_ = reason;
-    if (begun_) to_.abandon(reason);
+    // another source may bring what this one has not: then whoever knows abandons it
+    if constexpr (!requires { requires Machine::has_other_sources; })
+      if (begun_) to_.abandon(reason);
   }
 
   /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be

@@ -69,6 +69,8 @@ class parallel_wire {
       lines_[i].now = state::waits;
       t_.coming(number(i), true);
     }
+    untried_ = count_;
+    t_.more_sources(untried_ < addresses_.size());
     why_ = {errc::connection_failed};
   }
 
@@ -146,6 +148,9 @@ class parallel_wire {
     io_ready wants{};
     state now = state::waits;
   };
+
+  /// Fewer bytes do not give a line its tries back: otherwise one that ends behind each byte has them for ever.
+  static constexpr std::uint64_t least_progress = 16 * 1024;
 
   static std::uint8_t number(std::size_t i) noexcept { return static_cast<std::uint8_t>(i); }
 
@@ -230,8 +235,8 @@ class parallel_wire {
     }
     const auto now = clock::now();
     if (did->received > 0) l.at = now;
-    if (std::exchange(alone_, t_.alone()) != t_.alone()) most_landed_ = 0;
-    if (did->received > 0 && t_.landed_bytes() > most_landed_) {  // what is fetched again is no progress
+    if (std::exchange(stage_, t_.stage()) != t_.stage()) most_landed_ = 0;
+    if (did->received > 0 && t_.landed_bytes() >= most_landed_ + least_progress) {  // what is fetched again is none
       most_landed_ = t_.landed_bytes();
       l.tries.succeeded();
     }
@@ -271,8 +276,15 @@ class parallel_wire {
     if (tell_ && !l.end) tell_({l.address, l.before, why.code, why.system});
     close(i);
     if (is_passing(why_.code)) why_ = why;  // an owner's answer counts for more than an address out of reach
-    if (count_ < addresses_.size()) l.address = (l.address + count_) % addresses_.size();
-    const auto rest = l.tries.after(why.code, 0, {}, Parts::platform::random());
+    auto rest = l.tries.after(why.code, 0, {}, Parts::platform::random());
+    if (untried_ < addresses_.size()) {  // one that nobody has tried may be another
+      l.address = untried_++;
+      l.tries = retry_state(options_.retry);
+      t_.more_sources(untried_ < addresses_.size());
+      if (!rest) rest = std::chrono::milliseconds(0);
+    } else if (count_ < addresses_.size()) {
+      l.address = (l.address + count_) % addresses_.size();
+    }
     l.now = rest ? state::waits : state::is_over;
     t_.coming(number(i), rest.has_value());
     if (rest) l.at = clock::now() + *rest;
@@ -283,7 +295,7 @@ class parallel_wire {
   const callback<const address_attempt&>& tell_;
   const Options& options_;
   Transfer& t_;
-  std::size_t count_;
+  std::size_t count_, untried_ = 0;  // untried_: the first address that no line has had
   std::chrono::milliseconds patience_{1000};  // with a first line that is silent while others are not
   std::chrono::milliseconds slowness_{1000};  // and with one that brings less than 64 KiB in this time
   clock::time_point began_{};
@@ -291,11 +303,12 @@ class parallel_wire {
   std::uint8_t hurried_ = 0xff;
   error why_{};
   std::uint64_t most_landed_ = 0;
-  std::uint8_t alone_ = 0xff;
+  std::uint8_t stage_ = 0;
   no_owner none_;
   ignore_messages handler_;
-  // for the names of a subset, and for pages of the owner's schema if the schemas differ
-  alignas(8) std::array<std::byte, limits::page_bytes> memory_;
+  // for the names of a subset, and for pages of the owner's schema if the schemas differ: one for each line, since
+  // whoever begins a long frame need not end it
+  alignas(8) std::array<std::byte, Transfer::most_lines * limits::page_bytes> memory_;
   buffer_pool<> pool_{memory_, limits::page_bytes};
   std::array<line, Transfer::most_lines> lines_;
 };
@@ -308,10 +321,10 @@ class parallel_wire {
 /// the first connection counts this recipient and hears how it ended, and the others are told to forget it.
 ///
 /// The consumer's memory has to take bytes in any order (a model, a new model, a file); any other consumer is served by
-/// several_addresses. If the digest of several owners' bytes is wrong, the pull begins anew with one of them alone, and
-/// wrong() names those whose bytes differed. Until then the first owner's description and header are believed: if the
+/// several_addresses. With a version that was given, the pull completes if one of the owners is honest, and wrong()
+/// names the others (parallel_transfer.hpp). Without one the first owner's description and header are believed: if the
 /// consumer refuses them, so does the pull. Borrows the addresses.
-/// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 3 KiB for each of eight
+/// `Address`: text, or an object that connects, such as a tls_address. Memory, on the stack: 6 KiB for each of eight
 /// connections, and their streams.
 template <class Transport, class Address = std::string_view>
 class parallel_addresses {

@@ -5,6 +5,8 @@
 
 #include <tensorpull/protocol/recipient/transfer.hpp>
 #include <tensorpull/satellites/parallel/detail/line_role.hpp>
+#include <tensorpull/satellites/parallel/detail/line_state.hpp>
+#include <tensorpull/satellites/parallel/detail/source_check.hpp>
 #include <tensorpull/satellites/parallel/detail/sources.hpp>
 #include <tensorpull/satellites/parallel/parallel_recipient.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -20,10 +22,13 @@ namespace tensorpull {
 /// also fetches the last chunk and confirms. If it is lost, another replaces it. A driver reports up(), lost(), and
 /// ended(line) after each step. line_of() is for an endpoint.
 ///
-/// If the digest of the whole is wrong and several sources took part, the image is pulled again from one of them alone,
-/// if need be from each in turn: wrong() names those whose bytes were wrong. A pull of named tensors fails instead,
-/// since only the first line's owner tells their digest.
-/// Size: that of a transfer, 8 KiB for eight lines, and a digest's state for each line if chunks have digests.
+/// With a version that was given, no source is believed. If the consumer refuses the description or the header of one,
+/// that one is left out. If one contradicts the first, or if the digest of the whole is wrong, the image is also read
+/// from each source in doubt, and does not land. As soon as the bytes of one have the digest, all that differs is
+/// fetched from it. So a pull takes at most twice the time that an honest source takes alone, and wrong() names those
+/// whose words or bytes were wrong. A pull of named tensors fails instead, since only the first line's owner tells
+/// their digest.
+/// Size: that of a transfer, 32 KiB for eight lines, and a digest's state for each line if chunks have digests.
 template <consumer Consumer, chunking_strategy Chunking, integrity_policy Integrity, class Limits = default_limits>
 class parallel_transfer
     : private transfer<Consumer, Chunking, Integrity, Limits, parallel_recipient<Chunking, Limits>> {
@@ -31,22 +36,22 @@ class parallel_transfer
   using base = transfer<Consumer, Chunking, Integrity, Limits, machine_type>;
   using ledger_type = typename machine_type::ledger;
   using chunk_type = typename ledger_type::chunk;
+  using hash_type = std::conditional_t<Integrity::whole, typename Integrity::hash_type, xxh3_64>;
+  using sources_type = detail::sources<hash_type>;
   static_assert(
       requires { requires Consumer::any_order; },
       "tensorpull: a pull over several connections at a time needs a consumer whose memory takes bytes in any order (consumer, 13), "
       "such as the model itself or a file");
-  using base::answers_, base::arrived, base::chunk_complete, base::chunk_left_, base::chunk_offset_, base::damaged_,
-      base::damaged_in_a_row_, base::ended_, base::finished_, base::hash_back, base::landed_, base::machine_,
-      base::paused_, base::to_, base::verifiable, base::whole_hash_;
+  using base::answers_, base::arrived, base::begun_, base::chunk_complete, base::chunk_left_, base::chunk_offset_,
+      base::damaged_, base::damaged_in_a_row_, base::ended_, base::error_, base::finished_, base::hash_back,
+      base::landed_, base::machine_, base::paused_, base::to_, base::verifiable, base::whole_hash_;
 
  public:
   /// The most lines.
   static constexpr std::uint8_t most_lines = static_cast<std::uint8_t>(machine_type::most_lines);
   using base::base;
-  // what stays as it is
-  using base::read_piece_bytes, base::resume, base::cursor, base::next_is_long, base::measured, base::described,
-      base::awaiting_chunk, base::total_bytes, base::ended, base::request, base::chunks, base::next_id, base::outcome,
-      base::give_reason, base::fail;
+  using base::read_piece_bytes, base::resume, base::next_is_long, base::measured, base::described, base::awaiting_chunk,
+      base::total_bytes, base::ended, base::request, base::chunks, base::next_id, base::outcome, base::give_reason;
   using typename base::consumer_type;
 
   /// A line as an endpoint drives it: a model of transfer_role.
@@ -62,12 +67,15 @@ class parallel_transfer
     l = {};
     l.up = true;
     l.source = source;
-    if (!has_first && sources_.is_asked(source)) begin_with(number, first_id);
+    if (sources_.is_wrong(source)) l.why = error{errc::digest_mismatch};
+    else if (!has_first && is_asked(source)) begin_with(number, first_id);
     else begin_other(number, first_id);
   }
   /// Whether a line without a connection may have one soon. Until that is known, no other line's error ends the
   /// transfer.
   void coming(std::uint8_t number, bool may) noexcept { lines_[number].coming = may; }
+  /// Whether a line that ends may have a connection to a source that was not tried yet.
+  void more_sources(bool more) noexcept { more_sources_ = more; }
   /// A line has lost its connection. If it was the first one, another replaces it.
   void lost(std::uint8_t number) noexcept {
     state& l = lines_[number];
@@ -75,8 +83,7 @@ class parallel_transfer
     give_back(number, true);
     l.up = false;
     if (ended_) return;
-    if (sources_.alone() == l.source && !is_up(l.source)) (void)begin_alone();
-    else if (number == first_) (void)replace_first();
+    if (number == first_) (void)replace_first();
   }
   /// Why a line can no longer be used although it is connected; nothing: it can.
   optional<error> line_ended(std::uint8_t number) const noexcept { return lines_[number].why; }
@@ -103,7 +110,7 @@ class parallel_transfer
     return false;
   }
   /// Whether all others wait for the first line, which brings the beginning.
-  bool waits_for_first() const noexcept { return !sharing_ && !finished_ && !ended_; }
+  bool waits_for_first() const noexcept { return !sharing_ && !finished_ && !ended_ && first_ != nobody; }
   /// The line that confirms; most_lines or more: there is none.
   std::uint8_t first_line() const noexcept { return first_; }
   /// Whether a line waits for an answer.
@@ -111,11 +118,22 @@ class parallel_transfer
     const machine_type& m = machine(number);
     return lines_[number].up && (m.describing() || m.in_flight() > 0 || (number == first_ && !sharing_));
   }
-  /// The only source that is asked, since several have given wrong bytes; another number: all are.
-  std::uint8_t alone() const noexcept { return sources_.alone(); }
-  /// Sources whose bytes were not those of the version, one bit each; of another one's bytes in the same 64th of the
-  /// image it cannot be told.
-  std::uint8_t wrong() const noexcept { return sources_.wrong(); }
+  /// Grows when landed_bytes() begins anew, since bytes were wrong.
+  std::uint8_t stage() const noexcept { return stage_; }
+  /// Sources whose words or bytes were not those of the version, one bit each; of another one's bytes in the same 64th
+  /// of the image it cannot be told.
+  std::uint8_t wrong() const noexcept {
+    if (!finished_ || !machine_.verified() || !provable()) return sources_.wrong();
+    return sources_.wrong() | sources_.unlike(machine_.description(), header_);
+  }
+  /// As transfer::fail().
+  void fail(const error& why) noexcept {
+    if (ended_) return;
+    base::fail(why);
+    abandon();
+  }
+  /// As transfer::cursor(). Empty while the whole that has landed is wrong.
+  resume_cursor cursor() const noexcept { return checking_ ? resume_cursor{} : base::cursor(); }
 
   /// Answers that are progress. A repeated description is not: its owner may never send a byte.
   std::uint32_t answers() const noexcept { return base::answers() - repeated_; }
@@ -126,13 +144,14 @@ class parallel_transfer
 
   /// After all connections were lost: as transfer::restart.
   void restart() noexcept {
+    drop_sequential();
     for (std::uint8_t i = 0; i < most_lines; ++i) {
       give_back(i, true);
       lines_[i] = {};
     }
     first_ = nobody;
-    drop_sequential();
     base::restart();
+    abandon();
   }
 
   /// The farewell to the owner of a connection after the transfer. The owner forgets this recipient if another got the
@@ -141,7 +160,7 @@ class parallel_transfer
     if (!ended_ || number >= most_lines) return {};
     const state& l = lines_[number];
     const machine_type& m = machine(number);
-    const bool is_wrong = sources_.is_wrong(l.source);
+    const bool is_wrong = (wrong() & sources_type::bit(l.source)) != 0;
     if (number == first_ && !is_wrong) return base::farewell();
     if (!l.up || m.nonce() == 0 || (m.nonce() == machine_.nonce() && !is_wrong)) return {};
     frame bye = m.farewell();
@@ -153,45 +172,35 @@ class parallel_transfer
 
  private:
   friend line;
+  friend detail::source_check<parallel_transfer>;
+  static constexpr bool checks_whole = Integrity::whole;
   static constexpr std::uint8_t nobody = 0xff;
   /// No chunk is shorter than this, unless less is left.
   static constexpr std::uint64_t least_chunk = 64 * 1024;
 
-  struct state {
-    machine_type machine{pull_request{}, Chunking{}, 1};  // not the first line's: that is the transfer's own
-    [[no_unique_address]] std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, detail::no_chunk_hash>
-        hash{};
-    typename ledger_type::number chunk{};  // that is landing
-    std::uint64_t at = 0, left = 0, digest = 0;  // of it: where its next byte goes, and how many are missing
-    optional<error> why;
-    std::chrono::milliseconds pause{};
-    std::uint8_t source = 0, damaged = 0;
-    bool up = false, coming = false;
-    bool works() const noexcept { return up && !why; }
-  };
+  using state = detail::line_state<machine_type, Integrity>;
 
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   bool usable(std::uint8_t n) const noexcept {
     const state& l = lines_[n];
-    return l.works() && l.pause.count() == 0 && sources_.is_asked(l.source);
+    return l.works() && l.pause.count() == 0 && is_asked(l.source);
+  }
+  bool is_asked(std::uint8_t source) const noexcept { return !sources_.is_doubted(source); }
+  /// Whether the bytes have to have a digest that no source has told.
+  bool provable() const noexcept { return Integrity::whole && !machine_.request().believes(); }
+  void abandon() noexcept {
+    if (error_ && std::exchange(begun_, false)) to_.abandon(*error_);
   }
   /// Whether another line can replace the first one, now or `soon`.
   bool others(bool soon = true) const noexcept {
     for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (i != first_ && (usable(i) || (soon && lines_[i].coming))) return true;
-    return false;
+      if (i != first_ &&
+          (usable(i) || (may_be_right(lines_[i]) && !is_asked(lines_[i].source)) || (soon && lines_[i].coming)))
+        return true;
+    return soon && more_sources_;
   }
-  std::uint64_t up_lines() const noexcept {
-    std::uint64_t n = 0;
-    for (const state& l : lines_) n += l.up;
-    return n;
-  }
-  bool is_up(std::uint8_t source) const noexcept {
-    for (const state& l : lines_)
-      if (l.works() && l.source == source) return true;
-    return false;
-  }
+  bool may_be_right(const state& l) const noexcept { return l.works() && !sources_.is_wrong(l.source); }
 
   /// The transfer's own machine continues over another connection, and the one that it leaves joins the others.
   void move_first(std::uint8_t to) noexcept {
@@ -203,11 +212,15 @@ class parallel_transfer
   /// The transfer's own machine continues over this connection.
   void begin_with(std::uint8_t number, std::uint32_t first_id) noexcept {
     if (!sharing_) kept_ = landed_;
-    first_ = number;
-    machine_.number_from(first_id);
+    if (first_ == number) first_ = nobody;  // it has another connection
     drop_sequential();
+    first_ = number;
+    stop_reading(number);
+    if (machine_.comparing()) machine_.forget();
+    machine_.number_from(first_id);
     base::restart();
     machine_.name_again();
+    abandon();
   }
   void begin_other(std::uint8_t number, std::uint32_t first_id) noexcept {
     const pull_request& all = machine_.request();
@@ -221,6 +234,7 @@ class parallel_transfer
   }
   /// The chunk that the first line was landing in sequence will not be complete.
   void drop_sequential() noexcept {
+    if (first_ < most_lines && chunk_left_ > 0) lines_[first_].left = chunk_left_;
     if constexpr (!Integrity::per_chunk) chunk_left_ = 0;
   }
 
@@ -232,11 +246,13 @@ class parallel_transfer
       if (paused_) return false;
     } else {
       // the others follow when the version is known
-      if (lines_[n].pause.count() > 0 || machine_.version() == 0) return false;
+      if (lines_[n].pause.count() > 0 || (machine_.version() == 0 && !provable())) return false;
       if (lines_[n].machine.next(out)) return true;
     }
     machine_type& m = machine(n);
-    if (!sharing_ || !m.may_ask() || !sources_.is_asked(lines_[n].source)) return false;
+    if (!m.may_ask()) return false;
+    if (n != first_ && !check().may_share(n)) return check().ask(n, out);
+    if (!sharing_) return false;
     chunk_type* const c = choose(n);
     if (c == nullptr) return false;
     ++c->asked;
@@ -267,26 +283,12 @@ class parallel_transfer
   void on(std::uint8_t n, const frame& m) noexcept {
     if (ended_ || lines_[n].why) return;
     if (n != first_) return on_other(n, m);
-    if (!goes_on_with(n, m)) return;
+    if (!check().goes_on_with(n, m)) return;
     const bool is_known = m.kind == frame_kind::description && machine_.version() != 0;
     const std::uint32_t before = base::answers();
     base::on(m);
     if (is_known) repeated_ += base::answers() - before;
     settle_first();
-  }
-  /// An answer over the first line has to make sense. If it does not, and others can go on, it ends this line alone. If
-  /// its owner is busy, a line that can go on replaces it.
-  bool goes_on_with(std::uint8_t n, const frame& m) noexcept {
-    if (!others()) return true;
-    machine_type looks = machine_;
-    const auto event = looks.on(m);
-    if (!event) {
-      end_line(n, event.error());
-      return false;
-    }
-    if (*event != recipient_event::busy || !replace_first()) return true;
-    lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
-    return false;
   }
   void on_other(std::uint8_t n, const frame& m) noexcept {
     state& l = lines_[n];
@@ -294,16 +296,20 @@ class parallel_transfer
     if (!event) return end_line(n, event.error());
     if (*event == recipient_event::nothing) return;
     answers_ += m.kind != frame_kind::description;
+    check().says(n, m);
     if (*event == recipient_event::busy) l.pause = std::max(l.machine.delay(), std::chrono::milliseconds(1));
-    else if (!l.machine.describing() && !l.machine.agrees_with(machine_)) return end_line(n, {errc::bad_frame});
+    else if (!provable() && !checking_ && !l.machine.describing() && !l.machine.agrees_with(machine_))
+      return end_line(n, {errc::bad_frame});
     give_back(n, false);
   }
   /// The first line's machine has moved on.
   void settle_first() noexcept {
+    if (error_) return check().refuse();
     give_back(first_, false);
     if (ended_ || machine_.describing()) return;
-    const std::uint64_t lines = std::max<std::uint64_t>(up_lines(), 2);
-    machine_.cut_at(std::max(least_chunk, machine_.part_end() / (16 * lines)));
+    std::uint64_t lines = 0;
+    for (const state& l : lines_) lines += l.up;
+    machine_.cut_at(std::max(least_chunk, machine_.part_end() / (16 * std::max<std::uint64_t>(lines, 2))));
     if (sharing_ || landed_ < machine_.description().data_start || chunk_left_ > 0 || landed_ >= machine_.part_end() ||
         finished_)
       return;
@@ -314,6 +320,7 @@ class parallel_transfer
     missing_.begin(landed_, machine_.part_end(), shift);
     sources_.begin(shift, kept_);
     note_given(first_, kept_, landed_);
+    if (kept_ == 0) sources_[lines_[first_].source].header = header_;
   }
   void end_line(std::uint8_t n, const error& why) noexcept {
     give_back(n, true);
@@ -329,22 +336,29 @@ class parallel_transfer
       if (c->writer == n) note_given(n, c->begin, c->begin + c->landed);
       missing_.give_back(*c, n, !Integrity::per_chunk);
     };
-    if (gone && std::exchange(lines_[n].left, 0) > 0) back(lines_[n].chunk);
+    if (gone) stop_reading(n);
+    if (gone && lines_[n].left > 0) back(std::exchange(lines_[n].chunk, ledger_type::number::none()));
     machine(n).unanswered(gone, [&](const auto& asked) { back(asked.of); });
     if (sharing_ && gone) {
       missing_.leave(n);
       drain();
     }
   }
+  /// Another line may read from its source.
+  void stop_reading(std::uint8_t n) noexcept {
+    if (auto& s = sources_[lines_[n].source]; s.reader == n) s.reader = nobody;
+    lines_[n].reads = false;
+  }
 
   bool on_chunk(std::uint8_t n, const frame& m) noexcept {
     state& l = lines_[n];
     if (ended_ || l.why) return false;
     if (n == first_ && !machine_.takes_chunks()) {
-      if (!goes_on_with(n, m)) return false;
+      if (!check().goes_on_with(n, m)) return false;
       const bool wanted = base::on_chunk(m);
+      if (!wanted) pass(l, m);
       settle_first();
-      return wanted;
+      return !ended_ && !l.why;
     }
     const auto asked = machine(n).answered(m);
     if (!asked) {
@@ -352,17 +366,25 @@ class parallel_transfer
       return false;
     }
     give_back(n, false);
-    if (!*asked) return false;
+    pass(l, m);
+    if (!*asked) return true;
+    const auto& s = sources_[l.source];
+    l.reads = (*asked)->of.is_none() && s.reader == n && (*asked)->position == s.read;
     auto* const c = missing_.find((*asked)->of);
-    if (c == nullptr) return false;
+    if (c == nullptr) return true;
+    l.at = (*asked)->position;
     c->writer = n;  // the line that delivers now is faster than the one that began
     c->landed = 0;
     l.chunk = (*asked)->of;
-    l.at = (*asked)->position;
-    l.left = m.length;
     l.digest = m.digest;
     if constexpr (Integrity::per_chunk) l.hash = {};
     return true;
+  }
+  /// A chunk that does not land: its bytes are read, and nothing else.
+  static void pass(state& l, const frame& m) noexcept {
+    l.left = m.length;
+    l.reads = false;
+    l.chunk = ledger_type::number::none();
   }
   void note_given(std::uint8_t n, std::uint64_t begin, std::uint64_t end) noexcept {
     sources_.gave(lines_[n].source, begin, end);
@@ -373,18 +395,17 @@ class parallel_transfer
     auto* const c = missing_.find(lines_[n].chunk);
     return c != nullptr && c->writer == n ? c : nullptr;
   }
-  bool drops(std::uint8_t n) noexcept {
-    if (ended_ || lines_[n].why) return true;
-    return !is_sequential(n) && (lines_[n].left == 0 || landing(n) == nullptr);
-  }
+  bool drops(std::uint8_t n) noexcept { return ended_ || lines_[n].why || (!is_sequential(n) && lines_[n].left == 0); }
   prepared prepare(std::uint8_t n, std::span<std::span<std::byte>> out, std::uint64_t most) noexcept {
     if (is_sequential(n)) return base::prepare(out, most);
-    return to_.prepare(lines_[n].at, std::min(most, lines_[n].left), out);
+    most = std::min(most, lines_[n].left);
+    return landing(n) == nullptr ? detail::prepare_in(passing_, most, out) : to_.prepare(lines_[n].at, most, out);
   }
   void landed(std::uint8_t n, std::span<const std::byte> bytes) noexcept {
     if (ended_) return;
     if (is_sequential(n)) {
       const std::uint64_t before = damaged_;
+      check().lands(bytes);
       base::landed(bytes);
       if (damaged_ != before && others()) {
         damaged_in_a_row_ = 0;  // they are this line's, and not the transfer's
@@ -393,12 +414,13 @@ class parallel_transfer
       return settle_first();
     }
     state& l = lines_[n];
+    l.left -= bytes.size();
+    if (l.reads) return check().read(n, bytes);
     auto* const c = landing(n);
     if (c == nullptr) return;
     if (const auto ok = to_.commit(l.at, bytes); !ok) return fail(ok.error());
     if constexpr (Integrity::per_chunk) l.hash.update(bytes);
     l.at += bytes.size();
-    l.left -= bytes.size();
     c->landed += bytes.size();
     if (l.left > 0) return;
     if constexpr (Integrity::per_chunk)
@@ -411,6 +433,7 @@ class parallel_transfer
     note_given(n, c->begin, c->begin + c->landed);
     if (c->landed < c->length()) missing_.go_on(*c);
     else missing_.done(*c);
+    if (proved_) ++answers_;  // landed_bytes() has been as many before
     drain();
   }
 
@@ -425,13 +448,12 @@ class parallel_transfer
     if (!hash_back(n)) return fail({errc::io});
     landed_ += n;
     if (landed_ == machine_.part_end()) {
-      const auto of_range = [this](std::uint64_t begin, std::uint64_t end) { return digest_of(begin, end); };
-      if (is_wrong() && sources_.accuse(machine_.part_end(), of_range) && begin_alone()) return;
-      if constexpr (Integrity::whole) sources_.compare(machine_.part_end(), of_range);
+      if (is_wrong() && check().begin()) return;
       sharing_ = false;
       machine_.take(chunk_order::one_by_one);
     }
     chunk_complete(true);
+    if (error_) return abandon();
     if (sharing_) return;
     if (finished_) confirm_over_idle_line();
     give_back_quietly(first_);
@@ -446,53 +468,33 @@ class parallel_transfer
         best = i;
     if (best != first_) move_first(best);
   }
+  void give_back_quietly(std::uint8_t n) noexcept {
+    lines_[n].reads = false;
+    lines_[n].chunk = ledger_type::number::none();
+    machine(n).unanswered(true, [](const auto&) {});
+  }
+
   /// Whether the whole is here and wrong.
   bool is_wrong() const noexcept {
     if constexpr (Integrity::whole)
       return !machine_.request().by_name() && verifiable() && whole_hash_.digest() != machine_.expected_digest();
     else return false;
   }
-  /// Begins from the first byte with one source that has not been wrong. False: there is none.
-  bool begin_alone() noexcept {
-    if constexpr (Integrity::whole) {
-      for (std::uint8_t i = 0; i < most_lines; ++i) {
-        const state& l = lines_[i];
-        if (!l.works() || sources_.is_wrong(l.source)) continue;
-        sources_.ask_alone(l.source);
-        for (std::uint8_t k = 0; k < most_lines; ++k) give_back_quietly(k);
-        sharing_ = false;
-        machine_.take(chunk_order::one_by_one);
-        landed_ = chunk_offset_ = chunk_left_ = 0;
-        whole_hash_ = {};
-        if (const auto ok = to_.begin(machine_.description()); !ok) fail(ok.error());
-        else if (i == first_) base::restart();
-        else move_first(i);
-        return true;
-      }
-    }
-    return false;
-  }
-  void give_back_quietly(std::uint8_t n) noexcept {
-    lines_[n].left = 0;
-    machine(n).unanswered(true, [](const auto&) {});
-  }
-  std::uint64_t digest_of(std::uint64_t begin, std::uint64_t end) const noexcept {
-    const std::uint64_t start = machine_.description().data_start, from = std::max(begin, start);
-    if (from >= end) return 0;
-    const source_view there = arrived();
-    const auto d = range_digest<xxh3_64>(there, there.schema->header_bytes + (from - start), end - from);
-    return d ? *d : 0;
-  }
-
+  auto check() noexcept { return detail::source_check(*this); }
   static constexpr std::uint8_t most_asked_for_one = 4;  // lines, for one chunk
 
   std::array<state, machine_type::most_lines> lines_{};
   ledger_type missing_{};
-  detail::sources sources_{};
+  sources_type sources_{};
+  [[no_unique_address]] std::conditional_t<Integrity::whole, hash_type, detail::no_chunk_hash> header_hash_{};
+  std::uint64_t header_ = 0;  // its digest; 0: this transfer has not landed the header
   std::uint64_t kept_ = 0;  // bytes that were there before the first line began, from any source
   std::uint32_t repeated_ = 0;
-  std::uint8_t first_ = nobody;
-  bool sharing_ = false;
+  std::uint8_t first_ = nobody, stage_ = 0, checks_ = 0;
+  bool sharing_ = false, more_sources_ = false;
+  bool checking_ = false;  // the whole that has landed is wrong, and none of the sources is proved to be right
+  bool proved_ = false;  // one is, and is asked alone
+  std::byte passing_[16 * 1024];  // what is read
 };
 
 }  // namespace tensorpull

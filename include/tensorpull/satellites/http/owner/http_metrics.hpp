@@ -18,6 +18,14 @@ namespace tensorpull {
 inline constexpr std::array<std::uint16_t, 21> http_statuses{200, 204, 206, 304, 400, 401, 404, 405, 409, 410, 411,
                                                              412, 413, 414, 416, 417, 431, 500, 501, 503, 505};
 
+/// The counts of an HTTP owner at one moment.
+struct http_figures {
+  std::uint64_t open = 0;  ///< connections that spoke HTTP and are open
+  std::uint64_t accepted = 0;  ///< connections that spoke HTTP
+  std::uint64_t image_bytes = 0;  ///< of images, sent in answers
+  std::array<std::uint64_t, http_statuses.size()> answers{};  ///< in the order of http_statuses
+};
+
 /// Counts of an HTTP owner, since it was made. Any thread may read them.
 class http_counts {
  public:
@@ -31,6 +39,13 @@ class http_counts {
   std::uint64_t answers(std::uint16_t status) const noexcept {
     const std::size_t i = index(status);
     return i < http_statuses.size() ? answers_[i].load(relaxed) : 0;
+  }
+
+  /// All of them now.
+  operator http_figures() const noexcept {
+    http_figures f{open(), accepted(), image_bytes(), {}};
+    for (std::size_t i = 0; i < answers_.size(); ++i) f.answers[i] = answers_[i].load(relaxed);
+    return f;
   }
 
   /// For the connections.
@@ -60,7 +75,7 @@ class http_counts {
 
 /// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (4 KiB are enough).
 /// Allocates nothing.
-inline std::size_t write_http_metrics(const owner_totals& all, const http_counts& http, std::span<char> out) noexcept {
+inline std::size_t write_http_metrics(const owner_totals& all, const http_figures& http, std::span<char> out) noexcept {
   detail::text_writer page(out);
   const auto about = [&](std::string_view name, std::string_view type, std::string_view help) {
     page << "# HELP " << name << " " << help << "\n# TYPE " << name << " " << type << "\n";
@@ -76,12 +91,12 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_counts
   for (std::size_t i = 0; i < 10; ++i)
     page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
-  one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes());
-  one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open());
-  one("tensorpull_http_connections_total", "counter", "HTTP connections so far.", http.accepted());
+  one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes);
+  one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open);
+  one("tensorpull_http_connections_total", "counter", "HTTP connections so far.", http.accepted);
   about("tensorpull_http_responses_total", "counter", "Answers by status; those from 400 on are refusals.");
-  for (const std::uint16_t status : http_statuses)
-    page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{status} << "\"} " << http.answers(status)
+  for (std::size_t i = 0; i < http_statuses.size(); ++i)
+    page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{http_statuses[i]} << "\"} " << http.answers[i]
          << "\n";
   return page.whole() ? page.text().size() : 0;
 }

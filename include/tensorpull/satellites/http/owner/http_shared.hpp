@@ -6,7 +6,6 @@
 #include <tensorpull/satellites/http/owner/http_metrics.hpp>
 #include <tensorpull/satellites/http/owner/http_origin.hpp>
 
-#include <atomic>
 #include <cstddef>
 
 namespace tensorpull {
@@ -30,7 +29,6 @@ class http_shared {
   http_options options{};  ///< see there
   http_counts counts{};  ///< see there
   detail::owner_coverage<Lock> coverage{Recipients};  ///< for the connections
-  std::atomic<unsigned> pages{0};  ///< for the connections: pages of metrics that have a buffer
 };
 
 }  // namespace tensorpull

@@ -16,7 +16,11 @@ class line_role {
   static constexpr std::size_t read_piece_bytes = All::read_piece_bytes;
   line_role(All& all, std::uint8_t number) noexcept : all_(&all), number_(number) {}
 
-  bool next(frame& out) noexcept { return all_->next(number_, out); }
+  bool next(frame& out) noexcept {
+    const bool asks = all_->next(number_, out);
+    if (asks && out.kind == frame_kind::pull) all_->lines_[number_].has_asked = true;
+    return asks;
+  }
   bool next_is_long() const noexcept { return number_ == all_->first_ && all_->next_is_long(); }
   void on(const frame& m) noexcept { all_->on(number_, m); }
   bool on_chunk(const frame& m) noexcept { return all_->on_chunk(number_, m); }
@@ -24,9 +28,9 @@ class line_role {
     return all_->prepare(number_, out, most);
   }
   void landed(std::span<const std::byte> bytes) noexcept { all_->landed(number_, bytes); }
-  bool awaiting_chunk() const noexcept { return !all_->ended() && all_->machine(number_).awaiting_chunk(); }
-  bool described() const noexcept { return !all_->machine(number_).describing(); }
-  /// Also if another line has landed the chunk that is arriving: the rest of it is discarded.
+  /// Chunks that nobody wants any more arrive, too, and are read like others.
+  bool awaiting_chunk() const noexcept { return !all_->ended() && all_->lines_[number_].has_asked; }
+  bool described() const noexcept { return all_->lines_[number_].has_asked || !all_->machine(number_).describing(); }
   bool ended() const noexcept { return all_->drops(number_); }
   /// Ends the whole transfer.
   void fail(const error& why) noexcept { all_->fail(why); }

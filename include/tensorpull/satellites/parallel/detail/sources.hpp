@@ -1,7 +1,9 @@
-// The sources of the parts of an image, so that one that has given wrong bytes can be named. A source is a number
-// below 8, and one bit in a set of them.
+// The sources of one pull: how each describes the image, and whether the bytes that it gives have the version's digest.
+// A source is a number below 8, and one bit in a set of them.
 #pragma once
 
+#include <tensorpull/consumers/receipt.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/satellites/parallel/chunk_ledger.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -11,72 +13,116 @@
 
 namespace tensorpull::detail {
 
-/// The sources of one pull. If the whole is wrong and several have given something, it is begun again with each of them
-/// alone, until one gives the whole right.
+/// Whether two owners say the same of an image.
+constexpr bool same_image(const description& a, const description& b) noexcept {
+  return a.version == b.version && a.fingerprint == b.fingerprint && a.image_bytes == b.image_bytes &&
+         a.data_start == b.data_start && a.tensors == b.tensors && a.verifiable == b.verifiable;
+}
+
+/// A source is asked for chunks until it is in doubt: it contradicts the others, or the whole is wrong.
+/// From then on the image is read from it from the first byte to the last, and nothing of that lands. If that has the
+/// version's digest, the source is right, and what differs from its bytes is from others.
+template <class Hash>
 class sources {
  public:
-  static constexpr std::uint8_t all = 0xff;  ///< none of them alone
+  static constexpr std::size_t most = 8;
+  static constexpr std::uint8_t nobody = 0xff, all = 0xff;
 
-  /// The only one that is asked; `all`: each is.
-  std::uint8_t alone() const noexcept { return alone_; }
-  bool is_asked(std::uint8_t source) const noexcept { return alone_ == all || alone_ == source; }
-  /// Those that have given wrong bytes; of another one's bytes in the same part it cannot be told.
+  struct source {
+    Hash hash{};  ///< of the first `read` bytes
+    description said{};  ///< without a reference: nothing yet
+    std::uint64_t read = 0;
+    std::uint64_t header = 0;  ///< the digest of its header, once that was read
+    std::uint64_t differs = 0;  ///< parts of the image of which it has other bytes than have landed
+    std::uint8_t reader = nobody;  ///< the line that reads
+    bool refused = false;  ///< the consumer did not take it
+    bool header_differs(std::uint64_t from) const noexcept { return from != 0 && header != 0 && header != from; }
+  };
+
+  source& operator[](std::uint8_t s) noexcept { return all_[s % most]; }
+  const source& operator[](std::uint8_t s) const noexcept { return all_[s % most]; }
+
+  /// It describes the image so. Whatever was read of another one does not count.
+  void describes(std::uint8_t s, const frame& m) noexcept {
+    source& of = (*this)[s];
+    const description d{m.ref, m.version, m.fingerprint, m.image_bytes, m.data_start, m.tensors, m.flag};
+    if (of.said.ref && !same_image(of.said, d)) of = source{.reader = of.reader};
+    of.said = d;
+  }
+
+  bool is_doubted(std::uint8_t s) const noexcept { return (doubted_ & bit(s)) != 0; }
+  void doubt(std::uint8_t s) noexcept { doubted_ |= bit(s); }
+  /// The whole that has landed is wrong.
+  void doubt_all() noexcept {
+    for (std::size_t i = 0; i < most; ++i) {
+      source& s = all_[i];
+      // one that was right before has given something wrong since
+      if (!is_doubted(static_cast<std::uint8_t>(i))) s = source{.said = s.said};
+      s.differs = s.read > s.said.data_start ? ~std::uint64_t{0} : 0;  // it was not compared with these bytes
+    }
+    doubted_ = all;
+  }
+  /// It is right, and those that were never found right are in doubt.
+  void trust(std::uint8_t s, bool alone) noexcept {
+    doubted_ = static_cast<std::uint8_t>((alone ? all : doubted_) & ~bit(s));
+  }
+
+  /// Those that have given wrong bytes.
   std::uint8_t wrong() const noexcept { return wrong_; }
-  bool is_wrong(std::uint8_t source) const noexcept { return (wrong_ & bit(source)) != 0; }
+  bool is_wrong(std::uint8_t s) const noexcept { return (wrong_ & bit(s)) != 0; }
+  void accuse(std::uint8_t set) noexcept { wrong_ |= set; }
+  /// Those that describe an image otherwise that is right, and whose header has this digest (0: nobody knows). A
+  /// difference that nothing proves is counted only if it was refused.
+  std::uint8_t unlike(const description& right, std::uint64_t header) const noexcept {
+    std::uint8_t set = 0;
+    for (std::uint8_t i = 0; i < most; ++i) {
+      const source& s = all_[i];
+      if (!s.said.ref) continue;
+      if (s.said.image_bytes != right.image_bytes || s.said.data_start != right.data_start ||
+          s.header_differs(header) || (s.refused && !same_image(s.said, right)))
+        set |= bit(i);
+    }
+    return set;
+  }
+  /// These parts are wrong: so is whoever gave one of them alone.
+  void accuse_for(std::uint64_t parts) noexcept {
+    for (std::size_t i = 0; i < most_parts; ++i)
+      if ((parts >> i & 1) != 0 && std::popcount(by_[i]) == 1) accuse(by_[i]);
+  }
 
   /// The image's parts have 2^shift bytes; whoever gave the first `kept` of them is not known.
   void begin(std::uint8_t shift, std::uint64_t kept) noexcept {
-    if (alone_ != all) return;  // what others gave before is still to be told
     by_ = {};
     shift_ = shift;
     note(all, 0, kept);
   }
   /// A source has given these bytes.
-  void gave(std::uint8_t source, std::uint64_t begin, std::uint64_t end) noexcept {
-    if (alone_ == all) note(bit(source), begin, end);
+  void gave(std::uint8_t s, std::uint64_t begin, std::uint64_t end) noexcept { note(bit(s), begin, end); }
+  /// All that have given something.
+  std::uint8_t givers() const noexcept {
+    std::uint8_t set = 0;
+    for (const std::uint8_t each : by_) set |= each;
+    return set;
   }
+  /// The parts of the image with these bytes, a bit each.
+  std::uint64_t parts_of(std::uint64_t begin, std::uint64_t end) const noexcept {
+    std::uint64_t set = 0;
+    for (std::uint64_t i = begin >> shift_; i < most_parts && i << shift_ < end; ++i) set |= std::uint64_t{1} << i;
+    return set;
+  }
+  std::uint8_t shift() const noexcept { return shift_; }
 
-  /// The whole is wrong: the one that was asked alone, or one of several that have given something. False: of those
-  /// none is left to ask. `digest(begin, end)`: of what is there.
-  template <class Digest>
-  bool accuse(std::uint64_t bytes, Digest digest) noexcept {
-    if (alone_ != all) {
-      wrong_ |= bit(alone_);
-      return true;
-    }
-    std::uint8_t gave = 0;
-    for (const std::uint8_t each : by_) gave |= each;
-    if (std::popcount(gave) < 2) return false;
-    each_part(bytes, [&](std::size_t i, std::uint64_t begin, std::uint64_t end) { before_[i] = digest(begin, end); });
-    return true;
-  }
-  void ask_alone(std::uint8_t source) noexcept { alone_ = source; }
-  /// The whole is right, from one source alone: what was different before is from others.
-  template <class Digest>
-  void compare(std::uint64_t bytes, Digest digest) noexcept {
-    if (alone_ == all) return;
-    each_part(bytes, [&](std::size_t i, std::uint64_t begin, std::uint64_t end) {
-      if (std::popcount(by_[i]) == 1 && digest(begin, end) != before_[i]) wrong_ |= by_[i];
-    });
-  }
+  static constexpr std::uint8_t bit(std::uint8_t s) noexcept { return static_cast<std::uint8_t>(1u << (s % most)); }
 
  private:
-  static constexpr std::uint8_t bit(std::uint8_t source) noexcept {
-    return static_cast<std::uint8_t>(1u << (source % 8));
-  }
   void note(std::uint8_t set, std::uint64_t begin, std::uint64_t end) noexcept {
     if (begin >= end) return;
     for (std::uint64_t i = begin >> shift_; i <= (end - 1) >> shift_; ++i) by_[static_cast<std::size_t>(i)] |= set;
   }
-  template <class F>
-  void each_part(std::uint64_t bytes, F f) const noexcept {
-    for (std::uint64_t i = 0; i < most_parts && i << shift_ < bytes; ++i)
-      f(static_cast<std::size_t>(i), i << shift_, std::min((i + 1) << shift_, bytes));
-  }
 
+  std::array<source, most> all_{};
   std::array<std::uint8_t, most_parts> by_{};
-  std::array<std::uint64_t, most_parts> before_{};  // digests of the parts that several have given
-  std::uint8_t shift_ = 0, alone_ = all, wrong_ = 0;
+  std::uint8_t shift_ = 0, doubted_ = 0, wrong_ = 0;
 };
 
 }  // namespace tensorpull::detail

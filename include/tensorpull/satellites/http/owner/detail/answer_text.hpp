@@ -95,40 +95,30 @@ inline constexpr std::string_view not_every_byte =
     "not every byte of this version was sent to this recipient, as far as is known: a recipient that uses several "
     "connections names itself in Tensorpull-Recipient\n";
 
-/// An answer's head, and perhaps a page behind it, on their way out.
+/// An answer's head, and a line behind it, on their way out.
 class outgoing_text {
  public:
   /// Begins a head; finish() ends it.
   text_writer begin() noexcept {
     head_size_ = sent_ = 0;
-    page_ = {};
     return text_writer(head_);
   }
   void finish(const text_writer& head) noexcept { head_size_ = head.text().size(); }
-  /// The page is borrowed until the next head begins, or drop_page().
-  void add_page(std::span<const char> page) noexcept { page_ = page; }
-  void drop_page() noexcept { page_ = {}; }
 
   bool empty() const noexcept { return rest().empty(); }
   /// Whether some of it has left.
   bool begun() const noexcept { return sent_ > 0; }
-  /// What goes next, in one piece.
-  std::span<const char> rest() const noexcept {
-    if (sent_ < head_size_) return std::span(head_).subspan(sent_, head_size_ - sent_);
-    return page_;
-  }
+  std::span<const char> rest() const noexcept { return std::span(head_).subspan(sent_, head_size_ - sent_); }
   /// These bytes have left. Returns how many of them were not of this text.
   std::size_t sent(std::size_t n) noexcept {
     const std::size_t of_this = std::min(n, rest().size());
-    if (sent_ < head_size_) sent_ += of_this;
-    else page_ = page_.subspan(of_this);
+    sent_ += of_this;
     return n - of_this;
   }
 
  private:
   std::array<char, 896> head_;
   std::size_t head_size_ = 0, sent_ = 0;  // of the head
-  std::span<const char> page_{};
 };
 
 }  // namespace tensorpull::detail

@@ -27,8 +27,8 @@ class owner_endpoint : public frameless_end {
   using plan_type = write_plan;
   static constexpr std::size_t input_bytes = http_request_reader::most_line_bytes;
 
-  owner_endpoint(Owner& owner, pool_type& pool, Handler& handler) noexcept
-      : owner_(&owner), pool_(pool), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) {
+  owner_endpoint(Owner& owner, pool_type&, Handler& handler) noexcept
+      : owner_(&owner), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) {
     static_assert(connection_end<owner_endpoint>);
     handler_.shared().counts.began();
   }
@@ -37,7 +37,6 @@ class owner_endpoint : public frameless_end {
 
   void closed() noexcept {
     if (owner_ == nullptr) return;
-    drop_page();
     handler_.shared().counts.ended();
     std::exchange(owner_, nullptr)->forget(peer_);
   }
@@ -54,7 +53,7 @@ class owner_endpoint : public frameless_end {
   }
   /// Grows with each request that is answered with what it asks for.
   std::uint32_t heard() const noexcept { return heard_; }
-  bool output_ready() const noexcept { return !out_.empty() || at_ < stop_; }
+  bool output_ready() const noexcept { return !out_.empty() || at_ < stop_ || measures_ || page_at_ < page_bytes_; }
   bool output_idle() const noexcept { return !output_ready(); }
   /// Once: all has been said, and what still comes is only thrown away.
   bool said_all() noexcept { return phase_ == phase::leaving && !std::exchange(said_, true); }
@@ -65,6 +64,8 @@ class owner_endpoint : public frameless_end {
     plan.descriptors = {};
     if (phase_ == phase::leaving) return clock::now() < leaves_at_ ? result<void>{} : failure(errc::cancelled);
     go_on();
+    if (std::exchange(measures_, false)) begin_page(scratch);
+    if (page_at_ < page_bytes_) plan_page(plan, scratch);
     if (const auto ok = at_ < stop_ ? plan_image(plan, scratch) : result<void>{}; !ok) return ok;
     const std::span<const char> first = out_.rest();
     if (!first.empty()) {
@@ -80,6 +81,7 @@ class owner_endpoint : public frameless_end {
   template <class Transfer>
   result<void> written(Transfer&, const plan_type&, std::size_t n) noexcept {
     n = out_.sent(n);
+    page_at_ += std::min(n, page_bytes_ - page_at_);
     if (std::exchange(pinned_, false)) {
       const std::uint64_t from = at_;
       at_ += n;
@@ -92,7 +94,6 @@ class owner_endpoint : public frameless_end {
       }
     }
     if (phase_ != phase::answering || output_ready()) return {};
-    drop_page();
     if (closes_) {
       // nothing of the other end's is unread, so closing destroys nothing on its way
       if (!dirty_ && in_.empty()) return failure(errc::cancelled);
@@ -141,7 +142,6 @@ class owner_endpoint : public frameless_end {
     leaving
   };
   static constexpr std::size_t most_thrown = 1024 * 1024;
-  static constexpr unsigned most_pages = 2;  // at a time, over all connections: the pool's other buffers are for frames
 
   /// Plans bytes of the image, and leaves the first span to the head. Error: connection_lost: the rest cannot be sent,
   /// and its length was promised.
@@ -198,7 +198,7 @@ class owner_endpoint : public frameless_end {
 
   /// Begins an answer. The caller goes on with its fields, and ends with finish().
   text_writer begin(std::uint16_t status) noexcept {
-    at_ = stop_ = 0;
+    at_ = stop_ = page_at_ = page_bytes_ = 0;
     phase_ = phase::answering;
     handler_.shared().counts.answered(status);
     const http_request& q = reader_.request();
@@ -343,28 +343,33 @@ class owner_endpoint : public frameless_end {
     refuse_as(r.status, false);
   }
 
+  /// The page is written when it is sent, and again for what was not taken of it: it takes no buffer meanwhile.
   void measure(bool head) noexcept {
-    if (auto& pages = handler_.shared().pages; pages.fetch_add(1) < most_pages) page_ = pool_.acquire();
-    if (page_ == nullptr) handler_.shared().pages.fetch_sub(1);
-    if (page_ == nullptr) return say(503, "no memory now\n", head);
-    const std::size_t n = write_http_metrics(owner_->totals(), handler_.shared().counts,
-                                             {reinterpret_cast<char*>(page_), pool_.buffer_bytes()});
+    totals_ = owner_->totals();
+    figures_ = handler_.shared().counts;
+    phase_ = phase::answering;
+    measures_ = true;
+    page_at_ = head ? 1 : 0;
+  }
+  std::size_t write_page(std::span<std::byte> scratch) const noexcept {
+    return write_http_metrics(totals_, figures_, {reinterpret_cast<char*>(scratch.data()), scratch.size()});
+  }
+  void begin_page(std::span<std::byte> scratch) noexcept {
+    const bool head = page_at_ > 0;
+    const std::size_t n = write_page(scratch);
     finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
                                         "Content-Length: "
                                      << std::uint64_t{n} << "\r\n");
-    if (head || n == 0) return drop_page();
-    out_.add_page({reinterpret_cast<const char*>(page_), n});
+    if (!head) page_bytes_ = n;
   }
-  void drop_page() noexcept {
-    if (page_ != nullptr) {
-      pool_.release(std::exchange(page_, nullptr));
-      handler_.shared().pages.fetch_sub(1);
-    }
-    out_.drop_page();
+  void plan_page(plan_type& plan, std::span<std::byte> scratch) noexcept {
+    (void)write_page(scratch);
+    plan.spans[1] = scratch.subspan(page_at_, page_bytes_ - page_at_);
+    plan.bytes = page_bytes_ - page_at_;
+    plan.span_count = 1;
   }
 
   Owner* owner_;  // null once closed() was called
-  pool_type& pool_;
   Handler& handler_;
   [[no_unique_address]] typename Owner::peer peer_{};
   http_request_reader reader_{};
@@ -372,11 +377,14 @@ class owner_endpoint : public frameless_end {
   sent_to sent_to_{};  // what `reply_` gives
   std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;  // of the image, what is still to be sent
   std::size_t thrown_ = 0;
-  std::byte* page_ = nullptr;  // of the pool
+  owner_totals totals_{};  // on the page
+  http_figures figures_{};
+  std::size_t page_at_ = 0, page_bytes_ = 0;
   clock::time_point leaves_at_{};
   std::uint32_t heard_ = 0, number_ = 1;
   phase phase_ = phase::head;
-  bool begun_ = false, interim_ = false, closes_ = false, dirty_ = false, pinned_ = false, said_ = false;
+  bool begun_ = false, interim_ = false, closes_ = false, dirty_ = false, pinned_ = false, said_ = false,
+       measures_ = false;
   outgoing_text out_;
   input_window<input_bytes> in_;
 };
