@@ -28,6 +28,7 @@ enum class errc : std::uint8_t {
   // what a request was answered
   unknown_reference,
   withdrawn,
+  ended,
   unreadable,
   stale_version,
   out_of_range,
@@ -95,6 +96,7 @@ inline constexpr errc_row errc_rows[] = {
     {"unexpected_frame", "the other side sent a frame that has no place here"},
     {"unknown_reference", "the owner knows no such reference"},
     {"withdrawn", "the owner has withdrawn the reference"},
+    {"ended", "this publication has ended: those that were expected have ended, or nobody has asked for too long"},
     {"unreadable", "the owner cannot read what it published any more"},
     {"stale_version", "the owner has published another version under this reference"},
     {"out_of_range", "the range lies outside the image"},
