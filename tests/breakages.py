@@ -77,6 +77,8 @@ BREAKAGES = [
     ("consumers/land.hpp", "if (to_.writer != nullptr && (to_.writer->write == nullptr || to_.writer->staging.empty()))", "if (false)", "consumers/device_tensors", "*"),
     ("consumers/land.hpp", "if (good) to_.complete();", "", "tensors/tied", "*"),
     ("consumers/average/detail/weighted_sums.hpp", "    to_.complete();\n", "", "tensors/tied", "*"),
+    ("consumers/average/detail/weighted_sums.hpp", "all = all && (x == old || (std::isnan(x) && std::isnan(old)));", "all = false;", "consumers/average_of_differences", "*unless_the_base*"),
+    ("consumers/average/detail/updates.hpp", "if (adds() && to_.refuse_no_numbers &&", "if (false &&", "consumers/average_of_differences", "*unless_the_base*"),
     ("messages/tensor_decomposer.hpp", "if (options.id && size.published > 1)", "if (false)", "messages/tensor_decomposer", "*One_ID_is_for_one_set"),
     ("messages/tensors_of.hpp", "whole_.complete();", "", "messages/tensor_decomposer", "*ties*"),
     ("transports/over/loopback/loopback.hpp", "from.tick(); // nobody else does", "from.deliver(); // nobody else does", "transports/loopback", "*Any_number*"),
