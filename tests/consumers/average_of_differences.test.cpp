@@ -221,6 +221,34 @@ TEST(AverageOfDifferences, Of_what_is_no_number_is_as_without_a_base) {
   }
 }
 
+template <class Average>
+void a_value_that_is_no_number() {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float nan = from_bits(0x7fc12345);
+  const model base = floats({1, -infinity, nan, 2});
+  model good = floats({2, -infinity, nan, 3});
+  for (const float none : {nan, infinity, -infinity}) {
+    const model bad = floats({2, -infinity, nan, none});
+    model result = floats({0, 0, 0, 0});
+    auto buffers = *tp::chunk_buffers::make(4096);
+    auto average = *Average::make(result.destination(), buffers, {.base = base.source(), .refuse_no_numbers = true});
+    const auto add = [&](const model& from, const char* peer) {
+      typename Average::update update(average, 1, {tp::update_peer(peer), 1});
+      return feeder(update, from, 4096).run();
+    };
+    const auto refused = add(bad, "site-2");
+    ASSERT_EQ(code_of(refused), errc::value_out_of_range);
+    EXPECT_EQ(refused.error().name.view(), "site-2");
+    ASSERT_TRUE(add(good, "site-1"));
+    ASSERT_TRUE(average.finish());
+    EXPECT_EQ(bits_of(floats_of(result)), bits_of(floats_of(good)));
+  }
+}
+TEST(AverageOfDifferences, A_value_that_is_no_number_fails_its_update_by_name_unless_the_base_has_it) {
+  a_value_that_is_no_number<tp::weighted_average<>>();
+  a_value_that_is_no_number<tp::weighted_average<tp::partial_updates::staged>>();
+}
+
 /// The largest distance from the mean in long double, in units of the last place of the old value.
 double worst_ulps(const std::vector<float>& got, const std::vector<float>& base,
                   const std::vector<std::vector<float>>& updates, const std::vector<double>& weights) {

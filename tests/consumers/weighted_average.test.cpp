@@ -364,7 +364,7 @@ TEST(WeightedAverage, Refuses_dtypes_that_have_no_mean) {
 TEST(WeightedAverage, Refuses_weights_and_models_that_do_not_fit_before_anything_arrives) {
   clients c(1);
   round_of r;
-  for (const double weight : {0.0, -1.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e-60, 1e60}) {
+  for (const double weight : {0.0, -1.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 2e-38, 1e38, 1e-60, 1e60}) {
     const auto refused = r.add(c.models[0], weight, 4096, "peer");
     ASSERT_EQ(code_of(refused), errc::invalid_argument) << weight;
     EXPECT_EQ(refused.error().name.view(), "peer");

@@ -308,8 +308,8 @@ TEST(EmbeddedHostile, Every_status_has_its_name_in_every_state) {
       no.ref = {1, 2}, no.status = static_cast<tp::status>(s), no.delay_ms = 5;
       const bool confirms = request[20] == std::byte{5};
       v.hear(encoded(no));
-      const auto named = s <= static_cast<unsigned>(tp::status::looked) ? to_errc(static_cast<tp::status>(s))
-                                                                        : errc::unsupported_request;
+      const auto named = s <= static_cast<unsigned>(tp::status::ended) ? to_errc(static_cast<tp::status>(s))
+                                                                       : errc::unsupported_request;
       if (named == errc::busy || (confirms && s == static_cast<unsigned>(tp::status::bad_request))) {
         v.finish(owner);
         ASSERT_TRUE(v.small.recipient.outcome());

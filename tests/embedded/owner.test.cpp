@@ -204,9 +204,9 @@ TEST_F(EmbeddedOwner, R8_after_completion_nothing_of_the_model_is_read_and_every
   ASSERT_EQ(reply(confirmation(nonce, version)).kind, kind::confirmed);
   source = random_model(2);  // the next round's; whatever leaves now would be found by answers_of()
   EXPECT_EQ(refusal(ask(kind::describe)), status::already_final);
-  EXPECT_EQ(refusal(ask(kind::describe, bob)), status::withdrawn);
-  EXPECT_EQ(refusal(ask(kind::describe, {})), status::withdrawn);
-  EXPECT_EQ(refusal(pull_of(0, 8)), status::withdrawn);
+  EXPECT_EQ(refusal(ask(kind::describe, bob)), status::ended);
+  EXPECT_EQ(refusal(ask(kind::describe, {})), status::ended);
+  EXPECT_EQ(refusal(pull_of(0, 8)), status::ended);
   auto cancel = ask(kind::cancel);
   cancel.nonce = nonce;
   EXPECT_TRUE(silent(cancel));

@@ -41,7 +41,8 @@ static_assert(is_tag(kind::description, wire::Frame::DESCRIPTION) &&
               is_tag(kind::located, wire::Frame::LOCATED) && is_tag(kind::application, wire::Frame::APPLICATION) &&
               is_tag(kind::piece, wire::Frame::PIECE) && is_tag(kind::taken, wire::Frame::TAKEN));
 static_assert(static_cast<unsigned>(tp::status::owner_lost) == static_cast<unsigned>(wire::Status::OWNER_LOST) &&
-              static_cast<unsigned>(tp::status::looked) == static_cast<unsigned>(wire::Status::LOOKED));
+              static_cast<unsigned>(tp::status::looked) == static_cast<unsigned>(wire::Status::LOOKED) &&
+              static_cast<unsigned>(tp::status::ended) == static_cast<unsigned>(wire::Status::ENDED));
 
 /// Every member of a frame that is a field of some kind.
 constexpr std::tuple members{

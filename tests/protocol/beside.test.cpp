@@ -45,7 +45,7 @@ TEST_F(Beside, A_recipient_that_takes_it_has_asked_for_the_reference_and_is_not_
     EXPECT_FALSE(o.settled(id)) << "nobody has the reference yet";
     EXPECT_EQ(complete(l, ada), status::ok);
     EXPECT_TRUE(settled_as(1, verdict::completed, {.acquired = 1, .completed = 1, .unlisted = 0, .all = 1}));
-    EXPECT_EQ(describe(l, eve, other).status, status::withdrawn) << "it ends with the reference";
+    EXPECT_EQ(describe(l, eve, other).status, status::ended) << "it ends with the reference";
     settled.clear();
   }
 }

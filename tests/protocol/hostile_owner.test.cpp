@@ -375,6 +375,7 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
   const std::pair<tp::status, errc> all[] = {{tp::status::ok, errc::bad_request},
                                              {tp::status::unknown_reference, errc::unknown_reference},
                                              {tp::status::withdrawn, errc::withdrawn},
+                                             {tp::status::ended, errc::ended},
                                              {tp::status::stale, errc::stale_version},
                                              {tp::status::out_of_range, errc::out_of_range},
                                              {tp::status::busy, errc::busy},

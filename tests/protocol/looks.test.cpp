@@ -83,6 +83,68 @@ TEST_F(Looks, A_late_word_of_an_older_connection_takes_nothing_back_when_the_new
   }
 }
 
+TEST_F(Looks, One_that_cannot_take_what_is_published_may_come_again_and_progress_tells_why) {
+  static constexpr std::array who{ada};
+  for (const bool by_name : {true, false})
+    for (const status why : {status::schema_mismatch, status::unsupported}) {
+      SCOPED_TRACE(testing::Message() << "by name " << by_name << ", status " << static_cast<int>(why));
+      std::vector<tp::progress_event> told;
+      const auto tell = [&](const tp::progress_event& e) { told.push_back(e); };
+      auto how = by_name ? named(who) : counted(1);
+      how.progress = tell;
+      publish(how);
+      owner::peer first, again;
+      const tp::recipient_id as = by_name ? ada : tp::recipient_id{};
+      auto q = ask(kind::cancel, as);
+      q.nonce = describe(first, as).nonce;
+      q.status = why;
+      for (int copies = 0; copies < 3; ++copies) say(first, q);
+      EXPECT_EQ(settled.size(), 0u);
+      EXPECT_EQ(counts().acquired, 0u);
+      tell_progress();
+      ASSERT_EQ(told.size(), 1u);
+      EXPECT_EQ(told[0].phase, tp::progress_phase::failed);
+      EXPECT_EQ(told[0].code, to_errc(why));
+      EXPECT_EQ(told[0].recipient, as);
+      EXPECT_EQ(complete(again, as), status::ok);
+      tell_progress();
+      deliver();
+      EXPECT_TRUE(settled_as(1, verdict::completed, {.completed = 1, .all = 1}));
+      settled.clear();
+    }
+}
+
+TEST_F(Looks, Why_one_cannot_take_what_is_published_is_not_left_untold_at_the_end) {
+  std::vector<tp::progress_event> told;
+  const auto tell = [&](const tp::progress_event& e) { told.push_back(e); };
+  auto how = counted(1);
+  how.progress = tell;
+  publish(how);
+  owner::peer first;
+  auto q = ask(kind::cancel, {});
+  q.nonce = describe(first, {}).nonce;
+  q.status = status::schema_mismatch;
+  say(first, q);
+  ASSERT_TRUE(o.withdraw(id));
+  deliver();
+  EXPECT_EQ(settled.size(), 0u);
+  tell_progress();
+  EXPECT_EQ(told.size(), 1u);
+  deliver();
+  EXPECT_EQ(settled.size(), 1u);
+}
+
+TEST_F(Looks, One_that_cannot_take_what_is_published_has_ended_if_there_is_no_other_peer) {
+  o.has_one_peer();
+  publish(counted(1));
+  owner::peer only;
+  auto q = ask(kind::cancel, {});
+  q.nonce = describe(only, {}).nonce;
+  q.status = status::schema_mismatch;
+  say(only, q);
+  EXPECT_TRUE(settled_as(1, verdict::failed, {.cancelled = 1}));
+}
+
 TEST_F(Looks, The_newer_connection_looks_while_the_older_one_is_open) {
   for (const bool by_name : {true, false})
     for (const bool goes_on : {true, false}) {

@@ -92,7 +92,7 @@ TEST_F(TransactionReferences, Siblings_of_the_last_one_are_ended_with_it) {
   cancel(a, ada, describe(a, ada).nonce);
   ASSERT_EQ(settled.size(), 1u);
   EXPECT_EQ(settled[0].counts.cancelled, 1u);
-  EXPECT_EQ(pull(elsewhere, 0, 8, other).status, status::withdrawn);
+  EXPECT_EQ(pull(elsewhere, 0, 8, other).status, status::ended);
 }
 
 TEST_F(TransactionReferences, A_recipient_that_cancelled_may_return_and_completes_with_both) {
@@ -274,7 +274,7 @@ TEST_F(TransactionReferences, More_recipients_than_the_number_are_served_until_a
   complete(b, bob, other);
   EXPECT_TRUE(settled_as(1, verdict::completed, {.acquired = 2, .completed = 1, .unfinished = 1}))
       << "ada came too late";
-  EXPECT_EQ(pull(a, 0, 8).status, status::withdrawn);
+  EXPECT_EQ(pull(a, 0, 8).status, status::ended);
 }
 
 TEST_F(TransactionReferences, One_recipient_under_two_numbers_is_two_and_of_those_named_only_one) {

@@ -326,6 +326,18 @@ TEST(Transfer, Refusals_reach_the_caller_by_name) {
   expect_exact(p, source, tp::fixed_bytes<256>{});  // the connection is as good as before
 }
 
+TEST(Transfer, A_model_of_another_schema_is_refused_and_the_owner_waits_for_the_right_one) {
+  const model source = mixed_model().fill(1);
+  pair p(cut{50});
+  p.left.publish(source);
+  model other;
+  other.add("w", tp::dtype::f32, {3}).ready();
+  EXPECT_EQ(code_of(pull_into(p, other, {{1, 2}})), errc::schema_mismatch);
+  EXPECT_EQ(p.left.status().final(), 0u);
+  EXPECT_EQ(p.left.status().acquired, 0u);
+  expect_exact(p, source, tp::fixed_bytes<256>{});
+}
+
 TEST(Transfer, Bytes_sent_count_the_payload) {
   owning_pair p(cut{61});
   expect_exact(p, p.source, tp::bytes_up_to<4096>{101});

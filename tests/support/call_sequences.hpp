@@ -574,8 +574,8 @@ class sequence {
       check(p.to.value() == done->version, "completed, and other bytes");
     } else {
       const errc why = done.error().code;
-      check(why == errc::stale_version || why == errc::withdrawn || why == errc::unknown_reference ||
-                why == errc::already_final,
+      check(why == errc::stale_version || why == errc::withdrawn || why == errc::ended ||
+                why == errc::unknown_reference || why == errc::already_final,
             to_string(why).data());
       check(why != errc::stale_version || p.others != others_[p.t.request().ref.high],
             "stale, and the content is the same");

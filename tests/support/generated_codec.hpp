@@ -28,8 +28,8 @@ void read_ref_version(const Group& from, frame& m) {
 inline std::string_view as_view(capnp::Text::Reader t) { return {t.begin(), t.size()}; }
 inline status as_status(wire::Status s) {
   // an unknown status of a newer peer is still a refusal
-  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::looked) ? static_cast<status>(s)
-                                                                                     : status::unsupported;
+  return static_cast<std::uint16_t>(s) <= static_cast<std::uint16_t>(status::ended) ? static_cast<status>(s)
+                                                                                    : status::unsupported;
 }
 
 template <class Storage>

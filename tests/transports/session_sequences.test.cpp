@@ -264,7 +264,8 @@ class sequence {
   static bool is_why(const end& at, errc why) {
     if (why == errc::cancelled) return true;
     if (why == errc::unread_messages) return !at.unread.empty();
-    const bool gone = why == errc::withdrawn || why == errc::unknown_reference || why == errc::stale_version;
+    const bool gone = why == errc::withdrawn || why == errc::ended || why == errc::unknown_reference ||
+                      why == errc::stale_version;
     return gone && !at.always_there;
   }
   void end_pull(end& at) {

@@ -120,7 +120,7 @@ TEST(TcpMany, A_large_fan_out_that_asks_again_after_the_end_is_told_so) {
     ASSERT_TRUE(small_net::download_tensors(where, o.ref, *mine, {.recipient = {i}})) << i;
   for (std::uint64_t i = 1; i <= n; ++i)
     ASSERT_EQ(code_of(small_net::download_tensors(where, o.ref, *mine, {.recipient = {i}})), errc::already_final) << i;
-  EXPECT_EQ(code_of(small_net::download_tensors(where, o.ref, *mine, {.recipient = {n + 1}})), errc::withdrawn)
+  EXPECT_EQ(code_of(small_net::download_tensors(where, o.ref, *mine, {.recipient = {n + 1}})), errc::ended)
       << "who never completed is told nothing else";
   o.server.stop();
   const auto status = *o.owner->status_of(o.ref);
@@ -149,7 +149,7 @@ TEST(TcpMany, C6_a_callback_that_blocks_holds_up_nobody_else_where_another_threa
   for (int i = 0; i < 4; ++i) {
     const auto done = threaded::download_tensors(local(owner->port()), second, *mine, {.per_request_timeout = 60s});
     EXPECT_EQ(done.has_value(), i == 0) << i;
-    EXPECT_TRUE(done || done.error() == errc::withdrawn) << to_string(done.error().code);
+    EXPECT_TRUE(done || done.error() == errc::ended) << to_string(done.error().code);
   }
   EXPECT_TRUE(owner->settled(second));
   EXPECT_FALSE(go_on) << "all that while the callback had not returned";

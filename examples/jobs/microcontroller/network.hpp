@@ -33,7 +33,8 @@ tensorpull::result<tensorpull::receipt> ask_until_there(Session& site, Pull pull
   for (;;) {
     const auto done = pull();
     const errc why = done ? errc{} : done.error().code;
-    if ((why != errc::unknown_reference && why != errc::busy && why != errc::withdrawn && why != errc::timed_out) ||
+    if ((why != errc::unknown_reference && why != errc::busy && why != errc::withdrawn && why != errc::ended &&
+         why != errc::timed_out) ||
         std::chrono::steady_clock::now() - start > patience)
       return done;
     (void)site.serve([](const auto&) { return false; }, 20ms);

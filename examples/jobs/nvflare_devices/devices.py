@@ -24,7 +24,7 @@ MOST_CONNECTIONS = 512  #: each has a thread
 SILENCE = 10.0  #: seconds; a device that says nothing for so long is given up
 TURN = 20.0  #: seconds; updates are added one after the other, and none may keep the others waiting for longer
 #: What the microcontroller's owner says while it trains, or starts.
-LATER = ("unknown_reference", "busy", "withdrawn", "timed_out", "already_final")
+LATER = ("unknown_reference", "busy", "withdrawn", "ended", "timed_out", "already_final")
 #: FLARE takes a weight of 0 for one of 1. This one is lost beside that of an update, and a power of two divides exactly.
 NEXT_TO_NOTHING = 2.0**-20
 

@@ -28,6 +28,7 @@ enum class errc : std::uint8_t {
   // what a request was answered
   unknown_reference,
   withdrawn,
+  ended,
   unreadable,
   stale_version,
   out_of_range,
@@ -100,6 +101,7 @@ inline constexpr errc_row errc_rows[] = {
     {"unexpected_frame", "the other side sent a frame that has no place here"},
     {"unknown_reference", "nothing is published there under this reference"},
     {"withdrawn", "what was published under the reference has been withdrawn"},
+    {"ended", "this publication has ended: those that were expected have ended, or nobody has asked for too long"},
     {"unreadable", "the other side cannot read what it published any more"},
     {"stale_version", "another version is published there now"},
     {"out_of_range", "the range lies outside the image"},

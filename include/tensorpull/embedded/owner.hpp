@@ -362,7 +362,7 @@ class embedded_owner {
     if (state_ == recipient_state::provisional) {
       state_ = equal ? recipient_state::completed : recipient_state::failed;
       if (!verified) state_ = recipient_state::completed_unverified;
-      if (has_completed()) end(status::withdrawn, 0);
+      if (has_completed()) end(status::ended, 0);
     }
     status taken = status::ok;
     if (state_ == recipient_state::failed || (state_ == recipient_state::completed && verified && !equal))
@@ -391,7 +391,7 @@ class embedded_owner {
   recipient_id who_{};
   std::uint32_t idle_ms_, heard_ms_ = 0;
   std::uint32_t number_ = 0, reason_ = 0;  // the number of this serve; the recipient's reason as it cancelled
-  status now_ = status::withdrawn;  // what recipients are told: ok, busy or withdrawn
+  status now_ = status::withdrawn;  // what recipients are told: ok, busy, withdrawn or ended
   recipient_state state_ = recipient_state::unseen;
   detail::late_requests late_{};
   [[no_unique_address]] std::conditional_t<in_pieces, detail::described_in_pieces, detail::described_at_once> pieces_{};

@@ -55,6 +55,7 @@ enum class status : std::uint16_t {
   unreadable,
   owner_lost,
   looked,
+  ended,
 };
 
 /// The error that a recipient gets for the owner's status.
@@ -62,6 +63,7 @@ constexpr errc to_errc(status s) noexcept {
   switch (s) {
     case status::unknown_reference: return errc::unknown_reference;
     case status::withdrawn: return errc::withdrawn;
+    case status::ended: return errc::ended;
     case status::unreadable: return errc::unreadable;
     case status::owner_lost: return errc::owner_lost;
     case status::stale: return errc::stale_version;
@@ -76,6 +78,24 @@ constexpr errc to_errc(status s) noexcept {
     default: return errc::bad_request;
   }
 }
+
+/// How a cancellation names the error of a recipient that cannot take what is described, and may come again with
+/// another destination or limit: schema_mismatch or unsupported. ok: the error is none of these.
+constexpr status declining(errc why) noexcept {
+  switch (why) {
+    case errc::schema_mismatch: return status::schema_mismatch;
+    case errc::too_large:
+    case errc::does_not_fit:
+    case errc::out_of_memory:
+    case errc::disk_full:
+    case errc::unsupported_dtype:
+    case errc::unsupported_layout:
+    case errc::not_verifiable: return status::unsupported;
+    default: return status::ok;
+  }
+}
+/// Whether a cancellation has such a status.
+constexpr bool declines(status s) noexcept { return s == status::schema_mismatch || s == status::unsupported; }
 
 /// The `length` of a pull that asks for all that is left of an image in one chunk without a digest. An owner whose cap
 /// is usual_chunk_cap_bytes or more sends that, even if it is longer than the cap.

@@ -25,6 +25,7 @@ enum Status {
   alreadyFinal @11;        # this recipient has ended this transfer before
   unreadable @12;          # the owner cannot read what it published any more
   ownerLost @13;           # said by a replica: the owner that coordinates is gone
+  ended @15;               # it has settled, and nobody withdrew it. A recipient that does not know this reads `unsupported`
   looked @14;              # in a cancellation alone: it wanted to know what is there. An owner that does not know this counts a recipient that gave up
 }
 
@@ -88,7 +89,8 @@ struct Frame {
       nonce @39 :UInt64;
       recipient @40 :UInt64;
       reason @41 :UInt32;      # the application's own
-      status @57 :Status;      # digestMismatch: what came is not what was published; looked: forget that I asked
+      status @57 :Status;      # digestMismatch: what came is not what was published; looked: forget that I asked; schemaMismatch, unsupported: the same,
+                               # and the owner's program is told that this recipient cannot take what is published
     }
     refused :group {       # the answer to a request that cannot be served
       refHigh @42 :UInt64;

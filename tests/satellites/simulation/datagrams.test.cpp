@@ -111,7 +111,7 @@ class network {
         ++sum.failed;
         if (!faulty_) return "a transfer failed although nothing had happened";
         if (why != errc::stale_version && why != errc::cancelled && why != errc::unknown_reference &&
-            why != errc::already_final && why != errc::withdrawn && why != errc::timed_out)
+            why != errc::already_final && why != errc::withdrawn && why != errc::ended && why != errc::timed_out)
           return to_string(why).data();
       } else {
         ++sum.completed;

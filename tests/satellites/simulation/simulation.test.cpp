@@ -208,7 +208,7 @@ TEST(Simulation, Without_faults_every_transfer_completes_at_once) {
   const auto sum = run_seeds<net<fixed_bytes<256>>>({0, 500}, calm);
   EXPECT_TRUE(sum.passed());
   for (const errc e : {errc::connection_lost, errc::digest_mismatch, errc::bad_frame, errc::unexpected_frame,
-                       errc::withdrawn, errc::timed_out})
+                       errc::withdrawn, errc::ended, errc::timed_out})
     EXPECT_EQ(sum.failed[static_cast<std::size_t>(e)], 0u) << to_string(e);
 }
 

@@ -157,8 +157,9 @@ class device {
       }
       using tensorpull::errc;
       const errc why = done ? errc::not_verifiable : done.error().code;
-      const bool later = why == errc::unknown_reference || why == errc::withdrawn || why == errc::already_final ||
-                         why == errc::timed_out || why == errc::busy || why == errc::stale_version;
+      const bool later = why == errc::unknown_reference || why == errc::withdrawn || why == errc::ended ||
+                         why == errc::already_final || why == errc::timed_out || why == errc::busy ||
+                         why == errc::stale_version;
       if (!later)
         say("round ", asked, ": ", tensorpull::to_string(why), ", at ",
             static_cast<std::uint32_t>(done ? 0 : done.error().at));

@@ -22,7 +22,7 @@ WORTH = 0.9
 #: Less than that is as short without one.
 LEAST_BYTES = 1024
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
-_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
+_BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "ended", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
 
 #: What is narrowed.
 _FLOATING = frozenset({"F16", "BF16", "F32", "F64"})

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 # No connection could be had, to any of the addresses of a route.
 _OUT_OF_REACH = ("connection_failed", "connection_lost", "timed_out", "truncated", "busy", "unknown_host")
 # This one address is of no use; another may be.
-_REFUSED = ("unknown_reference", "withdrawn", "unreadable", "stale_version", "not_authenticated", "handshake_failed", "proxy_refused", "bad_address", "owner_lost", "already_final", "not_permitted")
+_REFUSED = ("unknown_reference", "withdrawn", "ended", "unreadable", "stale_version", "not_authenticated", "handshake_failed", "proxy_refused", "bad_address", "owner_lost", "already_final", "not_permitted")
 
 
 def kept(given: Any) -> Any:

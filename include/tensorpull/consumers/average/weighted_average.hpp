@@ -41,6 +41,9 @@ struct average_options {
   std::size_t max_peers = 4096;
   /// The number of the first round, at least 1. reset() begins the next one.
   std::uint64_t first_round = 1;
+  /// An update fails that has a NaN or an infinity where the base has another value: value_out_of_range with the peer,
+  /// before the chunk is added that has it (`staged`: before any). Costs one more look at each element.
+  bool refuse_no_numbers = false;
 };
 
 /// The mean of models of one schema. Memory: 4 bytes for each floating-point element (8 for F64, C64 and integers), 8
@@ -87,7 +90,7 @@ class weighted_average {
   /// The consumer for one peer's update. Destroying it ends the update as abandon() does. The average outlives it.
   class update : public update_base {
    public:
-    /// `weight`: above 0 and within the range of normal float32 values. `key`: a peer, and a round from 1 up to the
+    /// `weight`: from 2^-60 to 2^60. `key`: a peer, and a round from 1 up to the
     /// average's. Otherwise begin() fails with invalid_argument (`at`: the round, if that is wrong).
     update(weighted_average& to, double weight, const update_key& key) noexcept
         : update_base(*to.state_, weight, key) {}
@@ -171,6 +174,7 @@ class weighted_average {
     std::unique_ptr<detail::averaging> state(
         new (std::nothrow) detail::averaging(std::move(*sums), std::move(*table), buffers, options.first_round));
     if (!state) return failure(errc::out_of_memory);
+    state->refuse_no_numbers = options.refuse_no_numbers;
     return weighted_average(std::move(state));
   }
 

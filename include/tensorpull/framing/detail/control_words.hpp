@@ -128,7 +128,7 @@ template <class Frame, class At>
 /// The status that a word has in its low bits. One of a newer peer that is not known here is still a refusal.
 constexpr status to_status(std::uint64_t word) noexcept {
   const auto s = static_cast<status>(static_cast<std::uint16_t>(word));
-  return s <= status::looked ? s : status::unsupported;
+  return s <= status::ended ? s : status::unsupported;
 }
 
 /// Writes fields to words that are zero.

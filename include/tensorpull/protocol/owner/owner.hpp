@@ -172,8 +172,8 @@ class owner : public publication_book<Lock> {
   }
 
   /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `busy` if the same
-  /// one is published again (its recipient begins another serve), `unreadable` if it could not be read, otherwise
-  /// `withdrawn`.
+  /// one is published again (its recipient begins another serve), `unreadable` if it could not be read, `ended` if it
+  /// has settled by itself, otherwise `withdrawn`.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = slots().find(r.ref);
@@ -223,7 +223,7 @@ class owner : public publication_book<Lock> {
 
   /// Describes what is published. The peer that asks does not become a recipient of it. `m` has the reference, its
   /// version (0: any) and the recipient. `ok`: `out` has it; unknown_reference, also for a peer that may not have it;
-  /// stale: `out.version` is published; withdrawn, unreadable: it is over.
+  /// stale: `out.version` is published; withdrawn, ended, unreadable: it is over.
   status look(peer& from, const frame& m, publication_facts& out, const identity_source& who = {}) noexcept {
     frame asked;  // as a description is asked for
     asked.kind = frame_kind::describe;
@@ -234,7 +234,7 @@ class owner : public publication_book<Lock> {
     const lock_guard hold(lock_);
     const publication* const p = slots().find(m.ref);
     if (!may || p == nullptr) return status::unknown_reference;
-    if (p->now != publication::state::published) return p->unreadable ? status::unreadable : status::withdrawn;
+    if (p->now != publication::state::published) return detail::status_over(*p);
     const image_schema& schema = *p->image.schema;
     out = {p->version, schema.image_bytes, schema.fingerprint, p->verifiable};
     return m.version != 0 && m.version != p->version ? status::stale : status::ok;

@@ -36,11 +36,14 @@ struct publication {
   tensorpull::verdict verdict = verdict::open;  ///< its transaction's
   bool verifiable = false;  ///< whether `version` is the digest that recipients compare with
   bool unreadable = false;  ///< it is over because it could not be read
+  bool ended = false;  ///< it is over because its transaction has settled, and nobody withdrew it
   bool leaving = false;  ///< it will be replaced, if there is room for what replaces it
   bool beside = false;  ///< it helps to take the others of its transaction: nobody has to take it
+  errc declined{};  ///< why a recipient could not take it, if that has not been told yet
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
   std::uint32_t tensors = 0;  ///< of the image
   std::uint64_t image_bytes = 0;  ///< of the image
+  recipient_id declined_by{};  ///< which recipient that was; none: it has no name
 
   /// Whether it is, or was last, a part of this transaction.
   bool is_part_of(transaction_id t) const noexcept { return now != state::empty && transaction == t; }
@@ -128,6 +131,7 @@ struct publication_facts {
 struct owner_totals {
   std::uint64_t references = 0;  ///< that are published now
   std::uint64_t bytes_sent = 0;  ///< payload handed to transports since the owner was made
+  std::uint64_t completed = 0;  ///< times that a recipient has completed a reference since then
   std::uint64_t recipients[10] = {};  ///< records that are remembered, by recipient_state
 };
 

@@ -109,6 +109,10 @@ class publication_book {
     return placed().end(which, [&](publication& p) { transactions_.lose(p); });
   }
 
+  /// There is one connection alone: if its other end cannot take what is described, that is its end. Otherwise it may
+  /// come again, and another may take its place. Call it before anything is published.
+  void has_one_peer() noexcept { transactions_.one_peer = true; }
+
   /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner
   /// is destroyed. Nothing may read the images any more, and nothing can be published any more (withdrawn).
   void withdraw_all() noexcept {
@@ -225,6 +229,7 @@ class publication_book {
     const lock_guard hold(lock_);
     owner_totals t;
     t.bytes_sent = bytes_sent_;
+    t.completed = transactions_.completions;
     for (const publication& p : transactions_.publications.all())
       t.references += p.now == publication::state::published;
     for (const recipient_record& r : transactions_.records.all())

@@ -226,10 +226,11 @@ class transfer {
       if (begun_) to_.abandon(reason);
   }
 
-  /// The frame that tells the owner that we gave up, and whether the bytes were wrong. Nothing if the owner need not be
-  /// told.
+  /// The frame that tells the owner that we gave up, and whether the bytes were wrong or not what the consumer takes.
+  /// Nothing if the owner need not be told.
   optional<frame> farewell() const noexcept {
-    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::unreadable)
+    if (!error_ || machine_.nonce() == 0 || error_->code == errc::withdrawn || error_->code == errc::ended ||
+        error_->code == errc::unreadable)
       return {};
     bool looked = false;
     if constexpr (requires { to_.looked(); }) looked = to_.looked();
@@ -238,6 +239,8 @@ class transfer {
     m.reason = reason_;
     if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch)
       m.status = status::digest_mismatch;
+    // nothing but the header has come
+    else if (landed_ <= machine_.description().data_start) m.status = declining(error_->code);
     if (looked) m.status = status::looked;
     return m;
   }

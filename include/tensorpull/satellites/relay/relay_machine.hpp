@@ -287,7 +287,8 @@ class relay_machine {
 
   /// Whether the origin has ended the serve that it refuses, so that it need not be told.
   static constexpr bool ends_a_serve(status s) noexcept {
-    return s == status::withdrawn || s == status::unreadable || s == status::stale || s == status::already_final;
+    return s == status::withdrawn || s == status::ended || s == status::unreadable || s == status::stale ||
+           s == status::already_final;
   }
   static constexpr bool is_long(frame_kind k) noexcept { return k == frame_kind::schema || k == frame_kind::locate; }
   bool chunk_sent() const noexcept {

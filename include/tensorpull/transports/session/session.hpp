@@ -58,7 +58,9 @@ class basic_session : public publishing<basic_session<Parts, Wire>, typename Par
   using owner_type = typename published_type::owner_type;
 
   struct state {
-    state(link_type l, const owner_room_size& room) noexcept : wire(std::move(l)), published(room) {}
+    state(link_type l, const owner_room_size& room) noexcept : wire(std::move(l)), published(room) {
+      published.machine().has_one_peer();
+    }
     /// Called after every step: delivers settlements, and looks at the budgets every 50 ms.
     void pass_time() noexcept {
       const auto now = std::chrono::steady_clock::now();

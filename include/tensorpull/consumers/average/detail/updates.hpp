@@ -12,13 +12,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 namespace tensorpull::detail {
+
+/// Sums are float32 for most dtypes: products of such weights and usual values neither vanish nor overflow there.
+inline constexpr double least_weight = 0x1p-60, most_weight = 0x1p60;
 
 struct averaging {
   averaging(weighted_sums made, update_table recorded, chunk_buffers* shared, std::uint64_t first_round) noexcept
@@ -27,6 +29,7 @@ struct averaging {
   weighted_sums sums;
   update_table table;  ///< what this round's peers have added: everything that finish() needs to know
   chunk_buffers* buffers = nullptr;  ///< null if updates are staged
+  bool refuse_no_numbers = false;  ///< an update with a NaN or an infinity that the old model has not
   std::uint64_t round;  ///< an update that was under way in another round adds nothing more
   const void* staging_user = nullptr;
   std::array<std::byte, 64> discarded;  ///< for the bytes of an update that fails as soon as they arrive
@@ -80,8 +83,7 @@ class keyed_update {
     data_start_ = d.data_start;
     if (!key_.peer || key_.round == 0 || key_.round > to_.round)
       return failure(errc::invalid_argument, key_.round, name());
-    // as a float too: sums are float32 for most dtypes
-    if (!std::isnormal(static_cast<float>(weight_)) || weight_ < 0) return failure(errc::invalid_argument, 0, name());
+    if (!(weight_ >= least_weight && weight_ <= most_weight)) return failure(errc::invalid_argument, 0, name());
     if (d.fingerprint != fingerprint() || d.data_start > d.image_bytes || d.image_bytes - d.data_start != data_bytes())
       return failure(errc::schema_mismatch, 0, name());
     if (key_.round == to_.round)
@@ -196,7 +198,7 @@ class streamed_update : public keyed_update {
     if (end > data_start_ && end - data_start_ > chunk_begin()) {
       const std::uint64_t n = end - data_start_ - chunk_begin();
       if (!lease_ || n > to_.buffers->chunk_bytes()) return failure(errc::invalid_argument, offset, name());
-      add(static_cast<std::size_t>(n));
+      if (!add(static_cast<std::size_t>(n))) return failure(errc::value_out_of_range, taken_, name());
     }
     lease_ = {};
     return {};
@@ -219,8 +221,9 @@ class streamed_update : public keyed_update {
   /// Where the current chunk's data begins in the data section.
   std::uint64_t chunk_begin() const noexcept { return taken_ + carried_; }
 
-  /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over.
-  void add(std::size_t n) noexcept {
+  /// n bytes of the chunk are in the buffer; the margin in front of it takes what the chunk before left over. False:
+  /// they are not added, since one is no number.
+  bool add(std::size_t n) noexcept {
     std::byte* first = lease_.data();
     if (taken_ < there_) {
       // in the sums since an earlier time; what is there ends with a whole element, so nothing is carried before that
@@ -228,15 +231,18 @@ class streamed_update : public keyed_update {
       taken_ += skipped;
       first += skipped;
       n -= skipped;
-      if (taken_ < there_ || n == 0) return;
+      if (taken_ < there_ || n == 0) return true;
     }
     first -= carried_;
     std::memcpy(first, carry_.data(), carried_);
-    const std::size_t all = carried_ + n, done = to_.sums.add(taken_, {first, all}, weight_);
+    const std::size_t all = carried_ + n;
+    if (to_.refuse_no_numbers && !to_.sums.finite(taken_, {first, all})) return false;
+    const std::size_t done = to_.sums.add(taken_, {first, all}, weight_);
     taken_ += done;
     record().added_bytes = taken_;
     carried_ = std::min(all - done, carry_.size());
     std::memcpy(carry_.data(), first + done, carried_);
+    return true;
   }
 
   chunk_buffers::lease lease_;
@@ -282,6 +288,8 @@ class staged_update : public keyed_update {
     const auto n = static_cast<std::size_t>(data_bytes());
     if (!active() || overtaken() || (adds() && n > 0 && to_.staging_user != this))
       return failure(errc::cancelled, 0, name());
+    if (adds() && to_.refuse_no_numbers && !to_.sums.finite(0, {to_.sums.staging(), n}))
+      return failure(errc::value_out_of_range, 0, name());
     if (adds()) to_.sums.add(0, {to_.sums.staging(), n}, weight_);
     complete();
     release();

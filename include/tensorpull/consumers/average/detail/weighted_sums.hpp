@@ -9,6 +9,7 @@
 #include <tensorpull/system/pages.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -141,6 +142,25 @@ class weighted_sums {
                      done += parts * E::bytes;
                    });
     return done;
+  }
+
+  /// Whether each whole element of the data section's bytes from `at` on is a finite number, or is as the old model has
+  /// it.
+  bool finite(std::uint64_t at, std::span<const std::byte> bytes) noexcept {
+    bool all = true;
+    std::size_t done = 0;
+    for_each_piece(
+        at, at + bytes.size(), [&]<class E>(E, std::byte*, std::size_t i, std::uint64_t within, std::size_t parts) {
+          for (std::size_t k = 0; k < parts; ++k, done += E::bytes) {
+            const auto x = E::read(bytes.data() + done);
+            if (std::isfinite(x)) continue;
+            const auto old = from_.schema == nullptr
+                                 ? decltype(x){}
+                                 : E::held(from_.address(i) + static_cast<std::size_t>(within) + k * E::bytes);
+            all = all && (x == old || (std::isnan(x) && std::isnan(old)));
+          }
+        });
+    return all;
   }
 
   /// Writes every element's average into the destination. If that is the old model, it is what the sums are of from

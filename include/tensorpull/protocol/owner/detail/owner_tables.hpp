@@ -21,6 +21,7 @@ struct owner_tables {
   recipient_table records;
   std::span<transaction> transactions;
   std::chrono::milliseconds now{};
+  bool one_peer = false;  ///< nobody but one connection's other end can take what is published
 
   transaction* find(transaction_id id) const noexcept {
     if (id.index >= transactions.size() || !id || transactions[id.index].outcome.id != id) return nullptr;

@@ -24,7 +24,7 @@ void put_off(frame& answer) noexcept {
 inline bool refuse_over(pending_reply& out, const publication* p) noexcept {
   const bool known = p != nullptr && p->id == out.ref;
   out.length = known ? p->reason : 0;
-  return refuse(out, known && p->unreadable ? status::unreadable : status::withdrawn);
+  return refuse(out, known ? status_over(*p) : status::withdrawn);
 }
 /// The answer about a serve that is not known. `there`: what is under the reference now.
 inline void refuse_serve(pending_reply& out, const publication* there) noexcept {
@@ -208,6 +208,9 @@ class serve_book {
       refuse_serve(out, transactions.publications.find(m.ref));
     } else if (m.kind == frame_kind::cancel && m.status == status::looked) {
       take_back(from, *r);
+    } else if (m.kind == frame_kind::cancel && declines(m.status) && !transactions.one_peer) {
+      transactions.declined(*r, to_errc(m.status));
+      take_back(from, *r);
     } else {
       state_of(*r) = served(entry_of(from, *r), *r, from.number_);
       out.record = transactions.records.index(*r);
@@ -244,8 +247,8 @@ class serve_book {
     return entry != nullptr && entry->record == transactions.records.index(r) ? entry : nullptr;
   }
 
-  /// A recipient has only looked, over this connection. It may have asked over a newer one before that is heard, or it
-  /// is heard once more: what the newer one is served stays.
+  /// A recipient has only looked, over this connection, or cannot take what it saw. It may have asked over a newer one
+  /// before that is heard, or it is heard once more: what the newer one is served stays.
   void take_back(peer& from, recipient_record& r) noexcept {
     serve* const own = entry_of(from, r);
     if (own == nullptr) return;

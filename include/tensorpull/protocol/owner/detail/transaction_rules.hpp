@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/result.hpp>
+#include <tensorpull/framing/frame.hpp>
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/std/algorithm.hpp>
@@ -69,14 +70,36 @@ inline verdict verdict_of(const transaction& t) noexcept {
   return known ? verdict::failed : verdict::uncertified;
 }
 
+/// Why a publication is over.
+inline status status_over(const publication& p) noexcept {
+  if (p.unreadable) return status::unreadable;
+  return p.ended ? status::ended : status::withdrawn;
+}
+/// Whether events of a transaction are told now.
+inline bool is_told_of(const transaction& t) noexcept {
+  return t.options.progress && t.now != transaction::state::told && t.now != transaction::state::delivered;
+}
 /// Whether an event is due about a recipient of a transaction.
 inline bool is_due(const recipient_record& r, const transaction& t, std::chrono::milliseconds now) noexcept {
-  if (!t.options.progress || t.now == transaction::state::told || t.now == transaction::state::delivered) return false;
+  if (!is_told_of(t)) return false;
   if (is_final(r.state)) return r.announced != r.state;
   if (r.state == recipient_state::unseen) return false;
   return r.announced == recipient_state::unseen || (r.moved && now - r.announced_at >= t.options.progress_interval);
 }
 
+/// The event about a recipient that could not take a publication; takes note that it is told.
+inline progress_event declined_event(publication& p, std::uint64_t sequence) noexcept {
+  progress_event out;
+  out.phase = progress_phase::failed;
+  out.sequence = sequence;
+  out.ref = p.id;
+  out.recipient = p.declined_by;
+  out.bytes_total = p.image_bytes;
+  out.tensors_total = p.tensors;
+  out.code = p.declined;
+  p.declined = {};
+  return out;
+}
 /// The event that is due, and takes note that it is told.
 inline progress_event take_event(recipient_record& r, std::uint64_t sequence, std::chrono::milliseconds now) noexcept {
   const bool first = r.announced == recipient_state::unseen && r.state != recipient_state::absent;

@@ -17,6 +17,8 @@ class transaction_table : public owner_tables {
  public:
   using owner_tables::owner_tables;
 
+  std::uint64_t completions = 0;  ///< times that a recipient has completed a reference
+
   /// table_full: too many transactions are under way, or more recipients count than there are records; or an error of
   /// expected_of().
   result<transaction_id> open(const transaction_options& options) noexcept {
@@ -108,6 +110,13 @@ class transaction_table : public owner_tables {
     if (publication_of(r) == nullptr || !has_asked(r.state) || is_final(r.state)) return;
     forget(r);
     if (!r.expected) records.remove(r);
+  }
+  /// A recipient cannot take what is published, which progress tells; of several at once the last.
+  void declined(const recipient_record& r, errc why) noexcept {
+    publication* const p = publication_of(r);
+    if (p == nullptr || p->beside || is_final(r.state)) return;
+    p->declined = why;
+    p->declined_by = r.anonymous ? recipient_id{} : r.who;
   }
   /// A recipient does something that changes its state, and with it the counts; may settle the transaction.
   void change(publication& p, recipient_record& r, recipient_state to) noexcept {
@@ -215,8 +224,19 @@ class transaction_table : public owner_tables {
   }
 
   /// The next progress event that is due, and the callback for it, which begins: what has changed in a recipient's
-  /// record since its last event. None: there is none. Cost: up to one pass over the records.
+  /// record since its last event. None: there is none. Cost: up to one pass over the slots and the records.
   transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
+    for (publication& p : publications.all()) {
+      if (p.declined == errc{}) continue;
+      transaction* const t = find(p.transaction);
+      if (t != nullptr && is_told_of(*t)) {
+        out = declined_event(p, ++events_);
+        tell = t->options.progress;
+        ++t->callbacks;
+        return t->outcome.id;
+      }
+      p.declined = {};
+    }
     for (recipient_record& r : records.all()) {
       transaction* const t = transaction_of(r);
       if (t == nullptr || is_beside(r) || !is_due(r, *t, now)) continue;
@@ -292,6 +312,7 @@ class transaction_table : public owner_tables {
     recount(t, r.who, r.expected, [&] {
       const bool counts = r.expected || !t.named;
       if (counts && is_final(r.state)) --p.counts.of(r.state);
+      completions += has_completed(to) && !has_completed(r.state) && !p.beside;
       if (to == recipient_state::vanished) r.before = r.state;
       else if (is_final(to)) r.serving = false;  // a recipient that vanished may go on
       r.state = to;
@@ -345,12 +366,13 @@ class transaction_table : public owner_tables {
   };
   /// Nobody can take `p` any more.
   void end(publication& p, const transaction& t, end_of_transaction why) noexcept {
+    const bool by_hand = why == end_of_transaction::by_hand;
+    p.ended = !by_hand;
     for (recipient_record& r : records.all())
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
-        const bool over = why == end_of_transaction::by_hand || r.state == recipient_state::unfinished;
-        if (over && why != end_of_transaction::by_budget)
-          r.ended_by = p.unreadable ? errc::unreadable : errc::withdrawn;
+        const bool over = by_hand || r.state == recipient_state::unfinished;
+        if (over && why != end_of_transaction::by_budget) r.ended_by = to_errc(status_over(p));
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
     p.now = publication::state::withdrawn;
@@ -387,6 +409,8 @@ class transaction_table : public owner_tables {
   }
   bool event_due(const transaction& t) noexcept {
     if (!t.options.progress) return false;
+    for (const publication& p : publications.all())
+      if (p.is_part_of(t.outcome.id) && p.declined != errc{}) return true;
     for (const recipient_record& r : records.all())
       if (transaction_of(r) == &t && !is_beside(r) && is_due(r, t, now)) return true;
     return false;

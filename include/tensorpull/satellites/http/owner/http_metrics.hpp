@@ -90,6 +90,7 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_figure
                                       "failed", "cancelled", "vanished",    "absent",    "unfinished"};
   for (std::size_t i = 0; i < 10; ++i)
     page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
+  one("tensorpull_completed_total", "counter", "Times that a recipient has completed a reference.", all.completed);
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
   one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes);
   one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open);

@@ -83,7 +83,8 @@ constexpr http_refusal refusal_for(status why) noexcept {
   switch (why) {
     case status::unknown_reference: return {404, "there is nothing here\n"};
     case status::stale: return {404, "another version is published\n"};
-    case status::withdrawn: return {410, "it is not published any more\n"};
+    case status::withdrawn:
+    case status::ended: return {410, "it is not published any more\n"};
     case status::unreadable: return {410, "it cannot be read any more\n"};
     case status::already_final: return {410, "this recipient has completed it\n"};
     case status::busy: return {503, "too many at a time\n"};

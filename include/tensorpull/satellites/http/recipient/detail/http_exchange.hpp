@@ -465,7 +465,9 @@ class http_exchange final : http_taker {
   void say_goodbye() {
     const auto outcome = t_.outcome();
     const auto bye = t_.farewell();
-    if (!ours_ || outcome || is_passing(outcome.error().code) || !bye || bye->status == status::looked) return;
+    if (!ours_ || outcome || is_passing(outcome.error().code) || !bye || bye->status == status::looked ||
+        declines(bye->status))
+      return;
     const std::chrono::milliseconds most = options_.stop.stop_requested() ? wait_step : std::chrono::seconds(1);
     const auto deadline = deadline_after(std::min(options_.per_request_timeout, most));
     if (!tell("/cancel", {})) return;
