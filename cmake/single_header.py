@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
          "protocol/connection", "protocol/datagrams", "links", "embedded", "satellites/*/embedded_*.hpp")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
-BESIDE = "tensorpull: one file includes both tensorpull_embedded.hpp and the library's own headers, which have the same: leave one of them out"
+BESIDE = "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")
 STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
 

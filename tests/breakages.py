@@ -27,7 +27,7 @@ BREAKAGES = [
     ("system/resolve.hpp", "may_be_known ? errc::unknown_host : errc::bad_address", "errc::unknown_host", "transports/names", "*final*"),
     ("protocol/retry.hpp", " || code == errc::unknown_host", "", "transports/names", "*known_later*"),
     ("transports/over/tls/tls_stream.hpp", "default: return true;\n    }\n  }\n  /// Whether a failure is", "default: return false;\n    }\n  }\n  /// Whether a failure is", "transports/tls_faults", "*cannot_succeed*"),
-    ("transports/over/tls/tls_stream.hpp", "      case SSL_R_UNEXPECTED_EOF_WHILE_READING:\n      case SSL_R_DECRYPTION", "      case SSL_R_DECRYPTION", "transports/tls_faults", "*cannot_succeed*"),
+    ("transports/over/tls/detail/tls_reason.hpp", "    case SSL_R_UNEXPECTED_EOF_WHILE_READING:\n    case SSL_R_DECRYPTION", "    case SSL_R_DECRYPTION", "transports/tls_faults", "*cannot_succeed*"),
     ("links/posix/posix_stream.hpp", "look_how_far();  // before", "// before", "transports/silent_line", "*A_far_end*"),
     # differences
     ("consumers/average/weighing.hpp", "write_quotients<E>(to_.address(tensor) + at, sum, n, 1,", "write_quotients<E>(to_.address(tensor) + at, [&] { static float f[detail::slice_elements]; for (std::size_t k = 0; k < n; ++k) f[k] = static_cast<float>(sum[k]); return f; }(), n, 1,", "consumers/weighing", "*mean_of_finite*"),
@@ -346,7 +346,7 @@ BREAKAGES = [
     ("embedded/flash_landing.hpp", "&& !program(at, units, length)", "&& !(units == unit_ ? flash_.program(at, {units, length}) : program(at, units, length))", "embedded/flash_landing", "*worn*"),
     ("embedded/flash_landing.hpp", "(landed_ + Flash::page_bytes - 1) / Flash::page_bytes", "landed_ / Flash::page_bytes", "embedded/flash_landing", "*restart_erases*"),
     ("embedded/recipient.hpp", "(c.ref == ref_ || (version | version_) != 0)", "c.ref == ref_", "embedded/resume", "*another_reference*"),
-    ("protocol/recipient/recipient.hpp", "if (request_.by_name()) {  // the schema", "if (false) {  // the schema", "protocol/subset", "*per_tensor_ends*"),
+    ("protocol/recipient/recipient.hpp", "if (request_.by_name())  // the schema", "if (false)  // the schema", "protocol/subset", "*per_tensor_ends*"),
     ("protocol/connection/detail/answering.hpp", "const auto ok = output.push_answer", "(void)pool.available(); const auto ok = output.push_answer", "protocol/endpoint", "*another_thread*"),
     ("protocol/connection/endpoint.hpp", "if (room == nullptr && answers_.output.long_free()) room", "if (room == nullptr && answers_.output.long_free() && answers_.pool.available() > 0) room", "protocol/endpoint", "*another_thread*"),
     ("protocol/datagrams/datagram_transfer.hpp", "return !Integrity::whole && to_.schema() != nullptr;", "return !Integrity::whole;", "protocol/datagram_transfer", "*overtakes_the_header*"),

@@ -4,8 +4,7 @@
 #pragma once
 
 #ifdef TENSORPULL_EMBEDDED_HPP
-#error \
-    "tensorpull: one file includes both tensorpull_embedded.hpp and the library's own headers, which have the same: leave one of them out"
+#error "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
 #else
 #define TENSORPULL_HPP
 

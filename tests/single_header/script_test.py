@@ -52,7 +52,7 @@ class SingleHeader(unittest.TestCase):
             (pathlib.Path(folder) / "tensorpull_embedded.hpp").write_text(made.text("1"))
             for order in (("tensorpull_embedded.hpp", "tensorpull/tensorpull.hpp"), ("tensorpull/tensorpull.hpp", "tensorpull_embedded.hpp")):
                 command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", f"-I{folder}", f"-I{include}", "-xc++", "-"]
-                done = subprocess.run(command, input="".join(f"#include <{name}>\n" for name in order), capture_output=True, text=True)
+                done = subprocess.run(command, timeout=300, input="".join(f"#include <{name}>\n" for name in order), capture_output=True, text=True)
                 self.assertEqual(done.stderr.count(" error: "), 1, done.stderr[:2000])
                 self.assertIn("leave one of them out", done.stderr)
 

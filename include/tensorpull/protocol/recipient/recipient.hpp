@@ -236,14 +236,11 @@ class recipient {
     return cut_unseen_ && p.offset == expected_.offset ? chunk_context{.image_bytes = ~std::uint64_t{0}} : context_;
   }
   std::uint64_t length_at(const detail::wanted_ranges::position& p) const noexcept {
-    chunk_context seen = seen_at(p);
-    std::uint64_t offset = p.offset;
+    const std::uint64_t most = std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_);
     if constexpr (Chunking::needs_layout)
-      if (request_.by_name()) {  // the schema is that of the named tensors, one behind the other
-        seen = {wanted_.total(), 0, request_.schema};
-        offset = *wanted_.position_of(p.offset);
-      }
-    return std::min(chunking_.next(offset, seen), std::min<std::uint64_t>(wanted_.end(p) - p.offset, chunk_cap_));
+      if (request_.by_name())  // the schema is that of the named tensors, one behind the other
+        return std::min(chunking_.next(*wanted_.position_of(p.offset), {wanted_.total(), 0, request_.schema}), most);
+    return std::min(chunking_.next(p.offset, seen_at(p)), most);
   }
 
   result<recipient_event> on_description(const frame& m) noexcept {

@@ -80,8 +80,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
   /// how it ended. The options are copied; what they point to must live until then. Tries are made over this connection
   /// only: if it ends, so does the pull, and a path that carries nothing any more ends it (byte_stream, 8). The host's
   /// budgets hold, too, and no time passes while a consumer has no memory. Without a `recipient` the connection is one,
-  /// however often it pulls. Error: busy: a pull is under way, or the connection is closed. Throws what the consumer's
-  /// constructor throws; then nothing has begun.
+  /// however often it pulls. Error: busy: one is under way, or it is closed. Throws what the constructor throws.
   template <class... Arguments>
   result<void> pull(const reference& ref, const pull_options& options, Arguments&&... arguments)
     requires pulls

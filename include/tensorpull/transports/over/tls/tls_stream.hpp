@@ -4,6 +4,7 @@
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/over/tls/detail/certificate_identity.hpp>
+#include <tensorpull/transports/over/tls/detail/tls_reason.hpp>
 #include <tensorpull/transports/over/tls/tls_context.hpp>
 
 #include <algorithm>
@@ -105,8 +106,8 @@ class tls_stream {
     const int why = SSL_get_error(s_->ssl.get(), done);
     if (why == SSL_ERROR_WANT_READ) return {io_status::would_block, 0, {true, false}};
     if (why == SSL_ERROR_WANT_WRITE) return {io_status::would_block, 0, {false, true}};
-    if (const int reason = why == SSL_ERROR_SSL ? last_reason() : 0; is_final(reason)) {
-      s_->failed = is_about_certificates(reason) ? errc::not_authenticated : errc::handshake_failed;
+    if (const int reason = why == SSL_ERROR_SSL ? detail::tls_reason() : 0; detail::is_final_reason(reason)) {
+      s_->failed = detail::is_about_certificates(reason) ? errc::not_authenticated : errc::handshake_failed;
       const char* const words = refusal() != X509_V_OK ? X509_verify_cert_error_string(refusal())
                                                        : ERR_reason_error_string(ERR_peek_last_error());
       s_->why = words != nullptr ? words : "";
@@ -327,9 +328,9 @@ class tls_stream {
       end = s_->last;
       if (!is_end(end.status)) end = {io_status::closed, ECONNRESET, 0};
     } else if (why != SSL_ERROR_ZERO_RETURN) {
-      const int reason = last_reason();
+      const int reason = detail::tls_reason();
       if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) end.status = io_status::truncated;
-      else if (is_about_certificates(reason))
+      else if (detail::is_about_certificates(reason))
         end = {io_status::refused, EACCES, 0};  // with TLS 1.3 a client may hear of it after its handshake
       else end.system = reason == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC ? EBADMSG : EPROTO;
     }
@@ -337,42 +338,6 @@ class tls_stream {
     (reading || why != SSL_ERROR_SYSCALL ? s_->end : s_->write_end) = end;
     return end;
   }
-  /// The error of OpenSSL's layer of TLS; 0: none. It is the last one: those before tell what was wrong with a
-  /// signature, for example.
-  static int last_reason() noexcept {
-    const auto e = ERR_peek_last_error();
-    return ERR_GET_LIB(e) == ERR_LIB_SSL ? ERR_GET_REASON(e) : 0;
-  }
-  /// Whether the handshake would fail so again: not if bytes were lost or changed on the way, or the other end was
-  /// short of something.
-  static bool is_final(int reason) noexcept {
-    switch (reason) {
-      case 0:
-      case SSL_R_UNEXPECTED_EOF_WHILE_READING:
-      case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
-      case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
-      case SSL_R_TLSV1_ALERT_INTERNAL_ERROR:
-      case SSL_R_TLSV1_ALERT_USER_CANCELLED: return false;
-      default: return true;
-    }
-  }
-  /// Whether a failure is that one end does not accept the other's certificate, or its lack.
-  static bool is_about_certificates(int reason) noexcept {
-    switch (reason) {
-      case SSL_R_CERTIFICATE_VERIFY_FAILED:
-      case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-      case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
-      case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
-      case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
-      case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
-      case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
-      case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-      case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
-      case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED: return true;
-      default: return false;
-    }
-  }
-
   /// OpenSSL's way to Next: Next raises no SIGPIPE, which OpenSSL's own sockets would.
   static BIO_METHOD* methods() noexcept {
     static BIO_METHOD* const made = []() noexcept {

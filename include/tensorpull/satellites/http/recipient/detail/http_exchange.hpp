@@ -459,15 +459,13 @@ class http_exchange final : http_taker {
     over_.drop(over_.first());
     return true;
   }
-  /// Tells an owner of this library that we have given up, so that it need not wait for us until our budget has run
-  /// out. A recipient that is asked to stop has 0.1 s for that, another one a second; one whose server has gone has
-  /// none.
+  /// Tells an owner of this library that we have given up, so that it need not wait until our budget has run out. It
+  /// has 0.1 s for that if we are asked to stop, otherwise a second; a server that has gone is not told.
   void say_goodbye() {
     const auto outcome = t_.outcome();
     const auto bye = t_.farewell();
-    if (!ours_ || outcome || is_passing(outcome.error().code) || !bye || bye->status == status::looked ||
-        declines(bye->status))
-      return;
+    if (!ours_ || outcome || is_passing(outcome.error().code) || !bye || bye->status == status::looked) return;
+    if (declines(bye->status)) return;
     const std::chrono::milliseconds most = options_.stop.stop_requested() ? wait_step : std::chrono::seconds(1);
     const auto deadline = deadline_after(std::min(options_.per_request_timeout, most));
     if (!tell("/cancel", {})) return;
