@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
          "protocol/connection", "protocol/datagrams", "links", "embedded", "satellites/*/embedded_*.hpp")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
+BESIDE = "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")
 STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
 
@@ -70,7 +71,7 @@ class Joined:
                "// A generated file: the library's own headers are the source, and cmake/single_header.py puts them together.",
                "// SPDX-License-Identifier: Apache-2.0",
                "// Licence: the Apache License, Version 2.0, http://www.apache.org/licenses/LICENSE-2.0",
-               "#ifndef TENSORPULL_EMBEDDED_HPP", "#define TENSORPULL_EMBEDDED_HPP", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
+               "#ifdef TENSORPULL_HPP", f'#error "{BESIDE}"', "#elif !defined TENSORPULL_EMBEDDED_HPP", "#define TENSORPULL_EMBEDDED_HPP", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
         for name in self.order:
             out += [f"// ---- {name}", "", self.parts[name], ""]
         return "\n".join([*out, "#endif  // TENSORPULL_EMBEDDED_HPP", ""])

@@ -3,6 +3,11 @@
 // consumers/any_schema/safetensors_file.hpp (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
+#ifdef TENSORPULL_EMBEDDED_HPP
+#error "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
+#else
+#define TENSORPULL_HPP
+
 // The order matters: a compiler lists each header between its message and the user's line, so the headers that refuse
 // wrong uses are included directly from here.
 #include <tensorpull/core/limits.hpp>
@@ -32,3 +37,5 @@
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 
 #include <tensorpull/pipeline.hpp>
+
+#endif

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """cmake/single_header.py: each header once, in order, standard includes at the top; and what it refuses."""
 
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -40,6 +42,19 @@ class SingleHeader(unittest.TestCase):
         self.assertLess(text.index("#include <array>"), text.index("// ---- "))
         self.assertNotIn("pragma", text)
         self.assertNotIn("#include <tensorpull", text)
+
+    def test_beside_the_umbrella_it_is_one_error(self):
+        include = pathlib.Path(__file__).resolve().parents[2] / "include"
+        made = single_header.Joined(include)
+        for path in single_header.roots(include):
+            made.add(path)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "tensorpull_embedded.hpp").write_text(made.text("1"))
+            for order in (("tensorpull_embedded.hpp", "tensorpull/tensorpull.hpp"), ("tensorpull/tensorpull.hpp", "tensorpull_embedded.hpp")):
+                command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", f"-I{folder}", f"-I{include}", "-xc++", "-"]
+                done = subprocess.run(command, input="".join(f"#include <{name}>\n" for name in order), capture_output=True, text=True, timeout=120)
+                self.assertEqual(done.stderr.count(" error: "), 1, done.stderr[:2000])
+                self.assertIn("leave one of them out", done.stderr)
 
     def test_what_is_included_under_a_condition_stays(self):
         text = joined(self.files, ["b.hpp"]).text("1")
