@@ -6,7 +6,7 @@ BREAKAGES = [
     ("core/checked.hpp", "max() - b) return {}", "max()) return {}", "core/checked", "*"),
     ("core/checked.hpp", "length <= size - offset", "length < size - offset", "core/checked", "*"),
     ("core/error.hpp", "i + 3 >= size_", "i + 2 >= size_", "core/error", "*"),
-    ("core/ids.hpp", "!detail::take_word(text.substr(of_id), ref.version)) return {};", "text.size() != 48) return {};", "core/ids", "*"),
+    ("core/ids.hpp", "!detail::take_word(text.substr(of_id), ref.version))", "text.size() != 48)", "core/ids", "*"),
     ("core/digits.hpp", "text.size() == 16 ? hex_number", "text.size() <= 16 ? hex_number", "core/ids", "*Nothing_else*"),
     ("core/result.hpp", "(!std::is_same_v<T, bool> || !detail::is_result<std::remove_cvref_t<U>>) &&", "", "core/result", "*"),
     ("core/sha256.hpp", "(held < 56 ? 55 : 119)", "(held < 57 ? 55 : 119)", "core/sha256", "*"),
