@@ -6,7 +6,7 @@ BREAKAGES = [
     ("core/checked.hpp", "max() - b) return {}", "max()) return {}", "core/checked", "*"),
     ("core/checked.hpp", "length <= size - offset", "length < size - offset", "core/checked", "*"),
     ("core/error.hpp", "i + 3 >= size_", "i + 2 >= size_", "core/error", "*"),
-    ("core/ids.hpp", "!detail::take_word(text.substr(of_id), ref.version)) return {};", "text.size() != 48) return {};", "core/ids", "*"),
+    ("core/ids.hpp", "!detail::take_word(text.substr(of_id), ref.version))", "text.size() != 48)", "core/ids", "*"),
     ("core/digits.hpp", "text.size() == 16 ? hex_number", "text.size() <= 16 ? hex_number", "core/ids", "*Nothing_else*"),
     ("core/result.hpp", "(!std::is_same_v<T, bool> || !detail::is_result<std::remove_cvref_t<U>>) &&", "", "core/result", "*"),
     ("core/sha256.hpp", "(held < 56 ? 55 : 119)", "(held < 57 ? 55 : 119)", "core/sha256", "*"),
@@ -26,7 +26,7 @@ BREAKAGES = [
     ("system/files.hpp", "if (system == detail::file_ends) return failure(errc::io, offset, name_);", "if (system == detail::file_ends) return {};", "tensors/positioned_file", "*S8*"),
     ("system/resolve.hpp", "may_be_known ? errc::unknown_host : errc::bad_address", "errc::unknown_host", "transports/names", "*final*"),
     ("protocol/retry.hpp", " || code == errc::unknown_host", "", "transports/names", "*known_later*"),
-    ("transports/over/tls/tls_stream.hpp", "default: return true;\n    }\n  }\n  /// Whether a failure is", "default: return false;\n    }\n  }\n  /// Whether a failure is", "transports/tls_faults", "*cannot_succeed*"),
+    ("transports/over/tls/detail/tls_reason.hpp", "default: return true;\n  }\n}\n/// Whether a failure is", "default: return false;\n  }\n}\n/// Whether a failure is", "transports/tls_faults", "*cannot_succeed*"),
     ("transports/over/tls/detail/tls_reason.hpp", "    case SSL_R_UNEXPECTED_EOF_WHILE_READING:\n    case SSL_R_DECRYPTION", "    case SSL_R_DECRYPTION", "transports/tls_faults", "*cannot_succeed*"),
     ("links/posix/posix_stream.hpp", "look_how_far();  // before", "// before", "transports/silent_line", "*A_far_end*"),
     # differences

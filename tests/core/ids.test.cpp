@@ -1,8 +1,10 @@
 // References as text: what programs pass on to each other.
 #include <tensorpull/core/ids.hpp>
+#include <tensorpull/core/limits.hpp>
 
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -47,8 +49,20 @@ TEST(ReferenceText, Nothing_else_is_read) {
     for (const char c : {'g', '/', ':', '@', '`', ' ', '-', 'x', '\0', '\xb0'}) {
       std::string wrong = both;
       wrong[at] = c;
-      EXPECT_FALSE(parse_reference(wrong)) << at << ' ' << int{c};
+      EXPECT_EQ(parse_reference(wrong).error(), errc::invalid_argument) << at << ' ' << int{c};
     }
 }
 
+TEST(ReferenceText, Is_written_to_a_stream) {
+  std::ostringstream out;
+  out << "recv " << to_digits(reference{id, 0xb13dc63d, 7}) << ' ' << to_digits(id);
+  EXPECT_EQ(out.str(), "recv " + both + ' ' + std::string(id_digits));
+}
+
 }  // namespace ids_test
+
+// Without the rest of the library's names.
+namespace only_sizes {
+using namespace tensorpull::literals;
+static_assert(64_KiB == 65'536 && 2_MiB == 2 * 1024_KiB && 1_GiB == 1024_MiB);
+}  // namespace only_sizes

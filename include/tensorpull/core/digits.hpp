@@ -16,6 +16,13 @@ struct digits_text {
   constexpr const char* data() const noexcept { return characters; }  ///< valid as long as this object
   static constexpr std::size_t size() noexcept { return Digits; }  ///< how many
   constexpr std::string_view view() const noexcept { return {characters, Digits}; }  ///< valid as long as this object
+  /// Writes them to a stream, such as std::cout.
+  template <class Stream>
+    requires requires(Stream& to, std::string_view text) { to << text; }
+  friend Stream& operator<<(Stream& to, const digits_text& digits) {
+    to << digits.view();
+    return to;
+  }
 };
 
 namespace detail {

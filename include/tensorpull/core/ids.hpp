@@ -2,8 +2,8 @@
 #pragma once
 
 #include <tensorpull/core/digits.hpp>
+#include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/std/optional.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -39,10 +39,10 @@ constexpr digits_text<32> to_digits(const ref_id& id) noexcept {
   return digits;
 }
 
-/// The ID that the text spells: exactly 32 hexadecimal digits of either case. Anything else gives nothing.
-constexpr optional<ref_id> parse_ref_id(std::string_view text) noexcept {
+/// The ID that the text spells: exactly 32 hexadecimal digits of either case. Anything else is invalid_argument.
+constexpr result<ref_id> parse_ref_id(std::string_view text) noexcept {
   ref_id id;
-  if (!detail::take_id(text, id)) return {};
+  if (!detail::take_id(text, id)) return failure(errc::invalid_argument);
   return id;
 }
 
@@ -82,12 +82,13 @@ constexpr digits_text<48> to_digits(const reference& ref) noexcept {
 }
 
 /// The reference that the text spells: 48 hexadecimal digits of either case, or the 32 of an ID, which is a reference
-/// without a version. Anything else gives nothing.
-constexpr optional<reference> parse_reference(std::string_view text) noexcept {
+/// without a version. Anything else is invalid_argument.
+constexpr result<reference> parse_reference(std::string_view text) noexcept {
   constexpr std::size_t of_id = 32;
   reference ref;
-  if (!detail::take_id(text.substr(0, of_id), ref.id)) return {};
-  if (text.size() > of_id && !detail::take_word(text.substr(of_id), ref.version)) return {};
+  if (!detail::take_id(text.substr(0, of_id), ref.id)) return failure(errc::invalid_argument);
+  if (text.size() > of_id && !detail::take_word(text.substr(of_id), ref.version))
+    return failure(errc::invalid_argument);
   return ref;
 }
 

@@ -9,10 +9,12 @@
 
 namespace tensorpull {
 
-// Sizes in bytes: 64_KiB, 2_MiB, 1_GiB.
+/// Sizes in bytes: 64_KiB, 2_MiB, 1_GiB, for a program that has `using namespace tensorpull::literals`.
+inline namespace literals {
 inline constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 inline constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
 inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
+}  // namespace literals
 
 /// The cap of owners that set none (default_limits::chunk_cap_bytes).
 inline constexpr std::uint64_t usual_chunk_cap_bytes = 64_MiB;
