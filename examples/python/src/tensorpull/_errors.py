@@ -6,6 +6,8 @@ import errno
 import os
 from typing import Any, Dict, Tuple, Type
 
+from ._native import error_codes as ERROR_CODES
+
 _BROKEN = ("connection_failed", "connection_lost", "truncated")
 _FILES = ("io", "disk_full", "bad_file")
 
@@ -58,6 +60,8 @@ class Error(Exception):
         """The same error in other words."""
         return Error(self.code, message, name or self.name, self.landed, self.system, self.at)
 
+
+Error.__doc__ = f"{Error.__doc__}\n    Codes (`ERROR_CODES`, with their sentences):\n" + "".join(f"      {code:24} {sentence}\n" for code, sentence in ERROR_CODES.items())
 
 _NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT}
 
