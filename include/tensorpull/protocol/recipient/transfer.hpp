@@ -236,7 +236,7 @@ class transfer {
     m.reason = reason_;
     if (error_->code == errc::digest_mismatch || error_->code == errc::chunk_digest_mismatch)
       m.status = status::digest_mismatch;
-    // nothing but the header has come
+    // nothing but the header has arrived
     else if (landed_ <= machine_.description().data_start) m.status = declining(error_->code);
     if (looked) m.status = status::looked;
     return m;
