@@ -1,4 +1,4 @@
-"""A file system of published images for fsspec: `fsspec.open("images://w/weights.safetensors")` reads what is asked for, and nothing before.
+"""A file system of published images for fsspec: it reads what is asked for, and nothing before.
 
     fs = ImageFileSystem({"weights.safetensors": model.state_dict()})
     with fs.open("weights.safetensors") as f:            # a safetensors file that is nowhere on a disk

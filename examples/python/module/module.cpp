@@ -19,9 +19,11 @@ PYBIND11_MODULE(_native, m) {
   m.doc() = "The compiled half of tensorpull; use the package.";
   m.attr("max_chunk_bytes") = tensorpull::max_payload_bytes;
   m.attr("error_codes") = [] {
-    py::list names;
-    tensorpull::for_each_code([&](tensorpull::errc code) { names.append(tp::to_text(tensorpull::code_name(code))); });
-    return py::tuple(names);
+    py::dict sentences;
+    tensorpull::for_each_code([&](tensorpull::errc code) {
+      sentences[tp::to_text(tensorpull::code_name(code))] = tp::to_text(tensorpull::to_string(code));
+    });
+    return sentences;
   }();
   // The version that a reference's digits contain; 0: none, or they are no reference.
   m.def("version_of", [](const std::string& digits) {

@@ -79,7 +79,7 @@ constexpr errc to_errc(status s) noexcept {
   }
 }
 
-/// How a cancellation names the error of a recipient that cannot take what is described, and may try again with
+/// How a cancellation names the error of a recipient that cannot take what is described, and may ask again with
 /// another destination or limit: schema_mismatch or unsupported. ok: the error is none of these.
 constexpr status declining(errc why) noexcept {
   switch (why) {

@@ -127,7 +127,7 @@ Point = collections.namedtuple("Point", "x y")
         (deep(MAX_DEPTH + 1), ValueError, "containers within each other"),
         ({"a": {"b": object()}}, TypeError, "'a.b' is no tensor"),
         ({"a": {"b": Point(1, 2)}}, TypeError, "Point"),
-        ({"a": {"b": np.float64(1)}}, TypeError, "float64"),
+        ({"a": {"b": np.longdouble(1)}}, TypeError, "longdouble"),
         ({"a": {"b": 1 + 2j}}, TypeError, "complex"),
         ({"a": {"b": 2**1024}}, ValueError, "bits"),
         ({"a": {1.5: torch.zeros(1)}}, TypeError, "1.5"),

@@ -7,6 +7,8 @@ import os
 import socket
 from typing import Any, Dict, Tuple, Type
 
+from ._native import error_codes as ERROR_CODES
+
 _BROKEN = ("connection_failed", "connection_lost", "truncated", "handshake_failed")
 _FILES = ("io", "disk_full", "bad_file", "misplaced_tensor", "trailing_bytes", "cut_file")
 
@@ -59,6 +61,8 @@ class Error(Exception):
         """The same error in other words."""
         return Error(self.code, message, name or self.name, self.landed, self.system, self.at)
 
+
+Error.__doc__ = f"{Error.__doc__}\n    Codes (`ERROR_CODES`, with their sentences):\n" + "".join(f"      {code:24} {sentence}\n" for code, sentence in ERROR_CODES.items())
 
 _NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT, "unknown_host": socket.EAI_NONAME}
 

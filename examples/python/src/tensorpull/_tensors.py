@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from ._devices import Blocks, DeviceTensor, copier_of
 from ._errors import Error
 from ._native import numpy_format, numpy_name
+from ._trees import dlpack_hint
 
 Description = Tuple[Any, ...]
 
@@ -107,7 +108,10 @@ class Tensors:
         spaces: Dict[str, int] = {}
         for name, tensor in _sorted(tensors):
             if torch is not None and isinstance(tensor, torch.Tensor):
-                one = _describe_torch(torch, name, tensor, blocks, spaces)
+                try:
+                    one = _describe_torch(torch, name, tensor, blocks, spaces)
+                except (RuntimeError, NotImplementedError) as e:  # of a tensor without memory, as within torch.vmap
+                    raise _refuse("unsupported_layout", name, str(e)[:200]) from None
                 # an alias: what the module gives this tensor as new memory later does not free the old
                 held = tensor.detach()
             elif numpy is not None and isinstance(tensor, numpy.ndarray):
@@ -116,7 +120,7 @@ class Tensors:
                 if not tensor.flags.writeable:
                     self.read_only.append(name)
             else:
-                raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}")
+                raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}{dlpack_hint(tensor)}")
             if not apart and 0 not in one[2]:
                 kept = seen.setdefault((*one[1:6], *one[7:]), name)
                 if kept != name and name != "format":  # which savers put into metadata: there it is no tie

@@ -34,6 +34,15 @@ class TLS:
       session_tickets       clients may come back sooner, without showing their certificate again
       proxy, proxy_user, proxy_password  an HTTP proxy on the way, "host:port"; it is sent the password in the clear
 
+    Where nobody gives you certificates, an authority of your own does, for example with OpenSSL. Keep ca.key where nobody else reads it, and give everybody ca.pem:
+
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=our authority" -keyout ca.key -out ca.pem
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=server" -keyout server.key -out server.csr
+        echo "subjectAltName=DNS:server.example.org" | openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -days 825 -out server.pem -extfile /dev/stdin
+
+    The server has TLS(cert_file="server.pem", key_file="server.key"), and its clients, who dial the name in subjectAltName, TLS(ca_file="ca.pem"). A client's certificate is made alike, with
+    its recipient's name as CN; it needs no subjectAltName. Then the client gives cert_file and key_file too, and the server ca_file and require_client_certificates.
+
     Files are read once, here, and again by `reload()`. Errors: "bad_file" with the file's name, "invalid_argument", "bad_address" if this build has
     no TLS.
     """

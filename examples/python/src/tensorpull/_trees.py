@@ -27,7 +27,7 @@ MAX_PATHS = 64 << 20
 MAX_INT_BITS = 1024
 
 RESERVED = "tensorpull."
-_TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tensorpull.digests", "tensorpull.difference"
+TREE, _ORDER, DIGESTS, DIFFERENCE = "tensorpull.tree", "tensorpull.order", "tensorpull.digests", "tensorpull.difference"
 #: Of steps, by the bits of an element.
 NARROWED = {8: "tensorpull.narrowed", 4: "tensorpull.narrowed_4"}
 _TENSOR: List[Any] = []  # how a structure says "here is a tensor"
@@ -42,8 +42,8 @@ class FlatTree(Dict[str, Any]):
 def flatten(tree: Any) -> FlatTree:
     """A nested dict, list or tuple, such as an optimizer's state, as a dict of its tensors: `{"state": {0: {"step": t}}}` has `"state.0.step"`.
 
-    Keys are of type str or int. Leaves are tensors, and int, float, bool, str and None, which go into `structure` exactly: a float bit for bit, an int of up
-    to 1,024 bits. Any other leaf is a TypeError that names its place. An OrderedDict or another kind of dict comes back as a dict; a kind of tuple with a name is refused.
+    Keys are of type str or int. Leaves are tensors, and int, float, bool, str, bytes and None, which go into `structure` exactly: a float bit for bit, an int of up
+    to 1,024 bits. NumPy's numbers come back as Python's, and a torch.Size as a tuple. Any other leaf is a TypeError that names its place. An OrderedDict or another kind of dict comes back as a dict; a kind of tuple with a name is refused.
     ValueError: two places with one dotted name ("a.b" beside {"a": {"b": ...}}), a container within itself, more than 64 within each other, more than 1,000,000 places.
     Nothing is copied. `unflatten` is the inverse.
     """
@@ -111,7 +111,7 @@ class _Flattening:
 
     def _node(self, node: Any, path: Optional[str]) -> Any:
         where = repr(path) if path is not None else "the outermost one"
-        kind = "d" if isinstance(node, dict) else {list: "l", tuple: "t"}.get(type(node))
+        kind = "d" if isinstance(node, dict) else "l" if type(node) is list else "t" if type(node) is tuple or _is_size(node) else None
         if kind is None:
             if is_tensor(node):
                 self._tensors[str(path)] = node
@@ -141,9 +141,19 @@ class _Flattening:
         return made
 
 
+def dlpack_hint(value: Any) -> str:
+    """What to do with a tensor of another library."""
+    return "; numpy.from_dlpack(...) or torch.from_dlpack(...) of it is the same memory" if hasattr(value, "__dlpack__") else ""
+
+
 def _as_json(leaf: Any, where: str) -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(leaf, (numpy.bool_, numpy.integer, numpy.floating)) and type(leaf.item()) in (bool, int, float):
+        leaf = leaf.item()
     if leaf is None or type(leaf) in (bool, str):
         return leaf
+    if type(leaf) is bytes:
+        return ["b", leaf.hex()]
     if type(leaf) is int:
         if leaf.bit_length() > MAX_INT_BITS:
             raise ValueError(f"{where} is a whole number of more than {MAX_INT_BITS} bits")
@@ -151,7 +161,7 @@ def _as_json(leaf: Any, where: str) -> Any:
     if type(leaf) is float:
         # JSON's numbers give a finite float back bit for bit
         return leaf if math.isfinite(leaf) else ["f", struct.pack(">d", leaf).hex()]
-    raise TypeError(f"{where} is no tensor, int, float, bool, str or None, but a {type(leaf).__module__}.{type(leaf).__qualname__}")
+    raise TypeError(f"{where} is no tensor, int, float, bool, str, bytes or None, but a {type(leaf).__module__}.{type(leaf).__qualname__}{dlpack_hint(leaf)}")
 
 
 def _wrong(why: str, name: str = "") -> Error:
@@ -169,7 +179,7 @@ class _parsed:
         except (ValueError, RecursionError):
             raise _wrong("a structure that is no JSON") from None
 
-    def tree(self, tensors: Mapping[str, Any], required: Optional[Mapping[str, Any]] = None) -> Any:
+    def tree(self, tensors: Mapping[str, Any], required: Optional[Iterable[str]] = None) -> Any:
         """Each place of a tensor has one of `tensors`, and each of `required` (all of them, if that is None) is at one place."""
         self._tensors = tensors
         self._paths: Set[str] = set()
@@ -202,6 +212,8 @@ class _parsed:
             return node
         if len(node) == 2 and node[0] == "f":
             return _float(node[1], path)
+        if len(node) == 2 and node[0] == "b":
+            return _bytes(node[1], path)
         if not self._is_container(node):
             raise _wrong("a container of no known kind", path or "")
         if depth == MAX_DEPTH:
@@ -239,8 +251,47 @@ def _float(text: Any, path: Optional[str]) -> float:
     raise _wrong("a number that is none", path or "")
 
 
+def _bytes(text: Any, path: Optional[str]) -> bytes:
+    try:
+        if isinstance(text, str) and text == (value := bytes.fromhex(text)).hex():
+            return value
+    except ValueError:
+        pass
+    raise _wrong("bytes that are none", path or "")
+
+
+def _is_size(node: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and type(node) is torch.Size
+
+
 def _no_constant(text: str) -> Any:
     raise ValueError(text)
+
+
+class _AnyTensor(Dict[str, Any]):
+    """Has each name, and the mark of a tensor under it."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> Any:
+        return _TENSOR
+
+
+def leaves(structure: str) -> Dict[str, Any]:
+    """What a tree has besides tensors and containers, by dotted names."""
+    found: Dict[str, Any] = {}
+
+    def look(node: Any, path: str) -> None:
+        if isinstance(node, (dict, list, tuple)) and node is not _TENSOR:
+            for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+                look(child, f"{path}.{key}" if path else str(key))
+        elif node is not _TENSOR:
+            found[path] = node
+
+    look(_parsed(structure).tree(_AnyTensor(), ()), "")
+    return found
 
 
 class Carried(NamedTuple):
@@ -268,10 +319,10 @@ def carry(tensors: Any, metadata: Optional[Mapping[str, str]]) -> Carried:
         except Error as e:
             raise ValueError(f"this dict has changed since it was made of a tree ({e.name!r}); publish dict(...) of it") from None
     for name in flat:
-        if name in (_TREE, _ORDER, DIGESTS, DIFFERENCE, *NARROWED.values()):
+        if name in (TREE, _ORDER, DIGESTS, DIFFERENCE, *NARROWED.values()):
             raise Error("reserved_name", "this name means something else in metadata", name)
     if structure is not None:
-        pairs[_TREE] = structure
+        pairs[TREE] = structure
     return Carried(flat, pairs)
 
 
@@ -285,7 +336,7 @@ def said(carried: Carried, described: List[Tuple[Any, ...]], ties: Mapping[str, 
         if pairs.get(alias, kept) != kept:
             raise ValueError(f"metadata says something else under the name of the tensor {alias!r}, which is tied to {kept!r}")
     pairs = {**ties, **pairs}
-    if not keep_order or _TREE in pairs:
+    if not keep_order or TREE in pairs:
         return pairs
     kept_names = {one[0] for one in described}
     more = [alias for alias, kept in pairs.items() if alias not in tensors and kept in kept_names and alias != "format"]
@@ -319,7 +370,7 @@ def arrive(made: Mapping[str, Any], metadata: Mapping[str, str]) -> Arrived:
     for alias, kept in pairs.items():
         if kept in made and alias not in made and alias != "format":
             named[alias] = made[kept]
-    structure, order = metadata.get(_TREE), metadata.get(_ORDER)
+    structure, order = metadata.get(TREE), metadata.get(_ORDER)
     if structure is not None:
         if order is not None:
             raise _wrong("a structure and an order")

@@ -110,7 +110,7 @@ class publication_book {
   }
 
   /// There is one connection alone: if its other end cannot take what is described, that is its end. Otherwise it may
-  /// try again, and another may follow it. Call it before anything is published.
+  /// ask again, and so may another. Call it before anything is published.
   void has_one_peer() noexcept { transactions_.one_peer = true; }
 
   /// Withdraws everything, and settles also what is not sealed: the last settlements can be delivered before the owner
