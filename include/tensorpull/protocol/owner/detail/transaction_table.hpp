@@ -1,11 +1,11 @@
-// The transactions of an owner: which recipients each waits for, when it has settled and with which verdict, and the
-// events of its progress. It has no lock, no clock and no heap.
+// The transactions of an owner: which recipients each waits for, when it has settled and with which verdict. It has no
+// lock, no clock and no heap.
 #pragma once
 
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/image/schema.hpp>
-#include <tensorpull/protocol/owner/detail/owner_tables.hpp>
 #include <tensorpull/protocol/owner/detail/table_room.hpp>
+#include <tensorpull/protocol/owner/detail/transaction_events.hpp>
 #include <tensorpull/protocol/owner/detail/transaction_rules.hpp>
 #include <tensorpull/std/algorithm.hpp>
 
@@ -13,9 +13,9 @@ namespace tensorpull::detail {
 
 /// The transactions of an owner, and the records of their recipients. The counts of a transaction are those of its
 /// recipients' records, and each recipient counts once.
-class transaction_table : public owner_tables {
+class transaction_table : public transaction_events {
  public:
-  using owner_tables::owner_tables;
+  using transaction_events::transaction_events;
 
   std::uint64_t completions = 0;  ///< times that a recipient has completed a reference
 
@@ -111,13 +111,6 @@ class transaction_table : public owner_tables {
     forget(r);
     if (!r.expected) records.remove(r);
   }
-  /// A recipient cannot take what is published, which progress tells; of several at once the last.
-  void declined(const recipient_record& r, errc why) noexcept {
-    publication* const p = publication_of(r);
-    if (p == nullptr || p->beside || is_final(r.state)) return;
-    p->declined = why;
-    p->declined_by = r.anonymous ? recipient_id{} : r.who;
-  }
   /// A recipient does something that changes its state, and with it the counts; may settle the transaction.
   void change(publication& p, recipient_record& r, recipient_state to) noexcept {
     transaction& t = *find(p.transaction);
@@ -190,62 +183,6 @@ class transaction_table : public owner_tables {
       if (idle > none && now - t.moved_at > idle) settle(t, end_of_transaction::by_budget);
       else check(t);
     }
-  }
-
-  /// Whether the end of a transaction can be told: it has settled, its images are not read any more, and no callback of
-  /// it runs, unless it is `at_once`.
-  bool settling(transaction_id at_once) const noexcept {
-    if (waiting_ == 0) return false;
-    for (const transaction& t : transactions)
-      if (can_be_told(t, at_once)) return true;
-    return false;
-  }
-  /// Such a transaction, all of whose progress has been told. Its last callback begins. Each is given once. nullptr:
-  /// there is none.
-  transaction* next_settled(transaction_id at_once) noexcept {
-    if (waiting_ == 0) return nullptr;
-    for (transaction& t : transactions)
-      if (can_be_told(t, at_once) && !event_due(t)) {
-        t.now = transaction::state::told;
-        ++t.callbacks;
-        --waiting_;
-        return &t;
-      }
-    return nullptr;
-  }
-  /// A callback has returned. True: it was the last one of a transaction whose end has been told.
-  bool returned(transaction_id id) noexcept {
-    transaction* const t = find(id);
-    return t != nullptr && --t->callbacks == 0 && t->now == transaction::state::told;
-  }
-  /// The objects kept for a transaction have been released, so its entry may be used again.
-  void released(transaction_id id) noexcept {
-    if (transaction* const t = find(id)) t->now = transaction::state::delivered;
-  }
-
-  /// The next progress event that is due, and the callback for it, which begins: what has changed in a recipient's
-  /// record since its last event. None: there is none. Cost: up to one pass over the slots and the records.
-  transaction_id next_event(progress_event& out, callback<const progress_event&>& tell) noexcept {
-    for (publication& p : publications.all()) {
-      if (p.declined == errc{}) continue;
-      transaction* const t = find(p.transaction);
-      if (t != nullptr && is_told_of(*t)) {
-        out = declined_event(p, ++events_);
-        tell = t->options.progress;
-        ++t->callbacks;
-        return t->outcome.id;
-      }
-      p.declined = {};
-    }
-    for (recipient_record& r : records.all()) {
-      transaction* const t = transaction_of(r);
-      if (t == nullptr || is_beside(r) || !is_due(r, *t, now)) continue;
-      out = take_event(r, ++events_, now);
-      tell = t->options.progress;
-      ++t->callbacks;
-      return t->outcome.id;
-    }
-    return {};
   }
 
  private:
@@ -404,20 +341,8 @@ class transaction_table : public owner_tables {
     t.outcome.lasted = now - t.started_at;
     t.outcome.verdict = verdict_of(t);
   }
-  bool can_be_told(const transaction& t, transaction_id at_once) const noexcept {
-    return t.now == transaction::state::settled && (t.callbacks == 0 || t.outcome.id == at_once) && !is_read(t);
-  }
-  bool event_due(const transaction& t) noexcept {
-    if (!t.options.progress) return false;
-    for (const publication& p : publications.all())
-      if (p.is_part_of(t.outcome.id) && p.declined != errc{}) return true;
-    for (const recipient_record& r : records.all())
-      if (transaction_of(r) == &t && !is_beside(r) && is_due(r, t, now)) return true;
-    return false;
-  }
 
-  std::uint32_t numbers_ = 0, waiting_ = 0;
-  std::uint64_t events_ = 0;
+  std::uint32_t numbers_ = 0;
   bool closed_ = false;
 };
 
