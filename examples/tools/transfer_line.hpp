@@ -71,7 +71,7 @@ class transfer_line {
     return text;
   }
   void draw() {
-    if (!begun_) return line_.show(name_ + "  waiting for the owner");
+    if (!begun_) return line_.show(name_ + "  waiting for an answer");
     const std::string text = figures();
     // if the line is too long, first the bar becomes shorter, then the name
     const std::size_t columns = static_cast<std::size_t>(line_.columns()), taken = text.size() + 6;

@@ -166,7 +166,7 @@ TEST_F(HttpOwner, A_key_opens_and_nothing_else_does) {
   const auto latest = c.hear();
   EXPECT_EQ(latest.status, 200);
   EXPECT_EQ(latest.at("Cache-Control"), "no-cache");
-  c.say("GET " + path + "?a=1&key=" + key_of(ref) + host + "\r\n");
+  c.say("GET " + path + "?utm_source=a%20b+c;d,e&t=12:30&key=" + key_of(ref) + host + "\r\n");
   const auto in_url = c.hear();
   EXPECT_TRUE(in_url.body == image);
   EXPECT_EQ(in_url.at("Cache-Control"), "no-store");

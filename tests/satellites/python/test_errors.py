@@ -85,7 +85,7 @@ def test_ties_that_the_owner_has_not_are_said(owner):
     one = np.zeros(4)
     with pytest.raises(Error) as e:
         tensorpull.download_tensors(owner.address, owner.add_tensors({"a": np.ones(4), "b": np.ones(4)}), out={"a": one, "b": one})
-    assert (e.value.code, e.value.name) == ("schema_mismatch", "b") and "the owner has not tied them" in str(e.value), str(e.value)
+    assert (e.value.code, e.value.name) == ("schema_mismatch", "b") and "what is published has not tied them" in str(e.value), str(e.value)
 
 
 def test_a_landing_says_which_tensor_does_not_fit():

@@ -333,7 +333,7 @@ def _in_words(e: Error, difference_of: Callable[[], Optional[Tuple[str, str]]]) 
         said = difference_of()
     except Error:  # the owner is gone, or does not say
         said = None
-    return e.saying(*said) if said is not None else e.saying(f"{e.message}: the names, dtypes, shapes and ties of out have to be the owner's")
+    return e.saying(*said) if said is not None else e.saying(f"{e.message}: the names, dtypes, shapes and ties of out have to be those of what is published")
 
 
 def writable(out: Mapping[str, Any]) -> Tensors:

@@ -139,14 +139,14 @@ def difference(mine: Tensors, there: Listing, subset: bool, name: str) -> Option
         if theirs is None:
             found[one[0]] = "out has a tensor that is not published"
         elif theirs.name != one[0]:
-            found[one[0]] = f"the owner has tied this tensor to {theirs.name!r}, and out has them apart"
+            found[one[0]] = f"what is published has tied this tensor to {theirs.name!r}, and out has them apart"
         elif (theirs.dtype, tuple(theirs.shape)) != (one[1], tuple(one[2])):
             what = "dtype" if theirs.dtype != one[1] else "shape"
             found[one[0]] = f"a tensor of out has another {what}: it is {kind(one[1], one[2])} here, and {kind(theirs.dtype, theirs.shape)} is published"
     have = {one[0] for one in mine.described}
     for alias, kept in mine.ties.items():
         if there.tensors.get(alias) is None or there.tensors[alias] is not there.tensors.get(kept):
-            found.setdefault(alias, f"two tensors of out are one memory, this one and {kept!r}, and the owner has not tied them")
+            found.setdefault(alias, f"two tensors of out are one memory, this one and {kept!r}, and what is published has not tied them")
     for other, theirs in there.tensors.items():
         if not subset and other not in have and other not in mine.ties and theirs.name not in have:
             found.setdefault(other, "a tensor is published that out does not have (subset=True takes only those of out)")
