@@ -364,6 +364,8 @@ BREAKAGES = [
     ("tensors/safetensors/detail/safetensors_header.hpp", "if (text_bytes > file.size() - sizeof length)", "if (text_bytes > file.size())", "tensors/safetensors", "*S1*"),
     ("tensors/structs/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
+    ("transports/host_budget.hpp", "const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;", "const bool crowds = false;", "transports/publisher", "*above_its_share*"),
+    ("transports/host/host.hpp", " || shaking_ >= most_handshakes", "", "transports/tls_strangers", "*so_many_at_a_time*"),
     ("protocol/retry.hpp", "landed >= landed_ + least", "landed > landed_", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "if (busy_left_ <= asked) return {};", "", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "return ++failures_ <= policy_.retries;", "return ++failures_ < policy_.retries;", "protocol/retry", "Retry*"),
@@ -443,7 +445,7 @@ BREAKAGES = [
     ("transports/peers/detail/datagram_owner_state.hpp", "(!blocked || stuck)", "!blocked", "transports/datagrams_full_link", "*"),
     ("transports/peers/detail/datagram_owner_state.hpp", "link.wait(!blocked, blocked,", "link.wait(true, blocked,", "transports/datagrams_full_link", "*"),
     # strangers, scarcity
-    ("transports/host_budget.hpp", "if (ended_ == most || a.trusted || a.heard != 0 ||", "if (a.trusted || a.heard != 0 ||", "transports/publisher", "*room*"),
+    ("transports/host_budget.hpp", "if ((ended_ == most && !crowds) || has_shown(a) ||", "if (a.trusted || a.heard != 0 ||", "transports/publisher", "*room*"),
     ("transports/host_budget.hpp", "now - w.first() < courtesy)", "false)", "transports/publisher", "*room*"),
     ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_.get(), list->ai_family);", "", "transports/udp_link", "*every_local*"),
     ("transports/over/tls/tls_stream.hpp", "s_->patience = {};  // OpenSSL", "// OpenSSL", "transports/tls_conformance", "*waits_for_no_other*"),

@@ -175,6 +175,45 @@ struct haunted_room : usual_room {
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Udp, ThirdParties, haunted_room);
 
+/// Many ports of one machine, each of which proves its address, and an owner with few places.
+struct crowded_udp_room : udp_room {
+  template <class Model>
+  auto open(const tp::authorise_callback& may) {
+    return net<Model>::downloader::open({.listen = port.address(), .peers = few_places, .authorise = may});
+  }
+  std::vector<third_party> third_parties() const {
+    constexpr std::size_t ports = 8 * few_places;
+    const auto say = [this](byte_vector said, bool proved) {
+      return
+          [at = port.address(), said = std::move(said), proved](const std::stop_token& stop, std::atomic<bool>& acts) {
+            std::vector<test::stranger> all;
+            std::vector<std::uint64_t> words;
+            for (std::size_t i = 0; i < ports && !stop.stop_requested(); ++i) {
+              all.emplace_back(at);
+              words.push_back(proved ? all.back().word() : i + 1);
+            }
+            while (!stop.stop_requested()) {
+              for (std::size_t i = 0; i < all.size(); ++i) {
+                all[i].say(words[i], said);
+                (void)all[i].hear(0ms);
+              }
+              acts = true;
+              be_slow(2ms);  // otherwise the kernel throws away what honest recipients say
+            }
+          };
+    };
+    const auto asks = request(tp::frame_kind::describe, 1, {1234, 5678}, 0, 0);
+    const byte_vector half(asks.begin(), asks.begin() + 24), rubbish(9, std::byte{0xee});
+    return {{"ports that have no cookie", say(asks, false), 0, ports},
+            {"ports that ask for what is not there", say(asks, true), 0, ports},
+            {"ports that stop in the middle of a request", say(half, true), 0, ports},
+            {"ports with a cookie that talk rubbish", say(rubbish, true), 0, ports},
+            {"ports with a cookie that say nothing", say({}, true), 0, ports}};
+  }
+  slow_clock slow{20};  // nothing is asked for again because the machine is slow
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(CrowdedUdp, ThirdParties, crowded_udp_room);
+
 struct udp_pair : usual_pair {
   using net = udp_room::net<mlp>;
   auto ends() {

@@ -324,6 +324,33 @@ TEST(ConnectionBudgets, Those_that_have_shown_nothing_for_a_second_make_room_and
   EXPECT_EQ(ended, 64);
 }
 
+TEST(ConnectionBudgets, An_address_loses_at_once_all_that_have_shown_nothing_above_its_share) {
+  const auto start = steady_clock::now();
+  tp::detail::budget_watch watch(start);
+  EXPECT_FALSE(watch.over({}, start, {}));
+  constexpr std::uint8_t one = 7, other = 9;
+  tp::detail::room_maker room(50);
+  for (int i = 0; i < 1000; ++i) room.counts({}, one);
+  for (int i = 0; i < 40; ++i) room.counts({}, other), room.counts({.heard = 1}, other);
+  EXPECT_FALSE(room.ends(watch, start + 999ms, {}, one));
+  EXPECT_FALSE(room.ends(watch, start + 1s, {.heard = 1}, one));
+  int ended = 0, of_other = 0;
+  for (int i = 0; i < 950; ++i) ended += room.ends(watch, start + 1s, {}, one);
+  EXPECT_EQ(ended, 950);
+  EXPECT_TRUE(room.made());
+  for (int i = 0; i < 40; ++i) of_other += room.ends(watch, start + 1s, {}, other);
+  for (int i = 0; i < 50; ++i) ended += room.ends(watch, start + 1s, {}, one);
+  EXPECT_EQ(ended - 950 + of_other, 64) << "the others make room as everybody does";
+}
+TEST(ConnectionBudgets, Sockets_of_one_address_are_neighbours_and_those_without_one_are_not) {
+  const raw_listener listener;
+  raw_peer first(listener.port()), second(listener.port());
+  const std::uint8_t of_first = tp::detail::neighbours_of(first.stream().native_handle());
+  EXPECT_NE(of_first, tp::detail::no_neighbours);
+  EXPECT_EQ(tp::detail::neighbours_of(second.stream().native_handle()), of_first);
+  EXPECT_EQ(tp::detail::neighbours_of(listener.native_handle()), tp::detail::no_neighbours) << "nobody is there";
+}
+
 using published = tp::publisher<net::parts, tp::no_lock, 16>;
 
 TEST(Publisher, A_recipient_that_completed_is_told_even_if_the_next_version_is_published_in_the_same_step) {

@@ -2,6 +2,7 @@
 #include "certificates.hpp"
 #include "network.hpp"
 #include "support/clocks.hpp"
+#include "support/process_entries.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/over/tls/tls.hpp>
@@ -76,6 +77,34 @@ TEST(TlsStrangers, One_that_speaks_no_tls_is_an_error_of_its_own_and_the_next_ca
   door::client honest(d);
   EXPECT_TRUE(d.listener.accept(20s));
   honest.expect_in();
+}
+
+// Each handshake takes 272 KiB of a host at most.
+TEST(TlsStrangers, A_host_shakes_hands_with_so_many_at_a_time_and_lets_in_a_recipient) {
+  constexpr std::size_t most = tp::tls::most_handshakes, count = most + 60;
+  door d;
+  using net = raw_net<mlp, tp::tls>;
+  const std::size_t before = descriptors();
+  auto owner = *net::downloader::open(tp::tls_address{any_port, d.own}, {.budgets = {.accept = 600s}});
+  const auto source = random_model<mlp>(1);
+  const auto ref = *owner.add_tensors(*source);
+  const serving server(owner);
+  const std::size_t own = descriptors() - before;
+  std::vector<raw_peer> begun;
+  for (std::size_t i = 0; i < count; ++i) {
+    begun.emplace_back(owner.port());
+    ASSERT_TRUE(begun.back().say(std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11)));
+  }
+  EXPECT_TRUE(eventually("as many as may", [&] { return descriptors() >= before + own + count + most; }));
+  be_slow(100ms);
+  EXPECT_LE(descriptors(), before + own + count + most);
+  const fast_clock fast(10);
+  const auto mine = blank<mlp>();
+  const auto address = local(owner.port());
+  const auto done = net::download_tensors(tp::tls_address{address, d.theirs}, ref, *mine,
+                                          {.per_request_timeout = 600s});
+  ASSERT_TRUE(succeeded(done));
+  EXPECT_TRUE(same(*mine, *source));
 }
 
 }  // namespace tls_strangers_test

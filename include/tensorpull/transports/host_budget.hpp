@@ -2,11 +2,17 @@
 // what the connection has done.
 #pragma once
 
+#include <tensorpull/core/splitmix64.hpp>
 #include <tensorpull/links/posix/wait.hpp>
 #include <tensorpull/std/chrono.hpp>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tensorpull {
 
@@ -39,6 +45,21 @@ struct connection_activity {
   bool owing = false;  ///< one side owes bytes
   bool awaits_us = false;  ///< the other end waits for memory of ours
 };
+
+/// A number for the address at the other end of a socket, its port aside, and of IPv6 for its first 64 bits. Several
+/// addresses may have the same one. no_neighbours: it has no such address.
+inline constexpr std::uint8_t no_neighbours = 0;
+inline std::uint8_t neighbours_of(int socket) noexcept {
+  sockaddr_storage a{};
+  socklen_t size = sizeof a;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&a), &size) != 0) return no_neighbours;
+  std::uint64_t host = 0;
+  if (a.ss_family == AF_INET) host = reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr;
+  else if (a.ss_family == AF_INET6)
+    std::memcpy(&host, &reinterpret_cast<const sockaddr_in6&>(a).sin6_addr, sizeof host);
+  else return no_neighbours;
+  return static_cast<std::uint8_t>(1 + splitmix64{host}() % 255);
+}
 
 class budget_watch {
  public:
@@ -82,22 +103,34 @@ class budget_watch {
 /// connections that are shown to it from the oldest on.
 class room_maker {
  public:
-  /// Whether this connection is ended: it has shown nothing for a second, and not too many went before it.
-  bool ends(const budget_watch& w, budget_watch::time_point now, const connection_activity& a) noexcept {
-    if (ended_ == most || a.trusted || a.heard != 0 || w.first() == budget_watch::time_point{} ||
+  /// `share`: how many connections from one address may have shown nothing.
+  explicit room_maker(std::size_t share = ~std::size_t{0}) noexcept : share_(share) {}
+  /// Counts a connection, if it has shown nothing.
+  void counts(const connection_activity& a, std::uint8_t neighbours) noexcept { of_[neighbours] += !has_shown(a); }
+  /// Whether this connection is ended: it has shown nothing for a second, and not too many went before it, or its
+  /// neighbours have more than their share.
+  bool ends(const budget_watch& w, budget_watch::time_point now, const connection_activity& a,
+            std::uint8_t neighbours = no_neighbours) noexcept {
+    const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;
+    if ((ended_ == most && !crowds) || has_shown(a) || w.first() == budget_watch::time_point{} ||
         now - w.first() < courtesy)
       return false;
-    ++ended_;
+    --of_[neighbours];
+    crowded_ = crowded_ || crowds;
+    ended_ += crowds ? 0 : 1;
     return true;
   }
   /// Whether there were any.
-  bool made() const noexcept { return ended_ > 0; }
+  bool made() const noexcept { return ended_ > 0 || crowded_; }
 
  private:
+  static bool has_shown(const connection_activity& a) noexcept { return a.trusted || a.heard != 0; }
   /// How long a silent connection is tolerated while others wait, and how many are ended at a time.
   static constexpr std::chrono::seconds courtesy{1};
   static constexpr std::size_t most = 64;
-  std::size_t ended_ = 0;
+  std::size_t share_, ended_ = 0;
+  std::array<std::uint32_t, 256> of_{};
+  bool crowded_ = false;
 };
 
 }  // namespace detail

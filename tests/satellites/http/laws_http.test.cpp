@@ -1,6 +1,7 @@
 // The laws of all transports over HTTP: an owner that answers it, and recipients of `http`.
 #include "transports/laws.hpp"
 #include "transports/network.hpp"
+#include "transports/third_parties.hpp"
 
 #include <tensorpull/satellites/http/owner/http_owner.hpp>
 #include <tensorpull/satellites/http/recipient/http_pull.hpp>
@@ -54,5 +55,18 @@ struct http_room : usual_room {
   std::deque<std::string> said;  ///< what addresses borrow
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Http, Laws, http_room);
+
+struct crowded_http_room : http_room {
+  template <class Model>
+  auto open(const tp::authorise_callback& may) {
+    auto owner = owning<Model>::downloader::open({.listen = local(port), .host = crowded(may)});
+    if (owner) owner->shared().options.metrics = true;
+    return owner;
+  }
+  auto third_parties() const {
+    return strangers_in_numbers([this] { return raw_peer(port); }, 3 * few_places);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(Http, ThirdParties, crowded_http_room);
 
 }  // namespace laws_http_test

@@ -11,7 +11,6 @@ using namespace test;
 
 // the rooms are held to these beside their transports
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Laws);
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ThirdParties);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TwoWayLaws);
 
 template <class Room>
@@ -37,5 +36,21 @@ TYPED_TEST(Parallel, Several_connections_bring_one_model_to_one_recipient) {
     this->stop();
   }
 }
+
+/// A pull from an owner and from a stranger, who is asked first.
+struct misled_room : tcp_room {
+  static constexpr std::uint64_t read_besides = 1024;  // the header, to compare it
+  tp::parallel_addresses<tp::tcp> at(const tp::reference&, const tp::pull_options&) {
+    texts = {local(stranger_.port()), local(port)};
+    views = {texts[0], texts[1]};
+    return tp::parallel_addresses<tp::tcp>(views);
+  }
+  auto third_parties() { return strangers_that_are_called(stranger_, 8); }
+
+  raw_listener stranger_;
+  std::array<std::string, 2> texts;
+  std::array<std::string_view, 2> views;
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(ParallelPull, ThirdParties, misled_room);
 
 }  // namespace laws_parallel_test

@@ -42,7 +42,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
   /// connected().
   connection(Host& host, event_loop& on, stream_type& stream, bool connecting) noexcept
       : event_target(on), host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this),
-        connecting_(connecting) {
+        connecting_(connecting),
+        neighbours_(connecting ? detail::no_neighbours : detail::neighbours_of(stream_.native_handle())) {
     static_assert(sizeof(detail::connection_end_requirements<end_type, connection_end<end_type>>) != 0);
     if (!connecting) end_.doubt();
   }
@@ -110,6 +111,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
 
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
+  static constexpr bool shakes_hands = requires(stream_type& s) { s.establish(); };
   /// Whether the stream notices that its path carries nothing any more (byte_stream, 8).
   static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
   /// How often the path is looked after while nothing arrives during a pull.
@@ -323,6 +325,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
       if (now.status != io_status::ok) return ends({now.code, now.system, 0, now.why});
     }
     established_ = true;
+    if (shakes_hands && !connecting_) host_.has_shaken();
     others_.reset();
     if (connecting_) trusted_.store(true, std::memory_order_relaxed);
     if constexpr (requires { transport::connected(stream_); })
@@ -344,6 +347,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     host_.published().deliver();  // the last that was heard may have settled something
     if (!goes_on_elsewhere(why)) host_.handler().closed(*this, why);
     host_.retry_one();
+    if (shakes_hands && !connecting_ && !established_) host_.has_shaken();
     host_.release(*this);
   }
 
@@ -394,7 +398,9 @@ class connection : private event_target, private send_limiter<typename Host::loc
   std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false};
   std::atomic<errc> told_to_end_{};
   detail::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
-  bool connecting_, established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
+  bool connecting_;
+  std::uint8_t neighbours_;  // detail::neighbours_of
+  bool established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -236,6 +236,7 @@ class host<Parts, Handler, Consumer> {
       return failure(detail::not_watched(failed, {}));
     }
     c->tag = tag;
+    if (to == nullptr && connection::shakes_hands) ++shaking_;
     if (to != nullptr) c->others_ = std::move(*to);
     const lock_guard hold(lock_);  // another thread may call the handler, and release it, as soon as this is over
     c->next_ = first_;
@@ -267,8 +268,17 @@ class host<Parts, Handler, Consumer> {
     if (was_full) acceptor_->look_again();
   }
 
+  /// How many connections may shake hands at a time, which is when a stranger takes most memory.
+  static constexpr std::size_t most_handshakes = [] {
+    if constexpr (requires { transport::most_handshakes; }) return transport::most_handshakes;
+    else return ~std::size_t{0};
+  }();
   /// Whether there is no room for another connection that is accepted.
-  bool full() const noexcept { return count_ >= options_.max_connections; }
+  bool full() const noexcept { return count_ >= options_.max_connections || shaking_ >= most_handshakes; }
+  /// A connection that was accepted shakes hands no more.
+  void has_shaken() noexcept {
+    if (shaking_-- == most_handshakes) acceptor_->look_again();
+  }
   void start_timer() noexcept { timer_->alarm_after(pulls_ > 0 ? detail::wait_step : timer_interval); }
   /// While connections wait until they may send.
   void start_send_timer() noexcept { sender_->alarm_after(send_limiter<lock_type>::tick_interval); }
@@ -311,14 +321,15 @@ class host<Parts, Handler, Consumer> {
     for (connection* c = first_; c != nullptr; c = c->next_) c->end_later(errc::cancelled);
   }
 
-  /// Others wait for room: ends those that have shown nothing, the oldest first. Whether there were any.
-  bool make_room(connection* c, std::chrono::steady_clock::time_point now) noexcept {
-    detail::room_maker room;
-    for (; c != nullptr; c = c->previous_)
-      if (!c->connecting_ && room.ends(c->watch_, now, c->activity())) c->end_later(errc::timed_out);
+  /// Others wait for room: ends those that have shown nothing, the oldest first. Whether there were any. An address may
+  /// have an eighth of the connections in such ones.
+  bool make_room(connection* oldest, std::chrono::steady_clock::time_point now) noexcept {
+    detail::room_maker room(std::min(options_.max_connections, most_handshakes) / 8);
+    for (connection* c = oldest; c != nullptr; c = c->previous_) room.counts(c->activity(), c->neighbours_);
+    for (connection* c = oldest; c != nullptr; c = c->previous_)
+      if (!c->connecting_ && room.ends(c->watch_, now, c->activity(), c->neighbours_)) c->end_later(errc::timed_out);
     return room.made();
   }
-
   /// While connections pull, the timer looks more often for stop requests, time-outs and the ends of pauses.
   void pull_begun() noexcept {
     if (pulls_++ == 0) timer_->post(event_target::own);
@@ -358,7 +369,7 @@ class host<Parts, Handler, Consumer> {
   target_ptr<target> timer_, sender_;
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
-  std::atomic<std::size_t> count_{0}, pulls_{0};
+  std::atomic<std::size_t> count_{0}, pulls_{0}, shaking_{0};
   std::atomic<bool> stopping_{false};
 };
 

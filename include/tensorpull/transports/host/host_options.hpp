@@ -13,8 +13,9 @@ namespace tensorpull {
 /// The limits of a host.
 struct host_options {
   /// No more are accepted: others wait in the system's queue. If some wait there, or no descriptor is left for them,
-  /// the oldest that have shown nothing (connection_budgets::accept) for a second are ended to make room. connect() and
-  /// adopt() are not limited.
+  /// the oldest that have shown nothing (connection_budgets::accept) for a second are ended to make room: 320 each
+  /// second, and of an address that has more than an eighth of max_connections in such ones, all above that. connect()
+  /// and adopt() are not limited.
   std::size_t max_connections = 4096;
   std::size_t message_buffers = 8;  ///< for frames above 512 bytes; shared by all connections
   /// For how many connections the event loop's records are allocated at start. Up to this number, later connections

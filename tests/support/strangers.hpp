@@ -1,0 +1,159 @@
+// Strangers, generated: whoever belongs to no transfer and does what it likes at one end of a stream. Each driver of
+// the library has a row for each of them: a room of third_parties.hpp names the driver, and this list the strangers.
+#pragma once
+
+#include "clocks.hpp"
+#include "frames.hpp"
+#include "threads.hpp"
+
+#include <tensorpull/links/byte_stream.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace test {
+
+/// Somebody who acts until told to stop, and says when everything that it can do has been done once.
+struct third_party {
+  std::string name;
+  std::function<void(const std::stop_token& stop, std::atomic<bool>& acts)> run;
+  std::uint32_t asks = 0;  ///< as how many recipients it asks for the reference, if it knows that
+  std::size_t sockets = 0;  ///< that it holds at a time
+};
+
+/// What a stranger does with a connection.
+struct stranger_habit {
+  enum class then : std::uint8_t {
+    waits,  ///< says nothing more
+    drips,  ///< a byte of the rest now and then
+    floods,  ///< the same again and again, and reads nothing
+    leaves,  ///< ends the connection at once
+  };
+  std::string name;
+  byte_vector first{};
+  then next = then::waits;
+  byte_vector rest{};
+};
+
+inline byte_vector bytes_of(std::string_view text) {
+  const auto all = std::as_bytes(std::span(text.data(), text.size()));
+  return {all.begin(), all.end()};
+}
+
+/// All of them. They speak frames, TLS and HTTP, whatever the driver speaks.
+inline std::vector<stranger_habit> stranger_habits() {
+  using then = stranger_habit::then;
+  const byte_vector asks = request(tp::frame_kind::describe, 1, {1234, 5678}, 0, 0);
+  const byte_vector half(asks.begin(), asks.begin() + static_cast<std::ptrdiff_t>(asks.size() / 2));
+  byte_vector long_frame(64);
+  long_frame[4] = std::byte{100};  // one segment of 800 bytes
+  byte_vector many;
+  for (int i = 0; i < 64; ++i) many.insert(many.end(), asks.begin(), asks.end());
+  const std::string_view hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);  // of 512 bytes
+  return {
+      {"silent ones"},
+      {"ones that ask for what is not there", asks},
+      {"ones that stop in the middle of a request", half},
+      {"ones that stop in the middle of a long frame", long_frame},
+      {"ones that say a byte now and then", {}, then::drips, many},
+      {"ones that stop in the middle of a handshake", bytes_of(hello)},
+      {"ones that stop in the middle of a head", bytes_of("GET / HTTP/1.1\r\nHost: a\r\nX: ")},
+      {"ones that ask and ask and do not read", {}, then::floods, many},
+      {"ones that ask HTTP and do not read", {}, then::floods, bytes_of("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")},
+      {"ones that come and go", {}, then::leaves}};
+}
+
+/// One connection of such a stranger. `Peer` can say(bytes), reset(), and knows whether it has ended(); its stream() is
+/// one of the library's.
+template <class Peer>
+class strange_peer {
+ public:
+  strange_peer(Peer peer, const stranger_habit& habit) : peer_(std::move(peer)), habit_(&habit) {
+    if (!habit.first.empty()) (void)peer_.say(habit.first);
+  }
+  /// A little more of what it does. False: the other end has ended it.
+  bool goes_on() {
+    using then = stranger_habit::then;
+    if (habit_->next == then::floods) {
+      for (int i = 0; i < 16; ++i) {
+        const auto io = write(habit_->rest);
+        if (tensorpull::is_end(io.status)) return false;
+        if (io.bytes < habit_->rest.size()) break;
+      }
+      return true;
+    }
+    if (peer_.ended()) return false;
+    if (habit_->next == then::drips && !tensorpull::is_end(write(std::span(habit_->rest).subspan(said_, 1)).status))
+      said_ = (said_ + 1) % habit_->rest.size();
+    return true;
+  }
+  void reset() { peer_.reset(); }
+
+ private:
+  tensorpull::io_result write(const_byte_span bytes) {
+    const std::array all{bytes};
+    return peer_.stream().write_some(all);
+  }
+  Peer peer_;
+  const stranger_habit* habit_;
+  std::size_t said_ = 0;
+};
+
+/// The strangers at a driver that accepts connections, in numbers that are above its places. `connect() -> Peer`.
+template <class Connect>
+std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count) {
+  using peer = strange_peer<decltype(connect())>;
+  std::vector<third_party> rows;
+  for (const stranger_habit& habit : stranger_habits()) {
+    const auto hold = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
+      const fast_clock fast(10);  // a host that is full sends silent ones away after a second
+      std::vector<peer> all;
+      while (!stop.stop_requested()) {
+        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
+        while (all.size() < count && !stop.stop_requested()) all.emplace_back(connect(), habit);  // again
+        acts = true;
+        be_slow(20ms);
+      }
+    };
+    const auto comes_and_goes = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
+      while (!stop.stop_requested()) {
+        for (std::size_t i = 0; i < count; ++i) connect().reset();
+        acts = true;
+        be_slow(5ms);
+      }
+    };
+    const bool leaves = habit.next == stranger_habit::then::leaves;
+    rows.push_back({habit.name, hold, 0, count});
+    if (leaves) rows.back().run = comes_and_goes;
+  }
+  return rows;
+}
+
+/// The strangers that a driver calls: each accepts connections of `listener`, which has next(time) -> optional<Peer>.
+template <class Listener>
+std::vector<third_party> strangers_that_are_called(Listener& listener, std::size_t count) {
+  std::vector<third_party> rows;
+  for (const stranger_habit& habit : stranger_habits())
+    rows.push_back({habit.name,
+                    [&listener, habit, count](const std::stop_token& stop, std::atomic<bool>& acts) {
+                      using peer = strange_peer<std::remove_cvref_t<decltype(*listener.next(1ms))>>;
+                      std::vector<peer> all;
+                      while (!stop.stop_requested()) {
+                        acts = true;
+                        if (auto p = listener.next(20ms)) all.emplace_back(std::move(*p), habit);
+                        if (habit.next == stranger_habit::then::leaves) all.clear();
+                        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
+                        if (all.size() > count) all.erase(all.begin());
+                      }
+                    },
+                    0, count});
+  return rows;
+}
+
+}  // namespace test
