@@ -13,6 +13,7 @@ import resource
 import select
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,9 @@ PATIENCE = ("--timeout", 60, "--retries", 30)  # only a hang takes so long
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -117,6 +121,22 @@ int clock_gettime(clockid_t which, struct timespec* t) {
     if (t->tv_sec > begin) t->tv_sec += strtol(getenv("SCARCE_SLEPT"), 0, 10);
   }
   return how;
+}
+/* A file system with neither locks nor hard links nor flags of rename, and with names of 143 bytes at most. */
+static int lacks(int why) { if (!getenv("SCARCE_FILES")) return 0; errno = why; return 1; }
+int flock(int fd, int how) { REAL(int, flock, int, int); return lacks(ENOSYS) ? -1 : real(fd, how); }
+int linkat(int a, const char* from, int b, const char* to, int f) { REAL(int, linkat, int, const char*, int, const char*, int); return lacks(EPERM) ? -1 : real(a, from, b, to, f); }
+int renameat2(int a, const char* from, int b, const char* to, unsigned f) {
+  REAL(int, renameat2, int, const char*, int, const char*, unsigned);
+  return f != 0 && lacks(EINVAL) ? -1 : real(a, from, b, to, f);
+}
+int openat(int a, const char* name, int flags, ...) {
+  REAL(int, openat, int, const char*, int, ...);
+  va_list more;
+  va_start(more, flags);
+  const int mode = flags & O_CREAT ? va_arg(more, int) : 0;
+  va_end(more);
+  return strlen(name) > 143 && lacks(ENAMETOOLONG) ? -1 : real(a, name, flags, mode);
 }
 time_t time(time_t* t) { struct timespec now; clock_gettime(CLOCK_REALTIME, &now); if (t) *t = now.tv_sec; return now.tv_sec; }
 int gettimeofday(struct timeval* restrict t, void* restrict zone) {
@@ -365,6 +385,29 @@ def a_time_of_day_that_jumps():
         over_every_link({"LD_PRELOAD": library, "SCARCE_SEED": str(seed), "SCARCE_DAY": "1"}, ("127.0.0.1:0", "unix:here", "http", "udp://127.0.0.1:0", "shm:there"))
 
 
+def a_file_system_that_has_little():
+    """Files arrive where there are neither locks nor links, also in two parts, and what is not guarded is said once."""
+    if (library := shim()) is None:
+        return
+    model = safetensors([("w", "U8", [500_000], noise(500_000))])
+    write("model.safetensors", model)
+    env, name = {**os.environ, "LD_PRELOAD": library, "SCARCE_FILES": "1"}, "n" * 131 + ".safetensors"
+    assert len(name) == 143
+    with Sender("model.safetensors") as sender:
+        path = tools.SlowPath(sender.port, 1 << 30)
+        path.hold_at(100_000)
+        to = ["-o", name, "--chunk", "10K", *PATIENCE]
+        first = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+        path.wait_for_hold()
+        first.send_signal(signal.SIGINT)
+        err = first.communicate(timeout=60)[1]
+        assert first.returncode == 130 and err.count("there are no locks on files here") == 1, err
+        done = subprocess.run(command("recv", sender.address, sender.ref, *to, "--resume", "--json"), capture_output=True, text=True, timeout=300, env=env)
+        assert done.returncode == 0 and Path(name).read_bytes() == model, done
+        again = subprocess.run(command("recv", sender.address, sender.ref, *to), capture_output=True, text=True, timeout=300, env=env)
+        assert again.returncode == 3 and "exists already" in again.stderr and Path(name).read_bytes() == model, again
+
+
 def a_machine_that_has_slept():
     """An hour passes at once for the sender, while a slow recipient is under way."""
     if (library := shim()) is None:
@@ -383,7 +426,7 @@ def a_machine_that_has_slept():
 
 
 CASES = [few_descriptors_of_an_owner, few_descriptors_beside_http, few_descriptors_of_a_replica, few_descriptors_of_a_recipient, little_memory,
-         a_disk_that_is_full_for_a_while, devices_that_take_little_at_a_time, a_time_of_day_that_jumps, a_machine_that_has_slept]
+         a_disk_that_is_full_for_a_while, devices_that_take_little_at_a_time, a_time_of_day_that_jumps, a_machine_that_has_slept, a_file_system_that_has_little]
 
 if __name__ == "__main__":
     processes.limit(540)
