@@ -291,3 +291,11 @@ def test_local_shards_of_a_dtensor(owner, tmp_path):
         assert mine["layer"]["weight"].to_local().equal(full) and mine["layer"]["bias"].eq(1).all()
     finally:
         distributed.destroy_process_group()
+
+
+def test_tied_tensors_of_a_url_are_pulled_by_one_recipient():
+    w, shared = np.ones(5), np.zeros(5)
+    with tensorpull.Downloader(http="127.0.0.1:0").start() as owner:
+        ref = owner.add_tensors({"a": w, "b": w}, recipients=1)
+        tensorpull.download_tensors(owner.url(ref), ref, bearer=ref, out={"a": shared, "b": shared})
+        assert shared.all() and owner.wait(ref, 60) and owner.outcome(ref).verdict == "completed"
