@@ -22,6 +22,8 @@ class any_consumer {
   bool in_one_chunk = false;
   /// The owner's description of the image; empty before it has arrived.
   const description& described() const noexcept { return described_; }
+  /// Bytes that have arrived, those of chunks that were fetched again among them.
+  std::uint64_t came() const noexcept { return came_; }
   /// The longest chunk of the link, which says so before the pull.
   void fits(std::uint64_t bytes) noexcept { most_ = bytes; }
 
@@ -58,6 +60,9 @@ class any_consumer {
 
   description described_{};
   std::uint64_t most_ = max_payload_bytes;
+
+ protected:
+  std::uint64_t came_ = 0;
 };
 static_assert(consumer<any_consumer>);
 
@@ -77,6 +82,7 @@ class consumer_for final : public any_consumer {
     return to_.prepare(offset, length, out);
   }
   result<void> commit(std::uint64_t offset, std::span<const std::byte> bytes) noexcept override {
+    came_ += bytes.size();
     return to_.commit(offset, bytes);
   }
   result<void> chunk(std::uint64_t offset, std::uint64_t length) noexcept override { return to_.chunk(offset, length); }

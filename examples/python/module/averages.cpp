@@ -1,10 +1,13 @@
 // Federated averaging for Python: each pull adds to the sums as its chunks arrive; no whole update is ever in memory.
 #include "parts.hpp"
 #include "pulling.hpp"
+#include "slices.hpp"
 #include "tensor_table.hpp"
 
 #include <tensorpull/consumers/average/weighted_average.hpp>
+#include <tensorpull/image/read_range.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -20,9 +23,9 @@ class average {
 
  public:
   average(const py::sequence& described, const py::object& base, py::object keep, std::uint64_t chunk_bytes,
-          std::size_t max_peers)
+          std::size_t max_peers, bool refuse_no_numbers)
       : keep_(std::move(keep)), image_(tensor_table(described).to_write()), base_(tensor_table::to_write(base)),
-        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))), average_(made(max_peers)) {}
+        buffers_(value_or_raise(chunk_buffers::make(chunk_bytes, 1))), average_(made(max_peers, refuse_no_numbers)) {}
 
   /// Of what the other end of a session has published only `staged` takes any: a session has a digest of the whole
   /// alone, so the update has to land before it is added.
@@ -34,7 +37,19 @@ class average {
     typename average_type::update to(average_, weight, update_key{peer, round});
     facade::consumer_for as(to);
     interruption stop(s.abort);
-    return to_python(python::pull(from, as, ref, s, stop));
+    const receipt got = python::pull(from, as, ref, s, stop);
+    return to_python(got, as);
+  }
+  /// Adds tensors that are here, as an update whose owner has published them under `version`.
+  void add(const py::sequence& described, std::uint64_t version, double weight, std::string_view peer,
+           std::uint64_t round) {
+    const device_reader devices;
+    const dynamic_image image = devices.image_of(tensor_table(described), {});
+    typename average_type::update to(average_, weight, update_key{peer, round});
+    interruption stop{py::none()};
+    const auto done = stop.run(
+        [&] { return devices.copies()->within(stop, [&] { return feed(image, version, to); }); });
+    if (!done) raise(done.error());
   }
   void finish() {
     value_or_raise(without_lock([&] { return average_.finish(); }));
@@ -55,11 +70,37 @@ class average {
   double whole_weight() const { return average_.whole_weight(); }
 
  private:
-  average_type made(std::size_t max_peers) {
+  /// As the owner of the image would have sent it.
+  result<void> feed(const dynamic_image& image, std::uint64_t version, typename average_type::update& to) const {
+    const image_schema& schema = image.schema();
+    const description d{
+        {0, 1}, version, schema.fingerprint, schema.image_bytes, schema.header_bytes, schema.tensor_count, true};
+    if (const auto ok = to.begin(d); !ok) return ok;
+    std::span<std::byte> spans[8];
+    for (std::uint64_t at = 0, end = 0; at < d.image_bytes; at = end) {
+      end = std::min<std::uint64_t>(at < d.data_start ? d.data_start : d.image_bytes, at + buffers_.chunk_bytes());
+      for (std::uint64_t from = at; from < end;) {
+        const prepared p = to.prepare(from, end - from, spans);
+        if (p.bytes == 0) return failure(errc::update_under_way);
+        for (std::size_t i = 0; i < p.pieces; from += spans[i++].size()) {
+          if (const auto ok = detail::read_range(image.source(), from, spans[i]); !ok) return ok;
+          if (const auto ok = to.commit(from, spans[i]); !ok) return ok;
+        }
+      }
+      if (const auto ok = to.chunk(at, end - at); !ok) return ok;
+    }
+    receipt r;
+    r.outcome = outcome::completed;
+    r.version = version;
+    return to.finish(r);
+  }
+  average_type made(std::size_t max_peers, bool refuse_no_numbers) {
     const source_view base = base_ ? base_->source() : source_view{};
     // it clears the sums: gigabytes for a large model
-    auto one = without_lock(
-        [&] { return average_type::make(image_.destination(), buffers_, {.base = base, .max_peers = max_peers}); });
+    auto one = without_lock([&] {
+      return average_type::make(image_.destination(), buffers_,
+                                {.base = base, .max_peers = max_peers, .refuse_no_numbers = refuse_no_numbers});
+    });
     if (!one && one.error().code == errc::schema_mismatch)
       raise(
           one.error().code, one.error().name.view(),
@@ -81,8 +122,9 @@ template <partial_updates Partial>
 void bind(py::module_& m, const char* name) {
   using type = average<Partial>;
   py::class_<type>(m, name)
-      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t>())
+      .def(py::init<const py::sequence&, const py::object&, py::object, std::uint64_t, std::size_t, bool>())
       .def("pull", &type::pull)
+      .def("add", &type::add)
       .def("finish", &type::finish)
       .def("reset", &type::reset)
       .def_property_readonly("round", &type::round)

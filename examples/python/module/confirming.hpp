@@ -63,7 +63,7 @@ inline py::object confirm(source& from, std::string_view ref, const py::sequence
       });
   if (!got && to.looked()) return py::none();
   if (!got) raise(got.error(), true);
-  return to_python(*got);
+  return to_python(*got, as);
 }
 
 }  // namespace tensorpull::python

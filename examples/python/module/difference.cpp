@@ -26,7 +26,8 @@ py::tuple download_difference_to(source& from, std::string_view ref, const pull_
                                  Make make) {
   auto made = value_or_raise(make(std::min(s.chunk_bytes, std::uint64_t{16} << 20)));
   facade::consumer_for as(made);
-  return to_python(pull(from, as, ref, s, stop));
+  const receipt got = pull(from, as, ref, s, stop);
+  return to_python(got, as);
 }
 
 /// Pulls a difference without loss and applies it to the tensors that are described.

@@ -69,6 +69,19 @@ class asking_landing : public named_landing {
   bool forgotten_ = false;
 };
 
+/// Calls `f` when it goes, whatever has happened.
+template <class F>
+class at_the_end {
+ public:
+  explicit at_the_end(F f) noexcept : f_(std::move(f)) {}
+  at_the_end(const at_the_end&) = delete;
+  at_the_end& operator=(const at_the_end&) = delete;
+  ~at_the_end() { f_(); }
+
+ private:
+  F f_;
+};
+
 /// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
 /// names of tensors, which the owner has to have tied as they are here. Returns the receipt, and the metadata as far as
 /// `max_header_bytes` lets it be kept; of a subset there is none.
@@ -77,11 +90,21 @@ inline py::tuple download_into(source& from, std::string_view ref, const py::seq
   const auto s = settings_of<pull_settings>(how);
   const tensor_table table(described);
   interruption stop(s.abort);
-  landing_table image(table, stop);
+  download_cursor* const cursor = s.from.is_none() ? nullptr : s.from.cast<download_cursor*>();
+  const auto known = cursor != nullptr ? cursor->metadata : std::vector<std::pair<std::string, std::string>>();
+  landing_table image(table, stop, known);
   asking_landing to(image.destination(), std::move(ties), max_header_bytes, s.agrees, stop);
   facade::consumer_for as(to);
-  const receipt got = pull(from, as, ref, s, stop, {.part = subset});
-  return py::make_tuple(to_python(got), to_python(to.metadata()));
+  const auto done = [&] {
+    const at_the_end keep([&] {
+      if (cursor == nullptr) return;
+      cursor->metadata.clear();
+      for (const metadata_entry& pair : to.metadata()) cursor->metadata.emplace_back(pair.key, pair.value);
+    });
+    return try_pull(from, as, ref, s, stop, {.part = subset});
+  }();
+  if (!done) raise(done.error(), true);
+  return py::make_tuple(to_python(*done, as), to_python(to.metadata()));
 }
 /// Lands in tensors that are made. Returns the receipt and the metadata.
 inline py::tuple download_new(source& from, std::string_view ref, const py::object& make, const py::object& clear,
@@ -97,7 +120,7 @@ inline py::tuple download_new(source& from, std::string_view ref, const py::obje
     raise(
         got.error(), true,
         got.error() == errc::too_large ? above(as.described(), {max_bytes, max_header_bytes, max_tensors}, true) : "");
-  return py::make_tuple(to_python(*got), to_python(to.made().pairs()));
+  return py::make_tuple(to_python(*got, as), to_python(to.made().pairs()));
 }
 
 }  // namespace tensorpull::python

@@ -12,7 +12,9 @@
 namespace tensorpull::python {
 
 void bind_downloads(py::module_& m) {
-  py::class_<resume_cursor>(m, "Cursor").def(py::init<>()).def_readonly("offset", &resume_cursor::offset);
+  py::class_<download_cursor>(m, "Cursor")
+      .def(py::init<>())
+      .def_property_readonly("offset", [](const download_cursor& c) { return c.offset; });
   py::class_<source>(m, "Source").def("reference_of", &source::reference_of);
   py::class_<route, source>(m, "Route")
       .def(py::init<const std::vector<std::string>&, const tls_settings&, py::object, const py::object&>())

@@ -8,7 +8,6 @@
 
 #include <sys/stat.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,36 +19,36 @@ namespace tensorpull::python {
   raise(e, landed, e.code == errc::io ? "the file cannot be read or written" : "", of_file ? path : "");
 }
 
-/// Whether a file is there under its final name, and is what is published. Throws tensorpull.Error if that cannot be
-/// said.
-inline std::optional<receipt> already_there(source& from, std::string_view ref, const std::string& path,
-                                            pull_settings s, interruption& stop) {
+/// The receipt of a file that is there under its final name, if it is what is published; otherwise None. Throws
+/// tensorpull.Error if that cannot be said.
+inline py::object already_there(source& from, std::string_view ref, const std::string& path, pull_settings s,
+                                interruption& stop) {
   struct stat about{};
-  if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return {};
+  if (::lstat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0) return py::none();
   auto opened = positioned_file::open(path);
-  if (!opened) return {};  // whether it may be replaced is said when the new one is made
+  if (!opened) return py::none();  // whether it may be replaced is said when the new one is made
   const ref_id id = id_or_raise(ref);
   finished_file file(std::move(*opened));
   auto where = stop.run([&] { return finished_file::look(file, id, interruption_token{&stop}); });
   if (!where) raise_about_file(where.error(), path);
-  if (s.version != 0 && where->version != s.version) return {};
+  if (s.version != 0 && where->version != s.version) return py::none();
   s.native = false;
   facade::consumer_for as(file);
   const auto how = try_pull(from, as, ref, s, stop, {.cursor = &*where});
-  if (how) return *how;
-  if (how.error().code == errc::stale_version) return {};
+  if (how) return to_python(*how, as);
+  if (how.error().code == errc::stale_version) return py::none();
   raise_about_file(how.error(), path, true);
 }
 
 /// `path`: as the file system has it. `resume`: goes on with what lies in .NAME.part, and keeps it there. Returns the
 /// receipt.
-inline py::tuple download_file(source& from, std::string_view ref, const std::string& path, bool resume, bool overwrite,
-                               std::uint64_t max_bytes, const py::object& how) {
+inline py::object download_file(source& from, std::string_view ref, const std::string& path, bool resume,
+                                bool overwrite, std::uint64_t max_bytes, const py::object& how) {
   const auto s = settings_of<pull_settings>(how);
   const ref_id id = id_or_raise(ref);
   interruption stop(s.abort);
   if (resume && !from.is_web())  // most web servers do not say by which digest they know a file
-    if (const auto there = already_there(from, ref, path, s, stop)) return to_python(*there);
+    if (const py::object there = already_there(from, ref, path, s, stop); !there.is_none()) return there;
   resume_cursor where;
   for (bool anew = false;;) {
     auto made = safetensors_file::create(
@@ -68,7 +67,7 @@ inline py::tuple download_file(source& from, std::string_view ref, const std::st
     where.ref = where ? id : ref_id{};
     const resume_cursor found = where;
     const auto got = try_pull(from, as, ref, s, stop, {.cursor = resume ? &where : nullptr});
-    if (got) return to_python(*got);
+    if (got) return to_python(*got, as);
     const bool other = got.error().code == errc::stale_version && found;
     if (other && !anew && s.version == 0) {
       // whatever is there now is wanted, and what was begun is of another version

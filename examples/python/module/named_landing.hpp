@@ -27,10 +27,11 @@ class named_landing : public land {
  public:
   /// Borrows what the view points to.
   named_landing(const destination_view& to, name_ties ties, std::uint64_t most_header_bytes) noexcept
-      : land(to), ties_(std::move(ties)), most_header_bytes_(most_header_bytes), header_(to.schema->tensor_count) {}
+      : land(to), ties_(std::move(ties)), known_(to.schema->pairs()), most_header_bytes_(most_header_bytes),
+        header_(to.schema->tensor_count) {}
 
-  /// After finish(): the metadata that came with the image, if its header is spelled as this library spells it and was
-  /// not longer than what is kept. Valid while this object lives.
+  /// The metadata that came with the image, once its header has come, if that is spelled as this library spells it and
+  /// was not longer than what is kept. Valid while this object lives.
   const std::vector<metadata_entry>& metadata() const noexcept { return metadata_; }
 
   result<void> begin(const description& d) noexcept {
@@ -39,6 +40,8 @@ class named_landing : public land {
     reads_ = d.data_start <= most_header_bytes_;
     said_ = false;
     metadata_.clear();
+    // that of an earlier try, which a transfer keeps that goes on after the header
+    for (const metadata_entry& pair : known_) metadata_.push_back(pair);
     header_.back_to({});
     checked_ = {};
     return land::begin(d);
@@ -67,7 +70,7 @@ class named_landing : public land {
     land::rewind(offset);
   }
   result<void> finish(const receipt& r) noexcept {
-    // a transfer that goes on after the header has compared what has landed with an image without metadata
+    // a transfer that goes on after the header has compared what has landed with an image of the metadata that is known
     if (!said_)
       if (const auto same = compare(); !same) return same;
     return land::finish(r);
@@ -84,6 +87,7 @@ class named_landing : public land {
       if (reads_) {
         std::vector<tensor_entry> entries;
         std::vector<std::uint64_t> extents;
+        metadata_.clear();
         header_.entries(entries, extents, metadata_);
       }
       said_ = true;
@@ -109,6 +113,7 @@ class named_landing : public land {
   }
 
   name_ties ties_;
+  std::span<const metadata_entry> known_;
   std::uint64_t most_header_bytes_, data_start_ = 0;
   header_reader header_;
   header_reader::mark checked_{};  // at the end of the last whole chunk

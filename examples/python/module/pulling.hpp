@@ -11,6 +11,8 @@
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tensorpull::python {
 
@@ -26,6 +28,12 @@ inline py::tuple to_python(const receipt& r) {
       to_text(r.unconfirmed_because == errc{} ? std::string_view() : code_name(r.unconfirmed_because)), r.believed);
 }
 
+/// `bytes` is what has arrived.
+inline py::tuple to_python(receipt r, const facade::any_consumer& to) {
+  r.bytes = to.came();
+  return to_python(r);
+}
+
 /// The ID of a reference's digits, of which those of its version are settled by the caller.
 inline ref_id id_or_raise(std::string_view digits) {
   const auto ref = parse_reference(digits);
@@ -34,6 +42,11 @@ inline ref_id id_or_raise(std::string_view digits) {
           "this is no reference: 48 or 32 hexadecimal digits are wanted, as add_tensors returns them");
   return ref->id;
 }
+
+/// Where a download into tensors stands, and the metadata that had come: what has landed is that image's.
+struct download_cursor : resume_cursor {
+  std::vector<std::pair<std::string, std::string>> metadata{};
+};
 
 /// The bounds that a caller has set for an image.
 struct most {
@@ -92,7 +105,7 @@ auto pull_with(std::string_view ref, const pull_settings& s, interruption& stop,
   options.part = how.part;
   options.stop = interruption_token{&stop};
   if (!s.tell.is_none()) options.progress = tell;
-  options.cursor = how.cursor != nullptr || s.from.is_none() ? how.cursor : s.from.cast<resume_cursor*>();
+  options.cursor = how.cursor != nullptr || s.from.is_none() ? how.cursor : s.from.cast<download_cursor*>();
   return stop.run([&] { return run(wanted, options); });
 }
 inline result<receipt> try_pull(source& from, facade::any_consumer& to, std::string_view ref, const pull_settings& s,

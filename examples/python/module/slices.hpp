@@ -132,8 +132,10 @@ class device_reader {
 /// Tensors to land in: contiguous ones are landed in as they are, others by slices. Borrows the table.
 class landing_table {
  public:
-  /// Raises unsupported_layout for tensors that share memory, and cancelled if `stop` says so meanwhile.
-  landing_table(const tensor_table& table, interruption& stop) {
+  /// Raises unsupported_layout for tensors that share memory, and cancelled if `stop` says so meanwhile. `metadata`: of
+  /// the image whose bytes have landed already.
+  landing_table(const tensor_table& table, interruption& stop,
+                const std::vector<std::pair<std::string, std::string>>& metadata = {}) {
     copies_.tell(&stop);
     std::size_t room = 0;
     const py::object* block = nullptr;
@@ -166,8 +168,10 @@ class landing_table {
       staging_ = {own_.get(), room};
     }
     reader_ = {&read, this};
+    std::vector<metadata_entry> pairs;
+    for (const auto& [key, value] : metadata) pairs.push_back({key, value});
     image_.emplace(value_or_raise(dynamic_image::make(
-        views_, {}, sliced_ ? destination_writer{&write, this, staging_, &reader_} : destination_writer{})));
+        views_, pairs, sliced_ ? destination_writer{&write, this, staging_, &reader_} : destination_writer{})));
   }
   landing_table(const landing_table&) = delete;
   landing_table& operator=(const landing_table&) = delete;

@@ -105,15 +105,15 @@ def test_between_links_of_different_kinds_it_goes_on_too(tmp_path, into):
         assert b.status(ID).bytes_sent < ref.nbytes - (1 << 19)
 
 
-def test_tensors_of_out_that_have_metadata_begin_anew_at_a_link_of_another_kind(tmp_path):
-    """The header that they came with is not kept, and without it nobody can say that what has arrived is what is published."""
+def test_tensors_of_out_that_have_metadata_go_on_at_a_link_of_another_kind(tmp_path):
+    """The metadata is kept that they came with: with it what has arrived is proved to be what is published."""
     with tensorpull.Downloader() as a, tensorpull.Downloader(f"unix:{tmp_path}/door") as b:
         a.start(), b.start()
         ref = a.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
         b.add_tensors(model(), ref_id=ID, metadata={"a": "b"})
         got = tensorpull.download_tensors([a.address, b.address], ID, out={"w": np.zeros(8 << 20, np.uint8)}, **SLOWLY, progress=dies(a, []), retries=0)
         assert np.array_equal(got["w"], model()["w"]) and got.metadata == {"a": "b"}
-        assert b.status(ID).bytes_sent == ref.nbytes
+        assert 0 < b.status(ID).bytes_sent < ref.nbytes
 
 
 def test_new_tensors_begin_anew_at_a_link_of_another_kind(tmp_path):
@@ -158,7 +158,7 @@ def test_progress_is_one_whoever_is_asked(tmp_path, kind, into):
         for numbers in ([p.bytes_done for p in seen], [p.sequence for p in seen]):
             assert numbers == sorted(numbers)
         pull([nobody(), b.address], bar)
-        assert bar.n == bar.total == seen[-1].bytes_total
+        assert bar.n == bar.total and 0 <= seen[-1].bytes_total - bar.total < 64  # out has no metadata before it has come
 
 
 def test_a_bar_ends_where_its_total_is(tmp_path):

@@ -412,10 +412,10 @@ def test_with_a_base_what_no_update_changed_keeps_its_bits(owner, partial):
     weights = [w for _, _, w in updates]
     exact = sum(np.longdouble(w) * m["w"][10_000:].astype("g") for w, m in zip(weights, models)) / np.longdouble(sum(weights))
     ulp = np.spacing(np.abs(exact).astype("f4")).astype("g")
-    far = {"with a base": got, "without": weighted_average(updates, like=base, partial=partial)}
+    far = {"with a base": got, "without": weighted_average(updates, like=base, partial=partial, refuse_no_numbers=False)}
     far = {how: float(np.max(np.abs(result["w"][10_000:].astype("g") - exact) / ulp)) for how, result in far.items()}
     assert far["with a base"] <= 0.51 < far["without"] / 3, far
-    without = weighted_average(updates, like=base, partial=partial)["w"][8:10_000]
+    without = weighted_average(updates, like=base, partial=partial, refuse_no_numbers=False)["w"][8:10_000]
     assert without.tobytes() != base["w"][8:10_000].tobytes(), "then nobody needs a base"
 
 
@@ -459,3 +459,49 @@ def test_a_base_that_does_not_fit_is_refused_by_name():
         WeightedAverage()
     with pytest.raises(TypeError):
         WeightedAverage(base=[1])
+
+
+@pytest.mark.parametrize("partial", ["error", "divide_by_reached", "staged"])
+def test_a_value_that_is_no_number_is_an_error_with_the_clients_name(owner, partial):
+    base = {"w": np.ones(4, "f4"), "mask": np.array([0, -np.inf], "f4")}
+    good, bad = {"w": base["w"] + 1, "mask": base["mask"]}, {"w": np.array([1, np.nan, 1, 1], "f4"), "mask": base["mask"]}
+    average = WeightedAverage(base=base, partial=partial)
+    average.pull(owner.address, owner.add_tensors(good), 1, peer="site-1", round=1)
+    ref = owner.add_tensors(bad)
+    with pytest.raises(Error, match="a NaN or an infinity") as e:
+        average.pull(owner.address, ref, 1, peer="site-2", round=1)
+    assert (e.value.code, e.value.name) == ("value_out_of_range", "site-2")
+    got = average.result()
+    assert np.array_equal(got["w"], good["w"]) and np.array_equal(got["mask"], base["mask"])
+    lenient = WeightedAverage(base=base, partial=partial, refuse_no_numbers=False)
+    lenient.pull(owner.address, ref, 1, peer="site-2", round=1)
+    assert np.isnan(lenient.result()["w"][1])
+
+
+@pytest.mark.parametrize("weight", [2e-38, 1e38, 0, -1, float("nan")])
+def test_a_weight_that_sums_of_32_bits_cannot_hold_is_refused_by_the_clients_name(owner, weight):
+    average = WeightedAverage({"w": np.zeros(3, "f4")})
+    with pytest.raises(Error, match="from 2[*][*]-60 to 2[*][*]60") as e:
+        average.pull(owner.address, owner.add_tensors({"w": np.ones(3, "f4")}), weight, peer="site-1", round=1)
+    assert (e.value.code, e.value.name) == ("invalid_argument", "site-1")
+
+
+@pytest.mark.parametrize("partial", ["error", "staged"])
+def test_narrowed_updates_come_in_a_quarter_of_the_bytes_and_count_once(owner, partial):
+    r = np.random.default_rng(0)
+    base = {"w": r.standard_normal(300_000).astype("f4"), "n": np.arange(4)}
+    average = WeightedAverage(base=base, partial=partial)
+    sent, came = [], 0
+    for i, weight in enumerate((1.0, 3.0)):
+        step = tensorpull.narrowed({"w": base["w"] + r.standard_normal(300_000).astype("f4") * 1e-2, "n": base["n"]}, base)
+        ref = owner.add_tensors(step, narrow=True, recipients=1)
+        sent.append((weight, step["w"]))
+        for _ in range(2):  # again: it counts once
+            receipt = average.pull(owner.address, ref, weight, peer=f"site-{i}", round=1, narrowed=True) if not owner.settled(ref) else receipt
+        came += receipt.bytes
+        assert owner.wait(ref, 60)
+    assert came < 0.4 * 2 * base["w"].nbytes and average.whole_updates == 2 and [u.state for u in average.updates] == ["counted", "counted"]
+    expected = sum(weight * w.astype("f8") for weight, w in sent) / 4
+    np.testing.assert_allclose(average.result()["w"], expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="narrowed wants base"):
+        WeightedAverage(base).pull(owner.address, ref, 1, peer="a", round=1, narrowed=True)

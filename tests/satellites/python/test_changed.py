@@ -369,7 +369,7 @@ def test_arguments_that_make_no_sense(owner):
     model = {"a": np.ones(3)}
     ref = owner.add_tensors(model, tensor_digests=True)
     for error, more in (
-        (ValueError, {"base": model, "out": dict(model)}), (ValueError, {"base": model, "names": ["a"]}), (ValueError, {"base": model, "matching": ["a"]}),
+        (ValueError, {"base": model, "out": {"a": np.ones(3)}}), (ValueError, {"base": model, "names": ["a"]}), (ValueError, {"base": model, "matching": ["a"]}),
         (ValueError, {"base": model, "out": model, "subset": True}), (ValueError, {"base": model, "unverified": True}), (TypeError, {"base": 3}), (TypeError, {"base": {"a": 1.5 + 2j}}),
     ):  # fmt: skip
         with pytest.raises(error):

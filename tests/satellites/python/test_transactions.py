@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import weakref
 
 import numpy as np
@@ -161,3 +163,24 @@ def test_numbers_that_are_none():
             tensorpull.Downloader(max_references=wrong)
     with pytest.raises(TypeError):
         tensorpull.Downloader(max_references="many")
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("mistake", ["shape", "limit", "dtype"])
+def test_what_a_recipient_cannot_take_ends_nothing_and_the_owners_log_says_why(owner, caplog, named, mistake):
+    caplog.set_level(logging.INFO, logger="tensorpull")
+    sent = {"w": np.ones(4, "f4")}
+    ref = owner.add_tensors(sent, recipients=["site-1"] if named else 1)
+    how = {"recipient": "site-1"} if named else {}
+    wrong = {"shape": {"out": {"w": np.zeros(5, "f4")}}, "dtype": {"out": {"w": np.zeros(4, "f8")}}, "limit": {"max_bytes": 1}}[mistake]
+    with pytest.raises(Error) as refused:
+        tensorpull.download_tensors(owner.address, ref, **wrong, **how)
+    assert refused.value.code == ("too_large" if mistake == "limit" else "schema_mismatch")
+    got = tensorpull.download_tensors(owner.address, ref, **how)
+    assert np.array_equal(got["w"], sent["w"]) and owner.wait(ref, timeout=60) and owner.outcome(ref).verdict == "completed"
+    why = "unsupported_request" if mistake == "limit" else "schema_mismatch"
+    says = re.compile(rf"{ref[:8]}...: recipient {'site-1' if named else '[0-9a-f]{8}...'} cannot take it [(]{why}[)], and may come again")
+    assert eventually(lambda: [r.levelname for r in caplog.records if says.fullmatch(r.getMessage())] == ["WARNING"])
+    with pytest.raises(Error, match="this publication has ended") as late:
+        tensorpull.download_tensors(owner.address, ref)
+    assert late.value.code == "ended"

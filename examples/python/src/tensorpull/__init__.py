@@ -4,29 +4,41 @@
     ref_id = owner.add_tensors(model.state_dict(), recipients=2)
     ...
     state = tensorpull.download_tensors("server:8002", ref_id, framework="torch")
+
+`help(tensorpull.download_tensors)` has its arguments and errors; the same of each name here:
+
+  Downloader                         publishes dicts of tensors, and serves them
+  download_tensors, download_file    pull into tensors, or into a file; Downloaded, Receipt, Cursor
+  list_tensors, view_tensors         what is published; tensors in memory that is shared: Listing, TensorView
+  Session, Listener                  both directions over one connection; Message, Relayed
+  WeightedAverage, weighted_average  federated averaging while updates arrive; Update
+  Weighing, clip_norms               updates are compared before they are weighed; Differences
+  narrowed, ErrorFeedback            a step in 8 or 4 bits
+  flatten, unflatten, local_shards   trees of tensors: FlatTree, TensorDict
+  PublishedImage, Landing, read_header  ranges, over a transport of your own
+  Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
+  Error, ERROR_CODES                 what went wrong: help(tensorpull.Error) lists the codes
+  TLS                                certificates, and how to make them
+  aio, messages, nvflare             modules: asyncio, message structs of C++, NVIDIA FLARE
 """
 
+# Each name is given twice, as type checkers want it. There is no __all__: with one, help(tensorpull) would be the help of every class.
 from . import _interpreter  # noqa: F401: first
-from ._average import WeightedAverage, weighted_average
-from ._difference import ErrorFeedback, narrowed
-from ._download import download_tensors
-from ._downloader import Downloader
-from ._errors import Error
-from ._file import download_file
-from ._images import Landing, PublishedImage, read_header
-from ._listing import Listing, list_tensors
-from ._native import error_codes as ERROR_CODES
-from ._options import recipient_named
-from ._session import Listener, Message, Relayed, Session
-from ._tls import TLS
-from ._trees import FlatTree, flatten, local_shards, unflatten
-from ._types import Access, Outcome, Progress, Receipt, Reference, Status, TensorDict, TensorView, Update
-from ._view import view_tensors
-from ._weighing import Differences, Weighing, clip_norms
+from ._average import WeightedAverage as WeightedAverage, weighted_average as weighted_average
+from ._difference import ErrorFeedback as ErrorFeedback, narrowed as narrowed
+from ._download import download_tensors as download_tensors
+from ._downloader import Downloader as Downloader
+from ._errors import ERROR_CODES as ERROR_CODES, Error as Error
+from ._file import download_file as download_file
+from ._images import Landing as Landing, PublishedImage as PublishedImage, read_header as read_header
+from ._listing import Listing as Listing, list_tensors as list_tensors
+from ._native import Cursor as Cursor
+from ._options import recipient_named as recipient_named
+from ._session import Listener as Listener, Message as Message, Relayed as Relayed, Session as Session
+from ._tls import TLS as TLS
+from ._trees import FlatTree as FlatTree, flatten as flatten, local_shards as local_shards, unflatten as unflatten
+from ._types import Access as Access, Downloaded as Downloaded, Outcome as Outcome, Progress as Progress, Receipt as Receipt, Reference as Reference, Status as Status, TensorDict as TensorDict, TensorView as TensorView, Update as Update
+from ._view import view_tensors as view_tensors
+from ._weighing import Differences as Differences, Weighing as Weighing, clip_norms as clip_norms
 
-__all__ = [
-    "Access", "ERROR_CODES", "Differences", "Downloader", "Error", "FlatTree", "Landing", "Listener", "Listing", "Message", "Outcome", "Progress", "PublishedImage", "Receipt", "Reference", "Relayed",
-    "Session", "Status", "TLS", "TensorDict", "TensorView", "Update", "WeightedAverage", "Weighing", "clip_norms", "download_file", "download_tensors", "flatten", "list_tensors", "local_shards", "narrowed", "read_header",
-    "recipient_named", "unflatten", "view_tensors", "weighted_average",
-]  # fmt: skip
 __version__ = "0.1.0"

@@ -9,15 +9,16 @@ from math import inf
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _native
+from ._download import pull as download
 from ._download import writable
 from ._errors import Error
 from ._log import place
-from ._options import DEFAULT_CHUNK_BYTES, chunk_bytes, pull_settings, reference_id, text, whole
+from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, chunk_bytes, pull_settings, reference_id, text, whole, within
 from ._route import Addresses, addresses_of, kept, over_addresses, throughout
 from ._session import Session
 from ._tensors import Tensors, empty_like
 from ._tls import TLS
-from ._trees import is_tensor
+from ._trees import dlpack_hint, is_tensor
 from ._types import OfOneProcess, Receipt, TensorDict, Update
 
 _KINDS = ("divide_by_reached", "error", "staged")
@@ -38,6 +39,8 @@ class WeightedAverage(OfOneProcess):
     first, in a model's memory, and are added when they are complete.
     Memory: 4 bytes an element for the sums (8: float64, integers), one chunk, 104 bytes for each of `max_peers`; "staged": one model more.
     bool is refused.
+    `refuse_no_numbers`: an update with a NaN or an infinity, where the base has another value, fails as "value_out_of_range" with the peer's name, before the chunk that
+    has it is added. False: one of a single client makes the result's element one.
 
     An update counts exactly once in a round, known by `peer` and `round` of its `pull`. It counts once its last byte is checked, whether or
     not the client hears that; `updates` tells. The same peer again, also with another reference, adds nothing and is taken, so that the
@@ -55,6 +58,7 @@ class WeightedAverage(OfOneProcess):
         partial: str = "error",
         chunk_size: int = DEFAULT_CHUNK_BYTES,
         max_peers: int = 4096,
+        refuse_no_numbers: bool = True,
     ) -> None:
         if partial not in _KINDS:
             raise ValueError(f"partial is one of {', '.join(_KINDS)}; not {partial!r}")
@@ -80,10 +84,12 @@ class WeightedAverage(OfOneProcess):
         self._peers: Dict[int, str] = {}  # the compiled half knows a peer by a number
         self._most_peers = whole(max_peers, "max_peers", 2**32 - 1, least=1)
         average = {"staged": _native.AverageStaged, "error": _native.AverageError}.get(partial, _native.AverageDivide)
+        self._base = None if base is None else dict(base)
         with sums_wanted():
             self._native: _native.Average = average(
-                tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers
-            )
+                tensors.described, before.described if before else None, (tensors.keep, before.keep if before else None), self._chunk_size, self._most_peers,
+                bool(refuse_no_numbers),
+            )  # fmt: skip
 
     def pull(
         self,
@@ -93,18 +99,21 @@ class WeightedAverage(OfOneProcess):
         *,
         peer: str,
         round: int,
-        per_request_timeout: Optional[float] = 600.0,
+        per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
         progress: Any = None,
         progress_interval: float = 0.1,
         abort: Any = None,
         version: Optional[int] = None,
         recipient: Optional[str] = None,
         window: int = 0,
-        retries: int = 3,
+        retries: int = RETRIES,
         believe: bool = False,
         ssl: Optional[TLS] = None,
+        narrowed: bool = False,
+        wait: Optional[float] = None,
     ) -> Receipt:
-        """Adds what is published under `ref_id`, times `weight` (above 0). `peer` says which site's update it is, and `round` for which round it
+        """Adds what is published under `ref_id`, times `weight` (from 2**-60 to 2**60). `narrowed`: the client has published `narrowed(model, base)` with this average's `base`, or a
+        difference to it, and that is pulled, in a quarter of the bytes or fewer; what has changed lands in new memory first. `wait`: seconds for all of it. `peer` says which site's update it is, and `round` for which round it
         was made (from 1, at most the current one); the rest is as for `download_tensors`, but a web server has no updates, since it sends no digest
         of each chunk. In the place of an address there may be a `Session`, of whose other end it is pulled, if this average is "staged": over a session
         the digest of the whole is all that is checked. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns; RuntimeError in a callback
@@ -120,9 +129,12 @@ class WeightedAverage(OfOneProcess):
         if session is not None and ssl is not None:
             raise ValueError("ssl is for addresses: a session has its connection")
         address = () if isinstance(address, Session) else kept(address)
+        if narrowed and self._base is None:
+            raise ValueError("narrowed wants base: the model that the step is to")
         told = progress if session is not None else throughout(progress, address)
+        limit = within(wait, abort)
         settings = pull_settings(
-            ref_id, per_request_timeout, self._chunk_size, told, progress_interval, abort, version, recipient, window, retries,
+            ref_id, per_request_timeout, self._chunk_size, told, progress_interval, abort if wait is None else limit, version, recipient, window, retries,
             believe=believe,
         )
         text(peer, "peer", "the client's name")
@@ -135,14 +147,23 @@ class WeightedAverage(OfOneProcess):
                 self._forget_peers()
             self._peers[_native.recipient_named(peer)] = peer
 
-            def pull(source: Any) -> Any:
-                return self._native.pull(source, ref_id, factor, peer, made_for, settings)
+            def pull(source: Any) -> Receipt:
+                if not narrowed:
+                    return Receipt(*self._native.pull(source, ref_id, factor, peer, made_for, settings))
+                got = download(
+                    source, ref_id, per_request_timeout, self._chunk_size, told, settings.abort, base=self._base, progress_interval=progress_interval, version=version,
+                    recipient=recipient, window=window, retries=retries, believe=believe,
+                )  # fmt: skip
+                self._native.add(Tensors(got, apart=True).described, got.receipt.version, factor, peer, made_for)
+                return got.receipt
 
             try:
-                receipt = pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
+                with limit:
+                    return pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
+            except Error as e:
+                raise _in_words(e, peer) from None
             finally:
                 self._pulling = False
-        return Receipt(*receipt)
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""
@@ -191,12 +212,20 @@ class WeightedAverage(OfOneProcess):
             return self._native.whole_weight
 
 
+def _in_words(e: Error, peer: str) -> Error:
+    if e.code == "value_out_of_range" and e.name == peer[:55]:
+        return e.saying("the update has a NaN or an infinity (refuse_no_numbers=False takes it)", peer)
+    if e.code == "invalid_argument" and e.name == peer[:55]:
+        return e.saying("an average takes weights from 2**-60 to 2**60: sums are of 32 bits for most dtypes", peer)
+    return e
+
+
 def flat_tensors(tensors: Any) -> None:
     if not isinstance(tensors, Mapping):
         raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
     for name, tensor in tensors.items():
         if not is_tensor(tensor):
-            raise TypeError(f"{name!r} is no tensor, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
+            raise TypeError(f"{name!r} is no tensor{dlpack_hint(tensor)}, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
 
 
 @contextlib.contextmanager
@@ -227,16 +256,17 @@ def weighted_average(
     partial: str = "error",
     chunk_size: int = DEFAULT_CHUNK_BYTES,
     skip_failed: bool = False,
+    refuse_no_numbers: bool = True,
     **options: Any,
 ) -> TensorDict:
     """Pulls each of `updates`, (address, ref_id, weight), into one average, one after the other, and returns the result.
 
-    `like`, `base`, `out`, `partial` and `chunk_size` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
+    `like`, `base`, `out`, `partial`, `chunk_size` and `refuse_no_numbers` are those of `WeightedAverage`, `options` those of its `pull`; a reference that is listed
     twice counts once, however it is written and wherever it is. The same ID with another version is another update; one without a version is
     that of any with the same ID before it, and "update_changed" if other bytes come. With `skip_failed` an update that fails is left out as `partial` says ("error": if nothing of it has arrived, and
     otherwise there is no result; "staged": always; "divide_by_reached": what of it had arrived counts); without, its `Error` is raised.
     """
-    average = WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size)
+    average = WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, refuse_no_numbers=refuse_no_numbers)
     known: Dict[str, Dict[str, str]] = {}  # by ID, the references that have it, and what each is called as a peer
     came: Dict[str, int] = {}
     for address, ref_id, weight in updates:

@@ -76,7 +76,7 @@ def confirmed(source: Any, ref_id: str, tensors: Mapping[str, Any], seen: Seen, 
     pull anew, as one to several owners does. Cost: one pass over the tensors."""
     mine = Tensors(tensors, apart=True)
     got = _native.confirm(source, ref_id, mine.described, list(seen.metadata.items()), settings)
-    return None if got is None else Receipt(*got)._replace(bytes=1)
+    return None if got is None else Receipt(*got)
 
 
 def _of_these_digests(tensors: Mapping[str, Any], described: List[Tuple[Any, ...]], digests: Mapping[str, int], abort: Any) -> Dict[str, Any]:

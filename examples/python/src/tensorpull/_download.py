@@ -12,20 +12,20 @@ from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smalles
 from ._difference import LEAST_BYTES, bring
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import chosen, difference, look, look_closely, looking
+from ._listing import chosen, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
-from ._options import pull_settings, whole
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
-from ._tensors import Tensors, numpy_maker, torch_maker
+from ._tensors import Tensors, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
-from ._trees import DIFFERENCE, NARROWED, arrive, as_flat, own
-from ._types import Framework, Receipt, TensorDict
+from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
+from ._types import Downloaded, Framework, Receipt
 
 
 def download_tensors(
     address: Addresses,
     ref_id: str = "",
-    per_request_timeout: Optional[float] = 600.0,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
     progress: Any = None,
     abort: Any = None,
@@ -42,7 +42,7 @@ def download_tensors(
     version: Optional[int] = None,
     recipient: Optional[str] = None,
     window: int = 0,
-    retries: int = 3,
+    retries: int = RETRIES,
     unverified: bool = False,
     believe: bool = False,
     ssl: Optional[TLS] = None,
@@ -50,7 +50,10 @@ def download_tensors(
     bearer: Optional[str] = None,
     connections: int = 1,
     base: Optional[Mapping[str, Any]] = None,
-) -> TensorDict:
+    wait: Optional[float] = None,
+    atomic: bool = False,
+    cursor: Optional[_native.Cursor] = None,
+) -> Downloaded:
     """Pulls what is published under `ref_id` at `address` and returns it as a dict of tensors.
 
     `address` is "host:port" or "tcp://host:port"; "tls://host:port" is TLS, as `ssl` says (the system's
@@ -65,7 +68,7 @@ def download_tensors(
     Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset`, `names` and `matching` are not for URLs.
     A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
     is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
-    arrived, unless `retries` is 0; between all others with `out`, if what is published has no metadata, and new tensors begin anew.
+    arrived, unless `retries` is 0; between all others with `out`, and new tensors begin anew.
 
     The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors
     are returned only if the digest of what arrived is the published one. Whether the owner has heard of that is `receipt.confirmed`.
@@ -77,14 +80,18 @@ def download_tensors(
       out        a dict of tensors that exist, NumPy's or torch's, or a tree of them (see `flatten`; its numbers stay as they are): they are landed in,
                  and returned under their dotted names. They are writable and apart from each other ("unsupported_layout" otherwise); any strides,
                  and torch's on any device: what is not contiguous in the CPU's memory is landed in by slices of at most 2 MiB. Tensors of `out` that are
-                 one memory have to be tied at the owner's too, under the same names; names that only the owner has tied may be missing here. Names, dtypes and shapes are those of the owner, or the error is
+                 one memory have to be tied at the owner's too, or be published under one of their names alone; names that only the owner has tied may be missing here. Names, dtypes and shapes are those of the owner, or the error is
                  "schema_mismatch" before anything is touched. Of torch's, `requires_grad` and `grad` stay.
+                 A download that ends with an error after bytes have landed leaves old and new tensors in it: `landed` of the error is above 0, and its text says so
+      atomic     with `out`: lands in new memory of the CPU first, and changes `out` once all has come and its digest was compared. Cost: that memory, and one more pass
+      cursor     with `out`: a `Cursor`, which knows afterwards where the download stands, also after an error. Given to another call with the same `out`, it goes on there, if
+                 that is still what had landed and the same version is published. Cost: one pass over what had landed
       subset     with `out`: its tensors are only some of those that are published.
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
       base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
-                 (`tensor_digests`), and otherwise all of them. What has not changed is returned as it is in `base`, and not copied. With `out`, `base` is the same dict:
-                 what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
+                 (`tensor_digests`), and otherwise all of them. What has not changed is returned as it is in `base`, and not copied. With `out`, `base` is the same tensors (two
+                 state dicts of one module are): what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
                  Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
                  "completed" means what it always does: the digest of the whole was compared, over what was there and what came, before the owner hears of it. If it is another
                  one, all is pulled, and the owner counts that alone. If nothing has changed, one byte is pulled, so that the owner counts this recipient (over several addresses and connections, the smallest tensor). Cost: two
@@ -93,9 +100,10 @@ def download_tensors(
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
     How long it takes:
+      wait                 seconds for all of it, whatever happens meanwhile; then "timed_out", and the owner is told; None: no limit. A name that is resolved is waited for
       per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection if that is
                            needed; None: for ever
-      retries              how often to try again in a row without progress, also if the owner cannot be reached yet
+      retries              how often to try again in a row without progress, also if the owner cannot be reached yet; the pauses grow from 0.25 s, eight take about a minute
       abort                a threading.Event, anything with `is_set()` or `triggered`, or a callable that returns true; heard within
                            0.1 s. The error is "cancelled", and the owner is told. Ctrl-C is heard as soon.
       progress             a callable that takes a `Progress`, or a bar: `tqdm(unit="B", unit_scale=True)`. At most once in
@@ -120,17 +128,21 @@ def download_tensors(
     address, names, matching = kept(address), kept(names), kept(matching)
     if base is not None and any(map(is_url, addresses_of(address))):
         raise ValueError("base is not for URLs: a web server is asked for a whole file")
-    cursor = _native.Cursor() if not isinstance(address, str) and out is not None and not subset and base is None else None
+    if cursor is not None and (out is None or subset or base is not None or atomic):
+        raise ValueError("cursor is for out alone: what has landed there is gone on with")
+    if cursor is None and not isinstance(address, str) and out is not None and not subset and base is None and not atomic:
+        cursor = _native.Cursor()
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    got, source = over_addresses(address, ssl, lambda route: pull(
-        route, ref_id, per_request_timeout, chunk_size, told, abort, framework=framework, out=out, subset=subset, names=names, matching=matching, max_bytes=max_bytes,
-        max_header_bytes=max_header_bytes, max_tensors=max_tensors, progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries,
-        unverified=unverified, believe=believe, base=base, cursor=cursor,
-    ), web, told, at_a_time)  # fmt: skip
-    assert got.receipt is not None
+    limit = within(wait, abort)
+    with limit as heard:
+        got, source = over_addresses(address, ssl, lambda route: pull(
+            route, ref_id, per_request_timeout, chunk_size, told, heard, framework=framework, out=out, subset=subset, names=names, matching=matching, max_bytes=max_bytes,
+            max_header_bytes=max_header_bytes, max_tensors=max_tensors, progress_interval=progress_interval, version=version, recipient=recipient, window=window,
+            retries=retries, unverified=unverified, believe=believe, base=base, atomic=atomic, cursor=cursor,
+        ), web, told, at_a_time)  # fmt: skip
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
     return got
 
@@ -138,10 +150,66 @@ def download_tensors(
 def pull(
     source: Any,
     ref_id: str,
-    per_request_timeout: Optional[float] = 600.0,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
     progress: Any = None,
     abort: Any = None,
+    *,
+    out: Any = None,
+    base: Optional[Mapping[str, Any]] = None,
+    wait: Optional[float] = None,
+    atomic: bool = False,
+    **options: Any,
+) -> Downloaded:
+    """The same from a source of the compiled half: a route, or a session."""
+    if atomic and out is None:
+        raise ValueError("atomic is for out: new tensors are returned only if all of them have come")
+    with within(wait, abort) as heard:
+        if not atomic:
+            try:
+                return _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=out, base=base, **options)
+            except Error as e:
+                raise _afterwards(e, out is not None) from None
+        flat = as_flat(out)
+        tensors = writable(flat)
+        staged = empty_like(flat)
+        if base is not None:
+            _same_memory(flat, as_flat(base))
+            _native.copy_tensors(tensors.described, Tensors(staged).described)
+        got = _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=staged, base=staged if base is not None else None, **options)
+    tensors.mark_changed()
+    _native.copy_tensors(Tensors(staged).described, tensors.described)
+    result = Downloaded(flat)
+    result.metadata, result.structure, result.receipt, result._published = got.metadata, getattr(flat, "structure", None), got.receipt, got._published
+    return result
+
+
+def _afterwards(e: Error, into_out: bool) -> Error:
+    """Says of a download that has ended in the middle, or with other bytes, what is there now, or why that may be."""
+    if e.code == "digest_mismatch":
+        e = e.saying(f"{e.message}: the owner's tensors may have changed since they were published, as those of a state_dict() do in a step of training (add_tensors(copy=True))")
+    if e.landed and into_out and e.code != "schema_mismatch":
+        e = e.saying(f"{e.message}; the tensors of out are old and new by now (cursor= goes on from there; with atomic=True none changes before all have come)")
+    return e
+
+
+def _same_memory(out: Mapping[str, Any], base: Mapping[str, Any]) -> None:
+    """ValueError if these are not the same tensors: two state dicts of one module are."""
+    if out is base:
+        return
+    mine, other = ({one[0]: one[1:6] for one in Tensors(tensors, apart=True).described} for tensors in (out, base))
+    for name in sorted({*mine, *other}):
+        if mine.get(name) != other.get(name):
+            raise ValueError(f"with out, base is the same tensors, since what has changed is landed in place: {name!r} is another one, or in one of them alone")
+
+
+def _pull(
+    source: Any,
+    ref_id: str,
+    per_request_timeout: Optional[float],
+    chunk_size: Optional[int],
+    progress: Any,
+    abort: Any,
     *,
     framework: Optional[str] = None,
     out: Any = None,
@@ -155,13 +223,12 @@ def pull(
     version: Optional[int] = None,
     recipient: Optional[str] = None,
     window: int = 0,
-    retries: int = 3,
+    retries: int = RETRIES,
     unverified: bool = False,
     believe: bool = False,
     base: Optional[Mapping[str, Any]] = None,
     cursor: Any = None,
-) -> TensorDict:
-    """The same from a source of the compiled half: a route, or a session."""
+) -> Downloaded:
     if not isinstance(subset, bool):
         raise TypeError(f"subset is True or False: whether out has only some of the tensors that are published (names says which, without out); not {subset!r}")
     if subset and out is None:
@@ -173,8 +240,6 @@ def pull(
     if framework not in (None, "numpy", "torch"):
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
     if base is not None:
-        if out is not None and out is not base:
-            raise ValueError("with out, base is the same dict: what has changed is landed in place")
         if subset or names is not None or matching is not None or unverified:
             raise ValueError("base is for all that is published, with its digest")
     settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, abort, version, recipient, window, retries, unverified, believe)
@@ -187,6 +252,10 @@ def pull(
     spent = 0  # bytes of a difference that was of no use
     if base is not None:
         base = as_flat(base)
+        if out is not None and out is not base:
+            flat = as_flat(out)
+            _same_memory(flat, base)
+            base = flat
         if out is None and framework is None and base:  # whatever has changed, and also if all has
             framework = "torch" if all(type(t).__module__.partition(".")[0] == "torch" for t in base.values()) else "numpy"
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
@@ -201,29 +270,32 @@ def pull(
         if subset and tensors.ties:
             # the owner's metadata alone says whether it has tied them, and a part of its tensors is asked for without it
             raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
+        if tensors.ties and not source.reference_of("", 0):  # a URL has one of its own: a look at it would be a recipient that gives up
+            about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
+            tie_as_published(tensors, look(source, ref_id, max_header_bytes, max_tensors, about))
         tensors.mark_changed()
         try:
             receipt, metadata = _native.download_into(source, ref_id, tensors.described, subset, tensors.ties, max_header_bytes, settings)
         except Error as e:
             about = looking(ref_id, per_request_timeout, abort, version, recipient, 0)
             raise _in_words(e, lambda: difference(tensors, look(source, ref_id, max_header_bytes, max_tensors, about), subset, e.name)) from None
-        result = TensorDict(flat)
-        result.metadata, result.structure = own(metadata), getattr(flat, "structure", None)
+        result = Downloaded(flat)
+        result.metadata, result.structure, result._published = own(metadata), getattr(flat, "structure", None), metadata.get(TREE)
     elif names is not None or matching is not None:
         there = look(source, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, version, recipient, retries))
         wanted = chosen(there, names, matching)
         tensors, made = _made(wanted, framework, limit)
         settings.version = there.version
         receipt, _ = _native.download_into(source, ref_id, tensors.described, True, {}, max_header_bytes, settings)
-        result = TensorDict({name: made[one.name] for name, one in wanted.items()})
+        result = Downloaded({name: made[one.name] for name, one in wanted.items()})
         result.metadata = there.metadata
     else:
         made = {}
         make = torch_maker(made) if framework == "torch" else numpy_maker(made)
         receipt, metadata = _native.download_new(source, ref_id, make, made.clear, limit, max_header_bytes, max_tensors, settings)
         arrived = arrive(made, metadata)
-        result = TensorDict(arrived.tensors)
-        result.metadata, result.structure = arrived.metadata, arrived.structure
+        result = Downloaded(arrived.tensors)
+        result.metadata, result.structure, result._published = arrived.metadata, arrived.structure, arrived.structure
     result.receipt = Receipt(*receipt)
     if spent:
         result.receipt = result.receipt._replace(bytes=result.receipt.bytes + spent)
@@ -233,7 +305,7 @@ def pull(
 def _changed(
     source: Any, ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
     about: Any, settings: Any,
-) -> Tuple[Optional[TensorDict], int]:  # fmt: skip
+) -> Tuple[Optional[Downloaded], int]:  # fmt: skip
     """Pulls what has changed since `base`. None, and how many bytes have come: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
     seen = look_closely(source, ref_id, max_header_bytes, max_tensors, about)
     if in_place:
@@ -300,12 +372,13 @@ def _changed(
     finally:
         settings.version, settings.believe, settings.agrees = given, believe, None
     if in_place:
-        result = TensorDict(base)
+        result = Downloaded(base)
         result.metadata, result.structure = own(seen.metadata), getattr(base, "structure", None)
     else:
         arrived = arrive(whole_model, seen.metadata)
-        result = TensorDict(arrived.tensors)
+        result = Downloaded(arrived.tensors)
         result.metadata, result.structure = arrived.metadata, arrived.structure
+    result._published = seen.metadata.get(TREE)
     result.receipt = receipt_of(receipt, seen, brought_bytes, not given)
     return result, brought_bytes
 

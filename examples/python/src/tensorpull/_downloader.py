@@ -6,16 +6,17 @@ import atexit
 import logging
 import os
 import re
+import secrets
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import as_outcome, heard, publish
+from ._publish import as_outcome, heard, names_in, publish
 from ._tls import TLS, native
 from ._transaction import publish_together
 from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
@@ -99,6 +100,8 @@ class Downloader(OfOneProcess):
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
             door = listening(lambda: self._owner.open_door(second, bool(metrics), origin))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
+        self._about: Dict[str, _About] = {}  # by IDs
+        self._most_about = 2 * references
         self._listen = listen
         self._thread: Optional[threading.Thread] = None
         self._at_exit: Optional[Callable[[], None]] = None
@@ -157,6 +160,7 @@ class Downloader(OfOneProcess):
         tensor_digests: bool = False,
         base: Any = None,
         narrow: bool = False,
+        copy: bool = False,
     ) -> Reference:
         """Publishes a dict of torch's and NumPy's tensors, or nested dicts, lists and tuples of them with numbers and text (see `flatten`), and returns its reference.
 
@@ -176,6 +180,7 @@ class Downloader(OfOneProcess):
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
                        seconds until a recipient has asked at all; in which it takes less than 64 bytes a second; in which nobody asks for or takes
                        anything, after which it settles; None: no limit; 0 is a millisecond
+          copy         publish a copy in the CPU's memory: that of a `state_dict()` is the module's own, which the next step of training changes. Cost: the memory, and one more pass
           version      that of a `Reference` to the same tensors with the same metadata, if there is one: the pass over the bytes is saved. It is not checked here. If it is of other
                        bytes, downloads of all tensors get "digest_mismatch"; one of a `subset` has a digest of its own, and takes them
           keep_order   recipients have the tensors in the order of the dict: the metadata carries it ("too_large" above 1,000,000 tensors). False: in that of the image
@@ -196,11 +201,15 @@ class Downloader(OfOneProcess):
         """
         about: List[str] = []
         told, progress_interval = _recipients_too(progress, progress_interval)
+        recipients, names = names_in(recipients)
+        if names and ref_id is None:
+            ref_id = secrets.token_hex(16)  # known before it settles
         made = publish(
-            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow,
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, [ref_id]), told, progress_interval, acquire_timeout,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
         about.append(short(made))
+        self._remember([made], names)
         logger.info("published %s: %d bytes", about[0], made.nbytes)
         return made
 
@@ -221,6 +230,7 @@ class Downloader(OfOneProcess):
         transaction_idle_timeout: Optional[float] = 600.0,
         keep_order: bool = True,
         tensor_digests: bool = False,
+        copy: bool = False,
     ) -> List[Reference]:
         """Publishes several dicts that settle together, and returns their references: all of them, or none.
 
@@ -230,11 +240,15 @@ class Downloader(OfOneProcess):
         """
         about: List[str] = []
         told, progress_interval = _recipients_too(progress, progress_interval)
+        recipients, names = names_in(recipients)
+        ids: List[Optional[str]] = []
         made = publish_together(
-            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about), told, progress_interval, acquire_timeout,
-            recipient_idle_timeout, transaction_idle_timeout, keep_order, None, tensor_digests,
+            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
+            recipient_idle_timeout, transaction_idle_timeout, keep_order, None, tensor_digests, None, None, False, copy,
         )  # fmt: skip
         about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
+        ids.extend(made)
+        self._remember(made, names)
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))
         return made
 
@@ -328,8 +342,13 @@ class Downloader(OfOneProcess):
         self._owner.withdraw(reference_id(ref_id))
 
     def status(self, ref_id: str) -> Status:
-        """Counts of the recipients so far. An owner remembers what has ended for a while: later "unknown_reference"."""
-        return Status._make(self._owner.status(reference_id(ref_id)))
+        """Counts of the recipients so far, and of the bytes that they were sent, those of a difference beside it among them. An owner remembers what has ended for a while: later "unknown_reference"."""
+        counts = Status._make(self._owner.status(reference_id(ref_id)))
+        beside = self._about.get(reference_id(ref_id)[:32].lower(), _NOTHING).beside
+        try:
+            return counts._replace(bytes_sent=counts.bytes_sent + self._owner.status(beside)[-1]) if beside else counts
+        except Error:  # it was not published, or is not remembered any more
+            return counts
 
     def settled(self, ref_id: str) -> bool:
         """Whether every expected recipient has confirmed or given up, or it was withdrawn, or is not known."""
@@ -337,7 +356,27 @@ class Downloader(OfOneProcess):
 
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
-        return as_outcome(self._owner.outcome(reference_id(ref_id)))
+        about = self._about.get(reference_id(ref_id)[:32].lower(), _NOTHING)
+        return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs))
+
+    def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...]) -> None:
+        ids = [ref.id.lower() for ref in refs]
+        for ref, one in zip(refs, ids):
+            self._about.pop(one, None)
+            if names or ref._beside:
+                self._about[one] = _About(names, ids, ref._beside)
+        while len(self._about) > self._most_about:
+            self._about.pop(next(iter(self._about)), None)
+
+    def _states(self, names: Sequence[str], refs: Sequence[Optional[str]]) -> Dict[str, str]:
+        """Of each name how it fares over all of the references, as far as the owner remembers."""
+        found: Dict[str, str] = {}
+        for name in names if refs and not self._owner.closed else ():
+            try:
+                found[name] = _over_all([self._owner.recipient_state(reference_id(ref), recipient_named(name)) for ref in refs])
+            except Error:
+                continue
+        return found
 
     def recipient_state(self, ref_id: str, recipient: Union[str, int]) -> str:
         """How one recipient fares: "unseen", "acquired", "provisional", "completed", "failed", "cancelled", "vanished", ... It is as it says that it is called: only a name that
@@ -382,23 +421,50 @@ def _memory() -> int:
 def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float) -> Any:
     """The callback for progress, which may log too; if it does nothing else it wants to know only of ends."""
     heard(progress, "progress")
+    milliseconds(interval, "progress_interval")
     told = recipient_progress(progress)
     return told, interval if progress is not None or told is None else 86_400.0
 
 
-def _teller(downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str]) -> Callable[[Outcome], None]:
-    """Tells the log, the caller and the threads that wait. `about`: what it is called, once that is known. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
+class _About(NamedTuple):
+    """What the caller has said of a publication."""
+
+    names: Sequence[str]  #: of its recipients
+    refs: Sequence[Optional[str]]  #: the IDs that settle with it
+    beside: str  #: the ID of a difference
+
+
+_NOTHING = _About((), (), "")
+
+
+def _over_all(states: List[str]) -> str:
+    """How a recipient fares that has these states of the references of a transaction: it counts once."""
+    for worst in ("failed", "cancelled", "vanished"):
+        if worst in states:
+            return worst
+    for all_of in ("unseen", "absent", "completed"):
+        if all(state == all_of for state in states):
+            return all_of
+    if all(state.startswith("completed") for state in states):
+        return "completed_unverified"
+    return states[0] if len(states) == 1 else "unfinished" if "unfinished" in states or "absent" in states else "acquired"
+
+
+def _teller(
+    downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str], names: Sequence[str], refs: Sequence[Optional[str]]
+) -> Callable[[Outcome], None]:
+    """Tells the log, the caller and the threads that wait. `about`: what it is called, once that is known; `refs`: its references, likewise. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
     heard(settled, "settled")
     known = weakref.ref(downloader)
     if logger.isEnabledFor(logging.INFO):
         settled = log_outcome(settled, lambda: about[0] if about else "a publication")
 
     def tell(how: Outcome) -> None:
+        alive = known()
         try:
             if settled is not None:
-                settled(how)
+                settled(how._replace(recipients=alive._states(names, refs)) if alive is not None and names else how)
         finally:
-            alive = known()
             if alive is not None:
                 with alive._changed:
                     alive._changes += 1

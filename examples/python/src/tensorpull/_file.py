@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._log import logger, place, short
-from ._options import pull_settings, whole
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Receipt
@@ -21,7 +21,7 @@ def download_file(
     resume: bool = True,
     overwrite: bool = False,
     max_bytes: Optional[int] = None,
-    per_request_timeout: Optional[float] = 600.0,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
     progress: Any = None,
     abort: Any = None,
@@ -29,13 +29,14 @@ def download_file(
     version: Optional[int] = None,
     recipient: Optional[str] = None,
     window: int = 0,
-    retries: int = 3,
+    retries: int = RETRIES,
     unverified: bool = False,
     believe: bool = False,
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
     connections: int = 1,
+    wait: Optional[float] = None,
 ) -> Receipt:
     """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, after its digest was compared, or to what was there before.
 
@@ -57,13 +58,15 @@ def download_file(
     address = kept(address)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort, version, recipient, window, retries, unverified, believe)
+    within_it = within(wait, abort)
+    settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort if wait is None else within_it, version, recipient, window, retries, unverified, believe)
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
-    got, source = over_addresses(address, ssl, lambda route: _native.download_file(
-        route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
-    ), web, told, at_a_time)  # fmt: skip
+    with within_it:
+        got, source = over_addresses(address, ssl, lambda route: _native.download_file(
+            route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
+        ), web, told, at_a_time)  # fmt: skip
     receipt = Receipt(*got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt

@@ -9,7 +9,7 @@ from . import _native
 from ._errors import Error
 from ._images import TensorRange, kind
 from ._log import logger, place, short
-from ._options import pull_settings, reference_id, text, whole
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, reference_id, text, whole, within
 from ._route import Addresses, kept, over_addresses, web_settings
 from ._tensors import Tensors
 from ._tls import TLS
@@ -33,17 +33,18 @@ class Listing(NamedTuple):
 def list_tensors(
     address: Addresses,
     ref_id: str = "",
-    per_request_timeout: Optional[float] = 600.0,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     abort: Any = None,
     *,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,
     version: Optional[int] = None,
     recipient: Optional[str] = None,
-    retries: int = 3,
+    retries: int = RETRIES,
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
+    wait: Optional[float] = None,
 ) -> Listing:
     """Says what is published under `ref_id`, and pulls none of it: `tensorpull.list_tensors("server:8002", ref).tensors["head.weight"].shape`.
 
@@ -53,13 +54,14 @@ def list_tensors(
     address = kept(address)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
-    settings = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
-    got, source = over_addresses(address, ssl, lambda route: look(route, route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
+    with within(wait, abort) as heard:
+        settings = looking(ref_id, per_request_timeout, heard, version, recipient, retries)
+        got, source = over_addresses(address, ssl, lambda route: look(route, route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
     logger.info("%s at %s has %d tensors, %d bytes", short(ref_id), place(source), len(got.tensors), got.nbytes)
     return got
 
 
-def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int] = None, recipient: Optional[str] = None, retries: int = 3) -> Any:
+def looking(ref_id: str, per_request_timeout: Optional[float], abort: Any, version: Optional[int] = None, recipient: Optional[str] = None, retries: int = RETRIES) -> Any:
     return pull_settings(ref_id, per_request_timeout, _CHUNK, None, 0.1, abort, version, recipient, 1, retries, True)
 
 
@@ -129,6 +131,18 @@ def _fitting(pattern: str) -> Callable[[str], bool]:
         return True
 
     return fits
+
+
+def tie_as_published(mine: Tensors, there: Listing) -> None:
+    """Tensors to land in that are one memory under several names: under those of them that are published. A model may have been saved with one of the names alone."""
+    for kept in set(mine.ties.values()):
+        published = [name for name in (kept, *(alias for alias, of in mine.ties.items() if of == kept)) if name in there.tensors]
+        travels = {there.tensors[name].name for name in published}
+        if len(travels) != 1 or not travels.issubset(published):
+            continue  # landing says what does not fit
+        as_name = travels.pop()
+        mine.described = [(as_name, *one[1:]) if one[0] == kept else one for one in mine.described]
+        mine.ties = {alias: of for alias, of in mine.ties.items() if of != kept} | {name: as_name for name in published if name != as_name}
 
 
 def difference(mine: Tensors, there: Listing, subset: bool, name: str) -> Optional[Tuple[str, str]]:

@@ -12,6 +12,10 @@ logger = logging.getLogger("tensorpull")
 logger.addHandler(logging.NullHandler())
 
 
+#: What progress says of a recipient that cannot take what is described.
+_DECLINED = ("schema_mismatch", "unsupported_request")
+
+
 def short(ref_id: str) -> str:
     """Enough of a reference to recognise it, and not enough to pull with."""
     return str(ref_id)[:8] + "..." if ref_id else "a file"
@@ -28,13 +32,19 @@ def place(address: str) -> str:
 
 def recipient_progress(progress: Optional[Callable[[Progress], None]]) -> Optional[Callable[[Progress], None]]:
     """A callback that logs how each recipient ended, and calls the caller's; the caller's alone if nobody would read the log."""
-    if not logger.isEnabledFor(logging.INFO):
+    if not logger.isEnabledFor(logging.WARNING):
         return progress
 
     def tell(event: Progress) -> None:
         if event.phase in ("completed", "failed", "aborted"):
-            who = f"recipient {event.recipient >> 32:08x}..." if event.recipient else "a recipient without a name"
-            logger.info("%s: %s %s%s", short(event.ref_id), who, event.phase, f" ({event.code})" if event.code else "")
+            unknown = f"recipient {event.recipient >> 32:08x}..." if event.recipient else "a recipient without a name"
+            who = f"recipient {event.name}" if event.name else unknown
+            if event.code in _DECLINED:
+                logger.warning("%s: %s cannot take it (%s), and may come again", short(event.ref_id), who, event.code)
+            elif event.code == "digest_mismatch":
+                logger.warning("%s: %s failed (digest_mismatch): were the tensors changed after they were published? copy=True publishes a copy", short(event.ref_id), who)
+            else:
+                logger.info("%s: %s %s%s", short(event.ref_id), who, event.phase, f" ({event.code})" if event.code else "")
         if progress is not None:
             progress(event)
 
@@ -44,10 +54,11 @@ def recipient_progress(progress: Optional[Callable[[Progress], None]]) -> Option
 def log_outcome(settled: Optional[Callable[[Outcome], None]], what: Callable[[], str]) -> Callable[[Outcome], None]:
     def tell(how: Outcome) -> None:
         counts = how.counts
+        others = [f"{name} {state}" for name, state in how.recipients.items() if not state.startswith("completed")]
         logger.info(
-            "%s ended: %s; %d of %s recipients completed, %d failed, %d cancelled, %d vanished or were absent; %d bytes sent in %.1f s", what(), how.verdict,
+            "%s ended: %s; %d of %s recipients completed, %d failed, %d cancelled, %d vanished or were absent%s; %d bytes sent in %.1f s", what(), how.verdict,
             counts.completed + counts.completed_unverified, how.expected or "an unknown number of", counts.failed, counts.cancelled, counts.vanished + counts.absent,
-            counts.bytes_sent, how.milliseconds / 1000,
+            f" ({', '.join(others)})" if others else "", counts.bytes_sent, how.milliseconds / 1000,
         )  # fmt: skip
         if settled is not None:
             settled(how)

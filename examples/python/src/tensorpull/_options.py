@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
+import time
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, TypeVar
 
 from . import _native
@@ -12,6 +13,9 @@ from ._errors import Error
 from ._types import Access, PartReference, Progress, Reference
 
 DEFAULT_CHUNK_BYTES = 2097152
+#: As those of the program recv: how long one request may take without progress, and how often a connection is made anew in a row, which is about a minute.
+PER_REQUEST_TIMEOUT = 60.0
+RETRIES = 8
 _FOR_EVER = 2**53
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -120,7 +124,7 @@ def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
 
         def move(event: Any) -> None:
             nonlocal shown
-            now = Progress._make(event)
+            now = Progress(*event)
             if now.bytes_total:
                 progress.total = now.bytes_total
             progress.update(now.bytes_done - shown)
@@ -131,7 +135,7 @@ def as_progress(progress: Any) -> Optional[Callable[[Any], None]]:
         return move
     if not callable(progress):
         raise TypeError("progress is a callable that takes a Progress, or a bar such as tqdm's")
-    return lambda event: progress(Progress._make(event))
+    return lambda event: progress(Progress(*event))
 
 
 class Throughout:
@@ -144,7 +148,7 @@ class Throughout:
         self._failed: Optional[Progress] = None
 
     def __call__(self, event: Any) -> None:
-        now = Progress._make(event)
+        now = Progress(*event)
         self._failed = now if now.phase in ("failed", "aborted") else None
         if self._failed is None and (self._last is None or now.phase != "started"):
             self._say(now)
@@ -194,6 +198,29 @@ def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
     if not callable(abort):
         raise TypeError("abort is a threading.Event or a callable without arguments")
     return lambda: bool(abort())
+
+
+class within:
+    """`with within(wait, abort) as heard`: what `abort` is, or is true once so many seconds are over; then what was "cancelled" is "timed_out". None: no limit."""
+
+    def __init__(self, wait: Optional[float], abort: Any) -> None:
+        self._wait, self._abort, self.over = wait, abort, False
+        if wait is not None:
+            self._end = time.monotonic() + milliseconds(wait, "wait") / 1000
+            self._asked = as_abort(abort)
+
+    def __enter__(self) -> Any:
+        return self._abort if self._wait is None else self
+
+    def __call__(self) -> bool:
+        if self._asked is not None and self._asked():
+            return True
+        self.over = time.monotonic() >= self._end
+        return self.over
+
+    def __exit__(self, _kind: Any, e: Any, _trace: Any) -> None:
+        if self.over and isinstance(e, Error) and e.code == "cancelled":
+            raise Error("timed_out", f"it was not done within wait={self._wait} seconds", e.name, e.landed) from None
 
 
 class PullSettings:

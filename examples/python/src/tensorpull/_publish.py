@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import operator
 import secrets
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from . import _native
 from ._changed import digests_said
 from ._difference import code, id_beside, publish_coded, to_publish
 from ._options import PublishSettings, milliseconds, reference_id, text, whole
-from ._tensors import Tensors
-from ._trees import DIFFERENCE, NARROWED, as_flat, carry, said
+from ._tensors import Tensors, empty_like
+from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat, carry, said
 from ._types import Outcome, Progress, Reference, Status
 
 
-def as_outcome(values: Sequence[Any]) -> Outcome:
+def as_outcome(values: Sequence[Any], recipients: Optional[Dict[str, str]] = None) -> Outcome:
     verdict, references, expected, counts, lasted = values
-    return Outcome(verdict, references, expected, Status._make(counts), lasted)
+    return Outcome(verdict, references, expected, Status._make(counts), lasted, recipients or {})
+
+
+def names_in(recipients: Any) -> Tuple[Any, Tuple[str, ...]]:
+    """What `publish` takes for recipients, and the names that are in it."""
+    if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
+        return recipients, ()
+    names = tuple(recipients)
+    return names, names
+
+
+def copied(tensors: Any) -> Any:
+    """The same in new memory of the CPU: a flat dict, or that of a tree."""
+    flat = as_flat(tensors)
+    described, made = Tensors(flat).described, FlatTree(empty_like(flat))
+    _native.copy_tensors(described, Tensors(made).described)
+    made.structure = getattr(flat, "structure", None)
+    return made if made.structure is not None else dict(made)
 
 
 def heard(callback: Any, what: str) -> None:
@@ -46,6 +63,7 @@ def publish(
     base: Any = None,
     known: Optional[Mapping[str, str]] = None,
     narrow: bool = False,
+    copy: bool = False,
 ) -> Reference:
     """Publishes through `add` of the compiled half. The arguments are those of `Downloader.add_tensors`. `known`: digests and a difference that are there already, as the metadata says them."""
     chunk_size = whole(chunk_size, "chunk_size", _native.max_chunk_bytes)
@@ -59,6 +77,8 @@ def publish(
     if narrow:
         tensors = to_publish(tensors, base)
         step, base = tensors.step, None
+    if copy:
+        tensors = copied(tensors)
     carried = carry(tensors, metadata)
     described = Tensors(carried.tensors)
     pairs = said(carried, described.described, described.ties, keep_order)
@@ -71,7 +91,8 @@ def publish(
     if ref_id == "":
         raise ValueError("ref_id is empty; None is an ID of the owner's choice")
     how.id = reference_id(ref_id) if ref_id is not None else ""
-    how.recipients, how.named = _expected(recipients)
+    how.recipients, called = _expected(recipients)
+    how.named = list(called)
     how.least = whole(least, "least", 2**32 - 1)
     how.version = 0 if version is None else whole(version, "version", 2**64 - 1)
     expected = how.recipients or len(how.named)
@@ -90,25 +111,28 @@ def publish(
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))
     if progress is not None:
-        how.progress = lambda event: progress(Progress._make(event))
+        how.progress = lambda event: progress(Progress(*event[:9], name=called.get(event[2], "")))
     digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     if coded is not None:
         publish_coded(add, beside, coded, digits)
-    return Reference(digits, version, fingerprint, nbytes, chunk_size)
+    made = Reference(digits, version, fingerprint, nbytes, chunk_size)
+    made._beside = beside
+    return made
 
 
-def _expected(recipients: Any) -> Tuple[int, List[int]]:
-    """How many recipients, or the numbers of their names. A str alone would be one recipient for each of its letters."""
+def _expected(recipients: Any) -> Tuple[int, Dict[int, str]]:
+    """How many recipients, or their names by their numbers. A str alone would be one recipient for each of its letters."""
     try:
-        return whole(operator.index(recipients), "recipients", 2**32 - 1), []
+        return whole(operator.index(recipients), "recipients", 2**32 - 1), {}
     except TypeError:
         pass
     if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
         raise TypeError(f"recipients is a number, or the recipients' names as in ['site-1', 'site-2']; not {recipients!r}")
     names = [text(name, "each of recipients", "a name") for name in recipients]
-    seen: Set[str] = set()
+    called: Dict[int, str] = {}
     for name in names:
-        if not name or name in seen:
+        number = _native.recipient_named(name)
+        if not name or number in called:
             raise ValueError(f"each of recipients has a name, and one of its own; not {name!r}")
-        seen.add(name)
-    return 0, [_native.recipient_named(name) for name in names]
+        called[number] = name
+    return 0, called

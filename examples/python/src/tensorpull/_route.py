@@ -87,7 +87,14 @@ def _in_words(e: Error, address: str, web: Any) -> Error:
         return e.saying(f"no digest of this is published: {more}unverified=True takes it without", place(address))
     if e.code == "invalid_argument" and e.name == "digest":
         return e.saying('a digest is "sha256:" and 64 hexadecimal digits, or "xxh3:" and 16', e.name)
-    if not is_url(address) or e.code != "not_permitted" or not e.name.startswith(("401", "403")):
+    if not is_url(address):
+        strange = e.code == "bad_frame" or (e.code in ("too_large", "unexpected_frame") and e.message.startswith("the other side sent a frame"))
+        if strange and e.landed == 0 and not e.name and address.split("://", 1)[0] in (address, "tcp", "tls"):
+            return e.saying(f"{e.message}: something else than tensorpull may listen there (a web server's address begins with http://)", place(address))
+        return e
+    if e.code == "connection_lost" and e.landed == 0:
+        return e.saying(f"{e.message} before an answer: an owner's own port is not for http://, and its address is host:port alone", place(address))
+    if e.code != "not_permitted" or not e.name.startswith(("401", "403")):
         return e
     if web.bearer:
         return e.saying("the web server does not take what bearer says, or gives the file to nobody", place(address))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, overload
 
 from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._listing import Listing, list_tensors, look, looking
-from ._options import DEFAULT_CHUNK_BYTES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port
+from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
 from ._publish import publish
 from ._tls import TLS, native
-from ._types import Access, OfOneProcess, Outcome, PartReference, Progress, Reference, Status, TensorDict
+from ._types import Access, Downloaded, OfOneProcess, Outcome, PartReference, Progress, Reference, Status
 
 
 class Message(NamedTuple):
@@ -53,7 +53,7 @@ class Session(OfOneProcess):
     made it, as a `Downloader` does.
     """
 
-    def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = 3, abort: Any = None, *, ssl: Optional[TLS] = None) -> None:
+    def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = RETRIES, abort: Any = None, *, ssl: Optional[TLS] = None) -> None:
         """Connects to `address`, as `download_tensors` does; `timeout` in seconds for each try, `retries` if nobody is there yet. Two more forms:
         "nats://server:4222#name" meets the end that listens on the same, and "pipe:-" is this program's standard input and output. Over
         udp://, serial: and nats:// nothing is said before the first call, and nobody says goodbye: a call ends by its time. Over udp:// and
@@ -70,17 +70,19 @@ class Session(OfOneProcess):
         return made
 
     @takes_what(download_tensors, "address", "ssl", "digest", "bearer", "connections")
-    def download_tensors(self, ref_id: str, *more: Any, **options: Any) -> TensorDict:
+    def download_tensors(self, ref_id: str, *more: Any, **options: Any) -> Downloaded:
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
         return pull(self._session, ref_id, *more, **options)
 
     @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(
-        self, ref_id: str, per_request_timeout: Optional[float] = 600.0, abort: Any = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, **options: Any
-    ) -> Listing:
+        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, abort: Any = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, wait: Optional[float] = None,
+        **options: Any
+    ) -> Listing:  # fmt: skip
         """Says what the other end has published under `ref_id`, and pulls none of it. Arguments and errors are those of `tensorpull.list_tensors`."""
-        return look(self._session, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, abort, **options))
+        with within(wait, abort) as heard:
+            return look(self._session, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, heard, **options))
 
     def add_tensors(
         self,
@@ -99,12 +101,13 @@ class Session(OfOneProcess):
         tensor_digests: bool = False,
         base: Any = None,
         narrow: bool = False,
+        copy: bool = False,
     ) -> Reference:
         """Publishes a dict of tensors for the other end, as `Downloader.add_tensors` does; the arguments are those. `recipients=1`: it has
         settled when the other end has confirmed. What is published ends with the session."""
         return publish(
             self._session.add, tensors, chunk_size, recipients, 0, ref_id, metadata, settled, progress, progress_interval, None, recipient_idle_timeout,
-            transaction_idle_timeout, keep_order, None, tensor_digests, base, None, narrow,
+            transaction_idle_timeout, keep_order, None, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
 
     def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:
@@ -114,6 +117,12 @@ class Session(OfOneProcess):
             raise TypeError("references is several of them: [ref]")
         named = [(reference_id(r), _native.version_of(reference_id(r)), getattr(r, "fingerprint", 0)) for r in references]
         self._session.send(whole(kind, "kind", 2**32 - 1), bytes(memoryview(body)), named, milliseconds(timeout, "timeout"), as_abort(abort))
+
+    @overload
+    def receive(self, timeout: None = None, abort: Any = None) -> Message: ...
+
+    @overload
+    def receive(self, timeout: Optional[float], abort: Any = None) -> Optional[Message]: ...
 
     def receive(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Message]:
         """The next message; it may have come during an earlier call. None: not within `timeout` seconds. Serves while it waits."""
@@ -215,6 +224,12 @@ class Listener(OfOneProcess):
     def address(self) -> str:
         """The address as `listen` had it, with the port."""
         return with_port(self._listen, self.port)
+
+    @overload
+    def accept(self, timeout: None = None, abort: Any = None) -> Session: ...
+
+    @overload
+    def accept(self, timeout: Optional[float], abort: Any = None) -> Optional[Session]: ...
 
     def accept(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Session]:
         """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS

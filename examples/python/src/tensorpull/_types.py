@@ -24,6 +24,7 @@ class Reference(str):
     fingerprint: int
     nbytes: int
     chunk_size: int
+    _beside = ""  # the ID of a difference that is published beside it
 
     def __new__(cls, text: str, version: int = 0, fingerprint: int = 0, nbytes: int = 0, chunk_size: int = 2097152) -> "Reference":
         if version and len(text) == 32:
@@ -64,13 +65,14 @@ class Progress(NamedTuple):
 
     phase: str
     ref_id: str  #: the ID: the first 32 digits of the reference
-    recipient: int  #: see `recipient_named`
+    recipient: int  #: see `recipient_named`; 0: it has no name
     bytes_done: int
     bytes_total: int
     tensors_done: int
     tensors_total: int
     sequence: int
-    code: str  #: of what failed, otherwise ""
+    code: str  #: of what failed, otherwise "". "schema_mismatch" or "unsupported_request" of what is published: the recipient cannot take it, and may come again
+    name: str = ""  #: the recipient's, if it is one of those that the publication was given
 
 
 class Receipt(NamedTuple):
@@ -79,7 +81,7 @@ class Receipt(NamedTuple):
     said which bytes these had to be (a reference's version, `version`, or `digest` of a URL), so whoever answered was believed; of a subset always."""
 
     outcome: str
-    bytes: int  #: that came, those of a difference that could not be used among them
+    bytes: int  #: that came, those of a difference that could not be used among them; not those of an earlier call, nor of a look at the header
     chunks: int
     damaged: int  #: chunks that came with wrong bytes and were fetched again
     version: int  #: of what is published there. If `believed`, as whoever answered says: of a subset no byte was compared with it
@@ -142,10 +144,11 @@ class Outcome(NamedTuple):
     expected: int
     counts: Status
     milliseconds: int
+    recipients: Dict[str, str] = {}  #: of each that was expected by name how it has ended, as `Downloader.recipient_state` says it; empty once the downloader is closed
 
 
 class TensorDict(Dict[str, Any]):
-    """A dict of tensors that a download has filled; `receipt` says how, `metadata` is what the owner sent with them. `structure` is that of a tree, for `unflatten`."""
+    """A dict of tensors; `receipt` says how they came, `metadata` is what the owner sent with them. `structure` is that of a tree, for `unflatten`."""
 
     receipt: Optional[Receipt] = None
     structure: Optional[str] = None
@@ -156,7 +159,21 @@ class TensorDict(Dict[str, Any]):
         self.metadata = {}
 
 
-class TensorView(TensorDict):
+class Downloaded(TensorDict):
+    """A dict of tensors that a download has filled."""
+
+    receipt: Receipt
+    _published: Optional[str] = None
+
+    @property
+    def leaves(self) -> Dict[str, Any]:
+        """The numbers and texts of the tree that was published, by dotted names: those of the owner, also where `out` has its own. Error("bad_frame"): its structure is none."""
+        from ._trees import leaves
+
+        return {} if self._published is None else leaves(self._published)
+
+
+class TensorView(Downloaded):
     """A dict of tensors over shared memory. `owner_can_write`: its owner has the model itself there, and may go on writing to it."""
 
     owner_can_write: bool = False

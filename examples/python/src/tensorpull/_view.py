@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional
 
 from . import _native
-from ._options import pull_settings, text, whole
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, text, whole, within
 from ._tensors import make_or_refuse, numpy_dtype, numpy_or_say, torch_dtype
 from ._trees import arrive
 from ._types import Framework, Receipt, TensorView
@@ -16,14 +16,15 @@ def view_tensors(
     ref_id: str,
     framework: Framework = "numpy",
     *,
-    per_request_timeout: Optional[float] = 600.0,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     abort: Any = None,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,
     version: Optional[int] = None,
     recipient: Optional[str] = None,
-    retries: int = 3,
+    retries: int = RETRIES,
     unverified: bool = False,
+    wait: Optional[float] = None,
 ) -> TensorView:
     """Opens what is published under `ref_id` at `address`, "shm:path" or "shm:@name", and returns a dict of tensors over the shared memory. Nothing is copied.
 
@@ -45,11 +46,12 @@ def view_tensors(
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
     if framework == "numpy":
         numpy_or_say()
-    settings = pull_settings(ref_id, per_request_timeout, None, None, 0.1, abort, version, recipient, 4, retries, unverified)
-    seen = _native.View(
-        text(address, "address", "shm:path"), ref_id, framework == "torch", whole(max_header_bytes, "max_header_bytes", 2**63 - 1),
-        whole(max_tensors, "max_tensors", 2**63 - 1), settings,
-    )  # fmt: skip
+    with within(wait, abort) as heard:
+        settings = pull_settings(ref_id, per_request_timeout, None, None, 0.1, heard, version, recipient, 4, retries, unverified)
+        seen = _native.View(
+            text(address, "address", "shm:path"), ref_id, framework == "torch", whole(max_header_bytes, "max_header_bytes", 2**63 - 1),
+            whole(max_tensors, "max_tensors", 2**63 - 1), settings,
+        )  # fmt: skip
     made: Dict[str, Any] = {}
     over = _torch_over if framework == "torch" else _numpy_over
     for name, dtype, shape, begin, nbytes in seen.tensors:

@@ -13,26 +13,51 @@ transfer too, if its loop was left without cancelling it.
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import threading
-from typing import Any, Callable, List, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, List, TypeVar, Union
 
-from . import _download, _file
+from . import _average, _download, _file, _listing
 from ._downloader import Downloader
 from ._options import as_abort, milliseconds
-from ._types import Outcome, Receipt, TensorDict
+from ._types import Outcome
 
-__all__ = ["download_file", "download_tensors", "outcome"]
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    Given = ParamSpec("Given")
+
+__all__ = ["download_file", "download_tensors", "list_tensors", "outcome", "run", "weighted_average"]
 Result = TypeVar("Result")
 
 
-async def download_tensors(*arguments: Any, abort: Any = None, **more: Any) -> TensorDict:
-    """As `tensorpull.download_tensors`. `progress` is called on the download's thread, not on the loop's; `abort` has to be given by name."""
-    return await _in_a_thread(_download.download_tensors, abort, arguments, more)
+def _awaitable(call: "Callable[Given, Result]") -> "Callable[Given, Coroutine[Any, Any, Result]]":
+    takes = inspect.signature(call)
+    options = next((one.name for one in takes.parameters.values() if one.kind is one.VAR_KEYWORD), "")
+    if "abort" not in takes.parameters and not options:
+        raise TypeError(f"{call!r} takes no abort, by which it would be stopped")
+
+    @functools.wraps(call)
+    async def awaited(*arguments: Any, **more: Any) -> Result:
+        given = takes.bind(*arguments, **more)
+        abort = (given.arguments if "abort" in takes.parameters else given.arguments.get(options, {})).pop("abort", None)
+        return await _in_a_thread(call, abort, given.args, given.kwargs)
+
+    return awaited
 
 
-async def download_file(*arguments: Any, abort: Any = None, **more: Any) -> Receipt:
-    """As `tensorpull.download_file`; `progress` as above."""
-    return await _in_a_thread(_file.download_file, abort, arguments, more)
+async def run(call: "Callable[Given, Result]", *arguments: "Given.args", **more: "Given.kwargs") -> Result:
+    """Any call of this package that takes `abort`, as `await aio.run(session.receive, timeout=60)`: `Session(...)` and the calls of a session, `Listener.accept`,
+    `WeightedAverage.pull`. Callbacks are called on its thread, not on the loop's."""
+    return await _awaitable(call)(*arguments, **more)
+
+
+#: As those of `tensorpull`. `progress` is called on the download's thread, not on the loop's.
+download_tensors = _awaitable(_download.download_tensors)
+download_file = _awaitable(_file.download_file)
+list_tensors = _awaitable(_listing.list_tensors)
+weighted_average = _awaitable(_average.weighted_average)
 
 
 async def outcome(owner: Downloader, refs: Any, timeout: "float | None" = None) -> Union[Outcome, List[Outcome]]:

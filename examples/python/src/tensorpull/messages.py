@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numbers
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from . import _decomposed as body
 from . import _native
@@ -182,6 +182,14 @@ def send(
                 session.withdraw(ref)
         raise
     return tuple(published)
+
+
+@overload
+def receive(session: Session, timeout: None = None, abort: Any = None) -> Received: ...
+
+
+@overload
+def receive(session: Session, timeout: Optional[float], abort: Any = None) -> Optional[Received]: ...
 
 
 def receive(session: Session, timeout: Optional[float] = None, abort: Any = None) -> Optional[Received]:
