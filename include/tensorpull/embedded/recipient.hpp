@@ -328,7 +328,7 @@ class embedded_recipient {
             return fail(errc::bad_frame);  // a header that is shorter than that of the same tensors
         if (!verifiable_ && !unverified_) return fail(errc::not_verifiable);
         if constexpr (lasts)
-          if (start_ == image::header_bytes) finished_ = resume(version);
+          if (start_ == image::header_bytes) finished_ = resume(version) && adopt();
       }
       moved();
     }
@@ -398,6 +398,8 @@ class embedded_recipient {
     fail(to_errc(s), s == status::schema_mismatch ? image::tensor_count : landed_);
   }
 
+  /// The image was there under another reference: its cursor tells from now on what was pulled last.
+  [[gnu::noinline]] bool adopt() noexcept { return landing_.cursor().ref == ref_ || save(); }
   bool save() noexcept {
     const auto ok = landing_.save({ref_, image::fingerprint, version_, landed_, hash_.digest()});
     if (!ok) fail(ok.error().code);
@@ -431,7 +433,6 @@ class embedded_recipient {
       return false;
     }
     landed_ = offset;
-    if (whole && c.ref != ref_) (void)landing_.save({ref_, c.fingerprint, c.version, c.offset, c.digest});
     if (version == 0) {
       version_ = c.version;
       total_ = landed_;
