@@ -94,8 +94,10 @@ class parallel_transfer
   /// A line whose owner was busy asks again.
   void resume_line(std::uint8_t number) noexcept {
     if (number == first_) return;
-    lines_[number].pause = {};
-    lines_[number].machine.restart(0);
+    state& l = lines_[number];
+    l.pause = {};
+    if (first_ == nobody && is_asked(l.source)) begin_with(number, l.machine.next_id());
+    else l.machine.restart(0);
   }
   /// Replaces the first line, which is silent. False: there is no other.
   bool replace_first() noexcept {
@@ -167,7 +169,6 @@ class parallel_transfer
     bye.status = is_wrong ? status::digest_mismatch : status::looked;
     return bye;
   }
-
   optional<frame> farewell() const noexcept { return farewell_of(first_); }  ///< that of the first line
 
  private:
@@ -179,7 +180,6 @@ class parallel_transfer
   static constexpr std::uint64_t least_chunk = 64 * 1024;
 
   using state = detail::line_state<machine_type, Integrity>;
-
   machine_type& machine(std::uint8_t n) noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   const machine_type& machine(std::uint8_t n) const noexcept { return n == first_ ? machine_ : lines_[n].machine; }
   bool usable(std::uint8_t n) const noexcept {

@@ -88,8 +88,7 @@ class source_check {
     const auto& s = all_.sources_[l.source];
     if (all_.is_asked(l.source) && (!l.machine.agrees_with(all_.machine_) || s.header_differs(all_.header_)))
       all_.sources_.doubt(l.source);
-    return all_.is_asked(l.source) &&
-           (s.header != 0 || all_.header_ == 0 || l.source == all_.lines_[all_.first_].source);
+    return all_.is_asked(l.source) && (s.header != 0 || all_.header_ == 0 || is_firsts(l.source));
   }
   /// The next request for what is only read: the header, to compare it with that of the first line, or, of a source in
   /// doubt, everything.
@@ -97,8 +96,7 @@ class source_check {
     state& l = all_.lines_[n];
     auto& s = all_.sources_[l.source];
     const bool doubted = !all_.is_asked(l.source);
-    const bool is_firsts = all_.first_ < most_lines && l.source == all_.lines_[all_.first_].source;
-    if (!doubted && (!all_.provable() || is_firsts)) return false;
+    if (!doubted && (!all_.provable() || is_firsts(l.source))) return false;
     if (s.reader == nobody) s.reader = n;
     const description& d = l.machine.description();
     if (l.machine.in_flight() == 0 && !l.reads) l.asked = s.read;
@@ -149,13 +147,16 @@ class source_check {
     all_.checking_ = true;
     ++all_.stage_;
     all_.sources_.doubt_all();
-    if (const std::uint8_t n = std::exchange(all_.first_, nobody); all_.lines_[n].works())
+    if (const std::uint8_t n = std::exchange(all_.first_, nobody); n < most_lines && all_.lines_[n].works())
       all_.begin_other(n, all_.machine_.next_id());
     if (std::popcount(gave) == 1) accuse(gave);
     return true;
   }
 
  private:
+  bool is_firsts(std::uint8_t source) const noexcept {
+    return all_.first_ < most_lines && all_.lines_[all_.first_].source == source;
+  }
   /// A line that has just become the first describes another image than the one before it: it is the first no more.
   bool says_otherwise(std::uint8_t n, const frame& m) noexcept {
     if (!all_.provable() || m.kind != frame_kind::description || !all_.machine_.description().ref) return false;
