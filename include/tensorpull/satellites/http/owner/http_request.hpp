@@ -196,11 +196,10 @@ class http_request_reader {
       const std::size_t end = query.find('&');
       const std::string_view one = query.substr(0, end);
       query.remove_prefix(end == query.npos ? query.size() : end + 1);
-      const bool is_key = one.starts_with("key=");
       constexpr std::string_view others = "%+,;:@/?!$'()*";  // of a query (RFC 3986, 3.4)
       for (const char c : one)
-        if (!is_plain(c) && c != '=' && (is_key || others.find(c) == others.npos)) return 400;
-      if (!is_key) continue;  // what others append, against caches or for their statistics
+        if (!is_plain(c) && c != '=' && others.find(c) == others.npos) return 400;
+      if (!one.starts_with("key=")) continue;  // what others append, against caches or for their statistics
       if (r_.key_in_url) return 400;
       r_.key_in_url = true;
       if (const auto ok = take_key(one.substr(4)); ok != more) return ok;
