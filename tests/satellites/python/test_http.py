@@ -412,3 +412,14 @@ def test_recipients_without_names_count_and_the_port_is_as_public_as_the_link(tm
         sender.kill()
         sender.wait()
         sender.stdout.close()
+
+
+def test_what_a_recipient_cannot_take_and_a_look_end_nothing():
+    with tensorpull.Downloader(http="127.0.0.1:0").start() as owner:
+        ref = owner.add_tensors({"w": np.ones(4, "f4")}, recipients=1)
+        for wrong in ({"out": {"w": np.zeros(5, "f4")}}, {"max_bytes": 1}):
+            with pytest.raises(Error):
+                tensorpull.download_tensors(owner.url(ref), ref, bearer=ref, **wrong)
+        assert tensorpull.list_tensors(owner.url(ref), ref, bearer=ref).tensors["w"].shape == (4,)
+        assert tensorpull.download_tensors(owner.url(ref), ref, bearer=ref)["w"].all()
+        assert owner.wait(ref, timeout=60) and owner.outcome(ref).verdict == "completed"

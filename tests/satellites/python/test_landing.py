@@ -130,9 +130,10 @@ def test_the_owners_numbers_are_told_where_out_has_its_own(owner):
 def test_names_that_the_owner_was_given_are_told(owner, caplog):
     caplog.set_level("INFO", logger="tensorpull")
     told, ended = [], []
-    ref = owner.add_tensors({"w": np.ones(9)}, recipients=["site-1", "site-2"], acquire_timeout=0.5, progress=told.append, settled=ended.append)
+    ref = owner.add_tensors({"w": np.ones(9)}, recipients=["site-1", "site-2"], progress=told.append, settled=ended.append)
     tensorpull.download_tensors(owner.address, ref, recipient="site-1")
     tensorpull.download_tensors(owner.address, ref, recipient="stranger")
+    owner.withdraw(ref)
     assert eventually(lambda: ended)
     assert ended[0].recipients == owner.outcome(ref).recipients == {"site-1": "completed", "site-2": "absent"}
     assert {event.name for event in told if event.phase == "completed"} == {"site-1", ""}

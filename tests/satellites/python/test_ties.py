@@ -293,7 +293,7 @@ def test_local_shards_of_a_dtensor(owner, tmp_path):
         distributed.destroy_process_group()
 
 
-def test_tied_tensors_of_a_url_are_pulled_by_one_recipient():
+def test_a_look_at_the_ties_of_a_url_ends_nothing():
     w, shared = np.ones(5), np.zeros(5)
     with tensorpull.Downloader(http="127.0.0.1:0").start() as owner:
         ref = owner.add_tensors({"a": w, "b": w}, recipients=1)

@@ -184,3 +184,14 @@ def test_what_a_recipient_cannot_take_ends_nothing_and_the_owners_log_says_why(o
     with pytest.raises(Error, match="this publication has ended") as late:
         tensorpull.download_tensors(owner.address, ref)
     assert late.value.code == "ended"
+
+
+@pytest.mark.parametrize("listen", ["unix:@declined", "shm:@declined-too", "udp://127.0.0.1:0"])
+def test_what_a_recipient_cannot_take_ends_nothing_over_any_link(listen):
+    with tensorpull.Downloader(listen).start() as owner:
+        ref = owner.add_tensors({"w": np.ones(4, "f4")}, recipients=1)
+        for wrong in ({"out": {"w": np.zeros(5, "f4")}}, {"max_bytes": 1}):
+            with pytest.raises(Error):
+                tensorpull.download_tensors(owner.address, ref, **wrong)
+        assert tensorpull.download_tensors(owner.address, ref)["w"].all()
+        assert owner.wait(ref, timeout=60) and owner.outcome(ref).verdict == "completed"

@@ -270,7 +270,7 @@ def _pull(
         if subset and tensors.ties:
             # the owner's metadata alone says whether it has tied them, and a part of its tensors is asked for without it
             raise Error("unsupported_layout", "with subset, tensors that are one memory are not landed in", next(iter(tensors.ties)))
-        if tensors.ties and not source.reference_of("", 0):  # a URL has one of its own: a look at it would be a recipient that gives up
+        if tensors.ties:
             about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
             tie_as_published(tensors, look(source, ref_id, max_header_bytes, max_tensors, about))
         tensors.mark_changed()

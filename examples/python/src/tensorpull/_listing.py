@@ -48,7 +48,7 @@ def list_tensors(
 ) -> Listing:
     """Says what is published under `ref_id`, and pulls none of it: `tensorpull.list_tensors("server:8002", ref).tensors["head.weight"].shape`.
 
-    The owner forgets that it was asked, so nobody counts for it (one that is asked over HTTP, or is older, counts a recipient that gave up). Nothing is compared with a digest,
+    The owner forgets that it was asked, so nobody counts for it (one that is asked over HTTP counts a recipient that was lost). Nothing is compared with a digest,
     which would need all of the bytes: it is what the owner says. The arguments and errors are those of `download_tensors`. Cost: the header, and at most 128 KiB in all if that is shorter.
     """
     address = kept(address)

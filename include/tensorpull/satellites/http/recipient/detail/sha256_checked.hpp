@@ -54,6 +54,11 @@ class sha256_checked {
   {
     return to_.read_back();
   }
+  bool looked() const noexcept
+    requires requires(const Consumer& c) { c.looked(); }
+  {
+    return to_.looked();
+  }
   void confirmed() noexcept
     requires requires(Consumer& c) { c.confirmed(); }
   {
