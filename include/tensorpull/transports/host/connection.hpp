@@ -42,8 +42,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
   /// connected().
   connection(Host& host, event_loop& on, stream_type& stream, bool connecting) noexcept
       : event_target(on), host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this),
-        connecting_(connecting),
-        neighbours_(connecting ? detail::no_neighbours : detail::neighbours_of(stream_.native_handle())) {
+        neighbours_(connecting ? detail::no_neighbours : detail::neighbours_of(stream_.native_handle())),
+        connecting_(connecting) {
     static_assert(sizeof(detail::connection_end_requirements<end_type, connection_end<end_type>>) != 0);
     if (!connecting) end_.doubt();
   }
@@ -146,7 +146,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     if (ending_) return shut(*ending_);
     if constexpr (pulls)
       if (pull_) {
-        if (pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) begin_again(*pull_);
+        if (pull_->rest && pull_->rest_left() == std::chrono::milliseconds::zero()) pull_->begin_again(end_);
         look_after_line(*pull_);
       }
     pumped did;
@@ -275,11 +275,6 @@ class connection : private event_target, private send_limiter<typename Host::loc
     }
   }
 
-  void begin_again(pull_type& p) noexcept {
-    p.rest = {};
-    p.run.transfer().restart();
-    p.run.begin(end_);
-  }
   /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was
   /// closed meanwhile.
   bool pull_stepped([[maybe_unused]] bool awaits_us) noexcept {
@@ -398,9 +393,8 @@ class connection : private event_target, private send_limiter<typename Host::loc
   std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false};
   std::atomic<errc> told_to_end_{};
   detail::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
-  bool connecting_;
   std::uint8_t neighbours_;  // detail::neighbours_of
-  bool established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
+  bool connecting_, established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 
 }  // namespace tensorpull

@@ -29,6 +29,14 @@ struct hosted_pull {
   /// How much of the pause is left.
   std::chrono::milliseconds rest_left() const noexcept { return rested.left(*rest); }
 
+  /// The pause is over.
+  template <class End>
+  void begin_again(End& end) noexcept {
+    rest = {};
+    run.transfer().restart();
+    run.begin(end);
+  }
+
   consumer_type consumer;
   const pull_options options;
   basic_running_pull<Parts, consumer_type, pull_options> run;
