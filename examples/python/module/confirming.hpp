@@ -18,8 +18,9 @@ class held_image {
  public:
   static constexpr bool irrevocable = false;
 
-  /// Borrows what the view points to.
-  explicit held_image(const source_view& image) noexcept : image_(image) {}
+  /// Borrows what the view points to, and the others.
+  held_image(const source_view& image, const py::object& agrees, interruption& stop) noexcept
+      : image_(image), agrees_(&agrees), stop_(&stop) {}
 
   std::uint64_t fingerprint() const noexcept { return image_.schema->fingerprint; }
   const image_schema* schema() const noexcept { return image_.schema; }
@@ -34,13 +35,15 @@ class held_image {
     return refused_ ? result<void>(failure(errc::unsupported_request)) : result<void>();
   }
   result<void> chunk(std::uint64_t, std::uint64_t) noexcept { return {}; }
-  result<void> finish(const receipt&) noexcept { return {}; }
+  result<void> finish(const receipt&) noexcept { return ask(*agrees_, *stop_); }
   void abandon(const error&) noexcept {}
   /// Whether the owner is told to forget that it was asked.
   bool looked() const noexcept { return refused_; }
 
  private:
   source_view image_;
+  const py::object* agrees_;
+  interruption* stop_;
   std::array<std::byte, 1024> scratch_;
   bool refused_ = false;
 };
@@ -54,7 +57,7 @@ inline py::object confirm(source& from, std::string_view ref, const py::sequence
   device_reader devices;
   const dynamic_image image = devices.image_of(tensor_table(described), metadata);
   interruption stop(s.abort);
-  held_image to(image.source());
+  held_image to(image.source(), s.agrees, stop);
   facade::consumer_for as(to);
   resume_cursor end{id_or_raise(ref), to.fingerprint(), s.version, image.schema().image_bytes, s.version};
   const auto got = pull_with(

@@ -53,13 +53,10 @@ class asking_landing : public named_landing {
       : named_landing(to, std::move(ties), most_header_bytes), agrees_(&agrees), stop_(&stop) {}
 
   result<void> finish(const receipt& r) noexcept {
-    if (const auto done = named_landing::finish(r); !done || agrees_->is_none()) return done;
-    const interpreter_lock lock;
-    bool right = false;
-    if (!stop_->guard([&] { right = (*agrees_)().cast<bool>(); })) return failure(errc::cancelled);
-    if (right) return {};
-    forgotten_ = true;
-    return failure(errc::digest_mismatch);
+    if (const auto done = named_landing::finish(r); !done) return done;
+    const auto right = ask(*agrees_, *stop_);
+    forgotten_ = !right && right.error() == errc::digest_mismatch;
+    return right;
   }
   bool looked() const noexcept { return forgotten_; }
 

@@ -105,6 +105,13 @@ void copy_tensors(const py::sequence& from, const py::sequence& to) {
   stop.rethrow();
 }
 
+/// Raises if these tensors cannot be landed in.
+void check_landing(const py::sequence& to) {
+  interruption stop{py::none()};
+  const tensor_table table(to);
+  const landing_table into(table, stop);
+}
+
 /// An image that is read.
 class image_reader {
  public:
@@ -265,6 +272,7 @@ void bind_images(py::module_& m) {
   m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
   m.def("tensor_bytes", &tensor_bytes);
   m.def("copy_tensors", &copy_tensors);
+  m.def("check_landing", &check_landing);
   m.def("tensor_digests", &tensor_digests, py::arg("tensors"), py::arg("abort") = py::none());
   m.def("fingerprint", [](const py::sequence& tensors) {
     const device_reader devices;

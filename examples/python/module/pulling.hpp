@@ -84,6 +84,16 @@ class source {
   virtual bool is_web() const noexcept { return false; }
 };
 
+/// Asks `agrees()` of Python's whether what has arrived is right: digest_mismatch if it is not, cancelled if it raises.
+/// None: nobody is asked.
+inline result<void> ask(const py::object& agrees, interruption& stop) noexcept {
+  if (agrees.is_none()) return {};
+  const interpreter_lock lock;
+  bool right = false;
+  if (!stop.guard([&] { right = agrees().cast<bool>(); })) return failure(errc::cancelled);
+  return right ? result<void>() : failure(errc::digest_mismatch);
+}
+
 /// Further arguments of a pull.
 struct pull_particulars {
   bool part = false;  ///< only the tensors of the destination are pulled

@@ -57,6 +57,34 @@ def clients(n, elements=300_000):
     return [{"w": rng.normal(size=elements).astype("f4"), "b": rng.normal(size=(7, 3)), "n": rng.integers(0, 100, 5)} for _ in range(n)]
 
 
+def test_who_waits_for_its_turn_hears_wait_and_abort(owner):
+    model = {"w": np.ones(3, "f4")}
+    average, entered, over = WeightedAverage(model), threading.Event(), threading.Event()
+
+    def looked_at():
+        entered.set()
+        return over.is_set()
+
+    def stay(address):
+        with pytest.raises(Error, match="cancelled"):
+            average.pull(address, "ab" * 24, 1, peer="silent", round=1, abort=looked_at)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        first = processes.JoinedThread(target=stay, args=(f"127.0.0.1:{silent.getsockname()[1]}",))
+        first.start()
+        try:
+            assert entered.wait(processes.AMPLE)
+            ref = owner.add_tensors(model)
+            for how, code in (({"wait": 0.05}, "timed_out"), ({"abort": lambda: True}, "cancelled")):
+                with pytest.raises(Error) as e:
+                    average.pull(owner.address, ref, 1, peer="b", round=1, **how)
+                assert e.value.code == code and first.is_alive()
+        finally:
+            over.set()
+            first.join()
+    assert average.pull(owner.address, ref, 1, peer="b", round=1, wait=processes.AMPLE).confirmed
+
+
 def test_the_average_of_several_references(owner):
     models, weights = clients(5), [1.0, 20, 3, 4, 5]
     updates = [(owner.address, owner.add_tensors(m, recipients=1), w) for m, w in zip(models, weights)]
@@ -481,7 +509,7 @@ def test_a_value_that_is_no_number_is_an_error_with_the_clients_name(owner, part
 @pytest.mark.parametrize("weight", [2e-38, 1e38, 0, -1, float("nan")])
 def test_a_weight_that_sums_of_32_bits_cannot_hold_is_refused_by_the_clients_name(owner, weight):
     average = WeightedAverage({"w": np.zeros(3, "f4")})
-    with pytest.raises(Error, match="from 2[*][*]-60 to 2[*][*]60") as e:
+    with pytest.raises(Error, match="from 2[*][*]-60 to 2[*][*]60" if weight > 0 else "leave out whose update") as e:
         average.pull(owner.address, owner.add_tensors({"w": np.ones(3, "f4")}), weight, peer="site-1", round=1)
     assert (e.value.code, e.value.name) == ("invalid_argument", "site-1")
 
@@ -505,3 +533,33 @@ def test_narrowed_updates_come_in_a_quarter_of_the_bytes_and_count_once(owner, p
     np.testing.assert_allclose(average.result()["w"], expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(ValueError, match="narrowed wants base"):
         WeightedAverage(base).pull(owner.address, ref, 1, peer="a", round=1, narrowed=True)
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_a_client_hears_of_an_update_that_is_refused_whichever_way_it_came(owner, narrowed):
+    base = {"w": np.ones(300_000, "f4")}
+    wrong = {"w": base["w"].copy()}
+    wrong["w"][5] = np.inf
+    ref = owner.add_tensors(wrong, base=base, recipients=1)
+    average, peer = WeightedAverage(base=base, partial="staged"), "site " * 20
+    with pytest.raises(Error, match="NaN or an infinity") as e:
+        average.pull(owner.address, ref, 1, peer=peer, round=1, narrowed=narrowed)
+    assert e.value.code == "value_out_of_range" and e.value.name == peer and not any(u.counts for u in average.updates)
+    with pytest.raises(Error) as e:
+        owner.wait(ref, processes.AMPLE)
+    assert e.value.code == "not_delivered"
+
+
+def test_a_narrowed_update_that_is_there_whole_alone_is_added_as_it_comes(owner):
+    base = {"w": np.zeros(5, "f4")}
+    ref = owner.add_tensors({"w": np.arange(5, dtype="f4")}, recipients=1)
+    average = WeightedAverage(base=base)
+    average.pull(owner.address, ref, 1, peer="a", round=1, narrowed=True)
+    assert owner.wait(ref, processes.AMPLE) and average.result()["w"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_errors_about_updates_of_a_list_are_in_the_callers_words(owner):
+    like = {"w": np.ones(3, "f4")}
+    for tensors, weight, words in ((like, 1e-30, "weights from 2\\*\\*-60"), ({"w": np.full(3, np.nan, "f4")}, 1, "NaN or an infinity")):
+        with pytest.raises(Error, match=words):
+            weighted_average([(owner.address, owner.add_tensors(tensors), weight)], like)

@@ -58,6 +58,16 @@ def test_an_atomic_download_changes_nothing_before_all_has_come(owner, with_base
         tensorpull.download_tensors(owner.address, ref, atomic=True)
 
 
+@pytest.mark.parametrize("out", [{"a": np.zeros(4, ">f8")}, {"a": np.broadcast_to(np.zeros(1), 4).view()}, dict(zip("ab", (lambda x: (x[:4], x[2:]))(np.zeros(6))))], ids=["another byte order", "one element", "overlapping"])
+def test_an_atomic_download_into_what_cannot_be_landed_in_is_counted_by_nobody(owner, out):
+    for tensor in out.values():
+        tensor.flags.writeable = True
+    ref = owner.add_tensors({name: np.ones(4) for name in out}, recipients=1)
+    with pytest.raises(Error) as e:
+        tensorpull.download_tensors(owner.address, ref, out=out, atomic=True)
+    assert e.value.code == "unsupported_layout" and not owner.settled(ref) and not any(tensor.any() for tensor in out.values())
+
+
 def test_what_is_broken_off_says_what_is_in_out_and_a_cursor_goes_on(owner):
     new, live = Model(2.0), Model(1.0)
     ref, cursor = owner.add_tensors(new.state_dict()), tensorpull.Cursor()
@@ -191,6 +201,11 @@ def test_help_is_a_page_that_names_everything_and_codes_are_listed():
     assert len(named) > 30 and all(re.search(rf"\b{name}\b", tensorpull.__doc__) for name in named), named
     codes = pydoc.plain(pydoc.render_doc(tensorpull.Error))
     assert all(code in codes and sentence in codes for code, sentence in tensorpull.ERROR_CODES.items())
+
+
+def test_leaves_are_under_the_dotted_names_of_their_tree_whatever_its_keys_are(owner):
+    ref = owner.add_tensors({"a": 2, "": {"a": 1, "": 3, "w": np.ones(1)}})
+    assert tensorpull.download_tensors(owner.address, ref).leaves == {"a": 2, ".a": 1, ".": 3}
 
 
 def test_leaves_of_a_tree_may_be_numbers_of_numpy_sizes_and_bytes(owner):

@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from math import inf
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 from . import _native
+from ._download import NoDifference, writable
 from ._download import pull as download
-from ._download import writable
 from ._errors import Error
 from ._log import place
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, chunk_bytes, pull_settings, reference_id, text, whole, within
@@ -139,7 +139,7 @@ class WeightedAverage(OfOneProcess):
         )
         text(peer, "peer", "the client's name")
         factor = number_above_0(weight, peer)
-        with self._lock:
+        with limit, self._turn(settings.abort):
             if self._pulling:
                 raise RuntimeError("a callback of a pull of this average cannot pull into it: that pull has to end first")
             self._pulling = True
@@ -148,22 +148,36 @@ class WeightedAverage(OfOneProcess):
             self._peers[_native.recipient_named(peer)] = peer
 
             def pull(source: Any) -> Receipt:
-                if not narrowed:
-                    return Receipt(*self._native.pull(source, ref_id, factor, peer, made_for, settings))
-                got = download(
-                    source, ref_id, per_request_timeout, self._chunk_size, told, settings.abort, base=self._base, progress_interval=progress_interval, version=version,
-                    recipient=recipient, window=window, retries=retries, believe=believe,
-                )  # fmt: skip
-                self._native.add(Tensors(got, apart=True).described, got.receipt.version, factor, peer, made_for)
-                return got.receipt
+                try:
+                    if narrowed:
+                        return download(
+                            source, ref_id, per_request_timeout, self._chunk_size, told, settings.abort, base=self._base, progress_interval=progress_interval, version=version,
+                            recipient=recipient, window=window, retries=retries, believe=believe, take=add,
+                        ).receipt  # fmt: skip
+                except NoDifference:  # it is added as any other
+                    pass
+                return Receipt(*self._native.pull(source, ref_id, factor, peer, made_for, settings))
+
+            def add(tensors: Mapping[str, Any], version: int) -> None:
+                self._native.add(Tensors(tensors, apart=True).described, version, factor, peer, made_for)
 
             try:
-                with limit:
-                    return pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
+                return pull(session._session) if session is not None else over_addresses(address, ssl, pull, None, told)[0]
             except Error as e:
                 raise _in_words(e, peer) from None
             finally:
                 self._pulling = False
+
+    @contextlib.contextmanager
+    def _turn(self, stopped: Optional[Callable[[], bool]]) -> Iterator[None]:
+        """The lock. Error("cancelled") if it is stopped before another thread's pull has ended."""
+        while not self._lock.acquire(timeout=-1 if stopped is None else 0.05):
+            if stopped is not None and stopped():
+                raise Error("cancelled", "another thread pulls into this average, and this was not waited for")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def result(self) -> TensorDict:
         """The averages, in the tensors of `out` or new ones: the same ones each time. More updates may follow."""
@@ -213,9 +227,12 @@ class WeightedAverage(OfOneProcess):
 
 
 def _in_words(e: Error, peer: str) -> Error:
-    if e.code == "value_out_of_range" and e.name == peer[:55]:
+    about = e.name[:-3] if e.name.endswith("...") else e.name  # the compiled half has cut a long name
+    if not about or not peer.startswith(about):
+        return e
+    if e.code == "value_out_of_range":
         return e.saying("the update has a NaN or an infinity (refuse_no_numbers=False takes it)", peer)
-    if e.code == "invalid_argument" and e.name == peer[:55]:
+    if e.code == "invalid_argument":
         return e.saying("an average takes weights from 2**-60 to 2**60: sums are of 32 bits for most dtypes", peer)
     return e
 

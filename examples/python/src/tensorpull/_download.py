@@ -22,6 +22,14 @@ from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
 from ._types import Downloaded, Framework, Receipt
 
 
+#: What takes all tensors, under the names under which they travel, and their version, before the owner hears that they are here; its error is what the owner hears of then.
+Taker = Callable[[Mapping[str, Any], int], None]
+
+
+class NoDifference(Exception):
+    """There is none, and nothing was taken."""
+
+
 def download_tensors(
     address: Addresses,
     ref_id: str = "",
@@ -172,6 +180,7 @@ def pull(
                 raise _afterwards(e, out is not None) from None
         flat = as_flat(out)
         tensors = writable(flat)
+        _native.check_landing(tensors.described)  # before the owner hears that all of it is here
         staged = empty_like(flat)
         if base is not None:
             _same_memory(flat, as_flat(base))
@@ -228,6 +237,7 @@ def _pull(
     believe: bool = False,
     base: Optional[Mapping[str, Any]] = None,
     cursor: Any = None,
+    take: Optional[Taker] = None,
 ) -> Downloaded:
     if not isinstance(subset, bool):
         raise TypeError(f"subset is True or False: whether out has only some of the tensors that are published (names says which, without out); not {subset!r}")
@@ -261,9 +271,11 @@ def _pull(
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
         if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
             settings.recipient = about.recipient = secrets.randbits(64) or 1
-        changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings)
+        changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings, take)
         if changed is not None:
             return changed
+        if take is not None:
+            raise NoDifference
     if out is not None:
         flat = as_flat(out)
         tensors = writable(flat)
@@ -304,7 +316,7 @@ def _pull(
 
 def _changed(
     source: Any, ref_id: str, base: Mapping[str, Any], in_place: bool, framework: Optional[str], limit: int, max_header_bytes: int, max_tensors: int,
-    about: Any, settings: Any,
+    about: Any, settings: Any, take: Optional[Taker],
 ) -> Tuple[Optional[Downloaded], int]:  # fmt: skip
     """Pulls what has changed since `base`. None, and how many bytes have come: all is to be pulled; of `base`, if it is landed in, some tensors may have been changed then."""
     seen = look_closely(source, ref_id, max_header_bytes, max_tensors, about)
@@ -345,11 +357,17 @@ def _changed(
     def agrees() -> bool:
         nonlocal agreed
         agreed = is_the_whole(whole_model, seen, settings.abort)
-        return agreed
+        return agreed and taken()
+
+    def taken() -> bool:
+        if take is not None:
+            take(whole_model, seen.listing.version)
+        return True
 
     try:
         if not todo.wanted:
             whole_model.update({one.name: todo.have[one.name] for one in seen.in_image})
+            settings.agrees = taken if take is not None else None  # the digest of the whole is compared before
             receipt = confirmed(source, ref_id, whole_model, seen, settings)
             if receipt is None:
                 take_smallest(seen, todo)

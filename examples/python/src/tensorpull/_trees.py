@@ -286,9 +286,9 @@ def leaves(structure: str) -> Dict[str, Any]:
     def look(node: Any, path: str) -> None:
         if isinstance(node, (dict, list, tuple)) and node is not _TENSOR:
             for key, child in node.items() if isinstance(node, dict) else enumerate(node):
-                look(child, f"{path}.{key}" if path else str(key))
+                look(child, f"{path}.{key}")
         elif node is not _TENSOR:
-            found[path] = node
+            found[path[1:]] = node
 
     look(_parsed(structure).tree(_AnyTensor(), ()), "")
     return found
