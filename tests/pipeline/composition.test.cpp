@@ -245,25 +245,4 @@ TEST(Composition, A_part_of_a_larger_model_by_name) {
   EXPECT_EQ(refused.error().name.view(), "no.such");
 }
 
-template <std::size_t Bytes>
-struct frames_of : default_limits {
-  static constexpr std::size_t control_frame_bytes = Bytes;
-};
-template <std::size_t Bytes>
-void pull_with_frames_of() {
-  using net = pipeline<raw_tensors<mlp>, fixed_bytes<64>, loopback, frames_of<Bytes>>;
-  const auto owner = std::make_unique<typename net::downloader>();
-  mlp source{}, mine{};
-  source.w[0][1] = 3;
-  const auto ref = owner->add_tensors(source);
-  ASSERT_TRUE(ref);
-  const auto done = net::download_tensors(*owner, *ref, mine);
-  ASSERT_TRUE(done) << describe(done.error());
-  EXPECT_EQ(mine.w[0][1], 3);
-}
-TEST(Composition, The_shortest_and_the_longest_control_frames_that_compile_work) {
-  pull_with_frames_of<152>();
-  pull_with_frames_of<65'536>();
-}
-
 }  // namespace composition_test
