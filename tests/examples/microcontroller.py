@@ -374,7 +374,7 @@ def a_build_without_flash_begins_at_byte_0():
             run.finish()
             assert run.transcript("device").count("round 1: pulls from byte 0 of") == 2, run.everything()
             cut = run.wire.requests.log.index(None)
-            assert run.wire.requests.log[cut - 1][2] > 5_000 and run.wire.requests.log[cut + 1][2] == 0, run.wire.requests.log
+            assert run.wire.requests.log[cut - 1][2] > 0 and run.wire.requests.log[cut + 1][2] == 0, run.wire.requests.log
         finally:
             run.close()
 

@@ -144,7 +144,7 @@ TEST(CapnpFraming, F17_an_unknown_status_is_unsupported_never_success) {
   for (const auto kind : {tp::frame_kind::refused, tp::frame_kind::confirmed}) {
     tp::frame m;
     m.kind = kind;
-    for (unsigned s = 15; s < 65536; s += 501) {
+    for (unsigned s = 16; s < 65536; s += 501) {
       m.status = static_cast<tp::status>(s);
       const decoded d(encode(m));
       ASSERT_TRUE(d.outcome);

@@ -16,7 +16,7 @@ tp::error refused(model& theirs, model& mine, std::span<const std::string_view> 
   EXPECT_FALSE(done);
   EXPECT_TRUE(mine.untouched());
   EXPECT_EQ(payload, 0u) << "data moved";
-  EXPECT_EQ(p.left.status().cancelled, 1u) << "the owner hears of it";
+  EXPECT_EQ(p.left.status().acquired, 0u) << "the owner hears that it has not begun, and that it may ask again";
   if (done) return {};
   EXPECT_EQ(done.error().at, 0u);
   // the connection still serves

@@ -90,12 +90,8 @@ class atomic_file {
         uninterrupted([&] { return ::open(directory.data(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (!made.directory_) return file_failure(errno, name);
     if (const int system = made.refusal(); system != 0) return file_failure(system, name);
-    int system = made.open_temporary();
-    if (resumable && (system == 0 || system == ENOSPC || system == EDQUOT)) {  // a part that is there may lack little
-      if (system == 0) ::unlinkat(made.directory_.get(), made.temporary_.data(), 0);
-      system = made.open_partial();
-    }
-    if (system != 0) return file_failure(system, name);
+    if (const int system = resumable ? made.open_partial() : made.open_temporary(); system != 0)
+      return file_failure(system, name);
     made.left_ = stamp_of(made.file_.get());
     return made;
   }
@@ -148,7 +144,7 @@ class atomic_file {
   /// complete file has its name. ESTALE as complete().
   result<void> publish(std::uint64_t bytes, bool synchronise) noexcept {
     int system = has_name(bytes) ? refusal() : ESTALE;
-    if (system == 0) system = rename(temporary_, name_);
+    if (system == 0) system = rename(temporary_, name_, overwrite_);
     if (system != 0) return done(system, bytes);
     temporary_[0] = '\0';
     file_.close();
@@ -241,25 +237,28 @@ class atomic_file {
   }
 
   /// It is created under a name that it does not keep: where it cannot have another one, it cannot have its final one.
+  /// 0, or errno; EEXIST, ENOENT: another process has done the same.
+  int begin() noexcept {
+    name_text first = temporary_;
+    first[std::string_view(first.data()).size() - 1] = '~';
+    file_ = file_descriptor(uninterrupted([&] {
+      return ::openat(directory_.get(), first.data(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode());
+    }));
+    const int system = file_ ? rename(first, temporary_, false) : errno;
+    if (system != 0) ::unlinkat(directory_.get(), first.data(), 0);  // or one of a process that was killed here
+    return system;
+  }
   int open_temporary() noexcept {
     const std::string_view stem = end_of_name(name_.data(), 100);
-    for (int attempt = 0; attempt < 16; ++attempt) {
+    int system = EEXIST;
+    for (int attempt = 0; attempt < 16 && system == EEXIST; ++attempt) {
       std::snprintf(temporary_.data(), temporary_.size(), ".%.*s.%ld.%016llx.part", static_cast<int>(stem.size()),
                     stem.data(), static_cast<long>(::getpid()), static_cast<unsigned long long>(system_entropy{}()));
-      name_text first = temporary_;
-      first[std::string_view(first.data()).size() - 1] = '~';
-      file_ = file_descriptor(uninterrupted([&] {
-        return ::openat(directory_.get(), first.data(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode());
-      }));
-      int system = file_ ? rename(first, temporary_) : errno;
-      if (system == 0) return copy_mode();
-      if (file_) ::unlinkat(directory_.get(), first.data(), 0);
-      if (system == EEXIST) continue;
-      temporary_[0] = '\0';
-      return system;
+      system = begin();
     }
+    if (system == 0) return copy_mode();
     temporary_[0] = '\0';
-    return EEXIST;
+    return system;
   }
 
   /// Only a file of our own: the owner of another file could change what we take for received.
@@ -269,9 +268,13 @@ class atomic_file {
     std::snprintf(temporary_.data(), temporary_.size(), ".%.*s.part", static_cast<int>(stem.size()), stem.data());
     for (int attempt = 0; attempt < 16; ++attempt) {
       file_ = file_descriptor(uninterrupted([&] {
-        return ::openat(directory_.get(), temporary_.data(),
-                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode());
+        return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
       }));
+      if (!file_ && errno == ENOENT) {
+        system = begin();
+        if (system == EEXIST || system == ENOENT) continue;
+        if (system != 0) break;
+      }
       struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) system = errno;
       else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) system = EACCES;
@@ -288,11 +291,11 @@ class atomic_file {
     return system;
   }
 
-  /// 0, or errno. If nothing may be overwritten, the file system has the last word on whether the name is free.
-  int rename(const name_text& from, const name_text& to) const noexcept {
+  /// 0, or errno. If it replaces nothing, the file system has the last word on whether the name is free.
+  int rename(const name_text& from, const name_text& to, bool replaces) const noexcept {
     const int d = directory_.get();
     const auto moves = [&] { return ::renameat(d, from.data(), d, to.data()) == 0; };
-    if (overwrite_) return moves() ? 0 : errno;
+    if (replaces) return moves() ? 0 : errno;
 #ifdef RENAME_NOREPLACE
     if (::renameat2(d, from.data(), d, to.data(), RENAME_NOREPLACE) == 0) return 0;
     if (errno == EEXIST) return EEXIST;
