@@ -365,6 +365,7 @@ BREAKAGES = [
     ("tensors/structs/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
     ("transports/host_budget.hpp", "const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;", "const bool crowds = false;", "transports/publisher", "*above_its_share*"),
+    ("transports/host_budget.hpp", "(IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0)", "0", "transports/publisher", "*of_ipv4*"),
     ("transports/host/host.hpp", " || shaking_ >= most_handshakes", "", "transports/tls_strangers", "*so_many_at_a_time*"),
     ("protocol/retry.hpp", "landed >= landed_ + least", "landed > landed_", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "if (busy_left_ <= asked) return {};", "", "protocol/retry", "Retry*"),
