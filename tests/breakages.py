@@ -365,7 +365,12 @@ BREAKAGES = [
     ("tensors/structs/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
     ("transports/host_budget.hpp", "const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;", "const bool crowds = false;", "transports/publisher", "*above_its_share*"),
-    ("transports/host/host.hpp", " || shaking_ >= most_handshakes", "", "transports/tls_strangers", "*so_many_at_a_time*"),
+    ("transports/host_budget.hpp", "(IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0)", "0", "transports/publisher", "*of_ipv4*"),
+    ("transports/host/connection.hpp", "if (!connecting_ && !host_.may_shake(*this)) return ending_ && ends(*ending_);", "", "transports/tls_strangers", "*so_many_at_a_time*"),
+    ("transports/host/host.hpp", "turns_.make_room(now, [](auto& t) noexcept { static_cast<connection&>(t).end_later(errc::timed_out); });", ";", "transports/tls_strangers", "*lets_in_a_recipient*"),
+    ("transports/host/detail/handshake_turns.hpp", "if (!t->shakes_ || now - t->since_ < courtesy) continue;", "if (!t->shakes_) continue;", "transports/tls_strangers", "*three_seconds*"),
+    ("transports/host/detail/handshake_turns.hpp", "of_[w->neighbours_] < of_[next->neighbours_]", "false", "transports/tls_strangers", "*the_next*"),
+    ("transports/host/detail/handshake_turns.hpp", "if (of[least] > of[t->neighbours_]) continue;", "", "transports/tls_strangers", "*has_no_more*"),
     ("protocol/retry.hpp", "landed >= landed_ + least", "landed > landed_", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "if (busy_left_ <= asked) return {};", "", "protocol/retry", "Retry*"),
     ("protocol/retry.hpp", "return ++failures_ <= policy_.retries;", "return ++failures_ < policy_.retries;", "protocol/retry", "Retry*"),

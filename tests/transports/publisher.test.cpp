@@ -350,6 +350,23 @@ TEST(ConnectionBudgets, Sockets_of_one_address_are_neighbours_and_those_without_
   EXPECT_EQ(tp::detail::neighbours_of(second.stream().native_handle()), of_first);
   EXPECT_EQ(tp::detail::neighbours_of(listener.native_handle()), tp::detail::no_neighbours) << "nobody is there";
 }
+TEST(ConnectionBudgets, Addresses_of_ipv4_are_no_neighbours_at_a_listener_for_both) {
+  auto listener = tp::tcp_listener::open("[::]:0");
+  ASSERT_TRUE(succeeded(listener));
+  const auto from = [&](in_addr_t host) {
+    tp::posix_stream s(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in here{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(host)}, .sin_zero = {}};
+    EXPECT_EQ(::bind(s.native_handle(), reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
+    here.sin_port = htons(listener->port());
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(s.native_handle(), reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
+    const auto accepted = listener->accept(10s);
+    EXPECT_TRUE(succeeded(accepted));
+    return accepted ? tp::detail::neighbours_of(accepted->native_handle()) : tp::detail::no_neighbours;
+  };
+  EXPECT_NE(from(INADDR_LOOPBACK + 1), from(INADDR_LOOPBACK + 2));
+  EXPECT_EQ(from(INADDR_LOOPBACK + 1), from(INADDR_LOOPBACK + 1));
+}
 
 using published = tp::publisher<net::parts, tp::no_lock, 16>;
 

@@ -46,7 +46,8 @@ struct connection_activity {
   bool awaits_us = false;  ///< the other end waits for memory of ours
 };
 
-/// A number for the address at the other end of a socket, its port aside, and of IPv6 for its first 64 bits. Several
+/// A number for the address at the other end of a socket, its port aside, and of IPv6 for its first 64 bits, which of
+/// an IPv4 client all lie behind. Several
 /// addresses may have the same one. no_neighbours: it has no such address.
 inline constexpr std::uint8_t no_neighbours = 0;
 inline std::uint8_t neighbours_of(int socket) noexcept {
@@ -55,8 +56,8 @@ inline std::uint8_t neighbours_of(int socket) noexcept {
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&a), &size) != 0) return no_neighbours;
   std::uint64_t host = 0;
   if (a.ss_family == AF_INET) host = reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr;
-  else if (a.ss_family == AF_INET6)
-    std::memcpy(&host, &reinterpret_cast<const sockaddr_in6&>(a).sin6_addr, sizeof host);
+  else if (const auto& of_6 = reinterpret_cast<const sockaddr_in6&>(a).sin6_addr; a.ss_family == AF_INET6)
+    std::memcpy(&host, of_6.s6_addr + (IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0), sizeof host);
   else return no_neighbours;
   return static_cast<std::uint8_t>(1 + splitmix64{host}() % 255);
 }

@@ -8,6 +8,7 @@
 #include <tensorpull/std/memory.hpp>
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/blocking/stream_pull.hpp>
+#include <tensorpull/transports/host/detail/handshake_turns.hpp>
 #include <tensorpull/transports/host/detail/host_parts.hpp>
 #include <tensorpull/transports/host/detail/hosted_pull.hpp>
 #include <tensorpull/transports/host/detail/thread_scratch.hpp>
@@ -26,7 +27,9 @@ namespace tensorpull {
 /// A connection as the host's handler sees it. Valid until the handler's closed() has returned; use it only from within
 /// the handler's calls.
 template <class Host>
-class connection : private event_target, private send_limiter<typename Host::lock_type>::share {
+class connection : private event_target,
+                   private send_limiter<typename Host::lock_type>::share,
+                   private detail::handshake_turns::turn {
   using parts = typename Host::parts;
   using transport = typename parts::transport;
   using stream_type = typename transport::stream;
@@ -38,12 +41,10 @@ class connection : private event_target, private send_limiter<typename Host::loc
   static constexpr bool pulls = !std::is_same_v<consumer_type, no_consumer>;
 
  public:
-  /// Takes the stream over. `connecting`: this end has begun the connection, so closed() may be called without
-  /// connected().
+  /// Takes the stream over. `connecting`: this end has begun it, so closed() may be called without connected().
   connection(Host& host, event_loop& on, stream_type& stream, bool connecting) noexcept
-      : event_target(on), host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this),
-        neighbours_(connecting ? detail::no_neighbours : detail::neighbours_of(stream_.native_handle())),
-        connecting_(connecting) {
+      : event_target(on), turn(connecting ? detail::no_neighbours : detail::neighbours_of(stream.native_handle())),
+        host_(host), stream_(std::move(stream)), end_(host.machine(), host.pool(), *this), connecting_(connecting) {
     static_assert(sizeof(detail::connection_end_requirements<end_type, connection_end<end_type>>) != 0);
     if (!connecting) end_.doubt();
   }
@@ -61,8 +62,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     return ok;
   }
 
-  /// The identity of the other end, as far as the stream knows it, from connected() on. Its views are valid as long as
-  /// the connection.
+  /// The other end's identity, as far as the stream knows it, from connected() on. Its views live as long as this.
   peer_identity peer() const noexcept {
     if constexpr (knows_peer<stream_type>) return stream_.peer();
     else return {};
@@ -111,7 +111,6 @@ class connection : private event_target, private send_limiter<typename Host::loc
 
   /// Whether the stream may have to write before it can read, or the other way round (TLS).
   static constexpr bool mixes_directions = requires(const stream_type& s) { s.interest(io_ready{}); };
-  static constexpr bool shakes_hands = requires(stream_type& s) { s.establish(); };
   /// Whether the stream notices that its path carries nothing any more (byte_stream, 8).
   static constexpr bool looks_after_line = requires(stream_type& s) { s.expect_bytes(true); };
   /// How often the path is looked after while nothing arrives during a pull.
@@ -194,8 +193,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
   }
   /// Whether the other end waits for memory of ours, and not we for the other end to take our answers.
   bool awaits_us(const pumped& did) const noexcept { return lacks_memory(did) && end_.output_idle(); }
-  /// Whether no buffer is free for the next frame. A connection that reads no more for another reason must not stand in
-  /// the queue for memory.
+  /// Whether no buffer is free for the next frame. One that reads no more for another reason does not queue for memory.
   bool lacks_memory(const pumped& did) const noexcept {
     if constexpr (requires { end_.holds_back(); })
       if (end_.holds_back()) return false;
@@ -275,8 +273,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     }
   }
 
-  /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: the connection was
-  /// closed meanwhile.
+  /// After a step of a pull: judges the try, and tells the handler if the pull has ended. False: closed meanwhile.
   bool pull_stepped([[maybe_unused]] bool awaits_us) noexcept {
     if constexpr (pulls)
       if (pull_) {
@@ -307,10 +304,10 @@ class connection : private event_target, private send_limiter<typename Host::loc
     host_.handler().pulled(*this, outcome);
   }
 
-  /// Continues the connect or the handshake; tells the handler when it is done. False: it is not done yet, or the
-  /// connection was closed.
+  /// Continues the connect or the handshake; tells the handler when it is done. False: not done yet, or closed.
   bool establish() noexcept {
     if constexpr (requires { stream_.establish(); }) {
+      if (!connecting_ && !host_.may_shake(*this)) return ending_ && ends(*ending_);
       const establishment now = stream_.establish();
       if (now.status == io_status::would_block) {
         if (ending_) return ends(*ending_);
@@ -320,7 +317,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
       if (now.status != io_status::ok) return ends({now.code, now.system, 0, now.why});
     }
     established_ = true;
-    if (shakes_hands && !connecting_) host_.has_shaken();
+    host_.has_shaken(*this);
     others_.reset();
     if (connecting_) trusted_.store(true, std::memory_order_relaxed);
     if constexpr (requires { transport::connected(stream_); })
@@ -342,7 +339,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     host_.published().deliver();  // the last that was heard may have settled something
     if (!goes_on_elsewhere(why)) host_.handler().closed(*this, why);
     host_.retry_one();
-    if (shakes_hands && !connecting_ && !established_) host_.has_shaken();
+    host_.has_shaken(*this);
     host_.release(*this);
   }
 
@@ -352,8 +349,7 @@ class connection : private event_target, private send_limiter<typename Host::loc
     return false;
   }
 
-  /// Whether this one was not established, and another connection to the next of the destinations is made instead. If
-  /// not, `why` is the last one's error.
+  /// Whether the next destination is tried, since this one was not reached; if not, `why` is the last one's error.
   bool goes_on_elsewhere(error& why) noexcept {
     if constexpr (requires { others_->more(); }) {
       if (!others_ || why == errc::cancelled) return false;
@@ -393,7 +389,6 @@ class connection : private event_target, private send_limiter<typename Host::loc
   std::atomic<bool> trusted_{false}, owing_{false}, awaits_us_{false};
   std::atomic<errc> told_to_end_{};
   detail::unique_ptr<typename Host::destinations> others_;  // to be tried if this one is not established
-  std::uint8_t neighbours_;  // detail::neighbours_of
   bool connecting_, established_ = false, awaits_memory_ = false, waited_ = false, closed_ = false, readable_ = true;
 };
 

@@ -7,6 +7,7 @@
 #include <tensorpull/std/optional.hpp>
 #include <tensorpull/transports/host/connection.hpp>
 #include <tensorpull/transports/host/detail/acceptor.hpp>
+#include <tensorpull/transports/host/detail/handshake_turns.hpp>
 #include <tensorpull/transports/host/detail/host_parts.hpp>
 #include <tensorpull/transports/host/detail/thread_lock.hpp>
 #include <tensorpull/transports/host/event_loop.hpp>
@@ -236,7 +237,6 @@ class host<Parts, Handler, Consumer> {
       return failure(detail::not_watched(failed, {}));
     }
     c->tag = tag;
-    if (to == nullptr && connection::shakes_hands) ++shaking_;
     if (to != nullptr) c->others_ = std::move(*to);
     const lock_guard hold(lock_);  // another thread may call the handler, and release it, as soon as this is over
     c->next_ = first_;
@@ -273,11 +273,20 @@ class host<Parts, Handler, Consumer> {
     if constexpr (requires { transport::most_handshakes; }) return transport::most_handshakes;
     else return ~std::size_t{0};
   }();
+  static constexpr bool limits_handshakes = most_handshakes != ~std::size_t{0};
   /// Whether there is no room for another connection that is accepted.
-  bool full() const noexcept { return count_ >= options_.max_connections || shaking_ >= most_handshakes; }
-  /// A connection that was accepted shakes hands no more.
-  void has_shaken() noexcept {
-    if (shaking_-- == most_handshakes) acceptor_->look_again();
+  bool full() const noexcept { return count_ >= options_.max_connections; }
+  /// Whether a connection that was accepted may shake hands. If not, it is woken when it may.
+  bool may_shake(connection& c) noexcept {
+    if constexpr (!limits_handshakes) return true;
+    const lock_guard hold(lock_);
+    return turns_.begins(c, std::chrono::steady_clock::now());
+  }
+  /// It does not, or not any more.
+  void has_shaken(connection& c) noexcept {
+    if constexpr (!limits_handshakes) return;
+    const lock_guard hold(lock_);
+    if (auto* const next = turns_.ends(c, std::chrono::steady_clock::now())) static_cast<connection*>(next)->again();
   }
   void start_timer() noexcept { timer_->alarm_after(pulls_ > 0 ? detail::wait_step : timer_interval); }
   /// While connections wait until they may send.
@@ -299,6 +308,8 @@ class host<Parts, Handler, Consumer> {
         if (c->watch_.over(options_.budgets, now, c->activity())) c->end_later(errc::timed_out);
         else if (now.time_since_epoch().count() >= c->look_at_.load(std::memory_order_relaxed)) c->again();
       }
+      if constexpr (limits_handshakes)
+        turns_.make_room(now, [](auto& t) noexcept { static_cast<connection&>(t).end_later(errc::timed_out); });
       // each makes room for the others, and leaves what it has freed to them for one interval: otherwise peers that
       // connect again at once would have it again
       const auto lacks = acceptor_->take_shortage();
@@ -324,10 +335,10 @@ class host<Parts, Handler, Consumer> {
   /// Others wait for room: ends those that have shown nothing, the oldest first. Whether there were any. An address may
   /// have an eighth of the connections in such ones.
   bool make_room(connection* oldest, std::chrono::steady_clock::time_point now) noexcept {
-    detail::room_maker room(std::min(options_.max_connections, most_handshakes) / 8);
-    for (connection* c = oldest; c != nullptr; c = c->previous_) room.counts(c->activity(), c->neighbours_);
+    detail::room_maker room(options_.max_connections / 8);
+    for (connection* c = oldest; c != nullptr; c = c->previous_) room.counts(c->activity(), c->neighbours());
     for (connection* c = oldest; c != nullptr; c = c->previous_)
-      if (!c->connecting_ && room.ends(c->watch_, now, c->activity(), c->neighbours_)) c->end_later(errc::timed_out);
+      if (!c->connecting_ && room.ends(c->watch_, now, c->activity(), c->neighbours())) c->end_later(errc::timed_out);
     return room.made();
   }
   /// While connections pull, the timer looks more often for stop requests, time-outs and the ends of pauses.
@@ -367,9 +378,10 @@ class host<Parts, Handler, Consumer> {
   send_limiter<lock_type> limiter_;
   target_ptr<acceptor_type> acceptor_;
   target_ptr<target> timer_, sender_;
+  detail::handshake_turns turns_{most_handshakes};
   [[no_unique_address]] lock_type lock_{};
   connection *first_ = nullptr, *first_awaiting_memory_ = nullptr, *last_awaiting_memory_ = nullptr;
-  std::atomic<std::size_t> count_{0}, pulls_{0}, shaking_{0};
+  std::atomic<std::size_t> count_{0}, pulls_{0};
   std::atomic<bool> stopping_{false};
 };
 

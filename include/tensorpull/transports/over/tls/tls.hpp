@@ -236,8 +236,9 @@ struct basic_tls : stream_transport<basic_tls<Threads>, tls_connection, Threads>
   /// The same as long as hands are shaken: OpenSSL takes a first message of up to 128 KiB from any client (3.0.19 holds
   /// 3.5 KiB more meanwhile than 3.0.15 did). The accept budget ends it.
   static constexpr std::size_t handshake_bytes = 272 * 1024;
-  /// How many may shake hands at a time at one host, which strangers thus cost 68 MiB at most. Others wait in the
-  /// system's queue, as at a host that is full (host_options::max_connections).
+  /// How many may shake hands at a time at one host, which strangers thus cost 68 MiB at most. Others wait among its
+  /// connections; the next is of the address that has the fewest. Meanwhile a handshake is ended after 3 s, unless
+  /// those that wait are of addresses that have more.
   static constexpr std::size_t most_handshakes = 256;
 
   /// As tls_address::connect.
