@@ -235,7 +235,8 @@ brought bring_difference(const wanted_difference& wanted, const tensor_file& bas
       made = std::move(*begun);
       if (coded.apply(made->target(), stop)) go_on_from_its_end(*made);
     }
-    if (stop.stop_requested() && !where) {
+    if (!came && tp::is_passing(came.error().code) && link.also_text.empty()) done.lost = came.error();
+    if ((stop.stop_requested() || done.lost) && !where) {
       done.kept = cursor.offset;
       return done;
     }

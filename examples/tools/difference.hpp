@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tools {
@@ -41,11 +42,12 @@ struct wanted_difference {
 struct brought {
   std::uint64_t bytes = 0;  ///< that came now
   std::uint64_t kept = 0;  ///< bytes of a difference with which another call goes on
+  std::optional<tp::error> lost{};  ///< why no more of it came, if nothing else would come either
 };
 /// Makes the file what is published, by the difference to `base` or by the tensors that have changed, if the sender has
 /// the one or says the digests of the others; otherwise leaves it to the pull of the whole, which finds out also if
-/// what came of it is right. `where` is set if the whole is there then. If it is stopped, a difference stays in its
-/// part.
+/// what came of it is right. `where` is set if the whole is there then. If it is stopped, or the only sender is lost, a
+/// difference stays in its part.
 brought bring_difference(const wanted_difference& wanted, const tensor_file& base, tp::safetensors_file& file,
                          tp::resume_cursor& where);
 

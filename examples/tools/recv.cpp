@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -539,9 +540,9 @@ outcome pull(const choices& c, transfer_line& line) {
         came = bring_difference({c.link, c.ref, options, c.chunk, c.most_bytes, difference_of(c.output), c.restart},
                                 *base, file, where);
       done.difference = came.bytes;
-      if (interrupted_by != 0) {
+      if (interrupted_by != 0 || came.lost) {
         where = {};
-        done.how = tp::failure(errc::cancelled);
+        done.how = came.lost ? tp::failure(*came.lost) : tp::failure(errc::cancelled);
         done.kept = came.kept;
         done.part = beside;
         return done;
@@ -597,7 +598,7 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   else if (done.not_asked) message = "what an earlier recv left is of another version than " + c.ref_text;
   else if (!done.how)
     message = local ? output_error(c, done.how.error(), line.total())
-                    : transfer_error(c, done.how.error(), line.total());
+                    : transfer_error(c, done.how.error(), std::max(line.total(), done.difference));
 
   std::vector<std::string> wrong;
   for (std::size_t i = 0; i <= c.link.also_text.size(); ++i)

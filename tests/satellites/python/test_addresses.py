@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import processes
+from mutating_path import MutatingPath, flip
 
 import tensorpull
 from tensorpull import Error
@@ -212,6 +213,35 @@ def test_another_version_is_never_mixed_in(two):
     with pytest.raises(Error) as e:
         tensorpull.download_tensors([a.address, b.address], first, **SLOWLY, progress=dies(a, []), retries=1)
     assert e.value.code in ("stale_version", "connection_failed")
+
+
+@pytest.mark.parametrize("kinds", ["neighbours", "two links", "three"])
+@pytest.mark.parametrize("frames", [0, 7], ids=["to the end", "cut"])
+@pytest.mark.parametrize("into", ["new", "out", "file"])
+def test_wrong_bytes_of_one_address_end_no_download_that_another_has(two, tmp_path, kinds, frames, into):
+    a, b = two
+    tensors = {"w": np.arange(1 << 18, dtype=np.float32)}
+
+    def wrong(i, frame):
+        if len(frame) > 10_000:
+            flip(frame, 40_000)
+        return None if frames and i >= frames else frame
+
+    liar = MutatingPath(a.port, wrong)
+    try:
+        with tensorpull.Downloader(f"unix:{tmp_path}/socket") as c:
+            c.start()
+            refs = {owner.add_tensors(tensors, ref_id=ID) for owner in (a, b, c)}
+            addresses = {"neighbours": [liar.address, b.address], "two links": [liar.address, c.address], "three": [liar.address, nobody(), c.address]}[kinds]
+            how = {"chunk_size": 1 << 16, "window": 1, "retries": 0}
+            if into == "file":
+                done = tensorpull.download_file(addresses, refs.pop(), tmp_path / "copy", **how)
+                assert done.outcome == "completed"
+                return
+            out = {"out": {"w": np.zeros_like(tensors["w"])}} if into == "out" else {}
+            assert np.array_equal(tensorpull.download_tensors(addresses, refs.pop(), **how, **out)["w"], tensors["w"])
+    finally:
+        liar.close()
 
 
 def test_the_errors_when_nobody_has_it(two):

@@ -142,6 +142,17 @@ def test_digests(web, tmp_path, owner):
     assert tensorpull.download_tensors(web.url(), digest=f"xxh3:{ref.version:016x}").receipt.outcome == "completed"
 
 
+@pytest.mark.parametrize("page", [b"<html>Log in first</html>" * 9, b"", "other"], ids=["a page", "nothing", "another file"])
+def test_a_mirror_without_the_file_is_passed_over(web, owner, tmp_path, page):
+    web.files["/mirror"] = safetensors.numpy.save({"w": MODEL["w"] + 1, "b": MODEL["b"]}) if page == "other" else page
+    mirrors = [web.url("/mirror"), web.url()]
+    assert same(tensorpull.download_tensors(mirrors, digest=digest_of(web)))
+    assert tensorpull.download_file(mirrors, "", tmp_path / "copy", digest=digest_of(web)).outcome == "completed"
+    assert (tmp_path / "copy").read_bytes() == web.files["/model"]
+    ref = owner.add_tensors(MODEL)
+    assert same(tensorpull.download_tensors([mirrors[0], owner.address], ref))
+
+
 def test_arguments_that_would_not_be_heeded(owner, web):
     ref = owner.add_tensors(MODEL)
     for options in ({"digest": digest_of(web)}, {"bearer": "x"}):

@@ -52,6 +52,20 @@ def test_a_step_takes_a_quarter_or_an_eighth_and_both_ends_have_the_same_bits(ow
     assert owner.wait(ref, 10) and owner.status(ref).completed == 1
 
 
+@pytest.mark.parametrize("how", ["whole", "base", "narrow", "narrow and base", "digests", "tree"])
+def test_a_copy_is_published_whichever_way_it_travels(owner, how):
+    old, new = fine_tuned(torch.float32)
+    options = {"base": {"base": old}, "narrow": {"narrow": True}, "narrow and base": {"narrow": True, "base": old}, "digests": {"tensor_digests": True}}.get(how, {})
+    given = tensorpull.narrowed(new, old) if how == "narrow" else {"t": new} if how == "tree" else new
+    expected = copy(tensorpull.narrowed(new, old) if "narrow" in how else new)
+    ref = owner.add_tensors(given, copy=True, recipients=1, **options)
+    for t in given["t"].values() if how == "tree" else given.values():
+        t.zero_()
+    got = tensorpull.download_tensors(owner.address, ref, framework="torch", base=copy(old) if how != "tree" else None)
+    assert alike(tensorpull.unflatten(got)["t"] if how == "tree" else got, expected) and owner.wait(ref, 10)
+    assert (got.receipt.bytes < 0.3 * nbytes(new)) == ("narrow" in how)
+
+
 def test_with_base_the_same_is_published(owner):
     old, new = fine_tuned(torch.float32)
     ref = owner.add_tensors(new, base=old, narrow=True)

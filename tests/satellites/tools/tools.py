@@ -630,6 +630,14 @@ def what_has_changed_since_a_base():
             done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume", "--json")[0])
             assert Path("copy").read_bytes() == canonical and (stop == signal.SIGKILL or 0 < done["difference_bytes"] < length - 30_000), (length, done)
             assert names() == ["copy", "new.safetensors", "old.safetensors"], names()
+        # lost, with the sender: there is nobody to fetch the whole from either
+        os.remove("copy")
+        path = MutatingPath(sender.port, lambda i, frame: frame if i < 7 else None)
+        lost = json.loads(run("recv", path.address, sender.ref, *to, "--retries", 0, "--json", status=1)[0])
+        assert lost["code"] == "connection_lost" and lost["resumable"] and 0 < lost["bytes"] <= lost["difference_bytes"], lost
+        assert ".copy.part" not in names() and ".copy.difference.part" in names(), names()
+        done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume", "--json")[0])
+        assert Path("copy").read_bytes() == canonical and done["difference_bytes"] < length - lost["bytes"] + 1000, (lost, done)
         # from the start
         path = SlowPath(sender.port, 64 * MIB)
         path.hold_at(150_000)

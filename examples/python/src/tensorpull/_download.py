@@ -75,7 +75,7 @@ def download_tensors(
     error is "not_verifiable". `bearer` is sent as authorisation to the URLs' own hosts; an owner wants the reference's digits there. `ssl` is for https, without `check_hostname`.
     Into tensors a file lands that is laid out as this library writes it; any other into a file. `subset`, `names` and `matching` are not for URLs.
     A list of addresses: owners of the same, that is of one version under one reference. The first is asked that can be reached, and the next one when it
-    is lost, does not answer, or does not have the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
+    is lost, does not answer, or gives something else than the reference. Between neighbours of one kind ("host:port", "tls://", "unix:") a download goes on with what has
     arrived, unless `retries` is 0; between all others with `out`, and new tensors begin anew.
 
     The bytes go from the socket into the tensors' memory; nothing is copied on the way, and the interpreter's lock is not held. Tensors

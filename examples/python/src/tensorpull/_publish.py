@@ -73,10 +73,10 @@ def publish(
     heard(progress, "progress")
     if not isinstance(narrow, bool):
         raise TypeError(f"narrow is True or False; not {narrow!r}")
-    step = None
+    step, key = None, DIFFERENCE
     if narrow:
         tensors = to_publish(tensors, base)
-        step, base = tensors.step, None
+        step, key, base = tensors.step, NARROWED[tensors.bits], None
     if copy:
         tensors = copied(tensors)
     carried = carry(tensors, metadata)
@@ -106,7 +106,6 @@ def publish(
         how.id = how.id or secrets.token_hex(16)
         coded = step if step is not None else code(described.described, digests, as_flat(base))
     if coded is not None:
-        key = NARROWED[tensors.bits] if narrow else DIFFERENCE
         beside = pairs[key] = id_beside(how.id, digests, key)
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))

@@ -18,6 +18,9 @@ Result = TypeVar("Result")
 _OUT_OF_REACH = ("connection_failed", "connection_lost", "timed_out", "truncated", "busy", "unknown_host")
 # This one address is of no use; another may be.
 _REFUSED = ("unknown_reference", "withdrawn", "ended", "unreadable", "stale_version", "not_authenticated", "handshake_failed", "proxy_refused", "bad_address", "owner_lost", "already_final", "not_permitted")
+# What this one sends is no answer, or another file's bytes; another address may have the right ones. Of URLs more errors say so: what answers there may be any page.
+_WRONG = ("digest_mismatch", "wrong_payload", "bad_frame", "unexpected_frame")
+_WRONG_OF_URLS = ("too_large", "bad_file", "unsupported_request", "not_verifiable")
 
 
 def kept(given: Any) -> Any:
@@ -137,23 +140,31 @@ def _over_addresses(address: Addresses, ssl: Optional[TLS], call: Callable[[Any]
     web = HttpSettings() if web is None else web
     secure = [each for each in listed if each.startswith(("tls://", "https://"))]
     e: Optional[Error] = None
+    todo = _routes(listed)
+    mixed = False  # what has landed may be of several
     try:
-        for members in _routes(listed):
-            while members:
-                tried: Set[int] = set()
-                # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
-                route = _native.Route(members, tls if not secure or members[0] in secure else None, _noting(tried, attempts(members)), web)
-                route.use_connections(connections)
-                try:
-                    return _judged(route, members, call), members[route.current]
-                except Error as refused:
-                    e = _in_words(refused, members[route.current], web)
-                    if len(listed) == 1 or e.code not in _OUT_OF_REACH + _REFUSED:
-                        raise e from None
-                    logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
-                    # with few retries one may be lost before the others were asked
-                    over = {route.current} if e.code in _REFUSED else {route.current, *tried}
-                    members = [one for i, one in enumerate(members) if i not in over]
+        while todo:
+            members = todo.pop(0)
+            tried: Set[int] = set()
+            # settings of TLS are for the addresses that have it; if none has, the compiled half refuses them
+            route = _native.Route(members, tls if not secure or members[0] in secure else None, _noting(tried, attempts(members)), web)
+            route.use_connections(connections)
+            try:
+                return _judged(route, members, call), members[route.current]
+            except Error as refused:
+                e = _in_words(refused, members[route.current], web)
+                wrong = e.code in _WRONG + (_WRONG_OF_URLS if is_url(members[route.current]) else ())
+                if len(listed) == 1 or not (wrong or e.code in _OUT_OF_REACH + _REFUSED):
+                    raise e from None
+                logger.warning("%s: %s; on to the next address, if there is one", place(members[route.current]), e.code)
+                # with few retries one may be lost before the others were asked
+                over = {route.current} if wrong or e.code in _REFUSED else {route.current, *tried}
+                left = [[one for i, one in enumerate(members) if i not in over]]
+                unknown = e.code == "digest_mismatch" and (mixed or len(tried) > 1)  # whose bytes were wrong
+                if unknown:  # each is asked for all of it
+                    left = [[one] for one in members]
+                mixed = not unknown and (mixed or (e.landed > 0 and not wrong))
+                todo[:0] = [some for some in left if some]
         assert e is not None
         raise e
     finally:
