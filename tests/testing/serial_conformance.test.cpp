@@ -37,7 +37,8 @@ struct over_ptys {
 
 template <std::size_t MostBytes>
 void expect_all(std::uint64_t rate) {
-  const auto r = check_datagram_link(over_ptys<MostBytes>{rate, {}, {}}, {.allocations = &test::allocations_so_far});
+  const auto r = check_datagram_link(over_ptys<MostBytes>{rate, {}, {}},
+                                     {.patience = test::ample_time, .allocations = &test::allocations_so_far});
   EXPECT_TRUE(r.passed());
   EXPECT_GE(r.count(check_result::passed), 25u);
   if (!r.passed() || r.count(check_result::passed) < 25) r.print(stderr);
