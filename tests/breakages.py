@@ -19,7 +19,7 @@ BREAKAGES = [
     ("system/atomic_file.hpp", "return same || ::fchmod(", "return true || ::fchmod(", "consumers/safetensors_file", "*permissions*"),
     ("system/atomic_file.hpp", "touched_ = touched_ || left_.modified == -1 || stamp_of(file_.get()) != left_;", "touched_ = stamp_of(file_.get()) != left_;", "consumers/safetensors_file", "*writes_into*"),
     ("system/atomic_file.hpp", "if (errno == EEXIST) return EEXIST;\n    // It has", "return errno;\n    // It has", "consumers/safetensors_file", "*NeitherLinks*"),
-    ("system/atomic_file.hpp", "const int system = file_ ? rename(first, temporary_, false) : errno;", "const int system = file_ ? 0 : errno; temporary_ = first;", "consumers/safetensors_file", "*CannotBeGiven*"),
+    ("system/atomic_file.hpp", "const int system = file_ ? rename(first, temporary_, replaces) : errno;", "const int system = file_ ? 0 : errno; temporary_ = first;", "consumers/safetensors_file", "*CannotBeGiven*"),
     ("system/atomic_file.hpp", "STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND", "STATX_ATTR_IMMUTABLE", "consumers/safetensors_file", "*CannotBeGiven*"),
     ("system/atomic_file.hpp", "part_stem_bytes = 137;", "part_stem_bytes = 138;", "consumers/safetensors_file", "*143Bytes*"),
     ("system/atomic_file.hpp", "!locked_ && errno == EWOULDBLOCK)", "!locked_)", "consumers/resumed_file", "*without_locks*"),

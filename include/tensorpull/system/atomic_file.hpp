@@ -238,13 +238,13 @@ class atomic_file {
 
   /// It is created under a name that it does not keep: where it cannot have another one, it cannot have its final one.
   /// 0, or errno; EEXIST, ENOENT: another process has done the same.
-  int begin() noexcept {
+  int begin(bool replaces) noexcept {
     name_text first = temporary_;
     first[std::string_view(first.data()).size() - 1] = '~';
     file_ = file_descriptor(uninterrupted([&] {
       return ::openat(directory_.get(), first.data(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode());
     }));
-    const int system = file_ ? rename(first, temporary_, false) : errno;
+    const int system = file_ ? rename(first, temporary_, replaces) : errno;
     if (system != 0) ::unlinkat(directory_.get(), first.data(), 0);  // or one of a process that was killed here
     return system;
   }
@@ -254,7 +254,7 @@ class atomic_file {
     for (int attempt = 0; attempt < 16 && system == EEXIST; ++attempt) {
       std::snprintf(temporary_.data(), temporary_.size(), ".%.*s.%ld.%016llx.part", static_cast<int>(stem.size()),
                     stem.data(), static_cast<long>(::getpid()), static_cast<unsigned long long>(system_entropy{}()));
-      system = begin();
+      system = begin(overwrite_);
     }
     if (system == 0) return copy_mode();
     temporary_[0] = '\0';
@@ -271,7 +271,7 @@ class atomic_file {
         return ::openat(directory_.get(), temporary_.data(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
       }));
       if (!file_ && errno == ENOENT) {
-        system = begin();
+        system = begin(false);
         if (system == EEXIST || system == ENOENT) continue;
         if (system != 0) break;
       }
