@@ -168,6 +168,26 @@ TEST(CongestionWindow, A_path_that_carries_more_than_before_is_found_to_do_so) {
   p.run(us(12'000'000));
   EXPECT_GE(p.w.size(), p.holds() * 8 / 10);
 }
+TEST(CongestionWindow, A_path_that_takes_much_longer_than_before_is_used_as_well_whether_it_was_cut_or_not) {
+  for (const bool cut : {false, true})
+    for (const int longer : {60'000, 150'000}) {
+      path p{25'000, 500, 0, us{10'000}};
+      p.run(us(20'000'000));
+      p.fastest = us(longer);
+      if (cut) p.w.timed_out(), p.out.clear();
+      p.run(us(2'000'000));
+      EXPECT_GE(p.w.size(), 250u) << "cut " << cut << ", " << longer;
+      p.run(us(58'000'000));
+      const std::uint32_t before = p.id;
+      p.run(us(10'000'000));
+      EXPECT_GE(p.id - before, 225'000u) << "cut " << cut << ", " << longer << ": nine tenths of the line";
+    }
+}
+TEST(CongestionWindow, A_queue_that_has_no_end_is_not_filled_in_time_either) {
+  path p{25'000, 8'000, 0, us{10'000}};
+  p.run(us(600'000'000));
+  EXPECT_LE(p.w.size(), 4 * p.holds());
+}
 TEST(CongestionWindow, Falls_to_two_when_nothing_comes_and_doubles_to_where_it_was_nearly) {
   path p{25'000, 1'000};
   p.run(us(1'000'000));

@@ -5,7 +5,8 @@
 // loss is no sign of congestion if the answers around it have not waited in any queue, and as long as no more than a
 // fiftieth of the requests and of the answers is lost (BBRv2's bound, draft-cardwell-iccrg-bbr-congestion-control-02,
 // 4.5.10). And the window grows no more when answers take three and a half times as long as they need, so that the
-// queue of a home's router, which may hold seconds, is not filled.
+// queue of a home's router, which may hold seconds, is not filled. If that lasts, the window is that of an empty queue
+// for a round, which tells whether the path has become longer.
 #pragma once
 
 #include <tensorpull/protocol/datagrams/round_trip.hpp>
@@ -48,9 +49,10 @@ class congestion_window {
       shortest_ = shortest_ == time{} ? took : std::min(shortest_, took);
       recent_[next_recent_++ % recent_.size()] = took;
       see_round(took, id, next);
+      if (probes_ != probe::none) see_probe(took, id, next);
     }
     if (!more || in_flight + in_flight / 4 + 2 < size()) return;  // the window is not what bounds it
-    if (waited() > std::max(shortest_ * 5 / 2, short_wait)) return;
+    if (waits_long(next, now)) return;
     if (window_ < slow_start_until_) {
       window_ += quick_rounds_ > 0 ? one / 4 : one;
       if (window_ >= slow_start_until_) avoid(window_);
@@ -67,6 +69,7 @@ class congestion_window {
       return;
     }
     if (is_noise(id)) return;
+    end_probe();
     // an event that follows at once is one with the last, which may turn out to be none
     if (!recovers_ || id - recovered_ >= size()) before_ = {window_, full_, slow_start_until_}, event_ = 0;
     recovers_ = true;
@@ -91,8 +94,10 @@ class congestion_window {
   }
   /// Nothing at all arrived in time.
   constexpr void timed_out() noexcept {
+    end_probe();
     if (!std::exchange(timed_out_, true)) slow_start_until_ = std::max(window_ * 7 / 10, one * least_);
     window_ = one * least_;
+    recent_.fill(time::max());
     recovers_ = false;
     quick_rounds_ = 0;
   }
@@ -139,6 +144,45 @@ class congestion_window {
   }
   /// Whether answers have waited in a queue of the path.
   constexpr bool waits() const noexcept { return waited() >= std::max(shortest_ / 16, clock / 4); }
+  /// Whether they have waited for so long that the window grows no more. Two requests fill no queue: if answers take as
+  /// long then, the path does. If it goes on for ten seconds, a probe tells.
+  constexpr bool waits_long(std::uint32_t next, time now) noexcept {
+    const time wait = waited(), most = std::max(shortest_ * 5 / 2, short_wait);
+    const bool is_long = wait > most, path_does = is_long && size() <= least_;
+    if (path_does) shortest_ += wait;
+    if (!is_long || path_does) {
+      long_since_ = {};
+      return false;
+    }
+    if (long_since_ == time{}) long_since_ = now;
+    if (probes_ == probe::none && now - long_since_ >= std::chrono::seconds(10)) {
+      probes_ = probe::drains;
+      probed_ = next;
+      const auto part = [&](time of) noexcept { return static_cast<std::uint64_t>(of * 1024 / (shortest_ + wait)); };
+      unprobed_ = std::max(window_ / 1024 * part(shortest_ + most), one * least_);
+      window_ = std::max(window_ / 1024 * part(shortest_), one * least_);
+    }
+    return true;
+  }
+  /// An answer during a probe. The requests of one round count, after those that were on their way when it began.
+  void see_probe(time took, std::uint32_t id, std::uint32_t next) noexcept {
+    const bool over = !detail::comes_before(id, probed_);
+    if (probes_ == probe::counts) {
+      probe_shortest_ = std::min(probe_shortest_, took);
+      if (!over) return;
+      shortest_ = probe_shortest_;
+      end_probe();
+    } else if (over) {
+      probes_ = probe::counts;
+      probed_ = next;
+      probe_shortest_ = took;
+    }
+  }
+  constexpr void end_probe() noexcept {
+    if (std::exchange(probes_, probe::none) == probe::none) return;
+    window_ = unprobed_;
+    long_since_ = {};
+  }
   constexpr time waited() const noexcept { return std::min(std::min(recent_[0], recent_[1]), recent_[2]) - shortest_; }
 
   /// RFC 9406, 4.2: slow start ends when the shortest answer of a round takes longer than that of the round before.
@@ -205,6 +249,14 @@ class congestion_window {
                                                              // of it were lost
   std::uint32_t round_ = 0, samples_ = 0, quick_rounds_ = 0, next_recent_ = 0;
   bool recovers_ = false, timed_out_ = false;
+  enum class probe : std::uint8_t {
+    none,
+    drains,
+    counts
+  } probes_ = probe::none;
+  std::uint32_t probed_ = 0;  // the request that ends this part of the probe
+  std::uint64_t unprobed_ = 0;  // the window behind it
+  time long_since_{}, probe_shortest_{};
   std::array<time, 3> recent_{};
   time shortest_{}, round_shortest_ = time::max(), round_before_ = time::max(), base_{}, answered_at_{}, release_{};
   std::chrono::nanoseconds due_{};
