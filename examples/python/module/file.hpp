@@ -75,7 +75,11 @@ inline py::object download_file(source& from, std::string_view ref, const std::s
       continue;
     }
     if (other) where = found;  // what was begun is kept
-    if (got.error().code == errc::too_large) raise(got.error(), true, above(as.described(), {max_bytes}), path);
+    const bool of_the_page = from.is_web() && got.error() == errc::bad_file;
+    if (got.error() == errc::too_large || of_the_page) {
+      const std::string text = above(as.described(), {max_bytes});
+      raise(got.error(), true, text, text.empty() ? std::string_view() : path);
+    }
     raise_about_file(got.error(), path, true);
   }
 }

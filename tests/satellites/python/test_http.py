@@ -153,6 +153,20 @@ def test_a_mirror_without_the_file_is_passed_over(web, owner, tmp_path, page):
     assert same(tensorpull.download_tensors([mirrors[0], owner.address], ref))
 
 
+@pytest.mark.parametrize("page, code", [(b"<html>Log in first</html>" * 9, "too_large"), (b"", "bad_file"), (b"other", "digest_mismatch")], ids=["a page", "nothing", "another file"])
+def test_an_error_about_what_a_web_server_has_names_the_url_and_no_file_here(web, tmp_path, page, code):
+    web.files["/page"] = safetensors.numpy.save({"w": MODEL["w"] + 1, "b": MODEL["b"]}) if page == b"other" else page
+    mine = {key: np.zeros_like(value) for key, value in MODEL.items()}
+    of = {"digest": digest_of(web)}
+    for call in (lambda: tensorpull.download_tensors(web.url("/page"), out=mine, **of), lambda: tensorpull.download_file(web.url("/page"), "", tmp_path / "copy", **of)):
+        with pytest.raises(Error) as e:
+            call()
+        words = "not the file that is asked for" if code == "digest_mismatch" else "no safetensors file"
+        assert (e.value.code, e.value.name) == (code, web.url("/page")) and words in str(e.value) and "owner" not in str(e.value), str(e.value)
+        assert ("old and new" in str(e.value)) == any(tensor.any() for tensor in mine.values()), str(e.value)
+        mine = {}
+
+
 def test_arguments_that_would_not_be_heeded(owner, web):
     ref = owner.add_tensors(MODEL)
     for options in ({"digest": digest_of(web)}, {"bearer": "x"}):

@@ -177,7 +177,7 @@ def pull(
             try:
                 return _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=out, base=base, **options)
             except Error as e:
-                raise _afterwards(e, out is not None) from None
+                raise _afterwards(e, out is not None, not source.reference_of("", 0)) from None  # a URL has a reference of its own
         flat = as_flat(out)
         tensors = writable(flat)
         _native.check_landing(tensors.described)  # before the owner hears that all of it is here
@@ -193,9 +193,9 @@ def pull(
     return result
 
 
-def _afterwards(e: Error, into_out: bool) -> Error:
+def _afterwards(e: Error, into_out: bool, owner: bool) -> Error:
     """Says of a download that has ended in the middle, or with other bytes, what is there now, or why that may be."""
-    if e.code == "digest_mismatch":
+    if e.code == "digest_mismatch" and owner:
         e = e.saying(f"{e.message}: the owner's tensors may have changed since they were published, as those of a state_dict() do in a step of training (add_tensors(copy=True))")
     if e.landed and into_out and e.code != "schema_mismatch":
         e = e.saying(f"{e.message}; the tensors of out are old and new by now (cursor= goes on from there; with atomic=True none changes before all have come)")

@@ -95,6 +95,11 @@ def _in_words(e: Error, address: str, web: Any) -> Error:
         if strange and e.landed == 0 and not e.name and address.split("://", 1)[0] in (address, "tcp", "tls"):
             return e.saying(f"{e.message}: something else than tensorpull may listen there (a web server's address begins with http://)", place(address))
         return e
+    if e.code == "bad_file" or (e.code == "too_large" and e.message.startswith("the other side sent a frame")):
+        return e.saying(f"what is there is no safetensors file, or has more in front of it than is taken ({e.name})", place(address))
+    if e.code == "digest_mismatch":
+        _, semicolon, more = e.message.partition("; ")  # about out
+        return e.saying(f"what came is not the file that is asked for: its digest differs{semicolon}{more}", place(address))
     if e.code == "connection_lost" and e.landed == 0:
         return e.saying(f"{e.message} before an answer: an owner's own port is not for http://, and its address is host:port alone", place(address))
     if e.code != "not_permitted" or not e.name.startswith(("401", "403")):

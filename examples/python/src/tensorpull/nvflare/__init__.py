@@ -18,7 +18,7 @@ JOBS_FILE = str(pathlib.Path(__file__).parent / "for_jobs" / "tensorpull_or_flar
 
 def add_to(recipe: Any) -> None:
     """Adds this package to a recipe of FLARE, or to a `FedJob`: the server and all sites that can import it use it, and the others go on with FLARE's chunks. The job carries a file of its own,
-    so each site has to let it bring code, as any job with a training script does."""
+    so each site has to let it bring code, as any job with a training script does. ValueError: a `FedJob` that has nothing for its clients yet."""
     folder = str(pathlib.Path(JOBS_FILE).parent)
     if folder not in sys.path:  # FLARE loads the class here, too, and gives the file its name among what can be imported
         sys.path.append(folder)
@@ -28,11 +28,15 @@ def add_to(recipe: Any) -> None:
         recipe.add_client_file(JOBS_FILE)
         recipe.add_decomposers(classes)
     else:
+        from nvflare.apis.job_def import SERVER_SITE_NAME
         from nvflare.app_common.widgets.decomposer_reg import DecomposerRegister
 
-        for to in (recipe.to_server, recipe.to_clients):
-            to(JOBS_FILE)
-            to(DecomposerRegister(classes), id="decomposer_reg")
+        clients = [target for target in recipe._deploy_map if target != SERVER_SITE_NAME]  # FLARE's recipes look here, too
+        if not clients:
+            raise ValueError("add_to(job) comes after what the job's clients run, job.to_clients(...) or job.to(..., site): what is for all of them would be in the place of each site's own")
+        for target in (SERVER_SITE_NAME, *clients):
+            recipe.to(JOBS_FILE, target)
+            recipe.to(DecomposerRegister(classes), target, id="decomposer_reg")
 
 
 def __getattr__(name: str) -> Any:
