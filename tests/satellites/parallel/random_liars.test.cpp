@@ -2,6 +2,7 @@
 // of a version that was given completes if one of them is honest, and names no honest one.
 #include "support/pair.hpp"
 
+#include <tensorpull/consumers/any_schema/new_model.hpp>
 #include <tensorpull/satellites/parallel/parallel_transfer.hpp>
 
 #include <deque>
@@ -171,6 +172,39 @@ TEST(RandomLiars, An_honest_source_is_found_and_never_named) {
     if (seed % 3 == 1) expect_it_completes(pulled<tp::image_digest, tp::per_tensor<1 << 20>>(seed));
     if (seed % 3 == 2) expect_it_completes(pulled<tp::chunk_and_image_digest, tp::adaptive_bytes<4096, 65'536>>(seed));
   }
+}
+
+struct own_memory {
+  std::deque<byte_vector> memory;
+  tp::result<std::byte*> allocate(const tp::tensor_entry& entry) {
+    return memory.emplace_back(static_cast<std::size_t>(entry.size_bytes())).data();
+  }
+  void clear() noexcept { memory.clear(); }
+};
+TEST(RandomLiars, A_header_that_a_liar_has_begun_is_begun_again) {
+  const model published = std::move(blank_model(3).fill(1));
+  tp::new_model<own_memory> to{{}, {.max_bytes = 4 << 20}};
+  const tp::pull_request request{.ref = id, .version = version_of(published), .recipient = {9}};
+  tp::parallel_transfer<tp::new_model<own_memory>, tp::fixed_bytes<4096>, tp::image_digest> t(to, request, {}, 1);
+  pair liar(cut{1024}), honest(cut{1024});
+  liar.left.publish(published, id);
+  honest.left.publish(published, id);
+  liar.owner_lies = [](byte_vector& f) {
+    if (is_chunk(f)) f[100] ^= std::byte{1};
+  };
+  tp::no_transfer idle;
+  auto first = t.line_of(0), second = t.line_of(1);
+  t.up(0, 0, liar.right.end.next_id());
+  liar.right.end.begin_pull();
+  for (int i = 0; i < 200 && t.landed_bytes() < 8192; ++i) liar.pump(idle, first);
+  t.lost(0);
+  t.up(1, 1, honest.right.end.next_id());
+  honest.right.end.begin_pull();
+  for (int i = 0; i < 5000 && !t.ended(); ++i) honest.pump(idle, second);
+  ASSERT_TRUE(t.ended());
+  EXPECT_TRUE(completed(t.outcome()));
+  EXPECT_EQ(to.made().tensor_count, 300u);
+  EXPECT_EQ(t.wrong() & 2, 0);
 }
 
 }  // namespace random_liars_test
