@@ -15,6 +15,7 @@ BREAKAGES = [
     ("satellites/parallel/detail/source_check.hpp", "!landed_as(at, some)", "false", "satellites/parallel/liars", "*one_kind*"),
     ("satellites/parallel/detail/source_check.hpp", "left = all_.sources_.part_end(at) - at;", "left = bytes.size();", "satellites/parallel/random_liars", "*never_named*"),
     ("satellites/parallel/detail/source_check.hpp", "const bool mixed = all_.kept_ > 0 &&", "const bool mixed = false &&", "satellites/parallel/random_liars", "*begun_again*"),
+    ("satellites/parallel/detail/sources.hpp", "if (!is_doubted(s) && of.is_read()) of", "if (false) of", "satellites/parallel/random_liars", "*never_named*"),
     ("satellites/parallel/parallel_pull.hpp", "Transfer::most_lines * limits::page_bytes", "limits::page_bytes", "satellites/parallel/parallel_pull", "*Whoever_begins*"),
     ("satellites/parallel/parallel_pull.hpp", "!has_passed(clock::now() - l.at, std::min(each_, options_.per_request_timeout))", "clock::now() - l.at < std::min(each_, options_.per_request_timeout)", "satellites/parallel/parallel_pull", "*Never_is*"),
     ("satellites/parallel/parallel_pull.hpp", ">= most_landed_ + least_progress", "> most_landed_", "satellites/parallel/parallel_pull", "*few_bytes*"),
