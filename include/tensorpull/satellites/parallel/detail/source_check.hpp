@@ -37,9 +37,9 @@ class source_check {
     machine_type looks = all_.machine_;
     const auto event = looks.on(m);
     says(n, m);
+    if (!event && says_otherwise(n, m)) return false;
     if (!all_.others()) return true;
     if (!event) {
-      if (says_otherwise(n, m)) return false;
       all_.end_line(n, event.error());
       return false;
     }
@@ -52,24 +52,26 @@ class source_check {
     all_.lines_[n].pause = std::max(looks.delay(), std::chrono::milliseconds(1));
     return false;
   }
-  /// The bytes of the first line end the transfer. If another source may bring others, they only end the
-  /// line.
+  /// The bytes of the first line end the transfer. If another source may bring others, they only end the line. If
+  /// others brought the beginning, they end nothing: this line brings all of it.
   void refuse() noexcept {
     const std::uint8_t n = all_.first_, source = all_.lines_[n].source;
-    bool elsewhere = all_.more_sources_;
+    const bool mixed = all_.kept_ > 0 && (all_.landed_ > all_.kept_ || all_.chunk_left_ > 0);
+    bool elsewhere = mixed || all_.more_sources_;
     for (const state& l : all_.lines_)
       elsewhere = elsewhere || (l.source != source && all_.may_be_right(l)) || l.may_come();
-    if (all_.sharing_ || all_.proved_ || all_.machine_.verified() || !all_.provable() || !elsewhere)
-      return all_.abandon();
+    if (all_.sharing_ || all_.machine_.verified() || !all_.provable() || !elsewhere) return all_.abandon();
     const error why = *std::exchange(all_.error_, optional<error>());
     all_.ended_ = false;
     if (why.code == errc::digest_mismatch && all_.kept_ == 0) all_.sources_.accuse(sources_type::bit(source));
-    all_.sources_[source].refused = true;
     if (all_.kept_ == 0) all_.sources_[source].header = all_.header_;
     begin_again();
+    if (mixed) return all_.begin_with(n, all_.machine_.next_id());
+    all_.sources_[source].refused = true;
     for (std::uint8_t i = 0; i < most_lines; ++i)
       if (i != n && all_.lines_[i].works() && all_.lines_[i].source == source) all_.end_line(i, why);
     all_.end_line(n, why);
+    all_.proved_ = all_.proved_ && all_.first_ != n;  // by another one, which goes on
   }
   /// Keeps the digest of the header, which is about to land.
   void lands(std::span<const std::byte> bytes) noexcept {
@@ -122,9 +124,7 @@ class source_check {
       if (s.read == d.data_start) s.header = s.hash.digest();
       bytes = bytes.subspan(text.size());
     }
-    if (const std::uint64_t parts = all_.sources_.parts_of(s.read, s.read + bytes.size());
-        all_.checking_ && (s.differs & parts) != parts && !landed_as(s.read, bytes))
-      s.differs |= parts;
+    if (all_.checking_) compare(s, bytes);
     s.hash.update(bytes);
     s.read += bytes.size();
     if (s.read < d.image_bytes) return;
@@ -142,7 +142,7 @@ class source_check {
     }
     if (!hope) return false;
     for (std::uint8_t i = 0; i < most_lines; ++i)
-      if (!all_.lines_[i].reads) all_.give_back_quietly(i);
+      if (!all_.lines_[i].reads || all_.is_asked(all_.lines_[i].source)) all_.give_back_quietly(i);  // it is read anew
     all_.sharing_ = all_.proved_ = all_.paused_ = false;
     all_.checking_ = true;
     ++all_.stage_;
@@ -159,7 +159,8 @@ class source_check {
   }
   /// A line that has just become the first describes another image than the one before it: it is the first no more.
   bool says_otherwise(std::uint8_t n, const frame& m) noexcept {
-    if (!all_.provable() || m.kind != frame_kind::description || !all_.machine_.description().ref) return false;
+    if (!all_.provable() || all_.finished_ || m.kind != frame_kind::description || !all_.machine_.description().ref)
+      return false;
     machine_type looks = all_.machine_;
     looks.forget();
     frame asked;
@@ -180,6 +181,17 @@ class source_check {
     all_.whole_hash_ = {};
     all_.machine_.forget();
     ++all_.stage_;
+  }
+  /// Notes in which parts these bytes, the next of a source, are not what has landed. The giver of the part beside
+  /// such a one is not to blame.
+  void compare(typename sources_type::source& s, std::span<const std::byte> bytes) const noexcept {
+    for (std::uint64_t at = s.read; !bytes.empty();) {
+      const std::uint64_t part = all_.sources_.part_of(at), left = all_.sources_.part_end(at) - at;
+      const auto some = bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left)));
+      if ((s.differs & part) != part && !landed_as(at, some)) s.differs |= part;
+      at += some.size();
+      bytes = bytes.subspan(some.size());
+    }
   }
   /// Whether these bytes are what has landed there.
   bool landed_as(std::uint64_t position, std::span<const std::byte> bytes) const noexcept {
@@ -206,26 +218,31 @@ class source_check {
   }
   /// All that this line's source has given has the digest.
   void prove(std::uint8_t n) noexcept {
-    const auto& s = all_.sources_[all_.lines_[n].source];
+    const std::uint8_t source = all_.lines_[n].source;
+    const auto& s = all_.sources_[source];
     all_.stop_reading(n);
-    all_.sources_.trust(all_.lines_[n].source, !all_.proved_);
-    if (std::exchange(all_.proved_, true)) return;  // another one is asked already
+    if (all_.finished_) return;
+    all_.sources_.trust(source, !all_.proved_);
+    const bool goes_on = all_.first_ < most_lines && all_.lines_[all_.first_].works();
+    if (std::exchange(all_.proved_, true) && goes_on) return;  // another one is asked already
     const bool same = std::exchange(all_.checking_, false) && all_.header_ != 0 && s.header == all_.header_ &&
-                      s.differs != 0 && all_.lines_[n].machine.agrees_with(all_.machine_);
+                      (s.differs | s.unseen) != 0 && all_.lines_[n].machine.agrees_with(all_.machine_);
     if (!same) {
       begin_again();
       return all_.move_first(n);
     }
     if constexpr (All::checks_whole) {
       ++all_.stage_;
-      all_.sources_.accuse_for(s.differs);
+      const std::uint8_t wrong = all_.sources_.givers_of(s.differs & ~s.unseen), own = sources_type::bit(source);
+      accuse(static_cast<std::uint8_t>(wrong & ~own));  // it is the only one that is known to be right now
+      all_.sources_.accuse(wrong);
       all_.landed_ = all_.chunk_offset_ = all_.machine_.description().data_start;
       all_.chunk_left_ = 0;
       all_.whole_hash_ = all_.header_hash_;
       all_.move_first(n);
       all_.sharing_ = true;
       all_.machine_.take(chunk_order::given);
-      all_.missing_.begin(all_.landed_, all_.machine_.part_end(), all_.sources_.shift(), s.differs);
+      all_.missing_.begin(all_.landed_, all_.machine_.part_end(), all_.sources_.shift(), s.differs | s.unseen);
       all_.sources_.begin(all_.sources_.shift(), 0);
     }
   }

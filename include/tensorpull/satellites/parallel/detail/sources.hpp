@@ -34,8 +34,10 @@ class sources {
     std::uint64_t read = 0;
     std::uint64_t header = 0;  ///< the digest of its header, once that was read
     std::uint64_t differs = 0;  ///< parts of the image of which it has other bytes than have landed
+    std::uint64_t unseen = 0;  ///< parts that were read before that, or in part
     std::uint8_t reader = nobody;  ///< the line that reads
     bool refused = false;  ///< the consumer did not take it
+    bool is_read() const noexcept { return read != 0 && read >= said.image_bytes; }
     bool header_differs(std::uint64_t from) const noexcept { return from != 0 && header != 0 && header != from; }
   };
 
@@ -51,20 +53,28 @@ class sources {
   }
 
   bool is_doubted(std::uint8_t s) const noexcept { return (doubted_ & bit(s)) != 0; }
-  void doubt(std::uint8_t s) noexcept { doubted_ |= bit(s); }
+  /// It is read on from where that has got to; from the start, if it was right before.
+  void doubt(std::uint8_t s) noexcept {
+    source& of = (*this)[s];
+    if (!is_doubted(s) && of.is_read()) of = source{.said = of.said, .reader = of.reader};
+    doubted_ |= bit(s);
+  }
   /// The whole that has landed is wrong.
   void doubt_all() noexcept {
     for (std::size_t i = 0; i < most; ++i) {
       source& s = all_[i];
       // one that was right before has given something wrong since
       if (!is_doubted(static_cast<std::uint8_t>(i))) s = source{.said = s.said};
-      s.differs = s.read > s.said.data_start ? ~std::uint64_t{0} : 0;  // it was not compared with these bytes
+      s.differs = 0;
+      s.unseen = s.read > s.said.data_start ? 2 * part_of(s.read) - 1 : 0;  // not compared with these bytes
     }
     doubted_ = all;
   }
   /// It is right, and those that were never found right are in doubt.
   void trust(std::uint8_t s, bool alone) noexcept {
-    doubted_ = static_cast<std::uint8_t>((alone ? all : doubted_) & ~bit(s));
+    for (std::uint8_t i = 0; alone && i < most; ++i)
+      if (!all_[i].is_read()) doubt(i);
+    doubted_ &= static_cast<std::uint8_t>(~bit(s));
   }
 
   /// Those that have given wrong bytes.
@@ -84,10 +94,12 @@ class sources {
     }
     return set;
   }
-  /// These parts are wrong: so is whoever gave one of them alone.
-  void accuse_for(std::uint64_t parts) noexcept {
+  /// Those that gave one of these parts alone.
+  std::uint8_t givers_of(std::uint64_t parts) const noexcept {
+    std::uint8_t set = 0;
     for (std::size_t i = 0; i < most_parts; ++i)
-      if ((parts >> i & 1) != 0 && std::popcount(by_[i]) == 1) accuse(by_[i]);
+      if ((parts >> i & 1) != 0 && std::popcount(by_[i]) == 1) set |= by_[i];
+    return set;
   }
 
   /// The image's parts have 2^shift bytes; whoever gave the first `kept` of them is not known.
@@ -104,12 +116,12 @@ class sources {
     for (const std::uint8_t each : by_) set |= each;
     return set;
   }
-  /// The parts of the image with these bytes, a bit each.
-  std::uint64_t parts_of(std::uint64_t begin, std::uint64_t end) const noexcept {
-    std::uint64_t set = 0;
-    for (std::uint64_t i = begin >> shift_; i < most_parts && i << shift_ < end; ++i) set |= std::uint64_t{1} << i;
-    return set;
+  /// The part of the image with this byte, as a bit; 0: it is behind the image.
+  std::uint64_t part_of(std::uint64_t at) const noexcept {
+    return at >> shift_ < most_parts ? std::uint64_t{1} << (at >> shift_) : 0;
   }
+  /// Where that part ends.
+  std::uint64_t part_end(std::uint64_t at) const noexcept { return ((at >> shift_) + 1) << shift_; }
   std::uint8_t shift() const noexcept { return shift_; }
 
   static constexpr std::uint8_t bit(std::uint8_t s) noexcept { return static_cast<std::uint8_t>(1u << (s % most)); }
