@@ -71,6 +71,6 @@ BREAKAGES = [
     ("satellites/http/recipient/detail/http_exchange.hpp", "} else if (h.status == 409) {", "} else if (false) {", "satellites/http/http_connections", "*hears_of_it"),
     ("satellites/http/recipient/detail/http_line.hpp", "connected_ = connected_ && kept_ >= 0;", "connected_ = false;", "satellites/http/http_far", "*fewer_bytes*"),
     ("satellites/http/recipient/detail/http_lines.hpp", "(void)curl_easy_setopt(l.easy_.get(), CURLOPT_BUFFERSIZE, buffer_bytes);", "l.set(CURLOPT_BUFFERSIZE, buffer_bytes);", "satellites/http/http_pull", "*known_later*"),
-    ("satellites/http/detail/curl.hpp", "case CURLE_COULDNT_RESOLVE_HOST: return is(errc::unknown_host,", "case CURLE_COULDNT_RESOLVE_HOST: return is(errc::bad_address,", "satellites/http/http_pull", "*known_later*"),
+    ("satellites/http/detail/curl.hpp", "? errc::bad_address : errc::unknown_host;", "? errc::bad_address : errc::bad_address;", "satellites/http/http_pull", "*known_later*"),
     ("satellites/http/owner/http_request.hpp", "c != '=' && others.find(c) == others.npos", "false", "satellites/http/http_owner_attack", "*Paths_are_plain*"),
 ]

@@ -12,6 +12,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Laws);  // the room is held to the
 
 /// Recipients and strangers come to a replica. A line of each leads to the coordinator, which has room for them.
 struct replica_room : tcp_room {
+  static constexpr std::size_t owners = 2;
   using replica_type = tp::replica_of<net<mlp>>;
 
   void published(const mlp& model, const tp::reference& ref) {

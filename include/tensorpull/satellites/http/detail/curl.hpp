@@ -72,6 +72,11 @@ inline error_name status_from(unsigned status, std::string_view from) noexcept {
   return std::string_view(text.data(), begins + from.size());
 }
 
+/// How it is called that a resolver does not know the host of "host:port".
+inline errc unresolved(std::string_view where) noexcept {
+  const auto parsed = parse_address(where);
+  return parsed && !may_be_a_name(parsed->host.data()) ? errc::bad_address : errc::unknown_host;
+}
 /// The last part of what libcurl says about TLS, which is the library's reason.
 inline std::string_view tls_reason(std::string_view said) noexcept {
   const std::size_t colon = said.rfind(':');
@@ -100,8 +105,8 @@ inline error error_of(CURL* easy, CURLcode code, std::string_view said, std::str
     return is(errc::too_large, "header fields");
   switch (code) {
     case CURLE_OUT_OF_MEMORY: return is(errc::out_of_memory, {});
-    case CURLE_COULDNT_RESOLVE_HOST: return is(errc::unknown_host, server);
-    case CURLE_COULDNT_RESOLVE_PROXY: return is(errc::unknown_host, proxy.address);
+    case CURLE_COULDNT_RESOLVE_HOST: return is(unresolved(server), server);
+    case CURLE_COULDNT_RESOLVE_PROXY: return is(unresolved(proxy.address), proxy.address);
     case CURLE_OPERATION_TIMEDOUT: return is(errc::timed_out, server);
     case CURLE_PEER_FAILED_VERIFICATION: return is(errc::not_authenticated, tls_reason(said));
     case CURLE_SSL_CACERT_BADFILE: return is(errc::bad_file, "authorities");
