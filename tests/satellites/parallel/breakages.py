@@ -7,6 +7,7 @@ BREAKAGES = [
     ("satellites/parallel/parallel_transfer.hpp", "if (machine_.request().by_name()) return;  // another line's owner would have to be told the names first", "", "satellites/parallel/parallel_transfer", "*Named_tensors*"),
     ("satellites/parallel/parallel_transfer.hpp", "static_cast<std::uint32_t>(std::min(c->length(), m.longest_chunk()))", "static_cast<std::uint32_t>(c->length())", "satellites/parallel/parallel_pull", "*are_cut*"),
     ("satellites/parallel/chunk_ledger.hpp", "if (r.bytes() > 0 && (longest == nullptr", "if (r.bytes() >= 2 * least && (longest == nullptr", "satellites/parallel/parallel_pull", "*A_part_is_a_whole_file*"),
+    ("satellites/parallel/parallel_pull.hpp", "if (untried || (!rest && !is_of_no_use(next))) {", "if (untried) {", "satellites/parallel/parallel_pull", "*returns_to*"),
     ("satellites/parallel/parallel_pull.hpp", "if (i == t_.first_line()) hurry(now);", "", "satellites/parallel/parallel_pull", "*slow_owner_that_is_asked_first*"),
     ("satellites/parallel/parallel_transfer.hpp", "first_ != nobody && first_ != number && lines_[first_].works()", "first_ != nobody && lines_[first_].works()", "satellites/parallel/parallel_transfer", "*another_connection*"),
     ("satellites/parallel/parallel_transfer.hpp", "if (is_wrong() && check().begin()) return;", "", "satellites/parallel/parallel_pull", "*Whoever_gives_wrong*"),

@@ -705,6 +705,16 @@ TEST(ParallelPull, Addresses_that_no_line_has_tried_follow_those_that_give_nothi
   pulled({b.address(), c.address(), a.address()}, *a.ref, 1).expect(source());
 }
 
+// The only connection was lost once, and ended for good at an address of no use.
+TEST(ParallelPull, A_connection_returns_to_an_address_that_it_lost_from_those_that_give_nothing_of_use) {
+  publishes a(source(), {.id = {3, 4}});
+  between lost_once(a.owner->port(), [](std::size_t n) { return habit{.cut = n == 0 ? 1'000'000 : never}; });
+  const auto other = random_model<large>(2);
+  publishes b(*other, {.id = {3, 4}}), c(*other, {.id = {5, 6}});
+  pulled({lost_once.address(), b.address(), c.address()}, *a.ref, 1).expect(source());
+  EXPECT_EQ(lost_once.connections(), 2u);
+}
+
 // An address that accepts nothing, and times that mean never.
 TEST(ParallelPull, Never_is_no_time_at_all_for_an_address_to_connect) {
   const raw_listener full(0);

@@ -70,6 +70,7 @@ class parallel_wire {
       t_.coming(number(i), true);
     }
     untried_ = count_;
+    of_no_use_ = 0;
     t_.more_sources(untried_ < addresses_.size());
     why_ = {errc::connection_failed};
   }
@@ -277,17 +278,29 @@ class parallel_wire {
     close(i);
     if (is_passing(why_.code)) why_ = why;  // an owner's answer counts for more than an address out of reach
     auto rest = l.tries.after(why.code, 0, {}, Parts::platform::random());
-    if (untried_ < addresses_.size()) {  // one that nobody has tried may be another
-      l.address = untried_++;
+    if (!rest) of_no_use_ |= 1U << l.address;
+    const bool untried = untried_ < addresses_.size();  // one that nobody has tried may be another
+    std::size_t next = untried ? untried_++ : l.address;
+    for (std::size_t k = 0; !untried && count_ < addresses_.size() && k < addresses_.size(); ++k)
+      if (next = (l.address + count_ + k) % addresses_.size(); !is_of_no_use(next)) break;
+    l.address = next;
+    if (untried || (!rest && !is_of_no_use(next))) {
       l.tries = retry_state(options_.retry);
-      t_.more_sources(untried_ < addresses_.size());
       if (!rest) rest = std::chrono::milliseconds(0);
-    } else if (count_ < addresses_.size()) {
-      l.address = (l.address + count_) % addresses_.size();
     }
     l.now = rest ? state::waits : state::is_over;
+    t_.more_sources(spares() > 0);
     t_.coming(number(i), rest.has_value());
     if (rest) l.at = clock::now() + *rest;
+  }
+  bool is_of_no_use(std::size_t address) const noexcept { return (of_no_use_ >> address & 1) != 0; }
+  /// Addresses that a line may go to, and none is at.
+  std::size_t spares() const noexcept {
+    std::size_t n = 0;
+    for (std::size_t a = 0; a < addresses_.size(); ++a)
+      n += !is_of_no_use(a) && std::none_of(lines_.begin(), lines_.begin() + static_cast<std::ptrdiff_t>(count_),
+                                            [&](const line& l) { return l.address == a && l.now != state::is_over; });
+    return n;
   }
 
   std::span<const Address> addresses_;
@@ -296,6 +309,7 @@ class parallel_wire {
   const Options& options_;
   Transfer& t_;
   std::size_t count_, untried_ = 0;  // untried_: the first address that no line has had
+  unsigned of_no_use_ = 0;  // addresses that a line has given up for good, a bit each
   std::chrono::milliseconds patience_{1000};  // with a first line that is silent while others are not
   std::chrono::milliseconds slowness_{1000};  // and with one that brings less than 64 KiB in this time
   clock::time_point began_{};
