@@ -614,12 +614,11 @@ def what_has_changed_since_a_base():
     with Sender("new.safetensors", "--base", "old.safetensors") as sender:
         length = sender.differences[0]["bytes"]
         for stop, words in ((signal.SIGINT, ()), (signal.SIGKILL, ("--force",))):
-            path = SlowPath(sender.port, 64 * MIB)
-            path.hold_at(150_000)
+            path = SlowPath(sender.port, 48 * 1024)
             to = ["-o", "copy", "--base", "old.safetensors", "--chunk", "10K", *words]
             recv = processes.Program(command("recv", path.address, sender.ref, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            path.wait_for_hold()
-            assert processes.eventually(lambda: os.stat(".copy.difference.part").st_blocks * 512 >= 50_000), "it lands"
+            assert processes.eventually(lambda: ".copy.difference.part" in names() and os.stat(".copy.difference.part").st_blocks * 512 >= 50_000), "it lands"
+            path.hold_at(0)
             recv.send_signal(stop)
             _, err = recv.communicate(timeout=10)
             assert Path(".copy.difference.part").exists() and ("copy" in names()) == bool(words), (err, names())
