@@ -296,15 +296,7 @@ class atomic_file {
     const int d = directory_.get();
     const auto moves = [&] { return ::renameat(d, from.data(), d, to.data()) == 0; };
     if (replaces) return moves() ? 0 : errno;
-#ifdef RENAME_NOREPLACE
-    if (::renameat2(d, from.data(), d, to.data(), RENAME_NOREPLACE) == 0) return 0;
-    if (errno == EEXIST) return EEXIST;
-#endif
-    if (::linkat(d, from.data(), d, to.data(), 0) == 0) {
-      ::unlinkat(d, from.data(), 0);
-      return 0;
-    }
-    if (errno == EEXIST) return EEXIST;
+    if (const int why = rename_unless_taken(d, from.data(), to.data()); why == 0 || why == EEXIST) return why;
     // It has neither (exFAT, many of FUSE). An empty file of ours takes the name for the moment, so nobody else's does.
     file_descriptor empty(::openat(d, to.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode()));
     if (!empty) return errno;

@@ -31,6 +31,18 @@ inline unexpected file_failure(int system, error_name file, std::uint64_t at = 0
   return failure(system == ENOSPC || system == EDQUOT ? errc::disk_full : errc::io, at, file, system);
 }
 
+/// Renames a file within a folder unless there is one of the other name: 0, EEXIST or another errno. Some file systems
+/// have links alone for that (NFS).
+inline int rename_unless_taken(int folder, const char* from, const char* to) noexcept {
+#ifdef RENAME_NOREPLACE
+  if (::renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0) return 0;
+  if (errno == EEXIST) return EEXIST;
+#endif
+  if (::linkat(folder, from, folder, to, 0) != 0) return errno;
+  ::unlinkat(folder, from, 0);
+  return 0;
+}
+
 /// Repeats the call while a signal interrupts it.
 template <class Call>
 auto uninterrupted(Call call) noexcept {

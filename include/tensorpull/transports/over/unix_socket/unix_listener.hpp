@@ -5,6 +5,7 @@
 #include <tensorpull/links/posix/detail/accept.hpp>
 #include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/system/entropy.hpp>
+#include <tensorpull/system/files.hpp>
 #include <tensorpull/transports/over/unix_socket/unix_connect.hpp>
 
 #include <fcntl.h>
@@ -76,16 +77,9 @@ class socket_file {
   }
 
  private:
-  /// Renames the file if nothing has that name. 0, EEXIST or another errno. Some file systems have links alone (NFS).
-  static int give(int folder, const char* from, const char* to) noexcept {
-    if (::renameat2(folder, from, folder, to, RENAME_NOREPLACE) == 0) return 0;
-    if (errno == EEXIST || ::linkat(folder, from, folder, to, 0) != 0) return errno;
-    ::unlinkat(folder, from, 0);
-    return 0;
-  }
   /// Renames the file. If there is one of that name, they swap names first, so that it is known which file is removed.
   int appear(int folder, const char* from, const unix_address& at) const noexcept {
-    if (const int failed = give(folder, from, name_.data()); failed != EEXIST) return failed;
+    if (const int failed = rename_unless_taken(folder, from, name_.data()); failed != EEXIST) return failed;
     // while it is open, no other file gets its number
     const file_descriptor old(::openat(folder, name_.data(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat found{};
@@ -95,10 +89,10 @@ class socket_file {
     if (::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE) != 0) {
       std::array<char, 10> aside{};
       (void)std::snprintf(aside.data(), aside.size(), ".%08x", static_cast<unsigned>(system_entropy{}()));
-      int failed = give(folder, name_.data(), aside.data());
+      int failed = rename_unless_taken(folder, name_.data(), aside.data());
       if (failed != 0) return failed;
       const bool ours = is(folder, aside.data(), found);
-      failed = give(folder, ours ? from : aside.data(), name_.data());
+      failed = rename_unless_taken(folder, ours ? from : aside.data(), name_.data());
       if (ours) ::unlinkat(folder, aside.data(), 0);
       return ours && failed != EEXIST ? failed : EADDRINUSE;
     }
