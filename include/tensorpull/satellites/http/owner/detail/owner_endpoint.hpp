@@ -64,8 +64,7 @@ class owner_endpoint : public frameless_end {
     plan.descriptors = {};
     if (phase_ == phase::leaving) return clock::now() < leaves_at_ ? result<void>{} : failure(errc::cancelled);
     go_on();
-    if (std::exchange(measures_, false)) begin_page(scratch);
-    if (page_at_ < page_bytes_) plan_page(plan, scratch);
+    if (measures_ || page_at_ < page_bytes_) plan_page(plan, scratch);
     if (const auto ok = at_ < stop_ ? plan_image(plan, scratch) : result<void>{}; !ok) return ok;
     const std::span<const char> first = out_.rest();
     if (!first.empty()) {
@@ -239,7 +238,7 @@ class owner_endpoint : public frameless_end {
     const bool head = q.method == http_method::head;
     if (q.method == http_method::options) return finish(begin(204) << browser_fields);
     if (q.route == http_route::health) return say(200, "ok\n", head);
-    if (q.route == http_route::metrics && handler_.shared().options.metrics) return measure(head);
+    if (q.route == http_route::metrics && handler_.shared().options.metrics) return measure();
     if (q.route == http_route::metrics || q.route == http_route::nothing)
       return say(404, "there is nothing here\n", head);
     if (!q.key_given) return say(401, "a key is needed: Authorization: Bearer KEY\n", head);
@@ -344,26 +343,22 @@ class owner_endpoint : public frameless_end {
   }
 
   /// The page is written when it is sent, and again for what was not taken of it: it takes no buffer meanwhile.
-  void measure(bool head) noexcept {
+  void measure() noexcept {
     totals_ = owner_->totals();
     figures_ = handler_.shared().counts;
     phase_ = phase::answering;
     measures_ = true;
-    page_at_ = head ? 1 : 0;
-  }
-  std::size_t write_page(std::span<std::byte> scratch) const noexcept {
-    return write_http_metrics(totals_, figures_, {reinterpret_cast<char*>(scratch.data()), scratch.size()});
-  }
-  void begin_page(std::span<std::byte> scratch) noexcept {
-    const bool head = page_at_ > 0;
-    const std::size_t n = write_page(scratch);
-    finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
-                                        "Content-Length: "
-                                     << std::uint64_t{n} << "\r\n");
-    if (!head) page_bytes_ = n;
   }
   void plan_page(plan_type& plan, std::span<std::byte> scratch) noexcept {
-    (void)write_page(scratch);
+    const std::size_t n = write_http_metrics(totals_, figures_,
+                                             {reinterpret_cast<char*>(scratch.data()), scratch.size()});
+    if (std::exchange(measures_, false)) {
+      finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
+                                          "Content-Length: "
+                                       << std::uint64_t{n} << "\r\n");
+      if (reader_.request().method != http_method::head) page_bytes_ = n;
+    }
+    if (page_at_ == page_bytes_) return;
     plan.spans[1] = scratch.subspan(page_at_, page_bytes_ - page_at_);
     plan.bytes = page_bytes_ - page_at_;
     plan.span_count = 1;
