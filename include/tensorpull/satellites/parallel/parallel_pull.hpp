@@ -2,7 +2,6 @@
 // or to several owners of the same version.
 #pragma once
 
-#include <tensorpull/links/posix/detail/tcp_line.hpp>
 #include <tensorpull/links/posix/pollable_stream.hpp>
 #include <tensorpull/links/pump.hpp>
 #include <tensorpull/protocol/connection/endpoint.hpp>
@@ -211,7 +210,6 @@ class parallel_wire {
       }
     }
     if constexpr (requires { Transport::connected(*l.stream); }) Transport::connected(*l.stream);
-    if (const int fd = l.stream->native_handle(); !is_near(fd)) expect_much(fd);
     if constexpr (requires { l.stream->expect_bytes(true); }) l.stream->expect_bytes(true);
     l.now = state::is_up;
     l.at = clock::now();
