@@ -132,7 +132,7 @@ class simulated_flash {
   std::uint64_t operations() const noexcept { return operations_; }
   std::uint64_t erases(std::uint32_t page) const noexcept { return erases_[page]; }
   std::uint64_t programs() const noexcept { return programs_; }
-  /// What was done that this flash does not allow; empty: nothing.
+  /// The first thing done that this flash does not allow; empty: nothing was.
   const std::string& complaint() const noexcept { return complaint_; }
   byte_vector& bytes() noexcept { return bytes_; }
 

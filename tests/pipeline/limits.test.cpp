@@ -48,7 +48,7 @@ struct edge : default_limits {
   static constexpr std::size_t window = V.window;
 };
 
-// What is one beyond is refused with a sentence (tests/compile_fail/limits.cpp).
+// One step beyond an edge is refused with a sentence (tests/compile_fail/limits.cpp).
 static_assert(!limits_policy<edge<{.control = 159}>> && !limits_policy<edge<{.control = 65'537}>> &&
               !limits_policy<edge<{.page = 7}>> && !limits_policy<edge<{.levels = 4}>>);
 

@@ -25,8 +25,8 @@ enum Status {
   alreadyFinal @11;        # this recipient has ended this transfer before
   unreadable @12;          # the owner cannot read what it published any more
   ownerLost @13;           # said by a replica: the owner that coordinates is gone
-  ended @15;               # it has settled, and nobody withdrew it. A recipient that does not know this reads `unsupported`
   looked @14;              # in a cancellation alone: it wanted to know what is there. An owner that does not know this counts a recipient that gave up
+  ended @15;               # it has settled, and nobody withdrew it. A recipient that does not know this reads `unsupported`
 }
 
 struct Frame {

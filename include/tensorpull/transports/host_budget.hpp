@@ -46,9 +46,9 @@ struct connection_activity {
   bool awaits_us = false;  ///< the other end waits for memory of ours
 };
 
-/// A number for the address at the other end of a socket, its port aside, and of IPv6 for its first 64 bits, which of
-/// an IPv4 client all lie behind. Several
-/// addresses may have the same one. no_neighbours: it has no such address.
+/// A number for the address at the other end of a socket, without its port: for the first 64 bits of an IPv6 address,
+/// and for all of an IPv4 one, however it is written. Several addresses may have the same number. no_neighbours: it has
+/// no such address.
 inline constexpr std::uint8_t no_neighbours = 0;
 inline std::uint8_t neighbours_of(int socket) noexcept {
   sockaddr_storage a{};

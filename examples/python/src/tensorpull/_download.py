@@ -98,7 +98,7 @@ def download_tensors(
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
       base       a dict of an earlier version, which this recipient has: only the tensors that have changed since are pulled, if the owner's metadata has their digests
-                 (`tensor_digests`), and otherwise all of them. What has not changed is returned as it is in `base`, and not copied. With `out`, `base` is the same tensors (two
+                 (`tensor_digests`), and otherwise all of them. Tensors that have not changed are those of `base`, not copies. With `out`, `base` is the same tensors (two
                  state dicts of one module are): what has changed is landed in place. New tensors are of the kind of those of `base`, unless `framework` says otherwise, and `max_bytes` is of those that are pulled.
                  Tensors of `base` that are not published any more are left out. `receipt.kept_bytes` says how much was not pulled.
                  "completed" means what it always does: the digest of the whole was compared, over what was there and what came, before the owner hears of it. If it is another

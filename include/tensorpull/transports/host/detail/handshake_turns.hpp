@@ -61,8 +61,7 @@ class handshake_turns {
     if (next != nullptr) shake(*next, now);
     return next;
   }
-  /// Calls `end(turn)` for those that are ended, the oldest first, since others wait whose
-  /// address has no more.
+  /// Calls `end(turn)` for those that are ended, the oldest first, because others wait whose address has no more.
   template <class End>
   void make_room(time_point now, End end) const noexcept {
     auto of = of_, waiting_of = waiting_of_;

@@ -11,8 +11,7 @@ namespace tensorpull {
 class tcp_listener {
  public:
   /// Listens on "host:port", or on ":port" for every local address of IPv4. Port 0: a free one. `backlog`: connections
-  /// that may wait. Errors: bad_address, unknown_host, connection_failed
-  /// with errno.
+  /// that may wait. Errors: bad_address, unknown_host, connection_failed with errno.
   static result<tcp_listener> open(std::string_view address, int backlog = 128) noexcept {
     const auto parsed = parse_address(address);
     if (!parsed) return failure(parsed.error());
