@@ -45,9 +45,8 @@ class authoriser {
     for (std::size_t i = 0; i < r.peer.alternatives.size(); ++i) alternatives[i] = to_text(r.peer.alternatives[i]);
     std::optional<std::uint32_t> user;
     if (r.peer.kind == identity_kind::user) user = r.peer.user;
-    const auto digits = to_digits(r.ref);
-    return call_back(may_, py::make_tuple(to_text(r.peer.name), alternatives, user,
-                                          std::string(digits.data(), digits.size()), r.recipient.value));
+    return call_back(may_,
+                     py::make_tuple(to_text(r.peer.name), alternatives, user, digits_of(r.ref), r.recipient.value));
   }
   /// Whether it asks Python. Otherwise the owner decides as well by itself.
   bool asks() const noexcept { return !may_.is_none(); }

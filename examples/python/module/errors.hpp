@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/core/error.hpp>
+#include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/result.hpp>
 
 #include <pybind11/pybind11.h>
@@ -18,6 +19,12 @@ namespace py = pybind11;
 inline py::str to_text(std::string_view utf8) {
   return py::reinterpret_steal<py::str>(
       PyUnicode_DecodeUTF8(utf8.data(), static_cast<py::ssize_t>(utf8.size()), "replace"));
+}
+
+/// The digits of an ID.
+inline std::string digits_of(const ref_id& id) {
+  const auto digits = to_digits(id);
+  return {digits.data(), digits.size()};
 }
 
 /// Throws tensorpull.Error. `landed`: whether `at` counts bytes that have landed. `says`: its text; none: the code's.

@@ -80,8 +80,7 @@ inline publish_options options_of(const publish_settings& s, std::vector<recipie
   return options;
 }
 inline py::tuple to_python(const reference& ref, std::uint64_t image_bytes) {
-  const auto digits = to_digits(ref.id);
-  return py::make_tuple(std::string(digits.data(), digits.size()), ref.version, ref.fingerprint, image_bytes);
+  return py::make_tuple(digits_of(ref.id), ref.version, ref.fingerprint, image_bytes);
 }
 
 /// Calls `add(keeper)` of the library, without the interpreter's lock: what is kept has the tensors of `copies`.

@@ -17,10 +17,8 @@
 namespace tensorpull::python {
 
 inline py::tuple to_python(const progress_event& e) {
-  const auto digits = to_digits(e.ref);
-  return py::make_tuple(std::string(to_string(e.phase)), std::string(digits.data(), digits.size()), e.recipient.value,
-                        e.bytes_done, e.bytes_total, e.tensors_done, e.tensors_total, e.sequence,
-                        to_text(code_name(e.code)));
+  return py::make_tuple(std::string(to_string(e.phase)), digits_of(e.ref), e.recipient.value, e.bytes_done,
+                        e.bytes_total, e.tensors_done, e.tensors_total, e.sequence, to_text(code_name(e.code)));
 }
 inline py::tuple to_python(const receipt& r) {
   return py::make_tuple(

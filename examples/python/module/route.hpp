@@ -39,9 +39,7 @@ class route final : public source {
   std::string reference_of(std::string_view given, std::uint64_t version) const override {
     if (!is_web()) return std::string(given);
     if (!given.empty() && (id_or_raise(given), version != 0)) return std::string(given);
-    // two URLs may name two files
-    const auto digits = to_digits(pull_.from.front().id);
-    return {digits.data(), digits.size()};
+    return digits_of(pull_.from.front().id);  // two URLs may name two files
   }
   /// Which address was tried last.
   std::size_t current() const noexcept { return current_; }

@@ -133,10 +133,8 @@ class session final : public source, public publishes<session> {
     if (!got && got.error() == errc::timed_out) return py::none();
     if (!got) raise(got.error());
     py::list references;
-    for (const reference& r : got->references) {
-      const auto digits = to_digits(r.id);
-      references.append(py::make_tuple(std::string(digits.data(), digits.size()), r.version, r.fingerprint));
-    }
+    for (const reference& r : got->references)
+      references.append(py::make_tuple(digits_of(r.id), r.version, r.fingerprint));
     return py::make_tuple(got->kind, py::bytes(reinterpret_cast<const char*>(got->body.data()), got->body.size()),
                           references);
   }
