@@ -95,24 +95,13 @@ py::object encode_difference(const py::sequence& from, const py::sequence& to, d
   return py::make_tuple(described, metadata, py::cast(std::move(held)));
 }
 
-/// The same tensors in memory, which no image has looked at yet.
-template <class View, class Address>
-std::vector<View> views_of(const tensor_table& table) {
-  std::vector<View> views;
-  for (const tensor_row& r : table.rows()) {
-    if (r.swap != 0 || !r.side.is_none()) raise(errc::unsupported_layout, r.name);
-    views.push_back({r.name, r.type, r.shape, reinterpret_cast<Address>(r.address), r.strides});
-  }
-  return views;
-}
-
 /// Moves `base` towards `now` by a step in 8 or 4 bits, and returns it as encode_difference() does: (description,
 /// metadata, what keeps it alive). Both are contiguous in the CPU's memory. The lock is released.
 template <class Scheme>
 py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   const tensor_table model(now), to(base);
-  const auto from = views_of<tensor_view, const std::byte*>(model);
-  const auto moves = views_of<mutable_tensor_view, std::byte*>(to);
+  const auto from = model.views<tensor_view, const std::byte*>();
+  const auto moves = to.views<mutable_tensor_view, std::byte*>();
   auto made = without_lock([&] { return narrowed_step<Scheme>::make(from, moves); });
   if (!made && made.error() == errc::invalid_argument)
     raise(made.error().code, made.error().name.view(),
@@ -122,9 +111,7 @@ py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   py::list described, metadata;
   for (std::size_t i = 0; i < step.schema->tensor_count; ++i) {
     const tensor_entry& t = step.schema->tensors[i];
-    py::tuple shape(t.rank);
-    for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
-    described.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, py::none(),
+    described.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape_of(t), py::none(),
                                     reinterpret_cast<std::uintptr_t>(step.address(i)), 0));
   }
   for (const metadata_entry& pair : step.schema->pairs())

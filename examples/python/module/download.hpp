@@ -11,19 +11,20 @@
 
 namespace tensorpull::python {
 
-/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`.
+/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises
+/// is the caller's whose call it was.
 class python_allocator {
  public:
-  python_allocator(const py::object& make, const py::object& clear, interruption& stop) noexcept
-      : make_(&make), clear_(&clear), stop_(&stop) {}
+  python_allocator(py::object make, py::object clear, interruption* caller = nullptr) noexcept
+      : make_(std::move(make)), clear_(std::move(clear)), stop_(caller) {}
+  /// From now on exceptions are this call's.
+  void tell(interruption* caller) noexcept { stop_ = caller; }
 
   result<std::byte*> allocate(const tensor_entry& entry) noexcept {
     const interpreter_lock lock;
     std::byte* memory = nullptr;
     const bool made = stop_->guard([&] {
-      py::tuple shape(entry.rank);
-      for (std::size_t i = 0; i < entry.rank; ++i) shape[i] = entry.shape[i];
-      const py::tuple where = (*make_)(to_text(entry.name), std::string(to_string(entry.type)), shape);
+      const py::tuple where = make_(to_text(entry.name), std::string(to_string(entry.type)), shape_of(entry));
       if (where[1].cast<std::uint64_t>() != entry.size_bytes())
         throw py::value_error("the tensor that was made has another size");
       memory = reinterpret_cast<std::byte*>(where[0].cast<std::uintptr_t>());
@@ -35,11 +36,11 @@ class python_allocator {
   }
   void clear() noexcept {
     const interpreter_lock lock;
-    stop_->guard([&] { (*clear_)(); });
+    stop_->guard([&] { clear_(); });
   }
 
  private:
-  const py::object *make_, *clear_;
+  py::object make_, clear_;
   interruption* stop_;
 };
 
@@ -66,19 +67,6 @@ class asking_landing : public named_landing {
   bool forgotten_ = false;
 };
 
-/// Calls `f` when it goes, whatever has happened.
-template <class F>
-class at_the_end {
- public:
-  explicit at_the_end(F f) noexcept : f_(std::move(f)) {}
-  at_the_end(const at_the_end&) = delete;
-  at_the_end& operator=(const at_the_end&) = delete;
-  ~at_the_end() { f_(); }
-
- private:
-  F f_;
-};
-
 /// Lands in the tensors that are described. `subset`: they are only some of those that are published. `ties`: further
 /// names of tensors, which the owner has to have tied as they are here. Returns the receipt, and the metadata as far as
 /// `max_header_bytes` lets it be kept; of a subset there is none.
@@ -93,11 +81,11 @@ inline py::tuple download_into(source& from, std::string_view ref, const py::seq
   asking_landing to(image.destination(), std::move(ties), max_header_bytes, s.agrees, stop);
   facade::consumer_for as(to);
   const auto done = [&] {
-    const at_the_end keep([&] {
-      if (cursor == nullptr) return;
-      cursor->metadata.clear();
-      for (const metadata_entry& pair : to.metadata()) cursor->metadata.emplace_back(pair.key, pair.value);
-    });
+    const auto keep = [&to](download_cursor* c) {  // whatever happens
+      c->metadata.clear();
+      for (const metadata_entry& pair : to.metadata()) c->metadata.emplace_back(pair.key, pair.value);
+    };
+    const std::unique_ptr<download_cursor, decltype(keep)> at_the_end(cursor, keep);
     return try_pull(from, as, ref, s, stop, {.part = subset});
   }();
   if (!done) raise(done.error(), true);
@@ -109,7 +97,7 @@ inline py::tuple download_new(source& from, std::string_view ref, const py::obje
                               const py::object& how) {
   const auto s = settings_of<pull_settings>(how);
   interruption stop(s.abort);
-  new_model to(python_allocator(make, clear, stop), new_model_limits{max_bytes, max_header_bytes, max_tensors});
+  new_model to(python_allocator(make, clear, &stop), new_model_limits{max_bytes, max_header_bytes, max_tensors});
   facade::consumer_for as(to);
   const auto got = try_pull(from, as, ref, s, stop,
                             {.described = [&] { return to.made().tensor_count != 0 ? &to.made() : nullptr; }});

@@ -168,23 +168,6 @@ class image_reader {
   std::uint64_t version_ = 0;
 };
 
-/// `make(name, dtype, shape)` returns (address, bytes) of memory that stays valid until `clear()`. What either raises
-/// is the caller's whose call it was.
-class range_allocator {
- public:
-  range_allocator(py::object make, py::object clear) noexcept : make_(std::move(make)), clear_(std::move(clear)) {}
-  /// From now on exceptions are this call's.
-  void tell(interruption* caller) noexcept { caller_ = caller; }
-  result<std::byte*> allocate(const tensor_entry& entry) noexcept {
-    return python_allocator(make_, clear_, *caller_).allocate(entry);
-  }
-  void clear() noexcept { python_allocator(make_, clear_, *caller_).clear(); }
-
- private:
-  py::object make_, clear_;
-  interruption* caller_ = nullptr;
-};
-
 /// An image that is written.
 class range_landing {
   /// One thread at a time, without the interpreter's lock: making tensors takes that. Raises what Python's code has
@@ -214,7 +197,7 @@ class range_landing {
  public:
   range_landing(std::uint64_t image_bytes, py::object make, py::object clear, std::uint64_t max_bytes,
                 std::uint64_t max_header_bytes, std::uint64_t max_tensors)
-      : to_(range_allocator(std::move(make), std::move(clear)), image_bytes,
+      : to_(python_allocator(std::move(make), std::move(clear)), image_bytes,
             new_model_limits{max_bytes, max_header_bytes, max_tensors}) {}
 
   void write(std::uint64_t offset, const py::buffer& from) {
@@ -263,7 +246,7 @@ class range_landing {
 
   mutable std::recursive_mutex mutex_;
   bool changes_ = false;  ///< a call that changes it is under way
-  image_landing<range_allocator> to_;
+  image_landing<python_allocator> to_;
 };
 
 }  // namespace

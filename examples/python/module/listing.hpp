@@ -13,9 +13,7 @@ inline py::list described_tensors(const image_schema& schema, const auto& begin)
   py::list out;
   for (std::size_t i = 0; i < schema.tensor_count; ++i) {
     const tensor_entry& t = schema.tensors[i];
-    py::tuple shape(t.rank);
-    for (std::size_t k = 0; k < t.rank; ++k) shape[k] = t.shape[k];
-    out.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape, begin(i), t.size_bytes()));
+    out.append(py::make_tuple(to_text(t.name), std::string(to_string(t.type)), shape_of(t), begin(i), t.size_bytes()));
   }
   return out;
 }

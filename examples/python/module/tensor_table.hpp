@@ -19,6 +19,12 @@ inline py::dict to_python(std::span<const metadata_entry> pairs) {
   return made;
 }
 
+inline py::tuple shape_of(const tensor_entry& t) {
+  py::tuple shape(t.rank);
+  for (std::size_t i = 0; i < t.rank; ++i) shape[i] = t.shape[i];
+  return shape;
+}
+
 /// One tensor, as Python describes it. `side`: what copies it a slice at a time, if it is on a device; `space`: which
 /// device, 0 is the CPU.
 struct tensor_row {
@@ -60,13 +66,17 @@ class tensor_table {
   const std::vector<tensor_row>& rows() const noexcept { return rows_; }
   /// For landing: the tensors must be contiguous in the CPU's memory and must not share any.
   dynamic_image to_write() const {
-    std::vector<mutable_tensor_view> views;
-    views.reserve(rows_.size());
+    return value_or_raise(dynamic_image::make(views<mutable_tensor_view, std::byte*>()));
+  }
+  /// The same tensors in the CPU's memory, which no image has looked at yet.
+  template <class View, class Address>
+  std::vector<View> views() const {
+    std::vector<View> all;
     for (const tensor_row& r : rows_) {
       if (r.swap != 0 || !r.side.is_none()) raise(errc::unsupported_layout, r.name);
-      views.push_back({r.name, r.type, r.shape, reinterpret_cast<std::byte*>(r.address), r.strides});
+      all.push_back({r.name, r.type, r.shape, reinterpret_cast<Address>(r.address), r.strides});
     }
-    return value_or_raise(dynamic_image::make(views));
+    return all;
   }
   /// The same of a sequence that may be None.
   static std::optional<dynamic_image> to_write(const py::object& described) {
