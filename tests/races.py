@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from format_rules import tokens_of  # noqa: E402
 
 #: The helpers themselves, and what is no test: programs that a page shows, files that must not compile, and the build of a whole tree.
-HELPERS = {"threads": ("tests/support/threads.hpp", "tests/support/painted_stack.hpp"), "sleeps": ("tests/support/waiting.hpp", "tests/support/time_limit.cpp"),
+HELPERS = {"threads": ("tests/support/threads.hpp", "tests/support/painted_stack.hpp", "tests/support/delays.cpp"), "sleeps": ("tests/support/waiting.hpp", "tests/support/time_limit.cpp"),
            "children": ("tests/support/child_process.hpp", "tests/support/time_limit.cpp"), "names": ("tests/support/own_folder.hpp",),
            "waits": ("tests/support/processes.py",)}  # fmt: skip
 NO_TESTS = re.compile(r"tests/((satellites/\w+/)?(snippets|compile_fail|fuzz)/.*|without\.py)")

@@ -103,6 +103,10 @@ run_tests() {
   # the thread sanitizer of g++ 12 does not start where the kernel spreads addresses widely
   local wrap=(env "${schedule[@]}")
   [[ $folder != *tsan* ]] || ! setarch -R true 2>/dev/null || wrap+=(setarch -R)
+  if [[ -n ${TENSORPULL_DELAYS:-} ]]; then
+    step "the build of the delays" g++ -std=c++20 -O1 -shared -fPIC -o "$build/delays.so" "$root/tests/support/delays.cpp" || return
+    wrap+=(env "LD_PRELOAD=$build/delays.so")
+  fi
   "${wrap[@]}" ctest --test-dir "$folder" --parallel "$at_once" --output-on-failure --no-tests=error --output-junit "$report" "$@" >"$folder/tests.log" 2>&1 || status=$?
   cat "$folder/tests.log" >>"$log"
   [[ -f $report ]] || { failed=$((failed + 1)); tail -n 20 "$folder/tests.log" >&2; return 1; }

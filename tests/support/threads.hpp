@@ -4,24 +4,12 @@
 #include "waiting.hpp"
 
 #include <concepts>
-#include <cstdlib>
 #include <deque>
 #include <stop_token>
 #include <thread>
 #include <utility>
 
 namespace test {
-
-namespace detail {
-
-/// With TENSORPULL_THREADS_LINGER=100 each thread sleeps for 100 ms before it begins and before it ends: then a test
-/// fails that depends on which of two threads is the first.
-inline void linger() {
-  static const char* const text = std::getenv("TENSORPULL_THREADS_LINGER");
-  if (text != nullptr) be_slow(std::chrono::milliseconds(std::atoi(text)));
-}
-
-}  // namespace detail
 
 /// A thread that begins with this object and has ended when the object has gone, on every way out of a test. It can
 /// neither be assigned nor be empty, so all that its work borrows was declared before it, and goes after it. As a
@@ -31,10 +19,8 @@ class joined_thread {
   template <class Work>
   explicit joined_thread(Work work)
       : thread_([work = std::move(work)](const std::stop_token& stop) mutable {
-          detail::linger();
           if constexpr (std::invocable<Work&, const std::stop_token&>) work(stop);
           else work();
-          detail::linger();
         }) {}
   joined_thread(const joined_thread&) = delete;
   void request_stop() { thread_.request_stop(); }

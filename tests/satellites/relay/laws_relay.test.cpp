@@ -20,7 +20,7 @@ struct relayed_room : tcp_room {
       std::vector<std::byte> chunk(64 * 1024);
       while (auto recipient = listener.accept(600s, stop)) {
         auto up = tp::tcp_connect(local(port), steady_clock::now() + 100s);
-        ASSERT_TRUE(succeeded(up));
+        if (!up) continue;  // the room is being left, and this stranger was still in the queue
         link upstream(std::move(*up));
         (void)tp::relay<parts>(upstream, *recipient, ref, chunk, {600s, stop});
       }
