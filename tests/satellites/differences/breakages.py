@@ -32,6 +32,7 @@ BREAKAGES = [
     ("satellites/differences/narrowed_step.hpp", "if (const auto moved = move_by<Scheme>(base, views, schema.pairs()); !moved)", "if (const result<void> moved{}; !moved)", "satellites/differences/narrowed", "*same_bits*"),
     ("satellites/differences/narrowed.hpp", "    to.complete();\n", "", "satellites/differences/narrowed", "*tied_members*"),
     ("satellites/differences/download_changes.hpp", "} else if (ends_all(got.error().code)) {", "} else {", "satellites/differences/narrowed", "*another_base*"),
+    ("satellites/differences/download_changes.hpp", " || code == errc::unknown_host", "", "satellites/differences/narrowed", "*cannot_be_reached*"),
     ("satellites/differences/scheme/scaled_blocks.hpp", "return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);", "return std::bit_cast<float>(made);", "satellites/differences/scaled_blocks", "*subnormal_are_zero*"),
     ("satellites/differences/scheme/scaled_blocks.hpp", "bits < 0x7f800000);", "bits <= 0x7f800000);", "satellites/differences/scaled_blocks", "*From_outside*"),
     ("satellites/differences/scheme/moved.hpp", "<< 1 == 0 ? base : sum", "<< 1 == 1 ? base : sum", "satellites/differences/scaled_blocks", "*step_of_zero*"),

@@ -96,6 +96,32 @@ TEST(Narrowed, Whoever_has_another_base_gets_the_whole_also_over_a_session) {
     }
 }
 
+/// Ends of a connection that cannot be made, and how often it was tried.
+struct unreachable : net {
+  static inline errc why{};
+  static inline int tried = 0;
+  template <class... A>
+  static tp::result<tp::receipt> pull(A&&...) noexcept {
+    ++tried;
+    return tp::failure(why);
+  }
+  template <class... A>
+  static tp::result<tp::receipt> download_tensors(A&&...) noexcept {
+    return pull();
+  }
+};
+TEST(Narrowed, An_owner_that_cannot_be_reached_is_not_asked_for_the_whole_as_well) {
+  const auto mine = initial();
+  for (const errc why : {errc::cancelled, errc::timed_out, errc::connection_failed, errc::connection_lost,
+                         errc::bad_address, errc::unknown_host, errc::handshake_failed, errc::not_authenticated}) {
+    unreachable::why = why;
+    unreachable::tried = 0;
+    const tp::reference whole{{1, 2}, 3, 4}, beside{{5, 6}, 0, 0};
+    EXPECT_EQ(code_of(tp::download_changes<unreachable>("", whole, beside, *mine, tp::blocks_of_8_bits<>{})), why);
+    EXPECT_EQ(unreachable::tried, 1) << tp::to_string(why);
+  }
+}
+
 TEST(Narrowed, A_step_that_leads_to_something_else_than_the_whole_costs_a_pull_of_all) {
   const auto base = initial(), mine = initial(), elsewhere = initial();
   auto owner = net::downloader::open({});

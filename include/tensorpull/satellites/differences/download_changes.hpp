@@ -35,10 +35,11 @@ result<receipt> pull_changes(Where& where, const reference& ref, Consumer& to, c
   else return Net::pull(where, ref, to, options);
 }
 
-/// Whether an error of the first pull ends the whole call.
+/// Whether an error of the first pull ends the whole call: a further pull would not reach the owner, either.
 constexpr bool ends_all(errc code) noexcept {
   return code == errc::cancelled || code == errc::timed_out || code == errc::connection_failed ||
-         code == errc::connection_lost;
+         code == errc::connection_lost || code == errc::bad_address || code == errc::unknown_host ||
+         code == errc::handshake_failed || code == errc::not_authenticated;
 }
 
 /// Whether no difference to such a model is possible: it is not in memory, or two tensors would have one name.
@@ -201,9 +202,9 @@ result<receipt> with_difference_of(const reference& whole, typename Net::model_t
 /// faster as a whole.
 ///
 /// `whole` needs a version: without one the result cannot be checked, and all is pulled. `options` hold for each of the
-/// two pulls; its cursor is not used. Errors: those of Net::download_tensors. An error that would end that as well
-/// (cancelled, timed_out, connection_failed, connection_lost) ends the call, with a model that is partly changed. Cost
-/// besides the bytes: four passes over the model.
+/// two pulls; its cursor is not used. Errors: those of Net::download_tensors. An error that would end that as well (a
+/// stop request, a time-out, or no connection) ends the call, with a model that may be partly changed. Cost besides the
+/// bytes: four passes over the model.
 template <class Net, class Where, difference_coder Coder, hash Hash = xxh3_64>
 result<receipt> download_changes(Where&& where, const reference& whole, const reference& difference,
                                  typename Net::model_type& model, Coder& coder, const pull_options& options = {},
