@@ -522,11 +522,12 @@ def test_narrowed_updates_come_in_a_quarter_of_the_bytes_and_count_once(owner, p
     sent, came = [], 0
     for i, weight in enumerate((1.0, 3.0)):
         step = tensorpull.narrowed({"w": base["w"] + r.standard_normal(300_000).astype("f4") * 1e-2, "n": base["n"]}, base)
-        ref = owner.add_tensors(step, narrow=True)  # for nobody in particular: it is there for the second time too
+        ref = owner.add_tensors(step, narrow=True, recipients=2)  # it is there for the second time too
         sent.append((weight, step["w"]))
         for _ in range(2):  # again: it counts once
             receipt = average.pull(owner.address, ref, weight, peer=f"site-{i}", round=1, narrowed=True)
         came += receipt.bytes
+        assert owner.wait(ref, 60)
     assert came < 0.4 * 2 * base["w"].nbytes and average.whole_updates == 2 and [u.state for u in average.updates] == ["counted", "counted"]
     expected = sum(weight * w.astype("f8") for weight, w in sent) / 4
     np.testing.assert_allclose(average.result()["w"], expected, rtol=1e-5, atol=1e-6)
