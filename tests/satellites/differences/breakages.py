@@ -69,4 +69,6 @@ BREAKAGES = [
     ("embedded/owner.hpp", "now_ = readable ? status::ok : status::unreadable;", "now_ = status::ok;", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
+    ("satellites/differences/scheme/scaled_blocks.hpp", "if (code == 0 || !crosses) return code;", "if (code == 0 || true) return code;", "satellites/differences/scaled_blocks", "*across_zero*"),
+    ("satellites/differences/error_feedback.hpp", "w = has_negative || !is_negative(sum) ? sum", "w = has_negative || true ? sum", "satellites/differences/error_feedback", "*variance*"),
 ]

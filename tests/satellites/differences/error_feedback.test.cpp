@@ -50,6 +50,25 @@ struct ErrorFeedback : testing::Test {};
 using elements = testing::Types<float, double, float16, bfloat16>;
 TYPED_TEST_SUITE(ErrorFeedback, elements);
 
+/// As a client's running variances, which the owner averages and all others evaluate with.
+TYPED_TEST(ErrorFeedback, Takes_no_variance_below_zero) {
+  using T = TypeParam;
+  std::mt19937_64 random(7);
+  std::lognormal_distribution<double> variance(0, 1.5);
+  error_feedback<> left;
+  for (int round = 0; round < 20; ++round) {
+    model<T> now, sent;
+    for (auto* w : {&now.a, &now.b})
+      for (T& v : *w) v = element<T>(variance(random));
+    for (auto* w : {&sent.a, &sent.b})
+      for (T& v : *w) v = element<T>(1.0);
+    if (round % 4 == 3) sent = now;  // nothing to send but errors
+    ASSERT_TRUE(left.step(now.views(), sent.views()));
+    for (const auto* w : {&sent.a, &sent.b})
+      for (const T& v : *w) ASSERT_GE(detail::widened(v), 0.0) << "round " << round;
+  }
+}
+
 TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
   using T = TypeParam;
   std::mt19937_64 random(1);
@@ -61,7 +80,7 @@ TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
     model<T> base, now, plain_base;
     for (std::size_t i = 0; i < 301; ++i) {
       // small steps always in one direction, beside one that is large: codes of 4 bits alone never say them
-      now.a[i] = element<T>(i == 0 ? 1.0 : 0.02 + 0.1 * std::abs(normal(random)));
+      now.a[i] = element<T>(i == 0 ? -1.0 : 0.02 + 0.1 * std::abs(normal(random)));
       meant[i] += detail::widened(now.a[i]);
     }
     now.steps[1] = round;
@@ -132,6 +151,7 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
   error_feedback<> moved_left = std::move(left);
   model<T> next, again;
   const T now_left = element<T>(detail::widened(bad.a[3]) - detail::widened(zero.a[3]));
+  next.a[4] = element<T>(-1.0);  // or errors below zero would be dropped
   ASSERT_TRUE(moved_left.step(next.views(), again.views()));
   EXPECT_EQ(detail::widened(next.a[3]), detail::widened(now_left));
 }

@@ -166,9 +166,12 @@ TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
     blocks::template move<T>(there, *scale, codes);
     for (std::size_t i = 0; i < n; ++i) {
       const double d = detail::widened(model[i]) - detail::widened(base[i]);
-      const int expected = *scale == 0 ? 0
-                                       : static_cast<int>(std::clamp<double>(std::nearbyint(d / *scale), -blocks::most,
-                                                                             blocks::most));
+      int expected = *scale == 0 ? 0
+                                 : static_cast<int>(
+                                       std::clamp<double>(std::nearbyint(d / *scale), -blocks::most, blocks::most));
+      const double to = detail::widened(model[i]), after = detail::widened(base[i]) + *scale * double{1} * expected;
+      if (expected > 0 && after > 0 && to <= 0) --expected;
+      if (expected < 0 && after < 0 && to >= 0) ++expected;
       ASSERT_EQ(each[i], expected);
       const auto plain = element<T>(detail::widened(base[i]) + static_cast<double>(*scale) * each[i]);
       if (each[i] != 0) {
@@ -178,6 +181,33 @@ TYPED_TEST(Blocks, Agree_with_plain_arithmetic) {
     ASSERT_TRUE(blocks::template advance<T>(model, here));
     EXPECT_TRUE(same_bits(here, there));
   }
+}
+
+/// A variance that becomes negative is a NaN in the next evaluation.
+TYPED_TEST(Blocks, Take_no_element_across_zero_if_the_model_is_not_there) {
+  using T = typename TypeParam::type;
+  using blocks = typename TypeParam::template blocks<256>;
+  std::mt19937_64 random(4);
+  std::lognormal_distribution<double> variance(0, 1.5);
+  for (const double sign : {1.0, -1.0}) {
+    int small = 0;
+    for (int round = 0; round < 50; ++round) {
+      std::vector<T> base(256), model(256);
+      for (T& w : base) w = element<T>(sign * (round % 2 == 0 ? 1.0 : variance(random)));
+      for (T& w : model) w = random() % 16 == 0 ? T{} : element<T>(sign * variance(random));
+      const auto scale = blocks::template advance<T>(model, base);
+      ASSERT_TRUE(scale);
+      for (std::size_t i = 0; i < base.size(); ++i) {
+        ASSERT_GE(sign * detail::widened(base[i]), 0.0);
+        small += std::abs(detail::widened(model[i])) < *scale / 2;
+      }
+    }
+    EXPECT_GT(small, 100) << "nothing was near zero";
+  }
+  std::vector<T> base{element<T>(1), element<T>(1)};
+  ASSERT_TRUE(blocks::template advance<T>(std::vector<T>{element<T>(-1), element<T>(-0.5)}, base));
+  EXPECT_LT(detail::widened(base[0]), -0.9) << "the model is there";
+  EXPECT_LT(detail::widened(base[1]), -0.4);
 }
 
 TYPED_TEST(Blocks, Stay_equal_at_both_ends_for_50_rounds_down_and_up) {

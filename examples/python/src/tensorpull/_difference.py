@@ -91,7 +91,10 @@ class ErrorFeedback:
             if name not in mine or mine[name].dtype != left.dtype or mine[name].shape != left.shape:
                 raise Error("schema_mismatch", "what was left out is of another model, which had this tensor", name)
             tensor = mine[name]
+            negative = (tensor < 0).any()
             tensor += left
+            if not negative:  # such as variances, which would be NaN in the next evaluation
+                tensor[tensor < 0] = 0
         return mine
 
     def keep(self, meant: Dict[str, Any], sent: Mapping[str, Any], described: List[Description]) -> None:
@@ -106,10 +109,10 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     from it: it is the next round's `base`, so what a step has left out is in the next one.
 
     Both are what `add_tensors` takes, of the same names, dtypes and shapes. F16, BF16, F32 and F64 are narrowed, with a scale for each 256 elements, and the error is at most half of 1/127
-    of the largest difference among these (in 4 bits, of 1/7). All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
+    of the largest difference among these (in 4 bits, of 1/7), or twice that where half would lead across zero. All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
-      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. With an error it stays as it was. Another model's is an error
+      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it. With an error it stays as it was. Another model's is an error
 
     Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
     has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.

@@ -10,6 +10,9 @@
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/satellites/differences/narrowed_step.hpp>
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -29,7 +32,8 @@ class error_feedback {
   /// A step from `base` to `model` plus the errors of earlier steps, which count as sent then. Both lists have the same
   /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
   /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
-  /// is sent. Cost: that of narrowed_step, two more passes over the model, one over the base and two over the errors.
+  /// is sent. Errors lead no tensor below zero whose elements are not, such as variances: the rest of such an error is
+  /// dropped. Cost: that of narrowed_step, four more passes over the model, one over the base and two over the errors.
   /// Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if they have equally
   /// many; without a name also if the model is not that of the last step), unsupported_layout (also shared memory), and
   /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, the
@@ -56,13 +60,14 @@ class error_feedback {
     if (model_ && *model_ != these) return failure(errc::schema_mismatch);
     left_.resize(bytes);
     model_.reset();  // no errors until a step has succeeded
-    each(model, model, [](auto& w, auto& left, const auto&) {
-      w = moved(w, detail::widened(left));
+    each(model, model, [](auto& w, auto& left, const auto&, bool has_negative) {
+      const auto sum = moved(w, detail::widened(left));
+      w = has_negative || !is_negative(sum) ? sum : decltype(sum){};
       left = {};
     });
     auto made = narrowed_step<Scheme>::make(to, base);
     if (!made) return made;
-    each(model, base, [](auto& w, auto& left, const auto& sent) {
+    each(model, base, [](auto& w, auto& left, const auto& sent, bool) {
       left = detail::narrowed_to<std::remove_reference_t<decltype(w)>>(detail::widened(w) - detail::widened(sent));
     });
     model_ = these;
@@ -72,7 +77,14 @@ class error_feedback {
  private:
   static std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
 
-  /// Calls `f` with each element of the floating tensors, its error, and the same element of `other`.
+  template <class T>
+  static bool is_negative(T value) noexcept {
+    const auto bits = std::bit_cast<std::uint64_t>(detail::widened(value));
+    return bits >> 63 != 0 && bits << 1 != 0;
+  }
+
+  /// Calls `f` with each element of the floating tensors, its error, the same element of `other`, and whether the
+  /// tensor had an element below zero.
   template <class F>
   void each(std::span<const mutable_tensor_view> model, std::span<const mutable_tensor_view> other, F f) noexcept {
     std::byte* left = left_.data();
@@ -80,9 +92,10 @@ class error_feedback {
       const auto bytes = static_cast<std::size_t>(*size_bytes(model[i].type, model[i].shape));
       left += detail::with_movable(model[i].type, std::size_t{0}, [&](auto element) {
         using T = decltype(element);
-        for (std::size_t k = 0; k < bytes / sizeof(T); ++k)
-          f(reinterpret_cast<T*>(model[i].data)[k], reinterpret_cast<T*>(left)[k],
-            reinterpret_cast<const T*>(other[i].data)[k]);
+        const std::span elements(reinterpret_cast<T*>(model[i].data), bytes / sizeof(T));
+        const bool negative = std::ranges::any_of(elements, is_negative<T>);
+        for (std::size_t k = 0; k < elements.size(); ++k)
+          f(elements[k], reinterpret_cast<T*>(left)[k], reinterpret_cast<const T*>(other[i].data)[k], negative);
         return aligned(bytes);
       });
     }

@@ -78,19 +78,23 @@ struct scaled_blocks {
     return made < 0x800000 ? 0.0f : std::bit_cast<float>(made);
   }
 
-  /// The codes of a block, with scale()'s scale. Requires spans of equal length, and code_bytes() of it. In 4 bits they
-  /// begin at an even element of the block, and the rest of the last byte is zero.
+  /// The codes of a block, with scale()'s scale: each the nearest, or one less if that led across zero and the model is
+  /// not there, so that variances do not become negative. Requires spans of equal length, and code_bytes() of it. In 4
+  /// bits they begin at an even element of the block, and the rest of the last byte is zero.
   template <movable_element T>
   static void narrow(std::span<const T> model, std::span<const T> base, float scale,
                      std::span<code_type> codes) noexcept {
     const double by = scale_or_one(scale);
     const int keep = std::bit_cast<std::uint32_t>(scale) == 0 ? 0 : most;
     const auto code = [&](std::size_t i) {
-      const double difference = detail::widened(model[i]) - detail::widened(base[i]);
-      return nearest(difference / by, keep);
+      const double to = detail::widened(model[i]), from = detail::widened(base[i]);
+      const int code = nearest((to - from) / by, keep);
+      const bool crosses = is_beyond_zero(from + by * static_cast<double>(code), code) && !is_beyond_zero(to, code);
+      if (code == 0 || !crosses) return code;
+      return code < 0 ? code + 1 : code - 1;
     };
     if constexpr (Bits == 8) {
-      for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = code(i);
+      for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::int8_t>(code(i));
     } else {
       for (std::size_t i = 0; i < codes.size(); ++i) {
         const int low = code(2 * i), high = 2 * i + 1 < model.size() ? code(2 * i + 1) : 0;
@@ -125,6 +129,10 @@ struct scaled_blocks {
   static constexpr std::uint64_t magnitude(double value) noexcept {
     return std::bit_cast<std::uint64_t>(value) & 0x7fffffffffffffff;
   }
+  /// Whether a number is beyond zero in the direction of a code that is not 0.
+  static constexpr bool is_beyond_zero(double number, int code) noexcept {
+    return magnitude(number) != 0 && (std::bit_cast<std::uint64_t>(number) >> 63 != 0) == (code < 0);
+  }
   static constexpr double scale_or_one(float scale) noexcept {
     return std::bit_cast<std::uint32_t>(scale) == 0 ? 1.0 : detail::widened(scale);
   }
@@ -133,7 +141,7 @@ struct scaled_blocks {
     else return ((codes[i / 2] >> (i % 2 * 4) & 15) ^ 8) - 8;
   }
   /// Rounded to nearest even on bits, so that flags cannot make two readings of one element differ.
-  static constexpr std::int8_t nearest(double value, int at_most) noexcept {
+  static constexpr int nearest(double value, int at_most) noexcept {
     const std::uint64_t bits = std::bit_cast<std::uint64_t>(value), exponent = bits >> 52 & 0x7ff;
     if (exponent < 1022) return 0;
     std::int64_t rounded = 128;
@@ -141,7 +149,7 @@ struct scaled_blocks {
       rounded = static_cast<std::int64_t>(
           detail::cut_double((bits & 0xfffffffffffff) | 0x10000000000000, static_cast<unsigned>(1075 - exponent)));
     if (rounded > at_most) rounded = at_most;
-    return static_cast<std::int8_t>(bits >> 63 != 0 ? -rounded : rounded);
+    return static_cast<int>(bits >> 63 != 0 ? -rounded : rounded);
   }
 };
 
