@@ -163,6 +163,21 @@ def test_a_difference_ends_with_what_it_is_beside(owner, how, monkeypatch):
     assert eventually(lambda: owner.settled(beside))
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("feedback", [False, True])
+def test_a_step_of_batch_norm_evaluates(bits, feedback):
+    """A running variance below zero is a NaN there."""
+    left = tensorpull.ErrorFeedback() if feedback else None
+    for seed in range(20):
+        torch.manual_seed(seed)
+        norm = torch.nn.BatchNorm1d(512)
+        base = copy(norm.state_dict())
+        new = copy(base) | {"running_var": torch.exp(1.5 * torch.randn(512)), "running_mean": torch.randn(512)}
+        norm.load_state_dict(dict(tensorpull.narrowed(new, base, bits=bits, feedback=left)))
+        norm.eval()
+        assert (norm.running_var >= 0).all() and not norm(torch.randn(2, 512)).isnan().any()
+
+
 @pytest.mark.parametrize("narrow", [False, True])
 def test_a_recipient_of_the_difference_is_one_of_the_whole(owner, narrow):
     """So it is not late or idle there while it pulls the difference, which is published as long as the whole is."""
