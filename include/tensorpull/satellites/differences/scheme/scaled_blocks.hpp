@@ -86,7 +86,7 @@ struct scaled_blocks {
                      std::span<code_type> codes) noexcept {
     const double by = scale_or_one(scale);
     const int keep = std::bit_cast<std::uint32_t>(scale) == 0 ? 0 : most;
-    const auto code = [&](std::size_t i) {
+    const auto code_of = [&](std::size_t i) {
       const double to = detail::widened(model[i]), from = detail::widened(base[i]);
       const int code = nearest((to - from) / by, keep);
       const bool crosses = is_beyond_zero(from + by * static_cast<double>(code), code) && !is_beyond_zero(to, code);
@@ -94,10 +94,10 @@ struct scaled_blocks {
       return code < 0 ? code + 1 : code - 1;
     };
     if constexpr (Bits == 8) {
-      for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::int8_t>(code(i));
+      for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::int8_t>(code_of(i));
     } else {
       for (std::size_t i = 0; i < codes.size(); ++i) {
-        const int low = code(2 * i), high = 2 * i + 1 < model.size() ? code(2 * i + 1) : 0;
+        const int low = code_of(2 * i), high = 2 * i + 1 < model.size() ? code_of(2 * i + 1) : 0;
         codes[i] = static_cast<std::uint8_t>((low & 15) | (high & 15) << 4);
       }
     }
