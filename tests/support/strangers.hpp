@@ -105,32 +105,54 @@ class strange_peer {
   std::size_t said_ = 0;
 };
 
+/// So many connections of one kind of stranger, each of which is begun again when the driver has ended it.
+/// `connect() -> Peer`.
+template <class Connect>
+class crowd {
+ public:
+  crowd(Connect connect, stranger_habit habit, std::size_t count)
+      : connect_(std::move(connect)), habit_(std::move(habit)), count_(count) {}
+  crowd(const crowd&) = delete;
+  /// A little more of what they do. It waits for nobody.
+  void act(const std::stop_token& stop = {}) {
+    if (habit_.next == stranger_habit::then::leaves) {
+      for (std::size_t i = 0; i < count_; ++i) connect_().reset();
+      return;
+    }
+    (void)left();
+    while (all_.size() < count_ && !stop.stop_requested()) all_.emplace_back(connect_(), habit_);
+  }
+  /// How many the driver has not ended.
+  std::size_t left() {
+    std::erase_if(all_, [](auto& p) { return !p.goes_on(); });
+    return all_.size();
+  }
+
+ private:
+  Connect connect_;
+  stranger_habit habit_;
+  std::size_t count_;
+  std::vector<strange_peer<decltype(std::declval<Connect&>()())>> all_;
+};
+
 /// The strangers at a driver that accepts connections, in numbers that are above its places. `connect() -> Peer`.
 template <class Connect>
 std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count) {
-  using peer = strange_peer<decltype(connect())>;
   std::vector<third_party> rows;
   for (const stranger_habit& habit : stranger_habits()) {
-    const auto hold = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
-      const fast_clock fast(10);  // a host that is full sends silent ones away after a second
-      std::vector<peer> all;
-      while (!stop.stop_requested()) {
-        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
-        while (all.size() < count && !stop.stop_requested()) all.emplace_back(connect(), habit);  // again
-        acts = true;
-        be_slow(20ms);
-      }
-    };
-    const auto comes_and_goes = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
-      while (!stop.stop_requested()) {
-        for (std::size_t i = 0; i < count; ++i) connect().reset();
-        acts = true;
-        be_slow(5ms);
-      }
-    };
     const bool leaves = habit.next == stranger_habit::then::leaves;
-    rows.push_back({habit.name, hold, 0, count});
-    if (leaves) rows.back().run = comes_and_goes;
+    rows.push_back({habit.name,
+                    [=](const std::stop_token& stop, std::atomic<bool>& acts) {
+                      // a host that is full sends silent ones away after a second
+                      const fast_clock fast(leaves ? 1 : 10);
+                      crowd all(connect, habit, count);
+                      while (!stop.stop_requested()) {
+                        all.act(stop);
+                        acts = true;
+                        be_slow(leaves ? 5ms : 20ms);
+                      }
+                    },
+                    0, count});
   }
   return rows;
 }
