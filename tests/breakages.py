@@ -393,6 +393,8 @@ BREAKAGES = [
     ("protocol/recipient/recipient.hpp", "cut_unseen_ = !described_.ref;", "", "transports/loopback", "*may_look_at*"),
     ("transports/session/session.hpp", "return detail::outcome_of(until, *this);", "return held;", "transports/laws_tcp", "*refused_or_withdrawn*"),
     ("transports/publishing_owner.hpp", "return detail::outcome_of(until, self).has_value();", "return true;", "transports/publisher_threads", "*before_anybody_had_it*"),
+    *(("transports/session/session.hpp", "if (left.count() <= 0) {", "if (left.count() <= 0 && !s_->end.mid_frame()) {", test, "*Sessions/ThirdParties*")
+      for test in ("transports/laws_tcp", "transports/laws_unix", "transports/laws_tls")),
     ("transports/session/session.hpp", "if (left.count() <= 0) {", "if (left.count() <= 0 && !more) {", "transports/session_laws", "*without_pause*"),
     ("transports/session/session.hpp", "if (more && ++late <= most_late_steps) continue;", "if (more && ++late <= 0) continue;", "transports/session_laws", "*without_waiting*"),
     ("transports/session/session.hpp", "if (s_->broken && !done()) return", "if (s_->broken) return", "transports/session_laws:transports/serial_session", "*before*"),
