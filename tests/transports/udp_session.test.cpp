@@ -4,6 +4,8 @@
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 
+#include <optional>
+
 namespace udp_session_test {
 
 using namespace test;
@@ -124,6 +126,25 @@ TEST(UdpSession, An_end_that_waits_keeps_the_path_known_in_both_directions) {
     return byte_vector(io.status == tp::io_status::ok ? io.bytes : 0);
   };
   is_spoken_to(door_hears);
+}
+
+TEST(UdpSession, The_end_that_connected_knows_within_a_minute_that_nobody_is_there_any_more) {
+  std::optional far(std::move(*udp_net::session::open(any_port)));
+  auto near = udp_net::session::connect(local(far->port()));
+  {
+    const joined_thread hears([&](const std::stop_token& stop) {
+      EXPECT_TRUE(succeeded(far->receive(ample_time)));
+      (void)far->serve([](const auto&) { return false; }, ample_time, stop);
+    });
+    EXPECT_TRUE(succeeded(near->send(1, {}, {}, ample_time)));
+  }
+  EXPECT_EQ(code_of(near->receive(1ms)), errc::timed_out);
+  far.reset();
+  for (auto waited = 0s; waited < 55s; waited += 5s) {
+    pass_time(5s);
+    if (code_of(near->receive(1ms)) == errc::connection_lost) return;
+  }
+  FAIL() << "it waits for ever";
 }
 
 // The first proved address had the only seat for ever.
