@@ -203,6 +203,7 @@ BREAKAGES = [
     ("transports/host/connection.hpp", "stream_.expect_bytes(true);\n", "", "transports/silent_line", "*gives_up*"),
     ("transports/host/connection.hpp", "stream_.expect_bytes(false);", "", "transports/silent_line", "*there_and_silent*"),
     ("transports/session/datagram_session.hpp", "longest_silence{15}", "longest_silence{20}", "transports/udp_session", "*within_a_minute*"),
+    ("transports/peers/called_link.hpp", "if (for_good && !met_) link_.keep_to(peer_);", ";", "transports/udp_session", "*within_a_minute*"),
     ("transports/session/datagram_session.hpp", "if (!std::exchange(spoke_, false)) link_.keep_path();", "spoke_ = false;", "transports/udp_session", "*keeps_the_path*"),
     ("transports/session/session.hpp", "      if (!due && spent >= detail::wait_step) due.emplace(s_->wire.link());\n", "", "transports/silent_line", "*client_that_serves*"),
     ("links/posix/posix_stream.hpp", "asked >= 2 * worth_waking ? worth_waking", "asked > 0 ? worth_waking", "transports/posix_stream", "*ends_with_the_rest*"),
