@@ -1,5 +1,6 @@
 // Strangers, generated: whoever belongs to no transfer and does what it likes at one end of a stream. Each driver of
 // the library has a row for each of them: a room of third_parties.hpp names the driver, and this list the strangers.
+// bench/hostile.cpp measures their cost to others.
 #pragma once
 
 #include "words.hpp"
