@@ -1,14 +1,21 @@
 // What peers that mean ill cost the others: honest recipients in a process of their own, paced at half of what they get
 // alone, beside attackers in processes at nice 19. Compared with the same attack on a program that only takes what it
 // is sent, so that what the attackers themselves cost the machine is not counted. Over TCP and UDP; forged datagrams
-// need a raw socket (root), and are left out without it. usage: bench_hostile [SECONDS [ROUNDS [ATTACK]]]; a line of
-// JSON for each attack.
+// need a raw socket (root), and are left out without it. Then the same recipients beside each stranger of the tests'
+// list, at owners over TCP, TLS and HTTP, at a replica and at a program with sessions, compared with what they get
+// alone. usage: bench_hostile [SECONDS [ROUNDS [ATTACK]]]; a line of JSON for each attack.
+#include "strangers.hpp"
+
 #include <tensorpull/framing/word_framing.hpp>
+#include <tensorpull/satellites/http/owner/http_owner.hpp>
+#include <tensorpull/satellites/http/recipient/http_pull.hpp>
+#include <tensorpull/satellites/replica/replica_owner.hpp>
 #include <tensorpull/tensorpull.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 #include <tensorpull/transports/host/owner.hpp>
 #include <tensorpull/transports/over/udp/udp.hpp>
 
+#include "certificate.hpp"
 #include "measure.hpp"
 
 #include <netinet/in.h>
@@ -37,9 +44,6 @@ namespace {
 
 using namespace tensorpull;
 using namespace std::chrono_literals;
-using over_tcp = pipeline<tensor_list, fixed_bytes<1_MiB>, tcp>;
-using over_udp = pipeline<tensor_list, fit_datagram, udp>;
-
 constexpr ref_id published{0x60075, 1};
 constexpr std::size_t tensors = 256, tensor_bytes = 256 * 1024, recipients = 4;
 constexpr auto tick = 5ms;
@@ -94,23 +98,118 @@ void tell(int to, const T& value) {
   if (::write(to, &value, sizeof value) != sizeof value) ::_exit(1);
 }
 
-template <class Net>
-void own(int to) {
-  std::vector<float> data(tensors * tensor_bytes / sizeof(float));
-  std::mt19937 random(1);
-  for (float& f : data) f = static_cast<float>(random());
-  const std::uint64_t extent = tensor_bytes / sizeof(float);
+/// What owners publish, and its version.
+struct model {
+  std::vector<float> data = std::vector<float>(tensors * tensor_bytes / sizeof(float));
+  std::uint64_t extent = tensor_bytes / sizeof(float);
   std::vector<std::string> names;
   std::vector<tensor_view> views;
-  for (std::size_t i = 0; i < tensors; ++i) names.push_back(tensor_name(i));
-  for (std::size_t i = 0; i < tensors; ++i)
-    views.push_back({names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
-  const auto image = dynamic_image::make(std::span<const tensor_view>(views));
-  auto owner = Net::downloader::open({});
+
+  result<dynamic_image> image() {
+    std::mt19937 random(1);
+    for (float& f : data) f = static_cast<float>(random());
+    for (std::size_t i = 0; i < tensors; ++i) names.push_back(tensor_name(i));
+    for (std::size_t i = 0; i < tensors; ++i)
+      views.push_back(
+          {names[i], dtype::f32, {&extent, 1}, reinterpret_cast<const std::byte*>(data.data() + i * extent)});
+    return dynamic_image::make(std::span<const tensor_view>(views));
+  }
+};
+template <class Owner>
+void own(int to, result<Owner> owner) {
+  model m;
+  const auto image = m.image();
   if (!image || !owner || !owner->add_tensors(*image, {.id = published})) ::_exit(1);
   tell(to, owner->port());
   owner->run(std::stop_token{});
 }
+pull_options patient() { return {.per_request_timeout = 60s}; }
+
+/// The drivers: each owns at a port that it tells, and pulls from there.
+template <class Net>
+struct plain {
+  static void own(int to) { ::own(to, Net::downloader::open({})); }
+  template <class To>
+  static void pull(std::uint16_t port, To& to) {
+    (void)Net::pull(local(port), {published, 0, 0}, to, patient());
+  }
+};
+using tcp_net = pipeline<tensor_list, fixed_bytes<1_MiB>, tcp>;
+using over_tcp = plain<tcp_net>;
+using over_udp = plain<pipeline<tensor_list, fit_datagram, udp>>;
+
+struct over_tls {
+  using net = pipeline<tensor_list, fixed_bytes<1_MiB>, tls>;
+  static inline const std::pair<std::string, std::string> certificate = bench::own_certificate("127.0.0.1");
+  static void own(int to) {
+    const auto context = tls_context::make(
+        {.certificate = {.text = certificate.first}, .key = {.text = certificate.second}});
+    if (!context) ::_exit(1);
+    ::own(to, net::downloader::open(tls_address{"127.0.0.1:0", *context}));
+  }
+  template <class To>
+  static void pull(std::uint16_t port, To& to) {
+    const auto context = tls_context::make({.authorities = {.text = certificate.first}});
+    if (!context) ::_exit(1);
+    (void)net::pull(tls_address{local(port), *context}, {published, 0, 0}, to, patient());
+  }
+};
+
+struct over_http {
+  static void own(int to) {
+    using net = pipeline<tensor_list, fixed_bytes<1_MiB>, http_only<tcp>>;
+    ::own(to, net::downloader::open({.listen = "127.0.0.1:0"}));
+  }
+  template <class To>
+  static void pull(std::uint16_t port, To& to) {
+    using net = pipeline<tensor_list, fixed_bytes<1_MiB>, http>;
+    const std::string url = "http://" + local(port) + "/v1/model/latest";
+    const auto key = to_digits(published);
+    (void)net::pull(http_address{.url = url, .bearer = {key.data(), key.size()}}, {published, 0, 0}, to, patient());
+  }
+};
+
+/// A replica, whose coordinator is a process of its own.
+struct over_replica {
+  static void own(int to) {
+    process coordinator([](int up) { over_tcp::own(up); });
+    ::own(to, replica_of<tcp_net>::open("127.0.0.1:0", local(coordinator.value<std::uint16_t>())));
+  }
+  template <class To>
+  static void pull(std::uint16_t port, To& to) {
+    over_tcp::pull(port, to);
+  }
+};
+
+/// A program that gives each connection a session on a thread of its own, and two seconds to ask for what is there.
+struct with_sessions {
+  static void own(int to) {
+    model m;
+    const auto image = m.image();
+    auto listener = tcp_listener::open("127.0.0.1:0", 4096);
+    if (!image || !listener) ::_exit(1);
+    publisher<tcp_net::parts> once;  // computes the version, which no stranger then costs
+    const auto version = once.add_tensors(*image);
+    if (!version) ::_exit(1);
+    tell(to, listener->port());
+    for (;;) {
+      auto next = listener->accept(1s);
+      if (!next) continue;
+      std::thread([stream = std::move(*next), &image, v = version->version]() mutable {
+        auto session = tcp_net::session::over(std::move(stream));
+        if (!session) return;
+        const auto ref = session->add_tensors(*image, {.recipients = 1, .id = published, .version = v});
+        if (!ref) return;
+        if (session->serve([&](const auto& s) { return s.status_of(*ref)->acquired > 0; }, 2s))
+          (void)session->serve(until_settled(*ref));
+      }).detach();
+    }
+  }
+  template <class To>
+  static void pull(std::uint16_t port, To& to) {
+    over_tcp::pull(port, to);
+  }
+};
 
 /// Throws away every datagram that comes.
 void sink_of_datagrams(int to) {
@@ -182,14 +281,14 @@ struct paced {
 };
 
 /// Bytes a second that honest recipients get in `seconds`, of at most `pace` together.
-template <class Net>
+template <class Driver>
 void receive(int to, std::uint16_t port, double pace, double seconds) {
   std::atomic<std::uint64_t> bytes{0};
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < recipients; ++i)
     threads.emplace_back([&, port, pace] {
       paced to_nowhere{&bytes, pace / recipients};
-      for (;;) (void)Net::pull(local(port), {published, 0, 0}, to_nowhere, {.per_request_timeout = 60s});
+      for (;;) Driver::pull(port, to_nowhere);
     });
   std::this_thread::sleep_for(300ms);
   const auto start = bench::clock::now();
@@ -198,6 +297,39 @@ void receive(int to, std::uint16_t port, double pace, double seconds) {
   tell(to, static_cast<double>(bytes - before) / bench::seconds_since(start));
   ::_exit(0);  // the recipients are in the middle of something
 }
+
+/// A connection of a stranger of the tests' list.
+class strange_connection {
+ public:
+  explicit strange_connection(std::uint16_t port) {
+    auto s = tcp_connect(local(port), bench::clock::now() + 5s);
+    if (s) stream_ = std::move(*s);
+  }
+  /// Of what fits the socket's buffer, all.
+  bool say(std::span<const std::byte> bytes) {
+    const std::array<std::span<const std::byte>, 1> out{bytes};
+    return stream_.write_some(out).bytes == bytes.size();
+  }
+  /// Whether the other end has ended it. What has come is thrown away.
+  bool ended() {
+    static std::vector<std::byte> piece(64 * 1024);
+    const std::array<std::span<std::byte>, 1> in{piece};
+    for (;;) {
+      const auto io = stream_.read_some(in);
+      if (is_end(io.status)) return true;
+      if (io.bytes == 0) return false;
+    }
+  }
+  void reset() {
+    const linger now{1, 0};
+    (void)::setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    stream_ = posix_stream();
+  }
+  posix_stream& stream() { return stream_; }
+
+ private:
+  posix_stream stream_;
+};
 
 /// A connection of an attacker that does not wait for anything.
 class hostile_connection {
@@ -467,35 +599,63 @@ process begin(const attack& a, std::uint16_t port) {
   return p;
 }
 
-template <class Net>
+/// As many of them as a host has in its tables of tests, and many more.
+process begin(const test::stranger_habit& habit, std::uint16_t port) {
+  process p([&](int to) {
+    if (::nice(19) == -1 && errno != 0) ::_exit(1);
+    test::crowd all([port] { return strange_connection(port); }, habit, 64);
+    all.act();
+    tell(to, 'b');
+    for (;; std::this_thread::sleep_for(4 * tick)) all.act();
+  });
+  (void)p.value<char>();
+  return p;
+}
+
+template <class Driver>
 double honest_rate(std::uint16_t port, double pace, double seconds) {
-  process p([&](int to) { receive<Net>(to, port, pace, seconds); });
+  process p([&](int to) { receive<Driver>(to, port, pace, seconds); });
   return p.value<double>();
+}
+/// The pace of recipients: half of what they get alone and unpaced.
+template <class Driver>
+double pace_of(const char* over, double seconds) {
+  std::vector<double> alone;
+  for (int i = 0; i < 3; ++i) {
+    process owner([](int to) { Driver::own(to); });
+    alone.push_back(honest_rate<Driver>(owner.value<std::uint16_t>(), 0, seconds / 2));
+  }
+  const double pace = bench::summarise(alone).median / 2;
+  std::printf("{\"alone\": %.0f, \"pace\": %.0f, \"over\": \"%s\"}\n", 2 * pace, pace, over);
+  std::fflush(stdout);
+  return pace;
+}
+void print_row(const std::string& name, const std::vector<double>& quiet, const std::vector<double>& beside) {
+  const auto without = bench::summarise(quiet), attacked = bench::summarise(beside);
+  std::printf(
+      "{\"attack\": \"%s\", \"without\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",
+      name.c_str(), without.median, attacked.median, attacked.minimum, attacked.maximum,
+      100 * attacked.median / without.median);
+  std::fflush(stdout);
 }
 
 /// Measures each attack on owners of one link, and all of them together.
-template <class Net>
-void measure(std::span<const attack> rows, void (*take)(int), const char* all, double seconds, int rounds,
-             std::string_view only) {
+template <class Driver>
+void measure(const char* over, std::span<const attack> rows, void (*take)(int), const char* all, double seconds,
+             int rounds, std::string_view only) {
   const auto wanted = [&](std::string_view name) { return name.find(only) != std::string_view::npos; };
   if (!std::ranges::any_of(rows, [&](const attack& a) { return wanted(a.name); }) && !wanted(all)) return;
   process harmless([&](int to) { take(to); });
   const auto other = harmless.value<std::uint16_t>();
-  std::vector<double> alone;
-  for (int i = 0; i < 3; ++i) {
-    process owner([](int to) { own<Net>(to); });
-    alone.push_back(honest_rate<Net>(owner.value<std::uint16_t>(), 0, seconds / 2));
-  }
-  const double pace = bench::summarise(alone).median / 2;
-  std::printf("{\"alone\": %.0f, \"pace\": %.0f}\n", 2 * pace, pace);
+  const double pace = pace_of<Driver>(over, seconds);
 
   // an owner of its own each time, which owes nothing to the attackers before
   const auto beside = [&](std::span<const attack> some, bool attacked) {
-    process owner([](int to) { own<Net>(to); });
+    process owner([](int to) { Driver::own(to); });
     const auto port = owner.value<std::uint16_t>();
     std::vector<process> attackers;
     for (const attack& a : some) attackers.push_back(begin(a, attacked ? port : other));
-    return honest_rate<Net>(port, pace, seconds);
+    return honest_rate<Driver>(port, pace, seconds);
   };
   const auto row = [&](const char* name, std::span<const attack> some) {
     if (!wanted(name)) return;
@@ -504,15 +664,30 @@ void measure(std::span<const attack> rows, void (*take)(int), const char* all, d
       with_sink.push_back(beside(some, false));
       with_owner.push_back(beside(some, true));
     }
-    const auto quiet = bench::summarise(with_sink), attacked = bench::summarise(with_owner);
-    std::printf(
-        "{\"attack\": \"%s\", \"beside a sink\": %.0f, \"beside the attack\": %.0f, \"least\": %.0f, \"most\": %.0f, \"percent\": %.1f}\n",
-        name, quiet.median, attacked.median, attacked.minimum, attacked.maximum, 100 * attacked.median / quiet.median);
-    std::fflush(stdout);
+    print_row(name, with_sink, with_owner);
   };
-  std::fflush(stdout);
   for (const attack& a : rows) row(a.name, {&a, 1});
   row(all, rows);
+}
+
+/// Measures each stranger of the list at owners of one driver.
+template <class Driver>
+void measure_strangers(const std::string& over, double seconds, int rounds, std::string_view only) {
+  auto habits = test::stranger_habits();
+  std::erase_if(habits, [&](const auto& h) { return (over + ": " + h.name).find(only) == std::string::npos; });
+  if (habits.empty()) return;
+  const double pace = pace_of<Driver>(over.c_str(), seconds);
+  std::vector<double> alone;
+  std::vector<std::vector<double>> beside(habits.size());
+  for (int i = 0; i < rounds; ++i)
+    for (std::size_t k = 0; k <= habits.size(); ++k) {
+      process owner([](int to) { Driver::own(to); });
+      const auto port = owner.value<std::uint16_t>();
+      std::optional<process> strangers;
+      if (k > 0) strangers.emplace(begin(habits[k - 1], port));
+      (k > 0 ? beside[k - 1] : alone).push_back(honest_rate<Driver>(port, pace, seconds));
+    }
+  for (std::size_t k = 0; k < habits.size(); ++k) print_row(over + ": " + habits[k].name, alone, beside[k]);
 }
 
 }  // namespace
@@ -527,10 +702,15 @@ int main(int argc, char** argv) {
   ::setrlimit(RLIMIT_NOFILE, &files);
   ::signal(SIGPIPE, SIG_IGN);
 
-  measure<over_tcp>(attacks, sink, "all together", seconds, rounds, only);
+  measure<over_tcp>("TCP", attacks, sink, "all together", seconds, rounds, only);
   const int raw = hostile_sockets::open_raw();
   if (raw < 0) std::fprintf(stderr, "bench_hostile: no raw socket, so no datagram is forged (that needs root)\n");
   else ::close(raw);
-  measure<over_udp>(std::span(attacks_with_datagrams).first(raw < 0 ? 1 : 2), sink_of_datagrams, "udp: all together",
-                    seconds, rounds, only);
+  measure<over_udp>("UDP", std::span(attacks_with_datagrams).first(raw < 0 ? 1 : 2), sink_of_datagrams,
+                    "udp: all together", seconds, rounds, only);
+  measure_strangers<over_tcp>("TCP", seconds, rounds, only);
+  measure_strangers<over_tls>("TLS", seconds, rounds, only);
+  measure_strangers<over_http>("HTTP", seconds, rounds, only);
+  measure_strangers<over_replica>("replica", seconds, rounds, only);
+  measure_strangers<with_sessions>("sessions", seconds, rounds, only);
 }

@@ -512,18 +512,18 @@ def http(run, quick, folder, say):
 def hostile(run, quick, folder, say):
     section = Section("hostile", "Honest recipients, paced at half of what they get alone, beside attackers")
     say("hostile")
-    printed = output_of([os.path.join(run.build, "bench_hostile"), "1" if quick else "2", "1" if quick else str(min(3, run.most_rounds or 3))], run.log)
+    printed = output_of([os.path.join(run.build, "bench_hostile"), "0.5" if quick else "2", "1" if quick else str(min(3, run.most_rounds or 3))], run.log)
     said = [json.loads(line) for line in printed.splitlines()]
-    alone = [f"{row['alone'] / 1e6:.0f}" for row in said if "alone" in row]  # over TCP, and over UDP
+    alone = [f"{row['alone'] / 1e6:.0f} ({row['over']})" for row in said if "alone" in row]
     rows = [row for row in said if "attack" in row]
     section.raw = rows
     section.tables.append(
         Table(
             "hostile",
-            f"MB/s of four recipients together; alone and unpaced: {' over TCP, '.join(alone)} over UDP",
-            ["attack", "the same attack on a program that only takes it", "on the owner", "least", "most", "kept"],
+            f"MB/s of four recipients together; alone and unpaced: {', '.join(alone)}",
+            ["attack", "alone, or beside the same attack on a program that only takes it", "on the owner", "least", "most", "kept"],
             [
-                [row["attack"]] + [f"{row[k] / 1e6:.0f}" for k in ("beside a sink", "beside the attack", "least", "most")] + [f"{row['percent']:.0f} %"]
+                [row["attack"]] + [f"{row[k] / 1e6:.0f}" for k in ("without", "beside the attack", "least", "most")] + [f"{row['percent']:.0f} %"]
                 for row in rows
             ],
         )

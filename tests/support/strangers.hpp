@@ -1,31 +1,22 @@
 // Strangers, generated: whoever belongs to no transfer and does what it likes at one end of a stream. Each driver of
 // the library has a row for each of them: a room of third_parties.hpp names the driver, and this list the strangers.
+// bench/hostile.cpp measures their cost to others.
 #pragma once
 
-#include "clocks.hpp"
-#include "frames.hpp"
-#include "threads.hpp"
+#include "words.hpp"
 
+#include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/links/byte_stream.hpp>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <functional>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace test {
-
-/// Somebody who acts until told to stop, and says when everything that it can do has been done once.
-struct third_party {
-  std::string name;
-  std::function<void(const std::stop_token& stop, std::atomic<bool>& acts)> run;
-  std::uint32_t asks = 0;  ///< as how many recipients it asks for the reference, if it knows that
-  std::size_t sockets = 0;  ///< that it holds at a time
-};
 
 /// What a stranger does with a connection.
 struct stranger_habit {
@@ -49,7 +40,11 @@ inline byte_vector bytes_of(std::string_view text) {
 /// All of them. They speak frames, TLS and HTTP, whatever the driver speaks.
 inline std::vector<stranger_habit> stranger_habits() {
   using then = stranger_habit::then;
-  const byte_vector asks = request(tp::frame_kind::describe, 1, {1234, 5678}, 0, 0);
+  tp::frame nothing;  // asks for what is not there
+  nothing.kind = tp::frame_kind::describe, nothing.id = 1, nothing.ref = {1234, 5678};
+  alignas(8) std::array<std::byte, 256> room{};
+  const byte_vector asks(room.begin(),
+                         room.begin() + static_cast<std::ptrdiff_t>(*tp::word_framing::encode(nothing, room)));
   const byte_vector half(asks.begin(), asks.begin() + static_cast<std::ptrdiff_t>(asks.size() / 2));
   byte_vector long_frame(64);
   long_frame[4] = std::byte{100};  // one segment of 800 bytes
@@ -105,55 +100,34 @@ class strange_peer {
   std::size_t said_ = 0;
 };
 
-/// The strangers at a driver that accepts connections, in numbers that are above its places. `connect() -> Peer`.
+/// So many connections of one kind of stranger, each of which is begun again when the driver has ended it.
+/// `connect() -> Peer`.
 template <class Connect>
-std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count) {
-  using peer = strange_peer<decltype(connect())>;
-  std::vector<third_party> rows;
-  for (const stranger_habit& habit : stranger_habits()) {
-    const auto hold = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
-      const fast_clock fast(10);  // a host that is full sends silent ones away after a second
-      std::vector<peer> all;
-      while (!stop.stop_requested()) {
-        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
-        while (all.size() < count && !stop.stop_requested()) all.emplace_back(connect(), habit);  // again
-        acts = true;
-        be_slow(20ms);
-      }
-    };
-    const auto comes_and_goes = [=](const std::stop_token& stop, std::atomic<bool>& acts) {
-      while (!stop.stop_requested()) {
-        for (std::size_t i = 0; i < count; ++i) connect().reset();
-        acts = true;
-        be_slow(5ms);
-      }
-    };
-    const bool leaves = habit.next == stranger_habit::then::leaves;
-    rows.push_back({habit.name, hold, 0, count});
-    if (leaves) rows.back().run = comes_and_goes;
+class crowd {
+ public:
+  crowd(Connect connect, stranger_habit habit, std::size_t count)
+      : connect_(std::move(connect)), habit_(std::move(habit)), count_(count) {}
+  crowd(const crowd&) = delete;
+  /// A little more of what they do. It waits for nobody.
+  void act(const std::stop_token& stop = {}) {
+    if (habit_.next == stranger_habit::then::leaves) {
+      for (std::size_t i = 0; i < count_; ++i) connect_().reset();
+      return;
+    }
+    (void)left();
+    while (all_.size() < count_ && !stop.stop_requested()) all_.emplace_back(connect_(), habit_);
   }
-  return rows;
-}
+  /// How many the driver has not ended.
+  std::size_t left() {
+    std::erase_if(all_, [](auto& p) { return !p.goes_on(); });
+    return all_.size();
+  }
 
-/// The strangers that a driver calls: each accepts connections of `listener`, which has next(time) -> optional<Peer>.
-template <class Listener>
-std::vector<third_party> strangers_that_are_called(Listener& listener, std::size_t count) {
-  std::vector<third_party> rows;
-  for (const stranger_habit& habit : stranger_habits())
-    rows.push_back({habit.name,
-                    [&listener, habit, count](const std::stop_token& stop, std::atomic<bool>& acts) {
-                      using peer = strange_peer<std::remove_cvref_t<decltype(*listener.next(1ms))>>;
-                      std::vector<peer> all;
-                      while (!stop.stop_requested()) {
-                        acts = true;
-                        if (auto p = listener.next(20ms)) all.emplace_back(std::move(*p), habit);
-                        if (habit.next == stranger_habit::then::leaves) all.clear();
-                        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
-                        if (all.size() > count) all.erase(all.begin());
-                      }
-                    },
-                    0, count});
-  return rows;
-}
+ private:
+  Connect connect_;
+  stranger_habit habit_;
+  std::size_t count_;
+  std::vector<strange_peer<decltype(std::declval<Connect&>()())>> all_;
+};
 
 }  // namespace test

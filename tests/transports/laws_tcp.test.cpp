@@ -1,4 +1,5 @@
 // The laws of all transports over TCP.
+#include "session_door.hpp"
 #include "tcp_room.hpp"
 #include "two_way_laws.hpp"
 
@@ -9,6 +10,13 @@ using namespace test;
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, Laws, tcp_room);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, ThirdParties, crowded_tcp_room);
+
+struct tcp_sessions : session_room<tcp_room> {
+  auto third_parties() const {
+    return strangers_in_numbers([this] { return raw_peer(port); }, few_strangers);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpSessions, ThirdParties, tcp_sessions);
 
 struct tcp_pair : usual_pair {
   using net = tcp_room::net<mlp>;

@@ -1,4 +1,5 @@
 // The laws of all transports over TLS, with certificates at both ends.
+#include "session_door.hpp"
 #include "tls_room.hpp"
 #include "two_way_laws.hpp"
 
@@ -18,6 +19,20 @@ struct crowded_tls_room : tls_room {
   }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(Tls, ThirdParties, crowded_tls_room);
+
+/// The strangers have certificates, and shake hands.
+struct tls_sessions : session_room<tls_room> {
+  auto third_parties() const {
+    return strangers_in_numbers(
+        [this] {
+          auto to = where().connect(100s);
+          EXPECT_TRUE(succeeded(to));
+          return peer_over(to ? std::move(*to) : tp::tls_connection());
+        },
+        few_strangers);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(TlsSessions, ThirdParties, tls_sessions);
 
 struct tls_pair : usual_pair {
   using net = tls_room::net<mlp>;

@@ -1,4 +1,5 @@
 // The laws of all transports over Unix sockets.
+#include "session_door.hpp"
 #include "unix_room.hpp"
 
 namespace laws_unix_test {
@@ -66,6 +67,13 @@ struct crowded_unix_room : unix_room {
   }
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(UnixSocket, ThirdParties, crowded_unix_room);
+
+struct unix_sessions : session_room<unix_room> {
+  auto third_parties() const {
+    return strangers_in_numbers([at = path] { return stranger_at(at); }, few_strangers);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(UnixSessions, ThirdParties, unix_sessions);
 
 INSTANTIATE_TYPED_TEST_SUITE_P(UnixSocket, TwoWayLaws, named_pair<unix_room>);
 

@@ -16,15 +16,11 @@
 
 namespace test {
 
-/// A TCP peer that keeps to no protocol.
-class raw_peer {
+/// A peer over a stream that keeps to no protocol.
+template <class Stream>
+class peer_over {
  public:
-  explicit raw_peer(std::uint16_t port) {
-    auto s = tp::tcp_connect(local(port), steady_clock::now() + 10s);
-    EXPECT_TRUE(s) << to_string(s.error().code);
-    if (s) stream_ = std::move(*s);
-  }
-  explicit raw_peer(tp::posix_stream s) : stream_(std::move(s)) {}
+  explicit peer_over(Stream s) : stream_(std::move(s)) {}
 
   /// False: the other side has closed, or has read nothing for long.
   bool say(const_byte_span bytes) {
@@ -72,13 +68,26 @@ class raw_peer {
   void reset() {
     const linger now{1, 0};
     ::setsockopt(stream_.native_handle(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
-    stream_ = tp::posix_stream();
+    stream_ = Stream();
   }
-  tp::posix_stream& stream() { return stream_; }
+  Stream& stream() { return stream_; }
 
  private:
-  tp::posix_stream stream_;
+  Stream stream_;
   bool closed_ = false;
+};
+/// One over TCP.
+class raw_peer : public peer_over<tp::posix_stream> {
+ public:
+  using peer_over::peer_over;
+  explicit raw_peer(std::uint16_t port) : peer_over(connected(port)) {}
+
+ private:
+  static tp::posix_stream connected(std::uint16_t port) {
+    auto s = tp::tcp_connect(local(port), steady_clock::now() + 10s);
+    EXPECT_TRUE(s) << to_string(s.error().code);
+    return s ? std::move(*s) : tp::posix_stream();
+  }
 };
 
 /// A listening socket that is not the library's.

@@ -19,6 +19,7 @@ struct tcp_room : usual_room {
     return net<Model>::downloader::open({.listen = local(port), .host = {.authorise = may}});
   }
   std::string where() const { return local(port); }
+  auto listen() const { return tp::tcp::listen(local(port)); }
   bool stranger(std::string_view said) const {
     raw_peer peer(port);
     (void)peer.say(said);

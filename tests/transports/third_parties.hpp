@@ -6,9 +6,11 @@
 
 #include "laws.hpp"
 #include "network.hpp"
+#include "support/clocks.hpp"
 #include "support/process_entries.hpp"
 #include "support/sanitizers.hpp"
 #include "support/strangers.hpp"
+#include "support/threads.hpp"
 
 #include <atomic>
 #include <functional>
@@ -17,6 +19,57 @@
 #include <vector>
 
 namespace test {
+
+/// Somebody who acts until told to stop, and says when everything that it can do has been done once.
+struct third_party {
+  std::string name;
+  std::function<void(const std::stop_token& stop, std::atomic<bool>& acts)> run;
+  std::uint32_t asks = 0;  ///< as how many recipients it asks for the reference, if it knows that
+  std::size_t sockets = 0;  ///< that it holds at a time
+};
+
+/// The strangers at a driver that accepts connections, in numbers that are above its places. `connect() -> Peer`.
+template <class Connect>
+std::vector<third_party> strangers_in_numbers(Connect connect, std::size_t count) {
+  std::vector<third_party> rows;
+  for (const stranger_habit& habit : stranger_habits()) {
+    const bool leaves = habit.next == stranger_habit::then::leaves;
+    rows.push_back({habit.name,
+                    [=](const std::stop_token& stop, std::atomic<bool>& acts) {
+                      // a host that is full sends silent ones away after a second
+                      const fast_clock fast(leaves ? 1 : 10);
+                      crowd all(connect, habit, count);
+                      while (!stop.stop_requested()) {
+                        all.act(stop);
+                        acts = true;
+                        be_slow(leaves ? 5ms : 20ms);
+                      }
+                    },
+                    0, count});
+  }
+  return rows;
+}
+
+/// The strangers that a driver calls: each accepts connections of `listener`, which has next(time) -> optional<Peer>.
+template <class Listener>
+std::vector<third_party> strangers_that_are_called(Listener& listener, std::size_t count) {
+  std::vector<third_party> rows;
+  for (const stranger_habit& habit : stranger_habits())
+    rows.push_back({habit.name,
+                    [&listener, habit, count](const std::stop_token& stop, std::atomic<bool>& acts) {
+                      using peer = strange_peer<std::remove_cvref_t<decltype(*listener.next(1ms))>>;
+                      std::vector<peer> all;
+                      while (!stop.stop_requested()) {
+                        acts = true;
+                        if (auto p = listener.next(20ms)) all.emplace_back(std::move(*p), habit);
+                        if (habit.next == stranger_habit::then::leaves) all.clear();
+                        std::erase_if(all, [](auto& p) { return !p.goes_on(); });
+                        if (all.size() > count) all.erase(all.begin());
+                      }
+                    },
+                    0, count});
+  return rows;
+}
 
 /// The places of the rooms' owners, each for one connection, and what a place may take.
 constexpr std::size_t most_places = 16;

@@ -21,6 +21,7 @@ struct tls_room : usual_room {
     return net<Model>::downloader::open(tp::tls_address{address, at_owner}, {.authorise = may});
   }
   tp::tls_address where() const { return {address, at_recipient}; }
+  auto listen() const { return tp::tls_address{address, at_owner}.listen(); }
   bool stranger(std::string_view said) const {
     raw_peer peer(port);
     (void)peer.say(said);

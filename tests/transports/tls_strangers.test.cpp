@@ -2,6 +2,7 @@
 #include "certificates.hpp"
 #include "network.hpp"
 #include "support/clocks.hpp"
+#include "support/strangers.hpp"
 
 #include <tensorpull/core/describe.hpp>
 #include <tensorpull/transports/host/detail/handshake_turns.hpp>
@@ -51,15 +52,10 @@ void expect_in(int strangers, std::chrono::milliseconds each) {
   for (int i = 0; i < 300 && !in && in.error() == errc::timed_out; ++i) in = d.listener.accept(each);
   ASSERT_TRUE(succeeded(in));
   honest.expect_in();
-  if (silent.size() < tp::tls_listener::most_at_once) {
-    for (auto& s : silent) EXPECT_FALSE(s.ended()) << "nobody had to wait until it was given up";
-  }
+  for (auto& s : silent) EXPECT_FALSE(s.ended()) << "nobody had to wait until it was given up";
 }
 
 TEST(TlsStrangers, One_that_says_nothing_keeps_nobody_out) { expect_in(1, 100s); }
-TEST(TlsStrangers, More_than_may_shake_hands_at_a_time_make_room_if_they_say_nothing) {
-  expect_in(3 * static_cast<int>(tp::tls_listener::most_at_once), 100s);
-}
 TEST(TlsStrangers, A_handshake_goes_on_with_the_next_call) { expect_in(20, 1ms); }
 
 TEST(TlsStrangers, Those_that_say_nothing_stay_as_long_as_nobody_else_waits) {
@@ -82,6 +78,44 @@ TEST(TlsStrangers, One_that_speaks_no_tls_is_an_error_of_its_own_and_the_next_ca
   door::client honest(d);
   EXPECT_TRUE(d.listener.accept(20s));
   honest.expect_in();
+}
+
+// All on one thread: the time that an honest client waits is this test's own.
+TEST(TlsStrangers, Beside_each_of_the_list_an_accept_lets_a_client_in_within_seconds_and_ends_the_others) {
+  const slow_clock slow(1000);
+  constexpr std::size_t most = tp::tls_listener::most_at_once;
+  for (const stranger_habit& habit : stranger_habits()) {
+    SCOPED_TRACE(habit.name);
+    door d;
+    const std::size_t none = descriptors();
+    crowd strangers([&] { return raw_peer(d.listener.port()); }, habit, 2 * most + 2);
+    tp::result<tp::tls_connection> in = tp::failure(errc::timed_out);
+    const auto accept_all = [&] {
+      for (;;) {
+        auto one = d.listener.accept(0ms);
+        if (one) in = std::move(one);
+        else if (one.error() == errc::timed_out) return;
+      }
+    };
+    strangers.act();
+    accept_all();
+    auto to = tp::tcp_connect(local(d.listener.port()), steady_clock::now() + 10s);
+    auto honest = tp::tls_connection::client(std::move(*to), d.theirs, "127.0.0.1");
+    ASSERT_TRUE(succeeded(honest));
+    for (auto waited = 0ms; !in; waited += 100ms, pass_time(100ms)) {
+      ASSERT_LE(waited, 6s) << "each has a second if others wait, and 64 have it at a time";
+      strangers.act();
+      (void)honest->establish();
+      accept_all();
+      EXPECT_LE(descriptors(), none + 2 * most + 2 + most + 2);
+      be_slow(1ms);  // the system's own work
+    }
+    for (int second = 0; second < 16; ++second) {
+      pass_time(1s);
+      accept_all();
+    }
+    EXPECT_EQ(strangers.left(), 0u) << "each has ten seconds if nobody waits";
+  }
 }
 
 /// What a client says first.

@@ -4,6 +4,8 @@
 
 #include <tensorpull/consumers/any_schema/published_schema.hpp>
 
+#include <optional>
+
 namespace udp_session_test {
 
 using namespace test;
@@ -72,11 +74,11 @@ TEST(UdpSession, A_called_session_listens_to_nobody_else) {
   const auto port = far->port();
   joined_thread serving_thread(
       [&](const std::stop_token& stop) { (void)far->serve([](const auto&) { return false; }, ample_time, stop); });
-  auto near = udp_net::session::connect(local(port));
-  ASSERT_TRUE(near->send(1, {}, {}, 5s));
   stranger s(port);
   const auto word = s.word();
   ASSERT_NE(word, 0u);
+  auto near = udp_net::session::connect(local(port));
+  ASSERT_TRUE(near->send(1, {}, {}, 5s));
   s.say(word, describe_of(tp::reference{{1, 2}, 0, 0}).bytes());
   EXPECT_TRUE(s.hear(300ms).empty());
 }
@@ -124,6 +126,37 @@ TEST(UdpSession, An_end_that_waits_keeps_the_path_known_in_both_directions) {
     return byte_vector(io.status == tp::io_status::ok ? io.bytes : 0);
   };
   is_spoken_to(door_hears);
+}
+
+TEST(UdpSession, Both_ends_know_within_a_minute_that_nobody_is_there_any_more) {
+  const auto knows = [](auto& waits) {
+    EXPECT_EQ(code_of(waits.receive(1ms)), errc::timed_out);
+    for (auto waited = 0s; waited < 55s; waited += 5s) {
+      pass_time(5s);
+      if (code_of(waits.receive(1ms)) == errc::connection_lost) return true;
+    }
+    return false;
+  };
+  for (const std::string_view address : {any_port, std::string_view(":0")}) {
+    for (const bool opened_goes : {true, false}) {
+      std::optional far(std::move(*udp_net::session::open(address)));
+      std::optional near(std::move(*udp_net::session::connect(local(far->port()))));
+      {
+        const joined_thread hears([&](const std::stop_token& stop) {
+          EXPECT_TRUE(succeeded(far->receive(ample_time)));
+          (void)far->serve([](const auto&) { return false; }, ample_time, stop);
+        });
+        EXPECT_TRUE(succeeded(near->send(1, {}, {}, ample_time)));
+      }
+      if (opened_goes) {
+        far.reset();
+        EXPECT_TRUE(knows(*near));
+      } else {
+        near.reset();
+        EXPECT_TRUE(knows(*far)) << address;
+      }
+    }
+  }
 }
 
 // The first proved address had the only seat for ever.

@@ -37,6 +37,7 @@ struct unix_room : usual_room {
     return net<Model>::downloader::open({.listen = path, .host = {.authorise = may}});
   }
   const std::string& where() const { return path; }
+  auto listen() const { return transport::listen(path); }
   bool stranger(std::string_view said) const { return ends(path, said); }
   ~unix_room() { EXPECT_FALSE(std::filesystem::exists(path)) << "an owner takes its socket with it"; }
 

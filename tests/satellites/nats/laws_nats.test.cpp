@@ -1,5 +1,6 @@
 // The laws of all transports over NATS.
 #include "nats_network.hpp"
+#include "support/frames.hpp"
 #include "transports/laws.hpp"
 #include "transports/third_parties.hpp"
 #include "transports/two_way_laws.hpp"

@@ -1,5 +1,6 @@
 // The laws of all transports over shared memory.
 #include "shm.hpp"
+#include "transports/session_door.hpp"
 #include "transports/unix_room.hpp"
 
 namespace laws_shared_memory_test {
@@ -16,6 +17,7 @@ struct shared_room : usual_room {
     return net<Model>::downloader::open({.listen = name, .host = {.authorise = may}});
   }
   const std::string& where() const { return name; }
+  auto listen() const { return transport::listen(name); }
   bool stranger(std::string_view said) const { return ends(name, said); }
 
   std::string name = abstract_name();
@@ -53,6 +55,14 @@ struct crowded_shared_room : shared_room {
   tp::reference ref{};
 };
 INSTANTIATE_TYPED_TEST_SUITE_P(SharedMemory, ThirdParties, crowded_shared_room);
+
+struct shared_sessions : session_room<shared_room> {
+  auto third_parties() const {
+    return strangers_in_numbers([at = name] { return stranger_at(at); }, few_strangers);
+  }
+};
+INSTANTIATE_TYPED_TEST_SUITE_P(SharedSessions, ThirdParties, shared_sessions);
+
 INSTANTIATE_TYPED_TEST_SUITE_P(SharedMemory, TwoWayLaws, named_pair<shared_room>);
 
 }  // namespace laws_shared_memory_test

@@ -13,7 +13,7 @@ namespace tensorpull {
 /// A link that everybody can send to, as a link to one peer: the other end of a guest_link, for one connection. The
 /// peer is the first that proves its address and sends something that counts at the endpoint. Before that, the first
 /// that proves its address is answered, and then the last that has sent a valid datagram. Any other sender is told its
-/// word and nothing more.
+/// word and nothing more, and nothing at all if the link can keep_to() the peer.
 template <datagram_link Link>
   requires(!Link::addresses_are_proved)
 class called_link : public detail::cookie_link<called_link<Link>, Link> {
@@ -29,6 +29,8 @@ class called_link : public detail::cookie_link<called_link<Link>, Link> {
   void answer_last(bool for_good) noexcept {
     peer_ = last_;
     word_ = last_word_;
+    if constexpr (requires { link_.keep_to(peer_); })
+      if (for_good && !met_) link_.keep_to(peer_);
     met_ = met_ || for_good;
   }
   /// Sends a datagram that the peer throws away, so that what lies between remembers the path. Before anybody has

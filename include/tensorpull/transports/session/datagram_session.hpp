@@ -45,8 +45,8 @@ class datagram_wire {
   static constexpr std::size_t buffer_bytes = detail::held_chunk_bytes;
   static constexpr bool messages_block = false;  ///< they are sent again
   /// In a call that waits, the path carries a datagram at least this often: firewalls forget a silent one after 30 s
-  /// or more.
-  static constexpr std::chrono::seconds longest_silence{20};
+  /// or more, and a machine where nobody listens has answered three times within a minute.
+  static constexpr std::chrono::seconds longest_silence{15};
 
   explicit datagram_wire(Link link) noexcept : link_(std::move(link)) {}
   /// As basic_session::connect.

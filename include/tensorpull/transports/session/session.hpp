@@ -42,9 +42,10 @@ struct session_handler<Limits, Link> : inbox<Limits> {
 /// One connection in both roles; it publishes as any owner does (publishing). Movable. All its memory is one allocation
 /// made at start; `state_bytes` and `buffer_bytes` are how much. Only models that are handed over add to it. A TCP line
 /// that carries nothing any more is lost after 11 s of a call that waits (byte_stream, 8), and in less than a minute
-/// between calls. Over datagrams nobody sends a goodbye: that the other end is gone is only noticed by the time that
-/// each call is given. Over UDP an end that waits keeps the path known to firewalls; if both are silent between calls
-/// for longer than an address translator remembers, they have to connect anew.
+/// between calls. Over datagrams nobody sends a goodbye, and an end between two calls is as silent as one that is gone:
+/// that is only noticed by the time that each call is given. Over UDP an end that waits keeps the path known to
+/// firewalls, and hears within a minute from the other machine that nobody listens there (connection_lost). If both are
+/// silent between calls for longer than an address translator remembers, they have to connect anew.
 template <class Parts, class Wire>
 class basic_session : public publishing<basic_session<Parts, Wire>, typename Parts::tensors> {
   static_assert(session_wire<Wire>);

@@ -36,8 +36,8 @@ namespace tensorpull {
 ///
 /// collect() is a send() whose datagrams leave together, with the next receive() that finds nothing, with wait(), and
 /// when the buffer is full. A datagram that the kernel will not take because of its address or length is dropped; so is
-/// what an ICMP error was about. A connected socket that has met `most_refusals` of these in a row, `refusal_interval`
-/// apart, without a datagram between them is `closed`.
+/// what an ICMP error was about. A socket for one peer that has met `most_refusals` of these in a row,
+/// `refusal_interval` apart, without a datagram between them is `closed`.
 template <std::size_t Bytes = 1200>
 class basic_udp_link {
   static_assert(Bytes >= 128 && Bytes <= 65'507, "tensorpull: a UDP datagram carries 128 to 65,507 bytes");
@@ -74,6 +74,25 @@ class basic_udp_link {
       detail::ask_for_local_address(l.fd_.get(), list->ai_family);
       return true;
     });
+  }
+
+  /// From now on an open socket is for one peer: the kernel drops what others send, and an ICMP error that nobody
+  /// listens there counts as at a connected one; a path that is broken may be mended. Does nothing if the system would
+  /// answer this peer from another address than it has sent to.
+  void keep_to(const address& peer) noexcept {
+    sockaddr_storage to{}, own{};
+    const socklen_t size = detail::system_address_of(peer, family_, to);
+    const auto connects = [&](int fd) noexcept {
+      return ::connect(fd, reinterpret_cast<const sockaddr*>(&to), size) == 0;
+    };
+    if (peer.local != std::array<std::uint8_t, 16>{}) {
+      const detail::file_descriptor other(::socket(family_, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      socklen_t n = sizeof own;
+      if (!other || !connects(other.get()) || ::getsockname(other.get(), reinterpret_cast<sockaddr*>(&own), &n) != 0 ||
+          detail::udp_address_of(own).host != peer.local)
+        return;
+    }
+    kept_ = connects(fd_.get());
   }
 
   basic_udp_link(basic_udp_link&&) noexcept = default;
@@ -209,7 +228,7 @@ class basic_udp_link {
   }
   /// An ICMP error about the connected peer. Before it has sent anything, the host's next address may be the right one.
   void refused(int why) noexcept {
-    if (!connected_ || (!heard_ && connect_next())) return;
+    if (kept_ ? why != ECONNREFUSED : !connected_ || (!heard_ && connect_next())) return;
     const auto now = std::chrono::steady_clock::now();
     if (refusals_ > 0 && now - refused_at_ < refusal_interval) return;  // of the same try
     refused_at_ = now;
@@ -379,7 +398,8 @@ class basic_udp_link {
   unsigned refusals_ = 0;
   std::chrono::steady_clock::time_point refused_at_{};
   // alone_: the interface cannot cut what is sent together, as far as we know
-  bool connected_ = false, heard_ = false, alone_ = false;
+  // kept_: it is open, and keeps to one peer
+  bool connected_ = false, kept_ = false, heard_ = false, alone_ = false;
   std::chrono::steady_clock::time_point alone_until_{};
 };
 
