@@ -443,6 +443,8 @@ BREAKAGES = [
     ("transports/over/udp/udp_link.hpp", "if (b.sent == b.doubted && b.sent < b.tried) {", "if (b.tried > 0) {", "transports/udp_link", "*nobody_slower*"),
     ("transports/over/unix_socket/unix_connect.hpp", "if (access == unix_access::anyone) return true;", "if (access == unix_access::anyone || ::geteuid() == 0) return true;", "transports/unix_address", "*AnotherUser*"),
     ("system/files.hpp", "if (::linkat(folder, from, folder, to, 0) != 0) return errno;", "return errno;", "transports/unix_address", "*hard_links*"),
+    ("transports/over/unix_socket/unix_listener.hpp", "if (!old && errno != ENOENT) return errno;", "", "transports/unix_address", "*AStaleFile*"),
+    ("transports/over/unix_socket/unix_listener.hpp", "if (!s) return errno;", "if (!s) return EADDRINUSE;", "transports/unix_address", "*AStaleFile*"),
     ("transports/over/unix_socket/unix_address.hpp", '|| text == "@" ||', "||", "transports/unix_address", "*U1*"),
     ("transports/over/unix_socket/unix_address.hpp", "text.find('\\0') != std::string_view::npos", "false", "transports/unix_address", "*U1*"),
     ("transports/peers/cookie.hpp", "if (!proves && proved_) return;", "", "transports/datagrams_cookie", "*without_an_echo*"),

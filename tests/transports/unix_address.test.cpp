@@ -1,5 +1,6 @@
 // What the paths and names of Unix sockets may be, and what their files are.
 #include "support/child_process.hpp"
+#include "support/few_descriptors.hpp"
 #include "support/results.hpp"
 #include "unix_folder.hpp"
 
@@ -107,6 +108,14 @@ TEST_F(UnixAddress, U1_AStaleFileIsReplacedIfItIsOursAndNobodyListens) {
     EXPECT_TRUE(tp::unix_connect(path(), 1s));
   }
   EXPECT_EQ(files(), 0u);
+  for (rlim_t left = 0; left < 4; ++left) {
+    {
+      const auto gone = foreign(path(), true);
+    }
+    const few_descriptors limit(left);
+    EXPECT_EQ(refusal(path()).system, EMFILE) << "nobody has the name, with " << left << " descriptors";
+    std::filesystem::remove(path());
+  }
   const auto living = foreign(path(), true);
   EXPECT_EQ(refusal(path()).system, EADDRINUSE);
   EXPECT_EQ(refusal(path()), errc::connection_failed);
