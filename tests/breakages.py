@@ -440,6 +440,7 @@ BREAKAGES = [
     ("transports/over/pipe/command_words.hpp", "if (quote != 0) return refuse(quoted_from_);", "", "transports/pipe_words", "*"),
     ("transports/over/pipe/command_words.hpp", "if (++i == line.size() || line[i] == '\\0')", "if (++i == line.size())", "transports/pipe_words", "*"),
     ("transports/over/udp/detail/udp_buffers.hpp", "if (aligned != came)", "if (false)", "transports/udp_link", "*"),
+    ("transports/over/udp/udp_link.hpp", "fd_ = std::move(before);", "", "transports/names", "*no_other_has_a_route*"),
     ("transports/over/udp/udp_link.hpp", "if (b.sent == b.doubted && b.sent < b.tried) {", "if (b.tried > 0) {", "transports/udp_link", "*nobody_slower*"),
     ("transports/over/unix_socket/unix_connect.hpp", "if (access == unix_access::anyone) return true;", "if (access == unix_access::anyone || ::geteuid() == 0) return true;", "transports/unix_address", "*AnotherUser*"),
     ("system/files.hpp", "if (::linkat(folder, from, folder, to, 0) != 0) return errno;", "return errno;", "transports/unix_address", "*hard_links*"),

@@ -1,5 +1,6 @@
 // Names of hosts: those that are known later than a program starts, and those that are none.
 #include "network.hpp"
+#include "support/few_descriptors.hpp"
 #include "udp_network.hpp"
 
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 namespace names_test {
 
 std::atomic<int> asked{0}, unknown_for{0};
+std::string first_of_two;  ///< of the addresses of "owner.both"; the second one has no route
 
 extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** found) {
   static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -17,7 +19,9 @@ extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* h
     if (asked++ < unknown_for) return EAI_AGAIN;
     host = "127.0.0.1";
   }
-  return real(host, port, hints, found);
+  if (host == nullptr || std::string_view(host) != "owner.both") return real(host, port, hints, found);
+  const int failed = real(first_of_two.c_str(), port, hints, found);
+  return failed != 0 ? failed : real("255.255.255.255", port, hints, &(*found)->ai_next);
 }
 
 using namespace test;
@@ -44,6 +48,31 @@ TEST(Names, A_host_whose_name_is_known_later_is_waited_for_as_a_program_that_sta
                                                        *other, {.retry = quick})));
   EXPECT_EQ(asked, 3);
   EXPECT_TRUE(same(*mine, *source) && same(*other, *source));
+}
+
+TEST(Names, A_hosts_first_address_that_refuses_once_is_kept_if_no_other_has_a_route_or_a_descriptor) {
+  for (const bool short_of_descriptors : {false, true}) {
+    const own_udp_port own;
+    const auto colon = own.address().find(':');
+    first_of_two = own.address().substr(0, colon);
+    auto link = tp::udp_link::connect("owner.both" + own.address().substr(colon));
+    ASSERT_TRUE(link);
+    const std::array<std::byte, 8> word{};
+    const std::array<std::span<const std::byte>, 1> words{word};
+    std::array<std::byte, 64> memory;
+    tp::udp_address from;
+    {
+      const few_descriptors limit(short_of_descriptors ? 0 : 8);
+      (void)link->send(words, {});
+      ASSERT_TRUE(link->wait(true, false, 10s).read) << "it is refused";
+      EXPECT_EQ(link->receive(memory, from).status, tp::io_status::would_block);
+    }
+    auto back = tp::udp_link::open(own.address());
+    ASSERT_TRUE(back);
+    (void)link->send(words, {});
+    ASSERT_TRUE(back->wait(true, false, 10s).read);
+    EXPECT_EQ(back->receive(memory, from).bytes, word.size());
+  }
 }
 
 TEST(Names, A_host_that_stays_unknown_is_an_error_of_its_own_that_names_it) {

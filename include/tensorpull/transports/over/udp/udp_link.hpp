@@ -192,8 +192,10 @@ class basic_udp_link {
     }
     return true;
   }
-  /// Connects to the next of the host's addresses that has a route. False: there is none; errno is why.
+  /// Connects to the next of the host's addresses that has a route. False: there is none, errno is why, and the socket
+  /// is what it was.
   bool connect_next() noexcept {
+    detail::file_descriptor before = std::move(fd_);
     while (next_other_ < others_) {
       const detail::udp_address_of_family& o = other_[next_other_++];
       sockaddr_storage to;
@@ -205,6 +207,7 @@ class basic_udp_link {
       refusals_ = 0;
       return true;
     }
+    fd_ = std::move(before);
     return false;
   }
   /// An ICMP error about the connected peer. Before it has sent anything, the host's next address may be the right one.
