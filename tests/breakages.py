@@ -23,6 +23,7 @@ BREAKAGES = [
     ("system/atomic_file.hpp", "STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND", "STATX_ATTR_IMMUTABLE", "consumers/safetensors_file", "*CannotBeGiven*"),
     ("system/atomic_file.hpp", "part_stem_bytes = 137;", "part_stem_bytes = 138;", "consumers/safetensors_file", "*143Bytes*"),
     ("system/atomic_file.hpp", "!locked_ && errno == EWOULDBLOCK)", "!locked_)", "consumers/resumed_file", "*without_locks*"),
+    ("system/atomic_file.hpp", "return done(uninterrupted([&] { return ::fsync(file_.get()); }) == 0 ? 0 : errno, bytes);", "return done(synchronise && uninterrupted([&] { return ::fsync(file_.get()); }) != 0 ? errno : 0, bytes);", "consumers/safetensors_file", "*D1_Failing*"),
     ("system/files.hpp", "if (system == detail::file_ends) return failure(errc::io, offset, name_);", "if (system == detail::file_ends) return {};", "tensors/positioned_file", "*S8*"),
     ("system/resolve.hpp", "may_be_known ? errc::unknown_host : errc::bad_address", "errc::unknown_host", "transports/names", "*final*"),
     ("protocol/retry.hpp", " || code == errc::unknown_host", "", "transports/names", "*known_later*"),

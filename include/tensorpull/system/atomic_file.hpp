@@ -131,13 +131,10 @@ class atomic_file {
   result<void> complete(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
     if (!has_name(length)) return done(ESTALE, bytes);
     if (const auto ok = change(bytes, [&] { return resize(file_.get(), bytes); }); !ok) return ok;
-    int system = 0;
-    if (synchronise) {
-      if (uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
-    } else if (file_descriptor second(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)); second) {
-      system = second.close();  // some file systems say only at a close what they could not write
-    }
-    return done(system, bytes);
+    // some file systems say only at a close what they could not write; without a descriptor for one it is synchronised
+    file_descriptor second(synchronise ? -1 : ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+    if (second) return done(second.close(), bytes);
+    return done(uninterrupted([&] { return ::fsync(file_.get()); }) == 0 ? 0 : errno, bytes);
   }
   /// Gives the file, which has to be `bytes` long, its name, and closes it. After an error the name is what it was
   /// before, and the file stays open under its other one; or, if only the directory's own synchronisation failed, the
