@@ -25,6 +25,7 @@ BREAKAGES = [
     ("system/atomic_file.hpp", "!locked_ && errno == EWOULDBLOCK)", "!locked_)", "consumers/resumed_file", "*without_locks*"),
     ("system/atomic_file.hpp", "return done(uninterrupted([&] { return ::fsync(file_.get()); }) == 0 ? 0 : errno, bytes);", "return done(synchronise && uninterrupted([&] { return ::fsync(file_.get()); }) != 0 ? errno : 0, bytes);", "consumers/safetensors_file", "*D1_Failing*"),
     ("system/files.hpp", "if (system == detail::file_ends) return failure(errc::io, offset, name_);", "if (system == detail::file_ends) return {};", "tensors/positioned_file", "*S8*"),
+    ("system/resolve.hpp", "if (why != 0 && (errno == EMFILE || errno == ENFILE))", "if (false)", "transports/names", "*without_descriptors*"),
     ("system/resolve.hpp", "may_be_known ? errc::unknown_host : errc::bad_address", "errc::unknown_host", "transports/names", "*final*"),
     ("protocol/retry.hpp", " || code == errc::unknown_host", "", "transports/names", "*known_later*"),
     ("transports/over/tls/detail/tls_reason.hpp", "default: return true;\n  }\n}\n/// Whether a failure is", "default: return false;\n  }\n}\n/// Whether a failure is", "transports/tls_faults", "*cannot_succeed*"),

@@ -89,6 +89,16 @@ TEST(Names, A_host_that_stays_unknown_is_an_error_of_its_own_that_names_it) {
   }
 }
 
+TEST(Names, Q2_a_resolver_without_descriptors_is_no_host_that_is_unknown) {
+  const few_descriptors limit(0);
+  for (const auto& error : {net::session::connect("localhost:0").error(), tp::udp_link::connect("localhost:0").error(),
+                            tp::tcp_listener::open("localhost:0").error()}) {
+    EXPECT_EQ(error, errc::connection_failed);
+    EXPECT_EQ(error.system, EMFILE);
+    EXPECT_TRUE(error.name.view().starts_with("localhost:"));
+  }
+}
+
 TEST(Names, A_host_that_no_resolver_can_know_is_final) {
   const auto mine = blank<tiny>();
   for (const char* const text : {"no such host:1", "a..b:1", ".:1", "256.1.1.1:1", "1.2.3.4.5:1", "[::g]:1", "a/b:1",
