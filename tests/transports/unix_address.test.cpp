@@ -28,6 +28,11 @@ extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigne
   return -1;
 }
 
+bool gives_another_owner = false;  ///< the file system, as NFS does to root's files
+extern "C" uid_t geteuid() noexcept {
+  return static_cast<uid_t>(::syscall(SYS_geteuid)) + (gives_another_owner ? 1 : 0);
+}
+
 mode_t permissions_of(const std::string& path) {
   struct stat about{};
   return ::lstat(path.c_str(), &about) == 0 ? about.st_mode & 07777 : ~mode_t{0};
@@ -116,6 +121,12 @@ TEST_F(UnixAddress, U1_AStaleFileIsReplacedIfItIsOursAndNobodyListens) {
     EXPECT_EQ(refusal(path()).system, EMFILE) << "nobody has the name, with " << left << " descriptors";
     std::filesystem::remove(path());
   }
+  {
+    const auto gone = foreign(path(), true);
+  }
+  gives_another_owner = true;
+  EXPECT_EQ(refusal(path()).code, errc{}) << "it has the owner that a socket of ours gets there";
+  gives_another_owner = false;
   const auto living = foreign(path(), true);
   EXPECT_EQ(refusal(path()).system, EADDRINUSE);
   EXPECT_EQ(refusal(path()), errc::connection_failed);

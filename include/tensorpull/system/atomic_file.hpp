@@ -258,6 +258,18 @@ class atomic_file {
     return system;
   }
 
+  /// Whether files of this process have that owner here. It need not be the process's user: NFS has another one for
+  /// root's files, and exFAT one for everybody's.
+  bool is_ours(uid_t owner) const noexcept {
+    if (owner == ::geteuid()) return true;
+    std::array<char, 32> name;
+    std::snprintf(name.data(), name.size(), ".%016llx.part~", static_cast<unsigned long long>(system_entropy{}()));
+    const file_descriptor one(::openat(directory_.get(), name.data(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    struct stat made{};
+    const bool same = one && ::fstat(one.get(), &made) == 0 && made.st_uid == owner;
+    if (one) ::unlinkat(directory_.get(), name.data(), 0);
+    return same;
+  }
   /// Only a file of our own: the owner of another file could change what we take for received.
   int open_partial() noexcept {
     int system = EAGAIN;
@@ -274,7 +286,7 @@ class atomic_file {
       }
       struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) system = errno;
-      else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) system = EACCES;
+      else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || !is_ours(opened.st_uid)) system = EACCES;
       else if (locked_ = uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) == 0;
                !locked_ && errno == EWOULDBLOCK)
         system = EAGAIN;

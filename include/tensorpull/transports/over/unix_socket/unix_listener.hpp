@@ -84,7 +84,7 @@ class socket_file {
     const file_descriptor old(::openat(folder, name_.data(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat found{};
     if (!old && errno != ENOENT) return errno;
-    if (!old || ::fstat(old.get(), &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_uid != ::geteuid())
+    if (!old || ::fstat(old.get(), &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_uid != about_.st_uid)
       return EADDRINUSE;
     if (const int why = not_deserted(at); why != 0) return why;
     if (::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE) != 0) {
