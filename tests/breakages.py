@@ -26,6 +26,7 @@ BREAKAGES = [
     ("system/atomic_file.hpp", "return done(uninterrupted([&] { return ::fsync(file_.get()); }) == 0 ? 0 : errno, bytes);", "return done(synchronise && uninterrupted([&] { return ::fsync(file_.get()); }) != 0 ? errno : 0, bytes);", "consumers/safetensors_file", "*D1_Failing*"),
     ("system/atomic_file.hpp", "made.st_uid == owner;", "true;", "consumers/resumed_file", "*One_process*"),
     ("system/atomic_file.hpp", "if (owner == ::geteuid()) return true;", "return owner == ::geteuid();", "consumers/resumed_file", "*another_owner*"),
+    ("system/files.hpp", " || left.f_frsize == 0)", ")", "consumers/safetensors_file", "*D1_Failing*"),
     ("system/files.hpp", "if (system == detail::file_ends) return failure(errc::io, offset, name_);", "if (system == detail::file_ends) return {};", "tensors/positioned_file", "*S8*"),
     ("system/resolve.hpp", "if (why != 0 && (errno == EMFILE || errno == ENFILE))", "if (false)", "transports/names", "*without_descriptors*"),
     ("system/resolve.hpp", "may_be_known ? errc::unknown_host : errc::bad_address", "errc::unknown_host", "transports/names", "*final*"),

@@ -92,6 +92,7 @@ extern "C" int fstatvfs(int fd, struct statvfs* about) noexcept {
     about->f_bfree = 0;
     if (injected.error == EOPNOTSUPP) return static_cast<int>(failing());
     if (injected.error == EINVAL) about->f_blocks = 0;
+    if (injected.error == EDOM) about->f_frsize = 0;
   }
   return done;
 }
@@ -405,7 +406,7 @@ TEST_F(SafetensorsFile, D1_FailingSynchronisationRenameAndRoom) {
   ASSERT_EQ(code_of(full), errc::disk_full) << "before data moves";
   file->abandon(full.error());
   EXPECT_EQ(entries(), 1u);
-  for (const int error : {EOPNOTSUPP, EINVAL}) {
+  for (const int error : {EOPNOTSUPP, EINVAL, EDOM}) {
     injected = {fault::space, 0, error};
     EXPECT_TRUE(write(m)) << "a file system that does not say what is left";
   }
