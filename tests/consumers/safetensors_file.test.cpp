@@ -2,6 +2,7 @@
 // followed.
 #include "../support/allocation_counter.hpp"
 #include "../support/child_process.hpp"
+#include "../support/few_descriptors.hpp"
 #include "../support/own_folder.hpp"
 #include "../support/process_entries.hpp"
 #include "../support/whole_schedule.hpp"
@@ -91,6 +92,7 @@ extern "C" int fstatvfs(int fd, struct statvfs* about) noexcept {
     about->f_bfree = 0;
     if (injected.error == EOPNOTSUPP) return static_cast<int>(failing());
     if (injected.error == EINVAL) about->f_blocks = 0;
+    if (injected.error == EDOM) about->f_frsize = 0;
   }
   return done;
 }
@@ -404,7 +406,7 @@ TEST_F(SafetensorsFile, D1_FailingSynchronisationRenameAndRoom) {
   ASSERT_EQ(code_of(full), errc::disk_full) << "before data moves";
   file->abandon(full.error());
   EXPECT_EQ(entries(), 1u);
-  for (const int error : {EOPNOTSUPP, EINVAL}) {
+  for (const int error : {EOPNOTSUPP, EINVAL, EDOM}) {
     injected = {fault::space, 0, error};
     EXPECT_TRUE(write(m)) << "a file system that does not say what is left";
   }
@@ -415,6 +417,13 @@ TEST_F(SafetensorsFile, D1_FailingSynchronisationRenameAndRoom) {
   EXPECT_EQ(entries(), 1u);
   injected = {fault::sync, 0, EIO, false};
   EXPECT_TRUE(write(m, {.fsync = false}));
+  put("old");
+  auto file_alone = safetensors_file::create(path, {.fsync = false});
+  ASSERT_TRUE(file_alone);
+  const few_descriptors limit(0);
+  const auto unsure = feeder(*file_alone, m, 512).run();
+  ASSERT_EQ(code_of(unsure), errc::io) << "there is no second descriptor whose close would tell";
+  EXPECT_EQ(unsure.error().system, EIO);
 }
 
 TEST_F(SafetensorsFile, D1_AFullDiskIsFoundBeforeDataMoves) {

@@ -15,8 +15,8 @@ class few_descriptors {
   explicit few_descriptors(rlim_t free) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
     rlimit now = before_;
-    for (now.rlim_cur = 0; free > 0; ++now.rlim_cur)
-      if (::fcntl(static_cast<int>(now.rlim_cur), F_GETFD) < 0) --free;
+    now.rlim_cur = 0;  // never so low that poll() refuses to wait for those that are open
+    while (::fcntl(static_cast<int>(now.rlim_cur), F_GETFD) >= 0 || free-- > 0) ++now.rlim_cur;
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &now), 0);
   }
   ~few_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }

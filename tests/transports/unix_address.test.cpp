@@ -1,5 +1,6 @@
 // What the paths and names of Unix sockets may be, and what their files are.
 #include "support/child_process.hpp"
+#include "support/few_descriptors.hpp"
 #include "support/results.hpp"
 #include "unix_folder.hpp"
 
@@ -25,6 +26,11 @@ extern "C" int renameat2(int a, const char* from, int b, const char* to, unsigne
   if (!links_alone) return static_cast<int>(::syscall(SYS_renameat2, a, from, b, to, flags));
   errno = EINVAL;
   return -1;
+}
+
+bool gives_another_owner = false;  ///< the file system, as NFS does to root's files
+extern "C" uid_t geteuid() noexcept {
+  return static_cast<uid_t>(::syscall(SYS_geteuid)) + (gives_another_owner ? 1 : 0);
 }
 
 mode_t permissions_of(const std::string& path) {
@@ -107,6 +113,20 @@ TEST_F(UnixAddress, U1_AStaleFileIsReplacedIfItIsOursAndNobodyListens) {
     EXPECT_TRUE(tp::unix_connect(path(), 1s));
   }
   EXPECT_EQ(files(), 0u);
+  for (rlim_t left = 0; left < 4; ++left) {
+    {
+      const auto gone = foreign(path(), true);
+    }
+    const few_descriptors limit(left);
+    EXPECT_EQ(refusal(path()).system, EMFILE) << "nobody has the name, with " << left << " descriptors";
+    std::filesystem::remove(path());
+  }
+  {
+    const auto gone = foreign(path(), true);
+  }
+  gives_another_owner = true;
+  EXPECT_EQ(refusal(path()).code, errc{}) << "it has the owner that a socket of ours gets there";
+  gives_another_owner = false;
   const auto living = foreign(path(), true);
   EXPECT_EQ(refusal(path()).system, EADDRINUSE);
   EXPECT_EQ(refusal(path()), errc::connection_failed);

@@ -131,13 +131,10 @@ class atomic_file {
   result<void> complete(std::uint64_t length, std::uint64_t bytes, bool synchronise) noexcept {
     if (!has_name(length)) return done(ESTALE, bytes);
     if (const auto ok = change(bytes, [&] { return resize(file_.get(), bytes); }); !ok) return ok;
-    int system = 0;
-    if (synchronise) {
-      if (uninterrupted([&] { return ::fsync(file_.get()); }) != 0) system = errno;
-    } else if (file_descriptor second(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0)); second) {
-      system = second.close();  // some file systems say only at a close what they could not write
-    }
-    return done(system, bytes);
+    // some file systems say only at a close what they could not write; without a descriptor for one it is synchronised
+    file_descriptor second(synchronise ? -1 : ::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+    if (second) return done(second.close(), bytes);
+    return done(uninterrupted([&] { return ::fsync(file_.get()); }) == 0 ? 0 : errno, bytes);
   }
   /// Gives the file, which has to be `bytes` long, its name, and closes it. After an error the name is what it was
   /// before, and the file stays open under its other one; or, if only the directory's own synchronisation failed, the
@@ -261,6 +258,18 @@ class atomic_file {
     return system;
   }
 
+  /// Whether files of this process have that owner here. It need not be the process's user: NFS has another one for
+  /// root's files, and exFAT one for everybody's.
+  bool is_ours(uid_t owner) const noexcept {
+    if (owner == ::geteuid()) return true;
+    std::array<char, 32> name;
+    std::snprintf(name.data(), name.size(), ".%016llx.part~", static_cast<unsigned long long>(system_entropy{}()));
+    const file_descriptor one(::openat(directory_.get(), name.data(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    struct stat made{};
+    const bool same = one && ::fstat(one.get(), &made) == 0 && made.st_uid == owner;
+    if (one) ::unlinkat(directory_.get(), name.data(), 0);
+    return same;
+  }
   /// Only a file of our own: the owner of another file could change what we take for received.
   int open_partial() noexcept {
     int system = EAGAIN;
@@ -277,7 +286,7 @@ class atomic_file {
       }
       struct stat opened{};
       if (!file_ || ::fstat(file_.get(), &opened) != 0) system = errno;
-      else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || opened.st_uid != ::geteuid()) system = EACCES;
+      else if (!S_ISREG(opened.st_mode) || opened.st_nlink > 1 || !is_ours(opened.st_uid)) system = EACCES;
       else if (locked_ = uninterrupted([&] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) == 0;
                !locked_ && errno == EWOULDBLOCK)
         system = EAGAIN;

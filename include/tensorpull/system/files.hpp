@@ -89,7 +89,8 @@ inline int room_for(int fd, std::uint64_t bytes) noexcept {
   if (bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return EFBIG;
   struct stat there{};
   struct statvfs left{};
-  if (::fstat(fd, &there) != 0 || uninterrupted([&] { return ::fstatvfs(fd, &left); }) != 0 || left.f_blocks == 0)
+  if (::fstat(fd, &there) != 0 || uninterrupted([&] { return ::fstatvfs(fd, &left); }) != 0 || left.f_blocks == 0 ||
+      left.f_frsize == 0)
     return 0;
   const std::uint64_t taken = static_cast<std::uint64_t>(there.st_blocks) * 512;
   return bytes > taken && (bytes - taken) / left.f_frsize > left.f_bfree ? ENOSPC : 0;

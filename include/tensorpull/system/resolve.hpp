@@ -29,7 +29,8 @@ class address_list {
 };
 
 /// Resolves with getaddrinfo on the caller's thread. This is the one call that neither a stop request nor the deadline
-/// ends. Starts no thread. Errors: bad_address: no resolver will ever know it; unknown_host; out_of_memory.
+/// ends. Starts no thread. Errors: bad_address: no resolver will ever know it; unknown_host; connection_failed with
+/// errno: it had no descriptor; out_of_memory.
 inline result<address_list> resolve(const host_port& a, std::string_view text, bool to_listen,
                                     int type = SOCK_STREAM) noexcept {
   addrinfo hints{};
@@ -38,8 +39,11 @@ inline result<address_list> resolve(const host_port& a, std::string_view text, b
   hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0) | (may_be_known ? 0 : AI_NUMERICHOST);
   addrinfo* list = nullptr;
   const char* const host = a.host[0] != '\0' ? a.host.data() : nullptr;
+  errno = 0;  // without descriptors that of GNU may return EAI_NONAME
   const int why = ::getaddrinfo(host, a.port.data(), &hints, &list);
   if (why == EAI_MEMORY) return failure(errc::out_of_memory);
+  if (why != 0 && (errno == EMFILE || errno == ENFILE))
+    return failure(errc::connection_failed, 0, without_secrets(text), errno);
   if (why != 0 || list == nullptr)
     return failure(may_be_known ? errc::unknown_host : errc::bad_address, 0, without_secrets(text),
                    why == EAI_SYSTEM ? errno : 0);

@@ -1,5 +1,6 @@
 // Pulls over shared memory: one copy into the recipient's own tensors, and what is sent over the socket instead.
 #include "shm.hpp"
+#include "support/few_descriptors.hpp"
 #include "support/models.hpp"
 
 #include <algorithm>
@@ -110,16 +111,12 @@ TEST(SharedMemory, Equal_bytes_that_are_published_again_from_other_memory_are_gi
   ASSERT_TRUE(view);
   EXPECT_TRUE(same(**view->model(), *second));
 }
-TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_its_own) {
-  tp::owner_storage<4, 32> storage;
-  generator random{5};
-  tp::detail::sharing_owner<tp::owner<tp::xxhash_digest>, 1 << 20> o{storage, [&] { return random(); }};
-  byte_vector slice(4096);
-  const auto sent = [&](std::uint64_t fill) {
-    model m;
-    m.add("w", dtype::f32, {16}).ready().fill(fill);
-    EXPECT_TRUE(o.publish(m.source(), version_of(m), true, {1, 2}, 2));
-    decltype(o)::peer recipient;
+/// An owner without connections, and the descriptor of its memory that a recipient is about to be sent; -1: none is.
+struct sharing {
+  using owner_type = tp::detail::sharing_owner<tp::owner<tp::xxhash_digest>, 1 << 20>;
+
+  int asked() {
+    owner_type::peer recipient;
     tp::frame asked;
     asked.kind = tp::frame_kind::describe;
     asked.ref = {1, 2};
@@ -130,6 +127,31 @@ TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_
     EXPECT_EQ(o.digest(r, allowance, slice), tp::digest_state::ready);
     const auto fd = o.descriptors(r);  // and it is not sent yet
     return fd.empty() ? -1 : fd[0];
+  }
+
+  tp::owner_storage<4, 32> storage{};
+  generator random{5};
+  owner_type o{storage, [this] { return random(); }};
+  byte_vector slice = byte_vector(4096);
+};
+TEST(SharedMemory, Q2_a_copy_that_had_no_descriptor_once_is_made_for_the_next_who_asks) {
+  sharing s;
+  model m;
+  m.add("w", dtype::f32, {16}).ready().fill(1);
+  EXPECT_TRUE(s.o.publish(m.source(), version_of(m), true, {1, 2}, 2));
+  {
+    const few_descriptors limit(0);
+    EXPECT_EQ(s.asked(), -1);
+  }
+  EXPECT_GE(s.asked(), 0);
+}
+TEST(SharedMemory, What_replaces_a_model_while_its_memory_is_sent_has_memory_of_its_own) {
+  sharing s;
+  const auto sent = [&](std::uint64_t fill) {
+    model m;
+    m.add("w", dtype::f32, {16}).ready().fill(fill);
+    EXPECT_TRUE(s.o.publish(m.source(), version_of(m), true, {1, 2}, 2));
+    return s.asked();
   };
   std::vector<int> all;
   for (std::uint64_t fill = 1; fill < 7; ++fill) all.push_back(sent(fill));

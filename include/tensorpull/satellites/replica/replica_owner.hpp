@@ -52,11 +52,11 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
       if (!listener) return failure(listener.error());
       std::unique_ptr<state> s(new state(std::move(*listener), options));
       if constexpr (std::is_convertible_v<const Coordinator&, std::string_view>) {
-        s->dial = [to = std::string(std::string_view(coordinator))]() noexcept {
-          return begin(transport::resolve(to));
+        s->dial = [to = std::string(std::string_view(coordinator))](std::size_t& turn) noexcept {
+          return begin(transport::resolve(to), turn);
         };
       } else {
-        s->dial = [to = coordinator]() noexcept { return begin(to.resolve()); };
+        s->dial = [to = coordinator](std::size_t& turn) noexcept { return begin(to.resolve(), turn); };
       }
       return replica_owner(std::move(s));
     } catch (...) {
@@ -133,22 +133,26 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
       away = false;
       heard = now;
     }
-    void gone(clock::time_point now) noexcept {
+    /// `began`: when the connection was begun that could not be made. Then the coordinator's next address has its turn.
+    void gone(clock::time_point now, clock::time_point began = clock::time_point::min()) noexcept {
       if (!std::exchange(away, true)) away_since = now;
+      if (began >= turned) ++turn, turned = now;
     }
 
     publisher_type published{};
     listener_type listener;
     replica_options options;
     replica_counts counts{};
-    std::function<result<stream_type>()> dial{};
+    std::function<result<stream_type>(std::size_t&)> dial{};
     std::vector<std::unique_ptr<line>> lines{};
     std::vector<pollfd> polled{};
     std::unique_ptr<std::byte[]> scratch{};
     std::array<reference, most> refs{};
     std::optional<stream_type> watch{};  // asks whether the coordinator is there, while no line shows it
     detail::kept_descriptor kept{};  // for `watch`
-    clock::time_point heard, watched{}, away_since{}, ticked{}, dialled{};  // `heard`: of the coordinator
+    // `heard`: of the coordinator; `turned`: when `turn`, the number of its address, changed
+    clock::time_point heard, watched{}, away_since{}, ticked{}, dialled{}, turned{};
+    std::size_t turn = 0;
     io_ready watch_waits{};
     // `crowded`: somebody waits for room or a descriptor. `lacks`: a line had none when it was to call
     bool away = false, accepts = true, crowded = false, lacks = false;
@@ -164,12 +168,18 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
     if constexpr (std::is_convertible_v<const Listen&, std::string_view>) return transport::listen(at);
     else return at.listen();
   }
-  /// Begins a connection to the first of several destinations that allows it.
+  /// Begins a connection to the first of several destinations, from the number `turn` on, that allows it; to the last
+  /// one in any case.
   template <class Places>
-  static result<stream_type> begin(Places places) noexcept {
+  static result<stream_type> begin(Places places, std::size_t& turn) noexcept {
     if (!places) return failure(places.error());
     result<stream_type> s = failure(errc::connection_failed);
-    while (places->more() && !s) s = places->start_connect();
+    for (std::size_t at = 0; places->more(); ++at) {
+      s = failure(errc::connection_failed);  // there may be one descriptor alone
+      s = places->start_connect();
+      if (!places->more()) turn = s ? ~std::size_t{0} : 0;  // the first one is next
+      else if (s && at >= turn) return s;
+    }
     return s;
   }
 
@@ -266,13 +276,13 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
     } else if (called && !l.reached() &&
                (!l.calling() || detail::has_passed(now - l.called(), s.options.budgets.accept))) {
       l.hang_up();
-      s.gone(now);
+      s.gone(now, l.called());
     }
     if (l.wants == line::need::end) return false;
     if (l.wants == line::need::coordinator && !l.calling() && (!s.away || now - s.dialled >= dial_interval)) {
       s.dialled = now;
       const bool kept = l.may_call();
-      if (auto c = s.dial()) {
+      if (auto c = s.dial(s.turn)) {
         l.call(std::move(*c), now);
         l.wants = line::need::again;
       } else {
@@ -300,7 +310,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
       if (now - s.heard < watch_interval || now - s.watched < (s.away ? dial_interval : watch_interval)) return;
       s.watched = now;
       const bool kept = s.kept.let_go();
-      auto c = s.dial();
+      auto c = s.dial(s.turn);
       if (!c) {
         (void)s.kept.keep();
         return not_dialled(s, c.error(), kept, now);
@@ -310,7 +320,7 @@ class replica_owner : public publishing_owner<replica_owner<Parts, Tensors>, Ten
     establishment e{};
     if constexpr (requires { s.watch->establish(); }) e = s.watch->establish();
     if (e.status == io_status::ok) s.here(now);
-    else if (is_end(e.status) || detail::has_passed(now - s.watched, s.options.budgets.accept)) s.gone(now);
+    else if (is_end(e.status) || detail::has_passed(now - s.watched, s.options.budgets.accept)) s.gone(now, s.watched);
     else return void(s.watch_waits = e.waits_for);
     s.watch.reset();
     (void)s.kept.keep();

@@ -160,16 +160,11 @@ class sharing_owner<owner<Hash, Limits, Lock, ChunkHash>, MostCopied> : public o
     std::uint64_t held = 0;
     for (const shared_image& other : shared_) held += other.bytes;
     if (bytes > MostCopied - std::min(MostCopied, held)) return nullptr;
-    *s = {out.slot, out.generation, {-1, -1}, 0, 0, 0, bytes, 0, false, false};
     // the tensors begin at a page
-    s->image_at = (segment_index::bytes(1) + header + memory_page - 1) / memory_page * memory_page - header;
-    auto fd = make_memory_file(s->image_at + bytes);
-    if (!fd) {
-      fail(*s);
-      return s;
-    }
-    s->fd[0] = fd->release();
-    s->descriptors = 1;
+    const std::uint64_t at = (segment_index::bytes(1) + header + memory_page - 1) / memory_page * memory_page - header;
+    auto fd = make_memory_file(at + bytes);
+    if (!fd) return nullptr;  // there may be a descriptor for the next who asks
+    *s = {out.slot, out.generation, {fd->release(), -1}, 1, at, 0, bytes, 0, false, false};
     return s;
   }
   /// Copies at most `allowance` bytes, which are taken off. False: it is ready. Errors: unreadable; io with errno.

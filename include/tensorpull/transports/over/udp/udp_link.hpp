@@ -12,6 +12,7 @@
 #include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/system/resolve.hpp>
 #include <tensorpull/transports/over/udp/detail/udp_buffers.hpp>
+#include <tensorpull/transports/over/udp/detail/udp_turns.hpp>
 #include <tensorpull/transports/over/udp/udp_address.hpp>
 
 #include <netinet/udp.h>
@@ -51,15 +52,15 @@ class basic_udp_link {
   static constexpr std::chrono::milliseconds refusal_interval{200};  ///< those that arrive sooner are of the same try
   static constexpr std::size_t buffer_bytes = 2 * 64 * 1024;  ///< of both buffers
 
-  /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers.
-  /// Nothing is sent yet. Resolving the host blocks the caller's thread. Errors: bad_address, unknown_host,
-  /// connection_failed (with errno: no route, ...), out_of_memory.
+  /// A socket that exchanges datagrams with "host:port" only. A host with several addresses: the first that answers;
+  /// one that is silent has 3 s, and longer in the next round. Nothing is sent yet. Resolving the host blocks the
+  /// caller's thread. Errors: bad_address, unknown_host, connection_failed (with errno: no route, ...), out_of_memory.
   static result<basic_udp_link> connect(std::string_view text) noexcept {
     return made(text, false, [](basic_udp_link& l, const addrinfo* list) {
-      for (; list != nullptr && l.others_ < most_others; list = list->ai_next) {
+      for (; list != nullptr && l.turns_.has_room(); list = list->ai_next) {
         sockaddr_storage to{};
         std::memcpy(&to, list->ai_addr, list->ai_addrlen);
-        l.other_[l.others_++] = {detail::udp_address_of(to), list->ai_family};
+        l.turns_.add({detail::udp_address_of(to), list->ai_family});
       }
       return l.connect_next();
     });
@@ -178,7 +179,7 @@ class basic_udp_link {
 
  private:
   using buffers = detail::udp_buffers;
-  static constexpr std::size_t most_others = 4, datagram_slot = 2048;
+  static constexpr std::size_t datagram_slot = 2048;
   /// The kernel's limit for one call with segments is 64 of them, and what one IP packet carries.
   static constexpr std::size_t most_segments = 64, most_in_call = 65'000;
   /// How long datagrams go one by one. After that it is tried again, since routes and interfaces change.
@@ -211,19 +212,22 @@ class basic_udp_link {
     }
     return true;
   }
-  /// Connects to the next of the host's addresses that has a route. False: there is none; errno is why.
+  /// Connects to the next of the host's addresses that has a route. False: there is none, errno is why, and the socket
+  /// is what it was.
   bool connect_next() noexcept {
-    while (next_other_ < others_) {
-      const detail::udp_address_of_family& o = other_[next_other_++];
+    detail::file_descriptor before = std::move(fd_);
+    while (const auto* const next = turns_.next()) {
       sockaddr_storage to;
-      const socklen_t size = detail::system_address_of(o.to, o.family, to);
-      if (!make_socket(o.family) || ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0) continue;
+      const socklen_t size = detail::system_address_of(next->to, next->family, to);
+      if (!make_socket(next->family) || ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0)
+        continue;
       const int on = 1;
       (void)::setsockopt(fd_.get(), SOL_UDP, UDP_GRO, &on, sizeof on);
       connected_ = true;
       refusals_ = 0;
       return true;
     }
+    fd_ = std::move(before);
     return false;
   }
   /// An ICMP error about the connected peer. Before it has sent anything, the host's next address may be the right one.
@@ -317,6 +321,7 @@ class basic_udp_link {
   /// Sends what has been collected. False: the kernel has no room for all of it now.
   bool flush() noexcept {
     buffers& b = *buffers_;
+    if (b.sent < b.staged && connected_ && !heard_ && refusals_ == 0 && turns_.is_over()) (void)connect_next();
     while (b.sent < b.staged && error_ == 0)
       if (!send_run(b)) return false;
     b.staged = b.sent = b.used = b.doubted = b.tried = 0;
@@ -391,8 +396,7 @@ class basic_udp_link {
   }
 
   detail::unique_ptr<buffers> buffers_;
-  std::array<detail::udp_address_of_family, most_others> other_{};  // the host's addresses
-  std::size_t others_ = 0, next_other_ = 0;
+  detail::udp_turns turns_{};  // of the host's addresses
   detail::file_descriptor fd_;
   int family_ = AF_INET, error_ = 0;
   unsigned refusals_ = 0;

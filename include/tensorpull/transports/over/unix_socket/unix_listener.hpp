@@ -83,9 +83,10 @@ class socket_file {
     // while it is open, no other file gets its number
     const file_descriptor old(::openat(folder, name_.data(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat found{};
-    if (!old || ::fstat(old.get(), &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_uid != ::geteuid() ||
-        !is_deserted(at))
+    if (!old && errno != ENOENT) return errno;
+    if (!old || ::fstat(old.get(), &found) != 0 || !S_ISSOCK(found.st_mode) || found.st_uid != about_.st_uid)
       return EADDRINUSE;
+    if (const int why = not_deserted(at); why != 0) return why;
     if (::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE) != 0) {
       std::array<char, 10> aside{};
       (void)std::snprintf(aside.data(), aside.size(), ".%08x", static_cast<unsigned>(system_entropy{}()));
@@ -104,10 +105,11 @@ class socket_file {
     ::renameat2(folder, from, folder, name_.data(), RENAME_EXCHANGE);
     return EADDRINUSE;
   }
-  /// Whether nobody listens there.
-  static bool is_deserted(const unix_address& at) noexcept {
+  /// 0: nobody listens there. EADDRINUSE, or why that cannot be known.
+  static int not_deserted(const unix_address& at) noexcept {
     const file_descriptor s(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    return s && ::connect(s.get(), at.get(), at.size()) != 0 && errno == ECONNREFUSED;
+    if (!s) return errno;
+    return ::connect(s.get(), at.get(), at.size()) != 0 && errno == ECONNREFUSED ? 0 : EADDRINUSE;
   }
   static bool is(int folder, const char* name, const struct stat& expected) noexcept {
     struct stat now{};
@@ -142,10 +144,10 @@ class unix_listener {
     if (at->is_abstract() && access == unix_access::same_group) return failure(errc::invalid_argument, 0, address);
     unix_listener out(unix_stream(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), access);
     const int socket = out.native_handle();
+    if (socket < 0) return failure(errc::connection_failed, 0, address, errno);
     int failed = 0;
     if (!takes_descriptors) detail::refuse_descriptors(socket);
-    if (socket < 0) failed = errno;
-    else if (!at->is_abstract()) failed = out.file_.place(socket, *at, backlog, permissions(access));
+    if (!at->is_abstract()) failed = out.file_.place(socket, *at, backlog, permissions(access));
     else if (::bind(socket, at->get(), at->size()) != 0 || ::listen(socket, backlog) != 0) failed = errno;
     if (failed == ENAMETOOLONG || failed == EISDIR) return failure(errc::bad_address, address.size(), address);
     if (failed != 0) return failure(errc::connection_failed, 0, address, failed);

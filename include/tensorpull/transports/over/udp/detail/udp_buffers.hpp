@@ -19,10 +19,6 @@ struct udp_incoming {
   udp_address from;
   std::uint32_t at, left, step;
 };
-struct udp_address_of_family {
-  udp_address to;
-  int family;
-};
 struct udp_outgoing {
   udp_address to;
   std::uint32_t at, bytes;
