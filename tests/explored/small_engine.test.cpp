@@ -1,5 +1,8 @@
 // All schedules of a pull between two small machines, as far as the faults of each case go.
+#include "explored/small_flash.hpp"
 #include "explored/small_world.hpp"
+
+#include <tensorpull/embedded/flash_landing.hpp>
 
 #include <gtest/gtest.h>
 
@@ -29,6 +32,13 @@ struct by_radio : in_memory {
   static constexpr std::size_t chunk_bytes = 48, datagram_bytes = 128;
 };
 
+template <bool Once>
+struct in_flash : in_memory {
+  template <class Image>
+  using landing = tp::flash_landing<Image, small_flash<Once>>;
+  using target = small_flash<Once>;
+};
+
 std::uint64_t most() {
   const char* const text = std::getenv("TENSORPULL_EXPLORE");
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 5'000'000;
@@ -44,6 +54,14 @@ void explore(const faults& f) {
   if (!e.counterexample.empty()) ADD_FAILURE() << e.counterexample;
 }
 
+TEST(SmallEngine, A_frame_that_lies) {
+  explore<in_memory>({.losses = 1, .doubles = 1, .ticks = 1, .lies = 1});
+  explore<in_memory>({.ticks = 1, .recipient_restarts = 1, .owner_restarts = 1, .lies = 1});
+  explore<in_memory>({.other_models = 1, .same_models = 1, .lies = 1});
+  explore<of_a_version>({.ticks = 1, .lies = 1});
+  explore<by_radio>({.ticks = 1, .lies = 1});
+}
+TEST(SmallEngine, Two_frames_that_lie) { explore<in_memory>({.lies = 2}); }
 TEST(SmallEngine, A_link_that_loses_doubles_and_reorders) {
   explore<in_memory>({.losses = 2, .doubles = 2, .ticks = 3});
 }
@@ -67,13 +85,12 @@ TEST(SmallEngine, An_owner_that_withdraws_or_is_busy) {
 }
 TEST(SmallEngine, A_clock_that_jumps) { explore<in_memory>({.losses = 1, .doubles = 1, .ticks = 2, .jumps = 2}); }
 TEST(SmallEngine, A_description_in_pieces) { explore<by_radio>({.losses = 1, .doubles = 1, .ticks = 2}); }
-TEST(SmallEngine, A_frame_that_lies) {
-  explore<in_memory>({.losses = 1, .doubles = 1, .ticks = 1, .lies = 1});
-  explore<in_memory>({.ticks = 1, .recipient_restarts = 1, .owner_restarts = 1, .lies = 1});
-  explore<in_memory>({.other_models = 1, .same_models = 1, .lies = 1});
-  explore<of_a_version>({.ticks = 1, .lies = 1});
-  explore<by_radio>({.ticks = 1, .lies = 1});
+TEST(SmallEngine, A_landing_in_flash_whose_power_goes) {
+  explore<in_flash<false>>({.losses = 1, .doubles = 1, .ticks = 1, .power_cuts = 2});
+  explore<in_flash<true>>({.losses = 1, .doubles = 1, .ticks = 1, .power_cuts = 2});
+  explore<in_flash<false>>({.ticks = 1, .power_cuts = 2, .other_models = 1});
+  explore<in_flash<true>>({.recipient_restarts = 1, .owner_restarts = 1, .power_cuts = 1});
+  explore<in_flash<false>>({.power_cuts = 1, .lies = 1});
 }
-TEST(SmallEngine, Two_frames_that_lie) { explore<in_memory>({.lies = 2}); }
 
 }  // namespace explored_test

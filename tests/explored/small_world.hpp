@@ -165,10 +165,11 @@ class small_world {
     std::uint64_t described;  // the nonce of the serve that the recipient was told of
     std::uint64_t pinned;  // the version that it pulls; 0: any
     std::uint64_t serve;  // the nonce of the owner's serve
+    std::uint64_t kept_of;  // the version of which an earlier recipient had `kept` bytes
     std::uint32_t now;
     std::uint32_t request;  // the datagram of the recipient that is not answered
     std::uint32_t moved_at, not_before;  // when the recipient was answered, and until when it was put off
-    std::uint32_t landed;
+    std::uint32_t landed, kept;
     std::uint32_t newest;  // the id of the request that changed the owner last
     std::uint8_t recipients, owners;  // how many there were
     std::uint8_t which;  // of the models
@@ -199,7 +200,7 @@ class small_world {
         if (f.losses > 0) can(lose, d + i);
         if (f.doubles > 0 && line[on_the_way - 1] == 0) can(twice, d + i);
         if (lasts && down && f.power_cuts > 0)
-          for (unsigned op = 0; op < 4; ++op)
+          for (unsigned op = 0; op < 6; ++op)
             for (unsigned how = 0; how < 4; ++how) can(cut, d + i, op << 4 | how);
       }
     }
@@ -284,9 +285,8 @@ class small_world {
     if (state.lied || state.jumped || state.is == published::withdrawn) return;
     const auto done = rec().outcome();
     if (state.pinned != version_[state.which]) return;
-    const errc why = done ? errc{} : done.error().code;
-    if (state.other && (why == errc::stale_version || (done && done->unconfirmed_because == errc::stale_version)))
-      return;
+    const errc why = done ? done->unconfirmed_because : done.error().code;
+    if (why == errc::stale_version && state.other) return;
     // an earlier recipient of this number had confirmed
     if ((why == errc::ended || why == errc::already_final) && (state.recorded >> state.which & 1) != 0) return;
     if (!done || done->outcome != tp::outcome::completed) wrong = "without another fault it does not complete";
@@ -374,6 +374,7 @@ class small_world {
     state.now = 0u - 2 * second;  // it wraps on the way
     state.which = which;
     wrong = nullptr;
+    if constexpr (lasts) state.to.fill();
     start_owner();
     start_recipient();
     poll();
@@ -397,6 +398,10 @@ class small_world {
     asm volatile("" ::"r"(&at) : "memory");  // else the compiler takes the zeros for unused
   }
   void start_recipient() {
+    if (lasts && state.pinned != 0) {
+      state.kept = state.kept_of == state.pinned ? std::max(state.kept, state.landed) : state.landed;
+      state.kept_of = state.pinned;
+    }
     blank(state.recipient_at), blank(state.landing_at);
     if constexpr (!lasts) blank(state.to);
     ::new (state.landing_at) landing(state.to);
@@ -688,7 +693,7 @@ class small_world {
       if (in_pieces && total == 0 && rec().total_bytes() != 0) moved = true;
       if (answer.m.kind == kind::chunk && (in_pieces || answer.m.nonce == state.described)) moved = true;
       if (now_landed < landed) wrong = "bytes that have landed are fetched again (27)";
-      if (now_landed > landed && !(lasts && answer.m.kind == kind::description)) {
+      if (now_landed > landed && !(lasts && answer.m.kind != kind::chunk)) {  // else it was in flash
         const std::size_t n = now_landed - landed;
         if (answer.m.kind != kind::chunk || n != answer.m.length || answer.m.offset != landed)
           wrong = "bytes land that were not asked for (1)";
@@ -751,6 +756,12 @@ class small_world {
     if (m.kind == kind::describe) return;
     if (state.pinned != 0 && m.version != state.pinned) wrong = "it pulls another version than it began with (35)";
     state.pinned = m.version;
+    if (lasts && state.kept_of == m.version && !state.lied) {
+      std::uint32_t costs = Setting::chunk_bytes;
+      if constexpr (lasts) costs = std::max<std::uint32_t>(costs, landing::cursor_step);
+      if (m.kind == kind::pull && m.offset + costs < state.kept) wrong = "a power cut costs more than a chunk (38)";
+    }
+    state.kept_of = state.kept = 0;
     if (m.kind != kind::confirm) return;
     state.finished = true;
     if (m.nonce != state.described && !in_pieces) wrong = "it confirms a serve that it does not know (10)";
@@ -763,6 +774,8 @@ class small_world {
   /// What holds in each state.
   void look() {
     order();
+    if constexpr (lasts)
+      if (state.to.misused) wrong = "the flash is used against its rules";
     if (!rec().ended()) return;
     const auto done = rec().outcome();
     if (!done) {
