@@ -15,6 +15,7 @@ using namespace test;
 
 struct in_memory {
   static constexpr std::size_t chunk_bytes = 72, datagram_bytes = 152;
+  static constexpr bool ids_fall = false;
   template <class Image>
   using landing = tp::model_landing<tiny_model>;
   using target = tiny_model;
@@ -23,6 +24,10 @@ struct in_memory {
 /// After a restart it is another recipient for its owner.
 struct nameless : in_memory {
   static tp::embedded_pull pull(std::uint64_t) { return {}; }
+};
+/// Its ids look late to its owner.
+struct late_ids : in_memory {
+  static constexpr bool ids_fall = true;
 };
 struct of_a_version : in_memory {
   static tp::embedded_pull pull(std::uint64_t version) { return {.ref = {}, .version = version, .recipient = {7}}; }

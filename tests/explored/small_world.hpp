@@ -176,10 +176,9 @@ class small_world {
     published is;
     std::uint8_t confirmed_with, recorded;  // bit v: a recipient confirmed while it held model v; the owner has it
     bool served_to_the_end, lied, jumped, finished, other;
-    std::uint8_t none[5];
-    faults left;
+    alignas(8) faults left;
   };
-  static_assert(std::is_trivially_copyable_v<machines> && sizeof(machines) % 8 == 0);
+  static_assert(offsetof(machines, left) % 8 == 0 && sizeof(machines) % 8 == 0);
   machines& state = state_;
   const char* wrong = nullptr;
 
@@ -410,7 +409,9 @@ class small_world {
     if (pull.recipient) pull.recipient = {who_};
     pull.timeout_ms = 8 * second, pull.retry_ms = second;
     const std::uint64_t n = ++state.recipients;
-    ::new (state.recipient_at) recipient(land(), pull, (who_ << 60) + (n << 56) + n);
+    // the ids of the next recipient are above those of the last, or below
+    const std::uint64_t ids = Setting::ids_fall ? 0x1000 - 16 * n : n << 24;
+    ::new (state.recipient_at) recipient(land(), pull, (who_ << 60) + (ids << 32) + n);
     state.described = state.request = state.landed = 0;
     state.pinned = pull.version;
     state.finished = false;
@@ -558,7 +559,8 @@ class small_world {
       if (after == recipient_state::acquired) state.served_to_the_end = false;
       const read_frame r = first_frame(asked);
       if (r.m.kind != kind::pull) {
-        if (!state.lied && state.newest != 0 && state.newest >> 24 == r.m.id >> 24 && r.m.id < state.newest)
+        if (!state.lied && !Setting::ids_fall && state.newest != 0 && state.newest >> 24 == r.m.id >> 24 &&
+            r.m.id < state.newest)
           wrong = "a late request changes the owner";
         state.newest = r.m.id;
       }
