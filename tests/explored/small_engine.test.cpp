@@ -1,6 +1,7 @@
 // All schedules of a pull between two small machines, as far as the faults of each case go.
 #include "explored/small_flash.hpp"
 #include "explored/small_world.hpp"
+#include "support/whole_schedule.hpp"
 
 #include <tensorpull/embedded/flash_landing.hpp>
 
@@ -15,7 +16,6 @@ using namespace test;
 
 struct in_memory {
   static constexpr std::size_t chunk_bytes = 72, datagram_bytes = 152;
-  static constexpr bool ids_fall = false;
   template <class Image>
   using landing = tp::model_landing<tiny_model>;
   using target = tiny_model;
@@ -24,10 +24,6 @@ struct in_memory {
 /// After a restart it is another recipient for its owner.
 struct nameless : in_memory {
   static tp::embedded_pull pull(std::uint64_t) { return {}; }
-};
-/// Its ids look late to its owner.
-struct late_ids : in_memory {
-  static constexpr bool ids_fall = true;
 };
 struct of_a_version : in_memory {
   static tp::embedded_pull pull(std::uint64_t version) { return {.ref = {}, .version = version, .recipient = {7}}; }
@@ -44,9 +40,15 @@ struct in_flash : in_memory {
   using target = small_flash<Once>;
 };
 
+/// The same model is there, under another reference.
+struct in_used_flash : in_flash<false> {
+  static constexpr bool used_flash = true;
+};
+
+/// Transitions of each search.
 std::uint64_t most() {
   const char* const text = std::getenv("TENSORPULL_EXPLORE");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 5'000'000;
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : repetitions(20'000'000, 20);
 }
 
 template <class Setting>
@@ -96,6 +98,7 @@ TEST(SmallEngine, A_landing_in_flash_whose_power_goes) {
   explore<in_flash<false>>({.ticks = 1, .power_cuts = 2, .other_models = 1});
   explore<in_flash<true>>({.recipient_restarts = 1, .owner_restarts = 1, .power_cuts = 1});
   explore<in_flash<false>>({.power_cuts = 1, .lies = 1});
+  explore<in_used_flash>({.doubles = 1, .ticks = 1, .power_cuts = 1, .other_models = 1});
 }
 
 }  // namespace explored_test

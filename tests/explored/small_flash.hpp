@@ -65,8 +65,10 @@ struct small_flash {
   }
   bool program(std::uint32_t at, const_byte_span in) noexcept {
     if (off) return false;
-    if (at % program_bytes != 0 || in.size() % program_bytes != 0 || at + in.size() > sizeof bytes) misused = true;
-    if (misused) return false;
+    if (at % program_bytes != 0 || in.size() % program_bytes != 0 || at + in.size() > sizeof bytes) {
+      misused = true;
+      return false;
+    }
     const way w = begins();
     if (w == before) return false;
     const std::size_t half = in.size() / 2;

@@ -109,7 +109,8 @@ inline std::string tell_datagram(const_byte_span d) {
   return text.empty() ? std::to_string(d.size()) + " bytes that are no frame" : text;
 }
 
-/// `Setting`: chunk_bytes, datagram_bytes (the longest of the owner), max (the faults), pull (what is pulled).
+/// `Setting`: chunk_bytes, datagram_bytes (the longest of the owner), landing and target, pull (what is pulled),
+/// perhaps used_flash.
 template <class Setting>
 class small_world {
   using kind = tp::frame_kind;
@@ -152,6 +153,7 @@ class small_world {
     record(1, ref, who);
     record(0, ref, stranger);
     record(0, {1, 3}, who);
+    used_ = state.to;
     allowed_ = f;
   }
 
@@ -374,6 +376,8 @@ class small_world {
     state.which = which;
     wrong = nullptr;
     if constexpr (lasts) state.to.fill();
+    if constexpr (requires { Setting::used_flash; })
+      if (ref_ == ref) state.to = used_, state.kept = image::image_bytes, state.kept_of = version_[0];
     start_owner();
     start_recipient();
     poll();
@@ -409,9 +413,7 @@ class small_world {
     if (pull.recipient) pull.recipient = {who_};
     pull.timeout_ms = 8 * second, pull.retry_ms = second;
     const std::uint64_t n = ++state.recipients;
-    // the ids of the next recipient are above those of the last, or below
-    const std::uint64_t ids = Setting::ids_fall ? 0x1000 - 16 * n : n << 24;
-    ::new (state.recipient_at) recipient(land(), pull, (who_ << 60) + (ids << 32) + n);
+    ::new (state.recipient_at) recipient(land(), pull, (who_ << 60) + (n << 56) + n);
     state.described = state.request = state.landed = 0;
     state.pinned = pull.version;
     state.finished = false;
@@ -521,7 +523,7 @@ class small_world {
       case 11: w = who_; break;
       case 12: w = image::image_bytes; break;
       case 13: w = image::header_bytes; break;
-      case 14: w = nonce(0) | 1; break;
+      case 14: w = nonce(1) | 1; break;
       default:
         if ((how >> 4) + 2 > d.size() / 8) return false;
         tp::store_le64(at, tp::load_le64(at + 8));
@@ -559,8 +561,7 @@ class small_world {
       if (after == recipient_state::acquired) state.served_to_the_end = false;
       const read_frame r = first_frame(asked);
       if (r.m.kind != kind::pull) {
-        if (!state.lied && !Setting::ids_fall && state.newest != 0 && state.newest >> 24 == r.m.id >> 24 &&
-            r.m.id < state.newest)
+        if (!state.lied && state.newest != 0 && state.newest >> 24 == r.m.id >> 24 && r.m.id < state.newest)
           wrong = "a late request changes the owner";
         state.newest = r.m.id;
       }
@@ -777,7 +778,7 @@ class small_world {
   void look() {
     order();
     if constexpr (lasts)
-      if (state.to.misused) wrong = "the flash is used against its rules";
+      if (std::exchange(state.to.misused, false) && !state.lied) wrong = "the flash is used against its rules";
     if (!rec().ended()) return;
     const auto done = rec().outcome();
     if (!done) {
@@ -807,6 +808,7 @@ class small_world {
   byte_vector image_[2];
   std::uint64_t version_[2];
   tp::ref_id ref_;
+  target used_{};  // by a transfer of another reference
   std::uint64_t who_;
   std::vector<byte_vector> datagrams_;
   std::map<byte_vector, std::uint32_t> numbers_;
