@@ -178,6 +178,9 @@ class small_world {
     published is;
     std::uint8_t confirmed_with, recorded;  // bit v: a recipient confirmed while it held model v; the owner has it
     bool served_to_the_end, lied, jumped, finished, other;
+    bool told;  // how it ends, by an answer with `status` and `number`
+    tp::status status;
+    std::uint32_t number;
     alignas(8) faults left;
   };
   static_assert(offsetof(machines, left) % 8 == 0 && sizeof(machines) % 8 == 0);
@@ -232,6 +235,7 @@ class small_world {
         if (down && state.request != 0) can(strange, d + 1, i);
       }
     }
+    for (unsigned s = 0; s < 18 && state.request != 0; ++s) can(refuse, 0, s);
   }
 
   bool take(std::uint32_t s) {
@@ -267,6 +271,7 @@ class small_world {
         if (i == 1) std::memcpy(other.data() + 16, datagrams_[state.request].data() + 16, 4);  // its id
         return lies(down, other);
       }
+      case refuse: --f.lies; return lies(true, refusal(how));
     }
     look();
     return true;
@@ -327,6 +332,7 @@ class small_world {
       case strange:
         return "of another transfer " + to + tell_datagram(datagrams_[(down ? told_ : asked_)[how]]) +
                (i == 1 ? " with our id" : "");
+      case refuse: return "to the recipient, of nobody: " + tell_datagram(refusal(how));
     }
     return "?";
   }
@@ -358,7 +364,8 @@ class small_world {
     cut,
     reflect,
     lie,
-    strange
+    strange,
+    refuse
   };
   static constexpr unsigned another_kind = 32 << 4, another_length = another_kind + 32;
 
@@ -416,7 +423,8 @@ class small_world {
     ::new (state.recipient_at) recipient(land(), pull, (who_ << 60) + (n << 56) + n);
     state.described = state.request = state.landed = 0;
     state.pinned = pull.version;
-    state.finished = false;
+    state.finished = state.told = false;
+    state.status = {}, state.number = 0;
     state.moved_at = state.not_before = state.now;
   }
   void start_owner() {
@@ -489,6 +497,15 @@ class small_world {
 
   // lies
 
+  /// An answer with a status to the request that is on its way.
+  byte_vector refusal(unsigned status) const {
+    tp::frame m = first_frame(datagrams_[state.request]).m;
+    m.kind = m.kind == kind::confirm && status % 2 == 1 ? kind::confirmed : kind::refused;
+    m.status = static_cast<tp::status>(status), m.delay_ms = 77;
+    byte_vector d(80);
+    (void)tp::word_framing::encode(m, d);
+    return d;
+  }
   bool spoil(byte_vector& d, unsigned how) const {
     const byte_vector was = d;
     if (how >= another_length) {
@@ -707,12 +724,27 @@ class small_world {
       if (moved) state.moved_at = state.now;
       if (answer.m.kind == kind::refused && answer.m.status == tp::status::busy)
         state.not_before = state.now + answer.m.delay_ms;
+      other_size_ = answer.m.kind == kind::description && answer.m.image_bytes != rec().total_bytes();
+      if (answer.m.kind != kind::piece) tells(answer.m);
       if (answer.m.kind != kind::piece || total != rec().total_bytes()) state.request = 0;
     }
     if constexpr (!lasts)
       if (std::memcmp(data_was, data(), sizeof data_was) != 0) wrong = "other bytes land than those of the answer (1)";
     state.landed = now_landed;
     if (!in_a_cut_) poll();
+    other_size_ = false;
+  }
+  /// The recipient has heard how it ends, or does not end.
+  void tells(const tp::frame& a) {
+    const kind asked = state.request == 0 ? kind::nothing : first_frame(datagrams_[state.request]).m.kind;
+    using tp::status;
+    state.told = a.kind == kind::confirmed ||
+                 (a.kind == kind::refused && a.status != status::busy &&
+                  (a.status != status::bad_request || asked != kind::confirm) &&
+                  (a.status != status::already_final || asked != kind::describe || !(lasts || state.finished)));
+    state.status = state.told ? a.status : status::ok;
+    if (state.told && a.kind == kind::refused && a.status == status::ok) state.status = status::bad_request;
+    state.number = state.told ? a.delay_ms : 0;
   }
   /// Whether the recipient differs from `was` in more than the time and that it was sent something unintelligible.
   bool differs_from(const std::byte* was) {
@@ -757,6 +789,7 @@ class small_world {
       wrong = "a repeated request is another one (40)";
     state.request = number;
     if (m.kind == kind::describe) return;
+    if (other_size_) wrong = "it pulls an image of another size than it was told (1)";
     if (state.pinned != 0 && m.version != state.pinned) wrong = "it pulls another version than it began with (35)";
     state.pinned = m.version;
     if (lasts && state.kept_of == m.version && !state.lied) {
@@ -781,12 +814,19 @@ class small_world {
       if (std::exchange(state.to.misused, false) && !state.lied) wrong = "the flash is used against its rules";
     if (!rec().ended()) return;
     const auto done = rec().outcome();
+    const errc because = done ? done->unconfirmed_because : done.error().code;
+    const bool good = state.told && done && state.status == tp::status::ok;
+    if (state.told && because != (good ? errc{} : to_errc(state.status)))
+      wrong = "it ends for another reason than it was told (12)";
+    if (done && state.told && done->confirmed != good) wrong = "it does not tell whether it was confirmed (11)";
     if (!done) {
       const errc why = done.error().code;
+      if (done.error().at != (why == errc::schema_mismatch ? image::tensor_count : state.landed) && !state.lied)
+        wrong = "the error does not tell how far it was";
       if (state.finished) wrong = "everything is here, and it is an error (12)";
       if ((why == errc::timed_out || why == errc::unsupported_layout) && !is_late())
         wrong = "it gives up too early (14)";
-      if (why == errc::withdrawn && !state.lied && done.error().system != static_cast<int>(reason))
+      if (why == errc::withdrawn && done.error().system != static_cast<int>(state.number))
         wrong = "the reason is lost (28)";
       return;
     }
@@ -813,7 +853,7 @@ class small_world {
   std::vector<byte_vector> datagrams_;
   std::map<byte_vector, std::uint32_t> numbers_;
   std::vector<std::uint32_t> asked_, told_;  // of other transfers
-  bool in_a_cut_ = false, changed_ = false;  // by the last datagram
+  bool in_a_cut_ = false, changed_ = false, other_size_ = false;  // of the last datagram
 };
 
 }  // namespace test
