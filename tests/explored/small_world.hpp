@@ -177,7 +177,7 @@ class small_world {
     std::uint8_t which;  // of the models
     published is;
     std::uint8_t confirmed_with, recorded;  // bit v: a recipient confirmed while it held model v; the owner has it
-    bool served_to_the_end, lied, jumped, finished, other;
+    bool served_to_the_end, lied, jumped, finished, other, rotten;
     bool told;  // how it ends, by an answer with `status` and `number`
     tp::status status;
     std::uint32_t number;
@@ -208,6 +208,7 @@ class small_world {
             for (unsigned how = 0; how < 4; ++how) can(cut, d + i, op << 4 | how);
       }
     }
+    for (unsigned i = 0; lasts && f.power_cuts > 0 && i < 4; ++i) can(rot, i);
     if (f.ticks > 0 && !over) can(tick);
     if (f.jumps > 0 && !over)
       for (unsigned how = 0; how < std::size(jumps); ++how) can(jump, how);
@@ -272,6 +273,11 @@ class small_world {
         return lies(down, other);
       }
       case refuse: --f.lies; return lies(true, refusal(how));
+      case rot:
+        --f.power_cuts;
+        if constexpr (lasts) state.to.bytes[i * target::page_bytes] ^= std::byte{1};
+        start_recipient(), state.kept = 0, state.rotten = true, poll();
+        break;
     }
     look();
     return true;
@@ -290,13 +296,15 @@ class small_world {
   void at_the_end() {
     if (state.lied || state.jumped || state.is == published::withdrawn) return;
     const auto done = rec().outcome();
-    if (state.pinned != version_[state.which]) return;
+    if (state.pinned != version_[state.which] && (state.pinned != 0 || state.other)) return;
     const errc why = done ? done->unconfirmed_because : done.error().code;
     if (why == errc::stale_version && state.other) return;
-    // an earlier recipient of this number had confirmed
-    if ((why == errc::ended || why == errc::already_final) && (state.recorded >> state.which & 1) != 0) return;
+    // an earlier recipient of this number had confirmed, and what it held is not here
+    if ((why == errc::ended || (why == errc::already_final && !(lasts && !state.rotten))) &&
+        (state.recorded >> state.which & 1) != 0)
+      return;
     if (!done || done->outcome != tp::outcome::completed) wrong = "without another fault it does not complete";
-    else if (!done->confirmed) wrong = "without another fault it is not confirmed";
+    else if (!done->confirmed) wrong = "without another fault it is not confirmed (30)";
     else if ((state.recorded >> state.which & 1) == 0) wrong = "confirmed, and the owner has not recorded it (11)";
   }
 
@@ -333,6 +341,7 @@ class small_world {
         return "of another transfer " + to + tell_datagram(datagrams_[(down ? told_ : asked_)[how]]) +
                (i == 1 ? " with our id" : "");
       case refuse: return "to the recipient, of nobody: " + tell_datagram(refusal(how));
+      case rot: return "the power goes, and a byte of page " + std::to_string(i) + " changes";
     }
     return "?";
   }
@@ -365,7 +374,8 @@ class small_world {
     reflect,
     lie,
     strange,
-    refuse
+    refuse,
+    rot
   };
   static constexpr unsigned another_kind = 32 << 4, another_length = another_kind + 32;
 
@@ -567,14 +577,14 @@ class small_world {
       read += a.m.kind == kind::chunk ? tp::detail::payload_prefix::frame_bytes(a.m.length) : 0;
       bool asked_for = false;
       each_frame(asked, [&](const read_frame& r) { asked_for = asked_for || answers_to(a, r.m); });
-      if (!asked_for) wrong = "the owner says what was not asked for (40)";
+      if (!asked_for) wrong = "the owner says what was not asked for (28, 32, 40)";
     });
     const recipient_state after = own().state();
     changed_ = n != 0 || after != before;
     if (after != before || state.serve != serve) {
       bool may = false;
       each_frame(asked, [&](const read_frame& r) { may = may || may_make(r.m, before, after); });
-      if (!may && after != before) wrong = "the owner believes what nobody told it (10)";
+      if (!may && after != before) wrong = "the owner believes what nobody told it (10, 19, 39)";
       if (after == recipient_state::acquired) state.served_to_the_end = false;
       const read_frame r = first_frame(asked);
       if (r.m.kind != kind::pull) {
