@@ -179,7 +179,7 @@ class small_world {
     std::uint8_t confirmed_with, recorded;  // bit v: a recipient confirmed while it held model v; the owner has it
     bool served_to_the_end, lied, jumped, finished, other, rotten;
     bool told;  // how it ends, by an answer with `status` and `number`
-    tp::status status;
+    tp::status status, farewell;  // of its farewell; busy: it has sent none
     std::uint32_t number;
     alignas(8) faults left;
   };
@@ -229,7 +229,7 @@ class small_world {
         for (unsigned w = 0; w < words && w < (payload ? 11u : 32u); ++w)
           for (unsigned how = 0; how < 16; ++how) can(lie, d + i, w << 4 | how);
         for (unsigned k = 0; k < 18; ++k) can(lie, d + i, another_kind + k);
-        for (unsigned k = 0; k < 7; ++k) can(lie, d + i, another_length + k);
+        for (unsigned k = 0; k < 8; ++k) can(lie, d + i, another_length + k);
       }
       for (unsigned i = 0; i < (down ? told_ : asked_).size(); ++i) {
         can(strange, d, i);
@@ -434,7 +434,7 @@ class small_world {
     state.described = state.request = state.landed = 0;
     state.pinned = pull.version;
     state.finished = state.told = false;
-    state.status = {}, state.number = 0;
+    state.status = {}, state.farewell = tp::status::busy, state.number = 0;
     state.moved_at = state.not_before = state.now;
   }
   void start_owner() {
@@ -523,9 +523,12 @@ class small_world {
       if (how - another_length < std::size(lengths)) {
         if (lengths[how - another_length] >= d.size()) return false;
         d.resize(lengths[how - another_length]);
-      } else {
+      } else if (how == another_length + 6) {
         d.insert(d.end(), was.begin(), was.end());
         return d.size() <= most_bytes;
+      } else {
+        d.resize(d.size() + 8);
+        d[4] = static_cast<std::byte>(d.size() / 8 - 1);
       }
       return true;
     }
@@ -790,6 +793,7 @@ class small_world {
     if (m.ref != ref_) wrong = "the recipient asks for another reference";
     if (m.kind == kind::cancel) {
       if (m.nonce != state.described && !in_pieces && !state.lied) wrong = "it gives up a serve that it does not know";
+      state.farewell = m.status;
       return;
     }
     if (is_late()) wrong = "nothing is progress, and it goes on (14)";
@@ -833,6 +837,13 @@ class small_world {
       const errc why = done.error().code;
       if (done.error().at != (why == errc::schema_mismatch ? image::tensor_count : state.landed) && !state.lied)
         wrong = "the error does not tell how far it was";
+      const bool known = why == errc::withdrawn || why == errc::unreadable || why == errc::stale_version;
+      if (rec().total_bytes() != 0 && (in_pieces || state.described != 0) && !known &&
+          state.farewell == tp::status::busy)
+        wrong = "it gives up and tells nobody (19)";
+      if (state.farewell != tp::status::busy &&
+          (why == errc::digest_mismatch) != (state.farewell == tp::status::digest_mismatch))
+        wrong = "the owner is not told whether the bytes were wrong (19)";
       if (state.finished) wrong = "everything is here, and it is an error (12)";
       if ((why == errc::timed_out || why == errc::unsupported_layout) && !is_late())
         wrong = "it gives up too early (14)";
