@@ -44,7 +44,7 @@ struct faults {
 /// A frame as a host reads it.
 struct read_frame {
   tp::frame m;
-  const_byte_span payload;
+  const_byte_span bytes, payload;
 };
 template <class See>
 void each_frame(const_byte_span bytes, See see) {
@@ -55,6 +55,7 @@ void each_frame(const_byte_span bytes, See see) {
     const auto one = bytes.first(**measured);
     bytes = bytes.subspan(one.size());
     read_frame f;
+    f.bytes = one;
     if (one.size() < 24) continue;
     if (prefix::announces_payload(one)) {
       if (one.size() < prefix::bytes) continue;
@@ -171,6 +172,7 @@ class small_world {
     std::uint32_t now;
     std::uint32_t request;  // the datagram of the recipient that is not answered
     std::uint32_t moved_at, not_before;  // when the recipient was answered, and until when it was put off
+    std::uint32_t heard_at;  // when the owner answered its recipient
     std::uint32_t landed, kept;
     std::uint32_t newest;  // the id of the request that changed the owner last
     std::uint8_t recipients, owners;  // how many there were
@@ -551,8 +553,8 @@ class small_world {
       case 9: w = version_[1]; break;
       case 10: w = stranger; break;
       case 11: w = who_; break;
-      case 12: w = image::image_bytes; break;
-      case 13: w = image::header_bytes; break;
+      case 12: w = how >> 4 == 9 ? w + (std::uint64_t{1} << 35) : image::image_bytes; break;  // another length
+      case 13: w = how >> 4 == 9 ? w - (std::uint64_t{1} << 35) : image::header_bytes; break;
       case 14: w = nonce(1) | 1; break;
       default:
         if ((how >> 4) + 2 > d.size() / 8) return false;
@@ -572,16 +574,19 @@ class small_world {
     const_byte_span asked(in, d.size());
     const recipient_state before = own().state();
     const std::uint64_t serve = state.serve;
+    serves_ = before == recipient_state::acquired || before == recipient_state::provisional ? own().recipient()
+                                                                                            : tp::recipient_id{};
     const std::size_t n = own().answer(asked, out, state.now);
     if (n > owner::answer_bytes) wrong = "an answer is too long (40)";
     const_byte_span said(out, n);
     std::size_t read = 0;
     each_frame(said, [&](const read_frame& a) {
-      read += a.m.kind == kind::chunk ? tp::detail::payload_prefix::frame_bytes(a.m.length) : 0;
+      read += a.bytes.size();
       bool asked_for = false;
       each_frame(asked, [&](const read_frame& r) { asked_for = asked_for || answers_to(a, r.m); });
       if (!asked_for) wrong = "the owner says what was not asked for (28, 32, 40)";
     });
+    if (read != n) wrong = "an answer is not whole frames (40)";
     const recipient_state after = own().state();
     changed_ = n != 0 || after != before;
     if (after != before || state.serve != serve) {
@@ -601,9 +606,11 @@ class small_world {
       if ((state.confirmed_with >> state.which & 1) == 0)
         wrong = "the owner counts a recipient that never held the bytes (10)";
     }
+    const kind said_first = first_frame(said).m.kind;
+    if (said_first == kind::description || said_first == kind::chunk || said_first == kind::confirmed)
+      state.heard_at = state.now;
     if (n != 0) {
-      if (first_frame(asked).m.kind == kind::confirm && first_frame(said).m.kind == kind::confirmed)
-        repeat(asked, said);
+      if (first_frame(asked).m.kind == kind::confirm && said_first == kind::confirmed) repeat(asked, said);
       put(state.down, number_of(said));
     }
   }
@@ -626,6 +633,7 @@ class small_world {
     switch (m.kind) {
       case kind::description:
         state.serve = m.nonce;
+        if (serves_ && r.recipient != serves_ && state.now - state.heard_at < 3 * second) return false;
         return r.kind == kind::describe && state.is == published::yes && !completed &&
                m.version == version_[state.which] && m.nonce % 2 == 1 && m.image_bytes == image::image_bytes &&
                m.data_start == image::header_bytes && m.flag && m.fingerprint == image::fingerprint &&
@@ -751,10 +759,10 @@ class small_world {
   void tells(const tp::frame& a) {
     const kind asked = state.request == 0 ? kind::nothing : first_frame(datagrams_[state.request]).m.kind;
     using tp::status;
-    state.told = a.kind == kind::confirmed ||
-                 (a.kind == kind::refused && a.status != status::busy &&
-                  (a.status != status::bad_request || asked != kind::confirm) &&
-                  (a.status != status::already_final || asked != kind::describe || !(lasts || state.finished)));
+    const bool waits = a.status == status::busy && a.delay_ms < state.moved_at + 8 * second - state.now,
+               asks_again = a.status == status::bad_request && asked == kind::confirm,
+               is_here = a.status == status::already_final && asked == kind::describe && (lasts || state.finished);
+    state.told = a.kind == kind::confirmed || (a.kind == kind::refused && !waits && !asks_again && !is_here);
     state.status = state.told ? a.status : status::ok;
     if (state.told && a.kind == kind::refused && a.status == status::ok) state.status = status::bad_request;
     state.number = state.told ? a.delay_ms : 0;
@@ -793,6 +801,7 @@ class small_world {
     if (m.ref != ref_) wrong = "the recipient asks for another reference";
     if (m.kind == kind::cancel) {
       if (m.nonce != state.described && !in_pieces && !state.lied) wrong = "it gives up a serve that it does not know";
+      if (state.finished) wrong = "everything is here, and it gives up (12)";
       state.farewell = m.status;
       return;
     }
@@ -835,7 +844,7 @@ class small_world {
     if (done && state.told && done->confirmed != good) wrong = "it does not tell whether it was confirmed (11)";
     if (!done) {
       const errc why = done.error().code;
-      if (done.error().at != (why == errc::schema_mismatch ? image::tensor_count : state.landed) && !state.lied)
+      if (state.told && done.error().at != (why == errc::schema_mismatch ? image::tensor_count : state.landed))
         wrong = "the error does not tell how far it was";
       const bool known = why == errc::withdrawn || why == errc::unreadable || why == errc::stale_version;
       if (rec().total_bytes() != 0 && (in_pieces || state.described != 0) && !known &&
@@ -873,6 +882,7 @@ class small_world {
   std::uint64_t who_;
   std::vector<byte_vector> datagrams_;
   std::map<byte_vector, std::uint32_t> numbers_;
+  tp::recipient_id serves_;  // whom the owner served before it heard the last datagram
   std::vector<std::uint32_t> asked_, told_;  // of other transfers
   bool in_a_cut_ = false, changed_ = false, other_size_ = false;  // of the last datagram
 };
