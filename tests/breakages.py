@@ -336,6 +336,8 @@ BREAKAGES = [
     ("embedded/recipient.hpp", " || n != wanted_bytes()) return;", ") return;", "embedded/hostile", "*never_land*"),
     ("embedded/recipient.hpp", "if (bytes > 0x7fffffff) return fail(errc::too_large);", "", "embedded/hostile", "*cannot_be*"),
     ("embedded/recipient.hpp", "if (again && (bytes != total_ || start != start_)) return fail(errc::bad_frame);", "", "embedded/hostile", "*other_sizes*"),
+    ("embedded/detail/owner_answers.hpp", " || p.offset % 8 != 0) return false;", ") return false;", "explored/small_engine", "*frame_that_lies*"),
+    ("embedded/recipient.hpp", "n % 8 != 0 ||", "", "embedded/hostile", "*Pieces*"),
     ("embedded/recipient.hpp", "if (sender != in.sender) return;", "", "embedded/hostile", "*Pieces*"),
     ("embedded/recipient.hpp", " && field<frame_kind::confirmed, &frame::nonce>(p) == nonce_", "", "embedded/hostile", "*confirmation_was_taken*"),
     ("embedded/recipient.hpp", "if (s == status::withdrawn) system_ = number;", "", "embedded/hostile:embedded/recipient", "*status*:*refuses*"),

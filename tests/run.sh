@@ -157,7 +157,7 @@ run_ground() {
   python_of ground numpy==2.4.6 ml_dtypes safetensors==0.8.0 tqdm pytest "${build_package[@]}" || return
   # of the Python package those that need neither PyTorch nor another library
   local main_paths='addresses;aio;connections;cpp_end;files;logging;messages;mutated_replies;numpy;session_relay;transactions;transfers'
-  dev ground "core;image;tensors;chunking;framing;integrity;consumers;protocol;embedded;transports;messages;pipeline;wire;testing;torture;examples;headers;compile_fail;python" \
+  dev ground "core;image;tensors;chunking;framing;integrity;consumers;protocol;embedded;explored;transports;messages;pipeline;wire;testing;torture;examples;headers;compile_fail;python" \
     "-DTENSORPULL_PACKAGE_PYTHON=$build/python/ground/bin/python" "-DTENSORPULL_PACKAGE_TESTS=$main_paths" || return
   compile "$build/dev" all || return
   built

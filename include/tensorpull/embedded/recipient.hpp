@@ -449,7 +449,9 @@ class embedded_recipient {
                at = static_cast<std::uint32_t>(field<what, &piece::offset>(p));
     const std::uint64_t sender = field<what, &piece::sender>(p), total = field<what, &piece::total>(p);
     auto& in = pieces_;
-    if (total != in.frame.size() || n == 0 || n > in.frame.size() || at > in.frame.size() - n || sender == 0) return;
+    if (total != in.frame.size() || n == 0 || n % 8 != 0 || n > in.frame.size() || at > in.frame.size() - n ||
+        sender == 0)
+      return;
     if (at == 0 && (sender != in.sender || static_cast<std::int32_t>(number - in.number) > 0)) {
       in.sender = sender;
       in.number = number;

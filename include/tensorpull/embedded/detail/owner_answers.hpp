@@ -43,7 +43,7 @@ class described_in_pieces {
       under_way_ = false;
       return false;
     }
-    if (p.number != number_ || p.offset <= taken_ || p.offset >= total) return false;
+    if (p.number != number_ || p.offset <= taken_ || p.offset >= total || p.offset % 8 != 0) return false;
     taken_ = p.offset;
     again_ = 0;
     return true;
