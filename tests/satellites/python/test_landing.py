@@ -166,6 +166,13 @@ def test_figures_count_what_went_over_the_line(owner):
     assert owner.status(ref).bytes_sent == owner.outcome(ref).counts.bytes_sent
     # the recipient has looked twice at the header, a chunk each
     assert 0 < owner.status(ref).bytes_sent - got.receipt.bytes <= 2 * CHUNK and got.receipt.bytes < 0.7 * ref.nbytes
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as client, door.accept() as server:
+        ref = client.add_tensors(new, base=old, recipients=1)
+        serving = processes.JoinedThread(target=lambda: client.serve(until=ref))
+        serving.start()
+        got = server.download_tensors(ref, base=old)
+        serving.join()
+        assert 0 < client.status(ref).bytes_sent - got.receipt.bytes <= 2 * CHUNK
 
 
 def test_the_time_for_all_of_it_is_limited():
