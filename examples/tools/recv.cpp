@@ -336,7 +336,10 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
       !is_there(c.output))
     return printable(part_of(c.output)) + " is in the way: it is not a file that your recv has made";
   switch (e.system) {
-    case EEXIST: return name + " exists already: --resume says whether it is what is published, --force replaces it";
+    case EEXIST:
+      return name + " exists already: " +
+             (c.resume || c.link.at->is.web ? "" : "--resume says whether it is what is published, ") +
+             "--force replaces it";
     case ESTALE:
       return "another process has deleted, replaced, cut or overwritten " + printable(part_of(c.output)) +
              ", so nothing was kept";
@@ -651,7 +654,9 @@ int report(const choices& c, const outcome& done, const transfer_line& line) {
   }
   say("recv", message);
   const std::string part = printable(done.part);
-  if (done.foreign_part) {
+  if (done.foreign_part && c.ref.version != 0 && !done.not_asked) {
+    say("recv", part + " stays: it is of the version in " + c.ref_text + ", and the sender has another one now");
+  } else if (done.foreign_part) {
     say("recv", part + " is of another version than what is " + (done.not_asked ? "wanted" : "there now") +
                     (c.link.at->is.web ? ", or of another URL" : "") + ". To fetch that from the start:\n  " +
                     again(c, " --restart"));

@@ -183,7 +183,7 @@ class publishes {
   template <class F>
   auto asked(std::string_view ref, F f) {
     const auto mine = self().publisher();
-    const reference r{id_or_raise(ref), 0, 0};
+    const reference r = reference_or_raise(ref);
     return without_lock([&] { return f(*mine, r); });
   }
 
@@ -194,7 +194,7 @@ class publishes {
 class all_settled {
  public:
   explicit all_settled(const std::vector<std::string>& refs) {
-    for (const std::string& ref : refs) all_.push_back({id_or_raise(ref), 0, 0});
+    for (const std::string& ref : refs) all_.push_back(reference_or_raise(ref));
   }
   bool operator()(const facade::any_publisher& by) const {
     return !all_.empty() && std::ranges::all_of(all_, [&](const reference& r) { return by.settled(r); });

@@ -32,14 +32,16 @@ inline py::tuple to_python(receipt r, const facade::any_consumer& to) {
   return to_python(r);
 }
 
-/// The ID of a reference's digits, of which those of its version are settled by the caller.
-inline ref_id id_or_raise(std::string_view digits) {
+/// The reference of these digits: of any version if there are 32.
+inline reference reference_or_raise(std::string_view digits) {
   const auto ref = parse_reference(digits);
   if (!ref || !ref->id)
     raise(errc::invalid_argument, digits,
           "this is no reference: 48 or 32 hexadecimal digits are wanted, as add_tensors returns them");
-  return ref->id;
+  return *ref;
 }
+/// The ID of a reference's digits, of which those of its version are settled by the caller.
+inline ref_id id_or_raise(std::string_view digits) { return reference_or_raise(digits).id; }
 
 /// Where a download into tensors stands, and the metadata that had come: what has landed is that image's.
 struct download_cursor : resume_cursor {

@@ -550,6 +550,19 @@ def test_a_client_hears_of_an_update_that_is_refused_whichever_way_it_came(owner
     assert e.value.code == "not_delivered"
 
 
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_a_client_hears_that_its_update_has_no_round_any_more_whichever_way_it_came(owner, narrowed):
+    base = {"w": np.zeros(300_000, "f4")}
+    ref = owner.add_tensors({"w": np.ones(300_000, "f4")}, base=base, recipients=1)
+    average = WeightedAverage(base=base, partial="staged")
+    with pytest.raises(Error) as e:
+        average.pull(owner.address, ref, 1, peer="a", round=1, narrowed=narrowed, progress=lambda p: average.round == 1 and average.reset(), progress_interval=0)
+    assert e.value.code == "cancelled" and average.updates == []
+    with pytest.raises(Error) as e:
+        owner.wait(ref, processes.AMPLE)
+    assert e.value.code == "not_delivered"
+
+
 def test_a_narrowed_update_that_is_there_whole_alone_is_added_as_it_comes(owner):
     base = {"w": np.zeros(5, "f4")}
     ref = owner.add_tensors({"w": np.arange(5, dtype="f4")}, recipients=1)

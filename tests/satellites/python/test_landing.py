@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pydoc
 import re
@@ -76,9 +77,13 @@ def test_what_is_broken_off_says_what_is_in_out_and_a_cursor_goes_on(owner):
     got = tensorpull.download_tensors(owner.address, ref, out=live.state_dict(), cursor=cursor)
     assert all((p == 2).all() for p in live.parameters()) and got.receipt.outcome == "completed"
     assert got.receipt.bytes == ref.nbytes - error.landed, "the rest came, and no more is said to have come"
-    for wrong in ({}, {"out": live.state_dict(), "atomic": True}, {"out": live.state_dict(), "subset": True}):
-        with pytest.raises(ValueError, match="cursor is for out alone"):
-            tensorpull.download_tensors(owner.address, ref, cursor=cursor, **wrong)
+    with tensorpull.Session(owner.address) as session:
+        for pulls in (functools.partial(tensorpull.download_tensors, owner.address), session.download_tensors):
+            for wrong in ({}, {"out": live.state_dict(), "atomic": True}, {"out": live.state_dict(), "subset": True}):
+                with pytest.raises(ValueError, match="cursor is for out alone"):
+                    pulls(ref, cursor=cursor, **wrong)
+                with pytest.raises(TypeError, match="cursor is a tensorpull.Cursor"):
+                    pulls(ref, cursor=1, **wrong)
 
 
 @pytest.mark.parametrize("changed", ["before", "between"])
@@ -166,6 +171,13 @@ def test_figures_count_what_went_over_the_line(owner):
     assert owner.status(ref).bytes_sent == owner.outcome(ref).counts.bytes_sent
     # the recipient has looked twice at the header, a chunk each
     assert 0 < owner.status(ref).bytes_sent - got.receipt.bytes <= 2 * CHUNK and got.receipt.bytes < 0.7 * ref.nbytes
+    with tensorpull.Listener() as door, tensorpull.Session(door.address) as client, door.accept() as server:
+        ref = client.add_tensors(new, base=old, recipients=1)
+        serving = processes.JoinedThread(target=lambda: client.serve(until=ref))
+        serving.start()
+        got = server.download_tensors(ref, base=old)
+        serving.join()
+        assert 0 < client.status(ref).bytes_sent - got.receipt.bytes <= 2 * CHUNK
 
 
 def test_the_time_for_all_of_it_is_limited():

@@ -336,6 +336,25 @@ def test_C3_publishing_again_under_the_same_reference(owner):
     assert e.value.code == "stale_version"
 
 
+def test_C3_a_reference_goes_on_meaning_its_own_version(owner):
+    """Who asks about an earlier round, or withdraws it, does not do so with the next one."""
+    ended = []
+    first = owner.add_tensors({"a": np.zeros(3)}, recipients=["x", "y"], settled=ended.append)
+    tensorpull.download_tensors(owner.address, first, recipient="x")
+    second = owner.add_tensors({"a": np.ones(3)}, ref_id=first, recipients=["x", "z"])
+    assert eventually(lambda: ended) and owner.settled(first) and not owner.settled(second)
+    assert ended[0].recipients == owner.outcome(first).recipients == {"x": "completed", "y": "absent"}
+    assert owner.outcome(second).recipients == owner.outcome(second.id).recipients == {"x": "unseen", "z": "unseen"}
+    for waits in (lambda: owner.wait(first), lambda: owner.serve(until=first)):
+        with pytest.raises(Error) as e:
+            waits()
+        assert e.value.code == "withdrawn"
+    owner.withdraw(first)
+    for name in ("x", "z"):
+        assert tensorpull.download_tensors(owner.address, second, recipient=name)["a"].tolist() == [1, 1, 1]
+    assert owner.wait(second, timeout=60) and owner.recipient_state(first, "y") == "absent"
+
+
 def test_serving_on_the_callers_thread_until_something_is_true():
     with tensorpull.Downloader() as owner:
         assert owner.serve(timeout=0.1) is False

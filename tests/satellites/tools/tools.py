@@ -938,6 +938,10 @@ def D3_outputs_that_cannot_be():
         _, err = run("recv", *to, "locked/x", status=3, preexec_fn=without_override)
         assert "locked/x cannot be written: Permission denied" in err, err
         assert Path("exists").read_bytes() == b"precious"
+        write("empty", b"")  # which nothing can be said of
+        err = run("recv", *to, "empty", "--resume", status=3)[1]
+        assert "--resume" not in err and "--force replaces it" in err and os.path.getsize("empty") == 0, err
+        os.remove("empty")
         assert names() == sorted(["model.safetensors", "exists", "folder", "locked", "link", "pipe"]) and os.listdir("folder") == os.listdir("locked") == []
         run("recv", *to, "exists", "--force")
         assert Path("exists").read_bytes() == CANONICAL
@@ -1033,6 +1037,11 @@ def D4_parts_that_do_not_fit():
         assert done["resumed_bytes"] == 0 and Path("copy.safetensors").read_bytes() == changed, done
         os.remove("copy.safetensors")
         leave_a_part()
+        before, ref = Path(PART).read_bytes(), sender.ref
+    # the sender has another version under the ID now: to begin anew would throw away what is right, and fail
+    with Sender("changed.safetensors", "--ref", ref[:32]) as liar:
+        err = run("recv", liar.address, ref, "-o", "copy.safetensors", "--resume", status=1)[1]
+        assert "--restart" not in err and f"{PART} stays" in err and Path(PART).read_bytes() == before, err
     # the same model under a new reference, as from a sender that was started anew without --ref
     with Sender("model.safetensors") as sender:
         done = json.loads(run("recv", sender.address, sender.ref, *to, "--resume")[0])

@@ -158,7 +158,11 @@ class WeightedAverage(OfOneProcess):
                     pass
                 return Receipt(*self._native.pull(source, ref_id, factor, peer, made_for, settings))
 
+            now = self.round
+
             def add(tensors: Mapping[str, Any], version: int) -> None:
+                if self.round != now:  # a callback has ended the round: an update that counts nowhere was not taken
+                    raise Error("cancelled", "the round has ended meanwhile", peer)
                 self._native.add(Tensors(tensors, apart=True).described, version, factor, peer, made_for)
 
             try:

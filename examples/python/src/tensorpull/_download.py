@@ -136,8 +136,6 @@ def download_tensors(
     address, names, matching = kept(address), kept(names), kept(matching)
     if base is not None and any(map(is_url, addresses_of(address))):
         raise ValueError("base is not for URLs: a web server is asked for a whole file")
-    if cursor is not None and (out is None or subset or base is not None or atomic):
-        raise ValueError("cursor is for out alone: what has landed there is gone on with")
     if cursor is None and not isinstance(address, str) and out is not None and not subset and base is None and not atomic:
         cursor = _native.Cursor()
     web = web_settings(address, ref_id, digest, bearer, recipient)
@@ -167,15 +165,20 @@ def pull(
     base: Optional[Mapping[str, Any]] = None,
     wait: Optional[float] = None,
     atomic: bool = False,
+    cursor: Any = None,
     **options: Any,
 ) -> Downloaded:
     """The same from a source of the compiled half: a route, or a session."""
+    if cursor is not None and not isinstance(cursor, _native.Cursor):
+        raise TypeError(f"cursor is a tensorpull.Cursor; not {cursor!r}")
+    if cursor is not None and (out is None or options.get("subset") or base is not None or atomic):
+        raise ValueError("cursor is for out alone: what has landed there is gone on with")
     if atomic and out is None:
         raise ValueError("atomic is for out: new tensors are returned only if all of them have come")
     with within(wait, abort) as heard:
         if not atomic:
             try:
-                return _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=out, base=base, **options)
+                return _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=out, base=base, cursor=cursor, **options)
             except Error as e:
                 raise _afterwards(e, out is not None, not source.reference_of("", 0)) from None  # a URL has a reference of its own
         flat = as_flat(out)

@@ -16,7 +16,7 @@ from . import _native
 from ._errors import Error
 from ._log import log_outcome, logger, recipient_progress, short
 from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, milliseconds, recipient_named, reference_id, several, text, whole, with_port
-from ._publish import as_outcome, heard, names_in, publish
+from ._publish import as_outcome, heard, names_in, publish, status_of
 from ._tls import TLS, native
 from ._transaction import publish_together
 from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
@@ -100,8 +100,8 @@ class Downloader(OfOneProcess):
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
             door = listening(lambda: self._owner.open_door(second, bool(metrics), origin))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
-        self._about: Dict[str, _About] = {}  # by IDs
-        self._most_about = 2 * references
+        self._about: Dict[str, _About] = {}  # by IDs, of the last that was published under each, and by all digits
+        self._most_about = 4 * references
         self._listen = listen
         self._thread: Optional[threading.Thread] = None
         self._at_exit: Optional[Callable[[], None]] = None
@@ -174,7 +174,7 @@ class Downloader(OfOneProcess):
           recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn or idle
           least        how many are enough, if not all; more than there are is an error
           ref_id       publish under an ID chosen before, in the place of what is published there; of a reference with a version the ID
-                       counts, and the version is that of these tensors
+                       counts, and the version is that of these tensors. All 48 digits of the earlier one go on meaning it, in `wait` and `withdraw` too
           settled      called once with the `Outcome`, on the thread that serves, or by `close()`; the tensors are let go of afterwards
           progress     called with `Progress` of each recipient, every `progress_interval` seconds at most, on the same thread
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
@@ -204,11 +204,13 @@ class Downloader(OfOneProcess):
         recipients, names = names_in(recipients)
         if names and ref_id is None:
             ref_id = secrets.token_hex(16)  # known before it settles
+        ids = [ref_id]
         made = publish(
-            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, [ref_id]), told, progress_interval, acquire_timeout,
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
             recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
         about.append(short(made))
+        ids[:] = [made]  # with its version, which what replaces it has not
         self._remember([made], names)
         logger.info("published %s: %d bytes", about[0], made.nbytes)
         return made
@@ -343,12 +345,7 @@ class Downloader(OfOneProcess):
 
     def status(self, ref_id: str) -> Status:
         """Counts of the recipients so far, and of the bytes that they were sent, those of a difference beside it among them. An owner remembers what has ended for a while: later "unknown_reference"."""
-        counts = Status._make(self._owner.status(reference_id(ref_id)))
-        beside = self._about.get(reference_id(ref_id)[:32].lower(), _NOTHING).beside
-        try:
-            return counts._replace(bytes_sent=counts.bytes_sent + self._owner.status(beside)[-1]) if beside else counts
-        except Error:  # it was not published, or is not remembered any more
-            return counts
+        return status_of(self._owner, ref_id, self._said_of(ref_id).beside)
 
     def settled(self, ref_id: str) -> bool:
         """Whether every expected recipient has confirmed or given up, or it was withdrawn, or is not known."""
@@ -356,17 +353,20 @@ class Downloader(OfOneProcess):
 
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
-        about = self._about.get(reference_id(ref_id)[:32].lower(), _NOTHING)
+        about = self._said_of(ref_id)
         return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs))
 
     def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...]) -> None:
-        ids = [ref.id.lower() for ref in refs]
-        for ref, one in zip(refs, ids):
-            self._about.pop(one, None)
-            if names or ref._beside:
-                self._about[one] = _About(names, ids, ref._beside)
+        for ref in refs:
+            for key in (ref.lower(), ref.id.lower()):
+                self._about.pop(key, None)
+                if names or ref._beside:
+                    self._about[key] = _About(names, refs, ref._beside)
         while len(self._about) > self._most_about:
             self._about.pop(next(iter(self._about)), None)
+
+    def _said_of(self, ref_id: str) -> "_About":
+        return self._about.get(reference_id(ref_id).lower(), _NOTHING)
 
     def _states(self, names: Sequence[str], refs: Sequence[Optional[str]]) -> Dict[str, str]:
         """Of each name how it fares over all of the references, as far as the owner remembers."""

@@ -87,6 +87,8 @@ def milliseconds(seconds: Optional[float], what: str, never: int = _FOR_EVER, le
         return never
     try:
         value = float(seconds)
+    except OverflowError:  # an int above all floats
+        value = math.inf if seconds > 0 else -1.0
     except (TypeError, ValueError):
         raise TypeError(f"{what} is a number of seconds, at least 0, or None; not {seconds!r}") from None
     if math.isnan(value) or value < 0:

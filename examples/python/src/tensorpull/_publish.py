@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 from . import _native
 from ._changed import digests_said
 from ._difference import code, id_beside, publish_coded, to_publish
+from ._errors import Error
 from ._options import PublishSettings, milliseconds, reference_id, text, whole
 from ._tensors import Tensors, empty_like
 from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat, carry, said
@@ -18,6 +19,15 @@ from ._types import Outcome, Progress, Reference, Status
 def as_outcome(values: Sequence[Any], recipients: Optional[Dict[str, str]] = None) -> Outcome:
     verdict, references, expected, counts, lasted = values
     return Outcome(verdict, references, expected, Status._make(counts), lasted, recipients or {})
+
+
+def status_of(publisher: Any, ref_id: str, beside: str) -> Status:
+    """The counts of a reference, and of the bytes of the difference `beside` it too. "": there is none."""
+    counts = Status._make(publisher.status(reference_id(ref_id)))
+    try:
+        return counts._replace(bytes_sent=counts.bytes_sent + publisher.status(beside)[-1]) if beside else counts
+    except Error:  # it was not published, or is not remembered any more
+        return counts
 
 
 def names_in(recipients: Any) -> Tuple[Any, Tuple[str, ...]]:

@@ -9,7 +9,7 @@ from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
-from ._publish import publish
+from ._publish import publish, status_of
 from ._tls import TLS, native
 from ._types import Access, Downloaded, OfOneProcess, Outcome, PartReference, Progress, Reference, Status
 
@@ -182,8 +182,9 @@ class Session(OfOneProcess):
         self._session.withdraw(reference_id(ref_id))
 
     def status(self, ref_id: str) -> Status:
-        """Counts of the recipients of what this end has published."""
-        return Status._make(self._session.status(reference_id(ref_id)))
+        """Counts of the recipients of what this end has published, and of the bytes that they were sent. Those of a difference beside it are among them if `ref_id` is the `Reference`
+        itself, and not its text."""
+        return status_of(self._session, ref_id, getattr(ref_id, "_beside", ""))
 
     def settled(self, ref_id: str) -> bool:
         """Whether the other end has confirmed or given up, or it was withdrawn, or is not known."""
