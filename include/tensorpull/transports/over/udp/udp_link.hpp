@@ -81,19 +81,7 @@ class basic_udp_link {
   /// listens there counts as at a connected one; a path that is broken may be mended. Does nothing if the system would
   /// answer this peer from another address than it has sent to.
   void keep_to(const address& peer) noexcept {
-    sockaddr_storage to{}, own{};
-    const socklen_t size = detail::system_address_of(peer, family_, to);
-    const auto connects = [&](int fd) noexcept {
-      return ::connect(fd, reinterpret_cast<const sockaddr*>(&to), size) == 0;
-    };
-    if (peer.local != std::array<std::uint8_t, 16>{}) {
-      const detail::file_descriptor other(::socket(family_, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-      socklen_t n = sizeof own;
-      if (!other || !connects(other.get()) || ::getsockname(other.get(), reinterpret_cast<sockaddr*>(&own), &n) != 0 ||
-          detail::udp_address_of(own).host != peer.local)
-        return;
-    }
-    kept_ = connects(fd_.get());
+    kept_ = detail::is_answered_from_there(peer, family_) && detail::connect_to(fd_.get(), peer, family_);
   }
 
   basic_udp_link(basic_udp_link&&) noexcept = default;
@@ -217,10 +205,7 @@ class basic_udp_link {
   bool connect_next() noexcept {
     detail::file_descriptor before = std::move(fd_);
     while (const auto* const next = turns_.next()) {
-      sockaddr_storage to;
-      const socklen_t size = detail::system_address_of(next->to, next->family, to);
-      if (!make_socket(next->family) || ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to), size) != 0)
-        continue;
+      if (!make_socket(next->family) || !detail::connect_to(fd_.get(), next->to, next->family)) continue;
       const int on = 1;
       (void)::setsockopt(fd_.get(), SOL_UDP, UDP_GRO, &on, sizeof on);
       connected_ = true;

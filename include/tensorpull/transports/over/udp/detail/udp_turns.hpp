@@ -1,11 +1,15 @@
-// The addresses of a host, and whose turn it is while none has answered.
+// Connecting to a peer: the addresses of a host, and whose turn it is while none has answered.
 #pragma once
 
 #include <tensorpull/std/chrono.hpp>
+#include <tensorpull/system/detail/file_descriptor.hpp>
 #include <tensorpull/transports/over/udp/udp_address.hpp>
+
+#include <sys/socket.h>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace tensorpull::detail {
 
@@ -13,6 +17,22 @@ struct udp_address_of_family {
   udp_address to;
   int family;
 };
+/// False: errno is why.
+inline bool connect_to(int fd, const udp_address& peer, int family) noexcept {
+  sockaddr_storage to{};
+  const socklen_t size = system_address_of(peer, family, to);
+  return ::connect(fd, reinterpret_cast<const sockaddr*>(&to), size) == 0;
+}
+/// Whether the system sends to the peer from the address that the peer has sent to.
+inline bool is_answered_from_there(const udp_address& peer, int family) noexcept {
+  if (peer.local == std::array<std::uint8_t, 16>{}) return true;
+  const file_descriptor fd(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t n = sizeof own;
+  return fd && connect_to(fd.get(), peer, family) &&
+         ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &n) == 0 && udp_address_of(own).host == peer.local;
+}
+
 /// One after the other, in rounds. A turn that is over in silence takes twice as long in the next round.
 class udp_turns {
   using clock = std::chrono::steady_clock;
