@@ -1,6 +1,7 @@
 """What tests/awake.py breaks of this satellite, as in tests/breakages.py."""
 
 BREAKAGES = [
+    ("satellites/differences/download_changes.hpp", "of_difference.version = 0;", "", "satellites/differences/download_changes", "*counts_it_once*"),
     ("satellites/differences/block.hpp", "if (!coded.empty()) return failure(errc::bad_frame);", "", "satellites/differences/block", "*none_is_taken*:*that_is_none*"),
     ("satellites/differences/block.hpp", "return static_cast<U>(bits ^ (negative | top));", "return static_cast<U>(bits ^ top);", "satellites/differences/block", "*both_sides_of_zero*"),
     ("satellites/differences/block.hpp", "(z >> 1) ^ static_cast<U>(U{0} - (z & U{1}))", "(z >> 1)", "satellites/differences/block", "*every_bit*"),

@@ -32,7 +32,8 @@ TEST(DownloadChanges, A_model_becomes_the_new_version_by_a_part_of_its_bytes_and
   versions v;
   std::optional<serving> server(std::in_place, *v.owner);
   std::uint64_t came = 0;
-  const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder, {}, &came);
+  const auto done = tp::download_changes<net>(local(v.owner->port()), v.whole, v.changes, *v.old, v.coder,
+                                              {.version = v.whole.version}, &came);
   ASSERT_TRUE(succeeded(done));
   EXPECT_TRUE(same(*v.old, *v.now));
   EXPECT_EQ(done->outcome, tp::outcome::completed);

@@ -162,7 +162,9 @@ result<receipt> download_changes_by(Where& where, const reference& whole, const 
     auto applied = made();
     if (!applied && is_for_no_difference(applied.error().code)) return pull_whole<Net>(where, whole, model, how);
     if (!applied) return failure(applied.error());
-    const auto got = pull_changes<Net>(where, difference, *applied, how);
+    pull_options of_difference = how;
+    of_difference.version = 0;  // that is the version of the whole
+    const auto got = pull_changes<Net>(where, difference, *applied, of_difference);
     if (got) {
       if (difference_bytes != nullptr) *difference_bytes = got->bytes;
       const auto is = image_version<Hash>(to, options.stop);
