@@ -69,6 +69,7 @@ TEST(SmallEngine, A_frame_that_lies) {
   explore<in_memory>({.ticks = 1, .recipient_restarts = 1, .owner_restarts = 1, .lies = 1});
   explore<in_memory>({.other_models = 1, .lies = 1});
   explore<of_a_version>({.ticks = 1, .lies = 1});
+  explore<in_memory>({.jumps = 1, .lies = 1});
   explore<by_radio>({.ticks = 1, .lies = 1});
 }
 TEST(SmallEngine, Two_frames_that_lie) { explore<in_memory>({.lies = 2}); }
