@@ -646,7 +646,7 @@ class small_world {
         const auto& bytes = image_[state.which];
         return r.kind == kind::pull && state.is == published::yes && !completed && m.version == version_[state.which] &&
                (r.version == 0 || r.version == m.version) && m.offset == r.offset && m.length <= r.length &&
-               m.length > 0 &&
+               m.length > 0 && (r.fingerprint == 0 || r.fingerprint == image::fingerprint) &&
                (own().state() == recipient_state::acquired || own().state() == recipient_state::provisional) &&
                m.offset + m.length <= bytes.size() &&
                std::equal(a.payload.begin(), a.payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(m.offset));
