@@ -26,7 +26,7 @@ SECONDS = 120  # a test that never ends has noticed, too
 def run(command, where, seconds=None):
     """Status and output; a status of None: it took too long."""
     # counted in seeds and rounds: a tenth is enough to notice
-    environment = os.environ | {"TENSORPULL_SIM_SEEDS": "2000", "TENSORPULL_EXPLORE": "15000"}
+    environment = os.environ | {"TENSORPULL_SIM_SEEDS": "2000", "TENSORPULL_EXPLORE": "40000"}
     try:
         done = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, env=environment, errors="replace")
     except subprocess.TimeoutExpired as late:

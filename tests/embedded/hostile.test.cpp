@@ -175,56 +175,6 @@ TEST(EmbeddedHostile, A_datagram_that_was_cut_anywhere_is_nothing) {
   }
   EXPECT_TRUE(v.small.recipient.outcome());
 }
-TEST(EmbeddedHostile, Chunks_that_were_not_asked_for_never_land) {
-  const model source = published();
-  const script owner(source);
-  victim v(source);
-  v.hear(owner.answer(v.ask()));
-  generator random(7);
-  for (bytes request = v.ask(); !v.small.recipient.ended(); request = v.ask()) {
-    const bytes answer = owner.answer(request);
-    if (answer.size() > 80) {
-      const frame right = *tp::detail::payload_prefix::read(std::span(answer).first<80>());
-      const auto landed = v.small.recipient.landed_bytes();
-      for (int how = 0; how < 18; ++how) {
-        frame m = right;
-        bytes payload(256);
-        random.fill(payload);
-        switch (how) {
-          case 0: m.offset += 8; break;
-          case 1: m.offset += std::uint64_t{1} << 32; break;
-          case 2: m.offset -= 1; break;
-          case 3: m.version ^= 1; break;
-          case 4: m.version ^= std::uint64_t{1} << 63; break;
-          case 5: m.id -= 1; break;
-          case 6: m.id += 1; break;
-          case 7: m.ref.high ^= 1; break;
-          case 8: m.ref.low ^= std::uint64_t{1} << 40; break;
-          case 9: m.length -= 1; break;
-          case 10: m.length += 1; break;
-          case 11: m.length = 0; break;
-          case 12: m.length = 200; break;
-          case 13: m.length = static_cast<std::uint32_t>(tp::max_payload_bytes); break;
-          case 14: m.id -= 100, m.nonce ^= 1; break;
-          default: break;
-        }
-        bytes lie = chunk_of(m, std::span(payload).first(std::min<std::size_t>(m.length, payload.size())));
-        if (how == 15) lie[72] = std::byte{5};  // the payload is elsewhere
-        if (how == 16)
-          // it consists of other elements
-          lie[76] = std::byte{static_cast<unsigned char>((std::to_integer<unsigned>(lie[76]) & 0xf8u) | 3u)};
-        if (how == 17) lie[4] = static_cast<std::byte>(std::to_integer<unsigned>(lie[4]) + 1);  // the segment is longer
-        v.hear(lie);
-        ASSERT_EQ(v.small.recipient.landed_bytes(), landed) << how;
-        ASSERT_TRUE(v.nothing_wrong_landed()) << how;
-      }
-    }
-    v.hear(answer);
-    v.hear(answer);  // a double
-    ASSERT_TRUE(v.nothing_wrong_landed());
-  }
-  EXPECT_TRUE(v.small.recipient.outcome());
-}
 TEST(EmbeddedHostile, A_description_that_cannot_be_is_refused_by_name_before_a_byte_lands) {
   const model source = published();
   const script honest(source);
@@ -293,70 +243,6 @@ TEST(EmbeddedHostile, An_owner_of_ever_new_serves_is_given_up) {
   EXPECT_EQ(code_of(v.small.recipient.outcome()), errc::timed_out);
   EXPECT_LT(v.now - began, 3 * net_pull.timeout_ms);
 }
-TEST(EmbeddedHostile, Every_status_has_its_name_in_every_state) {
-  const model source = published();
-  const script owner(source);
-  for (unsigned s = 0; s < 20; ++s)
-    for (std::size_t after = 0; after < 7; ++after) {
-      // the description, two chunks of header, three of data, the confirmation
-      SCOPED_TRACE(std::to_string(s) + " after " + std::to_string(after));
-      victim v(source);
-      bytes request = v.ask();
-      for (std::size_t i = 0; i < after; ++i) v.hear(owner.answer(request)), request = v.ask();
-      frame no;
-      no.kind = frame_kind::refused, no.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)),
-      no.ref = {1, 2}, no.status = static_cast<tp::status>(s), no.delay_ms = 5;
-      const bool confirms = request[20] == std::byte{5};
-      v.hear(encoded(no));
-      const auto named = s <= static_cast<unsigned>(tp::status::ended) ? to_errc(static_cast<tp::status>(s))
-                                                                       : errc::unsupported_request;
-      if (named == errc::busy || (confirms && s == static_cast<unsigned>(tp::status::bad_request))) {
-        v.finish(owner);
-        ASSERT_TRUE(v.small.recipient.outcome());
-        EXPECT_TRUE(v.small.recipient.outcome()->confirmed);
-        continue;
-      }
-      script deaf = owner;
-      v.finish(deaf);
-      if (confirms) {
-        ASSERT_TRUE(v.small.recipient.outcome());
-        EXPECT_EQ(v.small.recipient.outcome()->unconfirmed_because, named);
-        EXPECT_FALSE(v.small.recipient.outcome()->confirmed);
-      } else {
-        ASSERT_EQ(code_of(v.small.recipient.outcome()), named);
-        EXPECT_EQ(v.small.recipient.outcome().error().system, named == errc::withdrawn ? 5 : 0);
-        EXPECT_EQ(v.small.recipient.outcome().error().at,
-                  named == errc::schema_mismatch ? 2u : v.small.recipient.landed_bytes());
-      }
-    }
-}
-TEST(EmbeddedHostile, How_a_confirmation_was_taken_is_in_the_receipt) {
-  const model source = published();
-  const script owner(source);
-  for (const auto& [s, why] :
-       {std::pair(tp::status::ok, errc{}), std::pair(tp::status::digest_mismatch, errc::digest_mismatch),
-        std::pair(tp::status::already_final, errc::already_final)}) {
-    victim v(source);
-    bytes request = v.ask();
-    while (request[20] != std::byte{5}) v.hear(owner.answer(request)), request = v.ask();
-    frame m;
-    m.kind = frame_kind::confirmed, m.ref = {1, 2},
-    m.id = static_cast<std::uint32_t>(tp::load_le32(request.data() + 16)), m.version = owner.about.version,
-    m.nonce = owner.about.nonce, m.status = s;
-    for (int lie = 0; lie < 3; ++lie) {
-      frame other = m;
-      if (lie == 0) other.nonce ^= 1;
-      if (lie == 1) other.version ^= 1;
-      if (lie == 2) other.id ^= 1;
-      v.hear(encoded(other));
-      ASSERT_FALSE(v.small.recipient.ended()) << "it answers something else";
-    }
-    v.hear(encoded(m));
-    ASSERT_TRUE(v.small.recipient.ended());
-    EXPECT_EQ(v.small.recipient.outcome()->confirmed, s == tp::status::ok);
-    EXPECT_EQ(v.small.recipient.outcome()->unconfirmed_because, why);
-  }
-}
 TEST(EmbeddedHostile, Noise_in_place_of_datagrams_changes_nothing) {
   const model source = published();
   const script owner(source);
@@ -412,22 +298,6 @@ TEST(EmbeddedHostile, A_datagram_holds_any_number_of_frames) {
     v.hear(all);
     ASSERT_TRUE(v.nothing_wrong_landed());
   }
-  EXPECT_TRUE(v.small.recipient.outcome());
-}
-TEST(EmbeddedHostile, Answers_ahead_of_the_request_and_behind_the_end_are_nothing) {
-  const model source = published();
-  const script owner(source);
-  victim v(source), other(source);
-  for (bytes request = other.ask(); !request.empty(); request = other.ask()) {
-    v.hear(owner.answer(request));  // the same ids
-    other.hear(owner.answer(request));
-  }
-  EXPECT_EQ(v.small.recipient.total_bytes(), 0u);
-  v.finish(owner);
-  ASSERT_TRUE(v.small.recipient.outcome());
-  frame no;
-  no.kind = frame_kind::refused, no.status = tp::status::withdrawn, no.ref = {1, 2};
-  for (std::uint32_t id = 0x1234'5670; id < 0x1234'5690; ++id) no.id = id, v.hear(encoded(no));
   EXPECT_TRUE(v.small.recipient.outcome());
 }
 TEST(EmbeddedHostile, Pieces_that_do_not_fit_are_nothing_and_the_right_ones_are_taken_once) {

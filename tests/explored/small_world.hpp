@@ -167,7 +167,7 @@ class small_world {
     // what the world knows of them
     std::uint64_t described;  // the nonce of the serve that the recipient was told of
     std::uint64_t pinned;  // the version that it pulls; 0: any
-    std::uint64_t serve;  // the nonce of the owner's serve
+    std::uint64_t serve, served;  // the nonce of the owner's serve, and whose it is
     std::uint64_t kept_of;  // the version of which an earlier recipient had `kept` bytes
     std::uint32_t now;
     std::uint32_t request;  // the datagram of the recipient that is not answered
@@ -448,7 +448,7 @@ class small_world {
   void publish() {
     own().publish(model_[state.which], ref_, nonce(state.owners++));
     state.is = published::yes;
-    state.serve = 0, state.newest = 0;
+    state.serve = state.served = state.newest = 0;
     state.served_to_the_end = false;
   }
   std::uint64_t nonce(unsigned n) const noexcept { return 0x10001 * (n + 1) + (who_ << 40) + (ref_.low << 50); }
@@ -632,7 +632,8 @@ class small_world {
                            own().state() == recipient_state::completed_unverified;
     switch (m.kind) {
       case kind::description:
-        state.serve = m.nonce;
+        if (m.nonce == state.serve && state.served != 0 && r.recipient.value != state.served) return false;
+        state.serve = m.nonce, state.served = r.recipient.value;
         if (serves_ && r.recipient != serves_ && state.now - state.heard_at < 3 * second) return false;
         return r.kind == kind::describe && state.is == published::yes && !completed &&
                m.version == version_[state.which] && m.nonce % 2 == 1 && m.image_bytes == image::image_bytes &&
@@ -645,6 +646,8 @@ class small_world {
         const auto& bytes = image_[state.which];
         return r.kind == kind::pull && state.is == published::yes && !completed && m.version == version_[state.which] &&
                (r.version == 0 || r.version == m.version) && m.offset == r.offset && m.length <= r.length &&
+               m.length > 0 && (r.fingerprint == 0 || r.fingerprint == image::fingerprint) &&
+               (own().state() == recipient_state::acquired || own().state() == recipient_state::provisional) &&
                m.offset + m.length <= bytes.size() &&
                std::equal(a.payload.begin(), a.payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(m.offset));
       }
@@ -677,10 +680,9 @@ class small_world {
         return (confirms && r.flag && r.digest != version) || (gives_up && r.status == tp::status::digest_mismatch);
       case recipient_state::cancelled: return gives_up && r.status != tp::status::digest_mismatch;
       case recipient_state::acquired:
+        if (from == recipient_state::provisional && r.recipient == serves_) return false;
         return r.kind == kind::describe || (r.kind == kind::pull && (r.version == 0 || r.version == version));
-      case recipient_state::provisional:
-        return r.kind == kind::pull && (r.version == 0 || r.version == version) && r.offset < image::image_bytes &&
-               r.length >= 1;
+      case recipient_state::provisional: return r.kind == kind::pull && state.served_to_the_end;
       default: return false;
     }
   }
