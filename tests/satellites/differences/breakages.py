@@ -71,5 +71,6 @@ BREAKAGES = [
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
     ("satellites/differences/scheme/scaled_blocks.hpp", "if (code == 0 || !crosses) return code;", "if (code == 0 || true) return code;", "satellites/differences/scaled_blocks", "*across_zero*"),
-    ("satellites/differences/error_feedback.hpp", "w = has_negative || !is_negative(sum) ? sum", "w = has_negative || true ? sum", "satellites/differences/error_feedback", "*variance*"),
+    ("satellites/differences/error_feedback.hpp", "waits = !has_negative && is_negative(sum)", "waits = false", "satellites/differences/error_feedback", "*variance*"),
+    ("satellites/differences/error_feedback.hpp", "left = waits ? sum : none;", "left = none;", "satellites/differences/error_feedback", "*Brings*"),
 ]

@@ -80,7 +80,7 @@ TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
     model<T> base, now, plain_base;
     for (std::size_t i = 0; i < 301; ++i) {
       // small steps always in one direction, beside one that is large: codes of 4 bits alone never say them
-      now.a[i] = element<T>(i == 0 ? -1.0 : 0.02 + 0.1 * std::abs(normal(random)));
+      now.a[i] = element<T>(i == 0 ? 1.0 : 0.02 + 0.1 * std::abs(normal(random)));
       meant[i] += detail::widened(now.a[i]);
     }
     now.steps[1] = round;
@@ -151,7 +151,7 @@ TYPED_TEST(ErrorFeedback, Keeps_nothing_twice_and_nothing_of_another_model) {
   error_feedback<> moved_left = std::move(left);
   model<T> next, again;
   const T now_left = element<T>(detail::widened(bad.a[3]) - detail::widened(zero.a[3]));
-  next.a[4] = element<T>(-1.0);  // or errors below zero would be dropped
+  next.a[4] = element<T>(-1.0);  // or errors below zero would wait
   ASSERT_TRUE(moved_left.step(next.views(), again.views()));
   EXPECT_EQ(detail::widened(next.a[3]), detail::widened(now_left));
 }

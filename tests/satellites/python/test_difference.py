@@ -310,15 +310,16 @@ def test_progress_and_abort_are_heard_while_the_difference_comes(owner):
     ref = owner.add_tensors(new, base=old)
     seen = []
     tensorpull.download_tensors(owner.address, ref, base=old, chunk_size=4096, progress=seen.append, progress_interval=0)
-    assert len(seen) > 20
+    assert len(seen) > 20 and [p.phase for p in seen if p.phase not in ("started", "active")] == ["completed"] and seen[-1].ref_id == ref.id, "it is over once"
     for place in ("new", "in place"):
         stop, mine = threading.Event(), copy(old)
+        seen.clear()
         with pytest.raises(tensorpull.Error) as e:
             tensorpull.download_tensors(
                 owner.address, ref, base=mine, out=mine if place == "in place" else None, chunk_size=4096, abort=stop, progress_interval=0,
-                progress=lambda p: stop.set() if p.bytes_done > 100_000 else None,
+                progress=lambda p: (seen.append(p.phase), stop.set() if p.bytes_done > 100_000 else None),
             )  # fmt: skip
-        assert e.value.code == "cancelled" and (place == "in place" or alike(mine, old))
+        assert e.value.code == "cancelled" and seen[-1] == "aborted" and (place == "in place" or alike(mine, old))
         # what is left of it is no reason to fail: it is another version
         assert alike(tensorpull.download_tensors(owner.address, ref, base=mine, out=mine if place == "in place" else None), new)
 

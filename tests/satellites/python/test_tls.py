@@ -98,6 +98,13 @@ def test_a_key_that_does_not_fit_its_certificate_is_named(certificates, tmp_path
     assert (e.value.code, e.value.name) == ("bad_file", key)
     good = TLS(cert_file=certificates / "server.pem", key_file=certificates / "server.key")
     assert good.reload() is None
+    # names are any bytes
+    odd = os.fsencode(tmp_path) + b"/\xff" + b"n" * 60
+    for name in (odd, os.fsdecode(odd)):
+        with pytest.raises(FileNotFoundError):
+            TLS(ca_file=name)
+    os.symlink(certificates / "ca.pem", odd)
+    assert TLS(ca_file=odd).reload() is None and TLS(ca_file=os.fsdecode(odd)).reload() is None
     nowhere = str(tmp_path / ("a long name " * 10) / "ca.pem")
     with pytest.raises(FileNotFoundError) as e:
         TLS(ca_file=nowhere)
@@ -214,6 +221,8 @@ def test_arguments_that_make_no_sense(certificates, client, tmp_path):
         TLS(ca_file="a", ca_text="b")
     with pytest.raises(ValueError):  # and not the system's authorities
         TLS(ca_text="")
+    with pytest.raises(ValueError):
+        TLS(ca_file=b"")
     with pytest.raises(ValueError):
         TLS(minimum_version="1.1")
     with pytest.raises(TypeError):

@@ -83,25 +83,32 @@ class ErrorFeedback:
     def __init__(self) -> None:
         self._left: Dict[str, Any] = {}
 
-    def added(self, flat: Mapping[str, Any], described: List[Description]) -> Dict[str, Any]:
-        """Copies in the CPU's memory, with what was left out."""
+    def added(self, flat: Mapping[str, Any], described: List[Description]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+        """Copies in the CPU's memory, with what was left out; and what of it waits for a later step, since it leads below zero."""
         mine = empty_like(flat)
         _native.copy_tensors(described, Tensors(mine).described)
+        waiting: Dict[str, Any] = {}
         for name, left in self._left.items():
             if name not in mine or mine[name].dtype != left.dtype or mine[name].shape != left.shape:
                 raise Error("schema_mismatch", "what was left out is of another model, which had this tensor", name)
             tensor = mine[name]
             negative = (tensor < 0).any()
             tensor += left
-            if not negative:  # such as variances, which would be NaN in the next evaluation
-                tensor[tensor < 0] = 0
-        return mine
+            below = tensor < 0
+            if not negative and below.any():  # such as variances, which would be NaN in the next evaluation
+                waiting[name] = empty_like({name: tensor})[name]
+                waiting[name][...] = tensor
+                waiting[name][~below] = 0
+                tensor[below] = 0
+        return mine, waiting
 
-    def keep(self, meant: Dict[str, Any], sent: Mapping[str, Any], described: List[Description]) -> None:
-        """`meant`: what added() gave, whose memory is kept."""
+    def keep(self, meant: Dict[str, Any], waiting: Mapping[str, Any], sent: Mapping[str, Any], described: List[Description]) -> None:
+        """`meant` and `waiting`: what added() gave, the first of which is kept."""
         self._left = {one[0]: meant[one[0]] for one in described if one[1] in _FLOATING}
         for name, left in self._left.items():
             left -= sent[name]
+            if name in waiting:
+                left += waiting[name]
 
 
 def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[ErrorFeedback] = None) -> Narrowed:
@@ -112,7 +119,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     of the largest difference among these (in 4 bits, of 1/7), or twice that where half would lead across zero. All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
-      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it. With an error it stays as it was. Another model's is an error
+      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it: the rest waits. With an error it stays as it was. Another model's is an error
 
     Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
     has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.
@@ -125,9 +132,10 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     flat, before = as_flat(tensors), as_flat(base)
     structure, now = getattr(flat, "structure", None), Tensors(flat)
     meant: Dict[str, Any] = {}
+    waiting: Dict[str, Any] = {}
     if feedback is not None:
-        flat = meant = feedback.added(flat, now.described)
-        now = Tensors(flat)
+        meant, waiting = feedback.added(flat, now.described)
+        flat, now = meant, Tensors(meant)
     for name in (*flat, *before):
         if name not in flat or name not in before:
             raise Error("schema_mismatch", f"there is no such tensor in {'base' if name in flat else 'the new version'}", name)
@@ -156,7 +164,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     if made.step is None:  # all of it travels as it is, so nothing is to be gained by rounding it
         _native.copy_tensors(now.described, moved.described)
     if feedback is not None:
-        feedback.keep(meant, made, now.described)
+        feedback.keep(meant, waiting, made, now.described)
     return made
 
 
@@ -229,16 +237,29 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
     ref_id = metadata.get(NARROWED.get(bits, DIFFERENCE), "")
     if not _compiled() or not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
-    given = settings.version, settings.believe
+    given, told = (settings.version, settings.believe), settings.progress
+    ended: Any = None
+
+    def going(event: Any) -> None:
+        nonlocal ended
+        if event[0] in ("started", "active"):
+            told(event)
+        else:
+            ended = event  # what it is a part of goes on
+
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
+    settings.progress = going if told is not None else None
     try:
         if bits:
             return int(_native.download_narrowed(source, ref_id, described, settings, bits)[1]), True
         return int(_native.download_difference(source, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
+            if ended is not None:
+                told(ended)
             raise
         logger.warning("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
         return e.landed, False
     finally:
         settings.version, settings.believe = given
+        settings.progress = told

@@ -115,7 +115,7 @@ def download_tensors(
       abort                a threading.Event, anything with `is_set()` or `triggered`, or a callable that returns true; heard within
                            0.1 s. The error is "cancelled", and the owner is told. Ctrl-C is heard as soon.
       progress             a callable that takes a `Progress`, or a bar: `tqdm(unit="B", unit_scale=True)`. At most once in
-                           `progress_interval` seconds, and at the end. An exception from it ends the download and is raised here.
+                           `progress_interval` seconds, and at the end. With `base` a difference is told first, under its own `ref_id`. An exception from it ends the download and is raised here.
     How it is asked for:
       chunk_size  bytes asked for at a time: the recipient's choice. 0: everything in one frame ("does_not_fit" above 536,870,904 bytes).
                   Default: what the reference suggests, or 2 MiB.

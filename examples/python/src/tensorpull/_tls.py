@@ -9,7 +9,7 @@ from . import _native
 from ._errors import Error
 from ._options import text
 
-Path = Union[str, "os.PathLike[str]"]
+Path = Union[str, bytes, "os.PathLike[str]"]
 
 
 class _Arguments:
@@ -71,9 +71,9 @@ class TLS:
         for what, file, words in (("ca", ca_file, ca_text), ("cert", cert_file, cert_text), ("key", key_file, key_text)):
             if file is not None and words is not None:
                 raise ValueError(f"{what}_file or {what}_text, not both")
-            if words == "" or file == "":  # otherwise an empty list of authorities would mean the system's
+            if words == "" or file in ("", b""):  # otherwise an empty list of authorities would mean the system's
                 raise ValueError(f"{what}_file or {what}_text is empty")
-        if crl_file == "":
+        if crl_file in ("", b""):
             raise ValueError("crl_file is empty")
         if minimum_version not in ("1.2", "1.3"):
             raise ValueError(f'minimum_version is "1.2" or "1.3"; not {minimum_version!r}')
@@ -82,7 +82,7 @@ class TLS:
         given = _Arguments()
         for what, file in (("ca_file", ca_file), ("cert_file", cert_file), ("key_file", key_file), ("crl_file", crl_file)):
             if file is not None:
-                setattr(given, what, os.fspath(file))
+                setattr(given, what, os.fsencode(file))  # its name need not be Unicode
         for what, words in (
             ("ca_text", ca_text), ("cert_text", cert_text), ("key_text", key_text), ("key_password", key_password), ("check_hostname", check_hostname),
             ("proxy", proxy), ("proxy_user", proxy_user), ("proxy_password", proxy_password),
@@ -92,8 +92,8 @@ class TLS:
         given.require_client_certificates = bool(require_client_certificates)
         given.only_tls_1_3 = minimum_version == "1.3"
         given.session_tickets = bool(session_tickets)
-        self._files = [file for file in (given.ca_file, given.cert_file, given.key_file, given.crl_file) if file]
-        self._key = given.key_file or given.cert_file or "key_text"
+        self._files = [os.fsdecode(file) for file in (ca_file, cert_file, key_file, crl_file) if file]
+        self._key = os.fsdecode(key_file or cert_file or "key_text")
         self._native = self._told(lambda: _native.Tls(given))
 
     def reload(self) -> None:

@@ -32,12 +32,13 @@ class error_feedback {
   /// A step from `base` to `model` plus the errors of earlier steps, which count as sent then. Both lists have the same
   /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
   /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
-  /// is sent. Errors lead no tensor below zero whose elements are not, such as variances: the rest of such an error is
-  /// dropped. Cost: that of narrowed_step, four more passes over the model, one over the base and two over the errors.
-  /// Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if they have equally
-  /// many; without a name also if the model is not that of the last step), unsupported_layout (also shared memory), and
-  /// invalid_argument for a tensor without an address. After any other error of narrowed_step `base` is as it was, the
-  /// errors are in `model` alone, and any model may be next. If it throws std::bad_alloc, one or the other holds.
+  /// is sent. Errors lead no tensor below zero whose elements are not, such as variances: the rest of such an error
+  /// waits for the next step. Cost: that of narrowed_step, four more passes over the model, one over the base and two
+  /// over the errors. Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if
+  /// they have equally many; without a name also if the model is not that of the last step), unsupported_layout (also
+  /// shared memory), and invalid_argument for a tensor without an address. After any other error of narrowed_step
+  /// `base` is as it was, the errors are in `model` alone, and any model may be next. If it throws std::bad_alloc, one
+  /// or the other holds.
   [[nodiscard]] result<narrowed_step<Scheme>> step(std::span<const mutable_tensor_view> model,
                                                    std::span<const mutable_tensor_view> base) {
     const std::vector<tensor_view> to(model.begin(), model.end()), from(base.begin(), base.end());
@@ -58,18 +59,22 @@ class error_feedback {
     }
     const std::uint64_t these = hash.digest();
     if (model_ && *model_ != these) return failure(errc::schema_mismatch);
+    if (!model_) left_.clear();
     left_.resize(bytes);
     model_.reset();  // no errors until a step has succeeded
     each(model, model, [](auto& w, auto& left, const auto&, bool has_negative) {
-      const auto sum = moved(w, detail::widened(left));
-      w = has_negative || !is_negative(sum) ? sum : decltype(sum){};
-      left = {};
+      const auto sum = moved(w, detail::widened(left)), none = decltype(sum){};
+      const bool waits = !has_negative && is_negative(sum);
+      w = waits ? none : sum;
+      left = waits ? sum : none;
     });
     auto made = narrowed_step<Scheme>::make(to, base);
-    if (!made) return made;
-    each(model, base, [](auto& w, auto& left, const auto& sent, bool) {
-      left = detail::narrowed_to<std::remove_reference_t<decltype(w)>>(detail::widened(w) - detail::widened(sent));
+    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, bool) {
+      using T = std::remove_reference_t<decltype(w)>;
+      if (made) left = detail::narrowed_to<T>(detail::widened(left) + (detail::widened(w) - detail::widened(sent)));
+      else w = moved(w, detail::widened(left));
     });
+    if (!made) return made;
     model_ = these;
     return made;
   }
