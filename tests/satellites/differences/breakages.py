@@ -50,7 +50,7 @@ BREAKAGES = [
     ("satellites/differences/widened.hpp", "elements_of(base_.schema->tensors[i]) - first,", "piece.size(),", "satellites/differences/widened", "*in_place*"),
     ("satellites/differences/widened.hpp", "if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;", "if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;", "satellites/differences/widened", "*any_tensor*"),
     ("satellites/differences/narrowed_difference.hpp", "(Scheme::block_elements - element % Scheme::block_elements) / Scheme::byte_elements", "Scheme::block_elements", "satellites/differences/narrowed_difference", "*any_length*"),
-    ("satellites/differences/error_feedback.hpp", "left = {};", "", "satellites/differences/error_feedback", "*nothing_twice*"),
+    ("satellites/differences/error_feedback.hpp", "-largest / Scheme::most)) : none;", "-largest / Scheme::most)) : left;", "satellites/differences/error_feedback", "*nothing_twice*"),
     ("satellites/differences/error_feedback.hpp", "if (const auto same = detail::same_plain_tensors(to, from); !same)", "if (const result<void> same{}; !same)", "satellites/differences/error_feedback", "*lists_do_not_fit*"),
     ("satellites/differences/error_feedback.hpp", "for (const auto list : {model, base})", "for (const auto list : {base})", "satellites/differences/error_feedback", "*lists_do_not_fit*"),
     ("satellites/differences/error_feedback.hpp", "    model_.reset();", "    model_ = these;", "satellites/differences/error_feedback", "*after_a_step_that_failed*"),
@@ -71,6 +71,7 @@ BREAKAGES = [
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
     ("satellites/differences/scheme/scaled_blocks.hpp", "if (code == 0 || !crosses) return code;", "if (code == 0 || true) return code;", "satellites/differences/scaled_blocks", "*across_zero*"),
-    ("satellites/differences/error_feedback.hpp", "waits = !has_negative && is_negative(sum)", "waits = false", "satellites/differences/error_feedback", "*variance*"),
-    ("satellites/differences/error_feedback.hpp", "left = waits ? sum : none;", "left = none;", "satellites/differences/error_feedback", "*Brings*"),
+    ("satellites/differences/error_feedback.hpp", "waits = largest >= 0 && is_negative(sum)", "waits = false", "satellites/differences/error_feedback", "*variance*"),
+    ("satellites/differences/error_feedback.hpp", "left = waits ? moved(none, std::max(detail::widened(sum), -largest / Scheme::most)) : none;", "left = none;", "satellites/differences/error_feedback", "*Brings*"),
+    ("satellites/differences/error_feedback.hpp", "std::max(detail::widened(sum), -largest / Scheme::most)", "detail::widened(sum)", "satellites/differences/error_feedback", "*does_not_grow*"),
 ]

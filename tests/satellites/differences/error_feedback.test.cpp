@@ -69,6 +69,26 @@ TYPED_TEST(ErrorFeedback, Takes_no_variance_below_zero) {
   }
 }
 
+/// A small variance beside a large one, which no code can reach from its base: one round later it can, and is right.
+TYPED_TEST(ErrorFeedback, An_error_that_cannot_be_sent_does_not_grow) {
+  using T = TypeParam;
+  error_feedback<> left;
+  for (int round = 0; round < 100; ++round) {
+    model<T> now, sent;
+    for (T& v : now.a) v = element<T>(0.02);
+    for (T& v : sent.a) v = element<T>(1.0);
+    now.a[0] = element<T>(470.0);
+    ASSERT_TRUE(left.step(now.views(), sent.views()));
+  }
+  for (int round = 0; round < 20; ++round) {
+    model<T> now, sent;
+    for (T& v : now.a) v = element<T>(5.0);
+    for (T& v : sent.a) v = element<T>(4.0);
+    ASSERT_TRUE(left.step(now.views(), sent.views()));
+    EXPECT_GT(detail::widened(sent.a[1]), round < 15 ? -1.0 : 3.0) << round;
+  }
+}
+
 TYPED_TEST(ErrorFeedback, Brings_what_was_left_out_with_a_later_step) {
   using T = TypeParam;
   std::mt19937_64 random(1);

@@ -83,7 +83,7 @@ class ErrorFeedback:
     def __init__(self) -> None:
         self._left: Dict[str, Any] = {}
 
-    def added(self, flat: Mapping[str, Any], described: List[Description]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    def added(self, flat: Mapping[str, Any], described: List[Description], bits: int) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         """Copies in the CPU's memory, with what was left out; and what of it waits for a later step, since it leads below zero."""
         mine = empty_like(flat)
         _native.copy_tensors(described, Tensors(mine).described)
@@ -93,12 +93,14 @@ class ErrorFeedback:
                 raise Error("schema_mismatch", "what was left out is of another model, which had this tensor", name)
             tensor = mine[name]
             negative = (tensor < 0).any()
+            code = 0 if negative or 0 in tensor.shape else float(tensor.max()) / (2 ** (bits - 1) - 1)
             tensor += left
             below = tensor < 0
             if not negative and below.any():  # such as variances, which would be NaN in the next evaluation
                 waiting[name] = empty_like({name: tensor})[name]
                 waiting[name][...] = tensor
                 waiting[name][~below] = 0
+                waiting[name][tensor < -code] = -code
                 tensor[below] = 0
         return mine, waiting
 
@@ -119,7 +121,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     of the largest difference among these (in 4 bits, of 1/7), or twice that where half would lead across zero. All other dtypes, and what has not changed, are as in `tensors`; and so is everything if all bytes would travel nevertheless. New tensors in the CPU's memory, of the same kinds; both arguments
     are only read. Memory: that of the new tensors, and a quarter of F32 ones. It runs on this thread.
 
-      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it: the rest waits. With an error it stays as it was. Another model's is an error
+      feedback   what earlier steps left out is added to `tensors` first, and what this one leaves out is kept there. In a tensor without an element below zero none leads below it: the rest waits, up to a code of its largest element. With an error it stays as it was. Another model's is an error
 
     Errors, with the tensor's name: "schema_mismatch" (one is not in both, or is another there); "invalid_argument" (a NaN, an infinity or a difference that is too large, in a tensor that
     has changed); "duplicate_name" (a tensor has the name of another's scales, "w.scales"); those of `add_tensors`.
@@ -134,7 +136,7 @@ def narrowed(tensors: Any, base: Any, *, bits: int = 8, feedback: Optional[Error
     meant: Dict[str, Any] = {}
     waiting: Dict[str, Any] = {}
     if feedback is not None:
-        meant, waiting = feedback.added(flat, now.described)
+        meant, waiting = feedback.added(flat, now.described, bits)
         flat, now = meant, Tensors(meant)
     for name in (*flat, *before):
         if name not in flat or name not in before:

@@ -33,12 +33,12 @@ class error_feedback {
   /// names, types and shapes in the same order, in each round, in plain memory that no two of all these tensors share.
   /// `model` becomes what was to be sent, rounded to its types and saturated at their largest values, and `base` what
   /// is sent. Errors lead no tensor below zero whose elements are not, such as variances: the rest of such an error
-  /// waits for the next step. Cost: that of narrowed_step, four more passes over the model, one over the base and two
-  /// over the errors. Errors that leave all as it was: schema_mismatch (the lists differ, with the tensor's name if
-  /// they have equally many; without a name also if the model is not that of the last step), unsupported_layout (also
-  /// shared memory), and invalid_argument for a tensor without an address. After any other error of narrowed_step
-  /// `base` is as it was, the errors are in `model` alone, and any model may be next. If it throws std::bad_alloc, one
-  /// or the other holds.
+  /// waits for the next step, up to a code of the tensor's largest element. Cost: that of narrowed_step, four more
+  /// passes over the model, one over the base and two over the errors. Errors that leave all as it was: schema_mismatch
+  /// (the lists differ, with the tensor's name if they have equally many; without a name also if the model is not that
+  /// of the last step), unsupported_layout (also shared memory), and invalid_argument for a tensor without an address.
+  /// After any other error of narrowed_step `base` is as it was, the errors are in `model` alone, and any model may be
+  /// next. If it throws std::bad_alloc, one or the other holds.
   [[nodiscard]] result<narrowed_step<Scheme>> step(std::span<const mutable_tensor_view> model,
                                                    std::span<const mutable_tensor_view> base) {
     const std::vector<tensor_view> to(model.begin(), model.end()), from(base.begin(), base.end());
@@ -62,14 +62,14 @@ class error_feedback {
     if (!model_) left_.clear();
     left_.resize(bytes);
     model_.reset();  // no errors until a step has succeeded
-    each(model, model, [](auto& w, auto& left, const auto&, bool has_negative) {
+    each(model, model, [](auto& w, auto& left, const auto&, double largest) {
       const auto sum = moved(w, detail::widened(left)), none = decltype(sum){};
-      const bool waits = !has_negative && is_negative(sum);
+      const bool waits = largest >= 0 && is_negative(sum);
       w = waits ? none : sum;
-      left = waits ? sum : none;
+      left = waits ? moved(none, std::max(detail::widened(sum), -largest / Scheme::most)) : none;
     });
     auto made = narrowed_step<Scheme>::make(to, base);
-    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, bool) {
+    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, double) {
       using T = std::remove_reference_t<decltype(w)>;
       if (made) left = detail::narrowed_to<T>(detail::widened(left) + (detail::widened(w) - detail::widened(sent)));
       else w = moved(w, detail::widened(left));
@@ -88,8 +88,19 @@ class error_feedback {
     return bits >> 63 != 0 && bits << 1 != 0;
   }
 
-  /// Calls `f` with each element of the floating tensors, its error, the same element of `other`, and whether the
-  /// tensor had an element below zero.
+  /// Of a tensor without an element below zero; -1: there is one.
+  template <class T>
+  static double largest_of(std::span<T> elements) noexcept {
+    double largest = 0;
+    for (const T& w : elements) {
+      if (is_negative(w)) return -1;
+      largest = std::max(largest, detail::widened(w));
+    }
+    return largest;
+  }
+
+  /// Calls `f` with each element of the floating tensors, its error, the same element of `other`, and largest_of() the
+  /// tensor.
   template <class F>
   void each(std::span<const mutable_tensor_view> model, std::span<const mutable_tensor_view> other, F f) noexcept {
     std::byte* left = left_.data();
@@ -98,9 +109,9 @@ class error_feedback {
       left += detail::with_movable(model[i].type, std::size_t{0}, [&](auto element) {
         using T = decltype(element);
         const std::span elements(reinterpret_cast<T*>(model[i].data), bytes / sizeof(T));
-        const bool negative = std::ranges::any_of(elements, is_negative<T>);
+        const double largest = largest_of(elements);
         for (std::size_t k = 0; k < elements.size(); ++k)
-          f(elements[k], reinterpret_cast<T*>(left)[k], reinterpret_cast<const T*>(other[i].data)[k], negative);
+          f(elements[k], reinterpret_cast<T*>(left)[k], reinterpret_cast<const T*>(other[i].data)[k], largest);
         return aligned(bytes);
       });
     }
