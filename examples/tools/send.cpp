@@ -150,6 +150,7 @@ choices read_choices(int count, char** arguments) {
     } else if (name == "recipients") {
       c.recipients = parse_number<std::uint32_t>("--recipients", value, 1, 1'000'000);
     } else if (name == "expect") {
+      if (value.empty()) throw option_error("--expect wants a name: nobody is called ''");
       if (std::find(c.expected.begin(), c.expected.end(), value) == c.expected.end()) c.expected.emplace_back(value);
     } else if (name == "ref") {
       const auto ref = tp::parse_reference(value);

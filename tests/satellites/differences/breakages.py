@@ -51,6 +51,7 @@ BREAKAGES = [
     ("satellites/differences/widened.hpp", "if (there.where[k] % 4 == scales || at >= comes.size_bytes()) continue;", "if (there.where[k] % 4 == scales || comes.size_bytes() == 0) continue;", "satellites/differences/widened", "*any_tensor*"),
     ("satellites/differences/narrowed_difference.hpp", "(Scheme::block_elements - element % Scheme::block_elements) / Scheme::byte_elements", "Scheme::block_elements", "satellites/differences/narrowed_difference", "*any_length*"),
     ("satellites/differences/error_feedback.hpp", "-largest / Scheme::most)) : none;", "-largest / Scheme::most)) : left;", "satellites/differences/error_feedback", "*nothing_twice*"),
+    ("satellites/differences/error_feedback.hpp", "if (!model_) left_.clear();", "", "satellites/differences/error_feedback", "*nothing_twice*"),
     ("satellites/differences/error_feedback.hpp", "if (const auto same = detail::same_plain_tensors(to, from); !same)", "if (const result<void> same{}; !same)", "satellites/differences/error_feedback", "*lists_do_not_fit*"),
     ("satellites/differences/error_feedback.hpp", "for (const auto list : {model, base})", "for (const auto list : {base})", "satellites/differences/error_feedback", "*lists_do_not_fit*"),
     ("satellites/differences/error_feedback.hpp", "    model_.reset();", "    model_ = these;", "satellites/differences/error_feedback", "*after_a_step_that_failed*"),

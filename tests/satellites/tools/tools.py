@@ -231,6 +231,7 @@ def help_is_complete():
     assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
     for option in ("--chunk=512M", "--chunk=2X", "--max-bytes=0", "--max-bytes=-1", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
         assert option.split("=")[0] in run("recv", "h:1", NO_REF, "-o", "x", option, status=2)[1], option
+    assert "nobody is called" in run("send", "model.safetensors", "--expect=", "--idle", 0.1, status=2)[1]
     assert all(verdict in run("inspect", "--help")[0] for verdict in ("accept", "reject", "unreadable"))
     assert "exclude" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--restart", status=2)[1]
     assert "digest" in run("recv", "h:1", NO_REF, "-o", "x", "--resume", "--no-digest", status=2)[1]
