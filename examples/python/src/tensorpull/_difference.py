@@ -240,14 +240,10 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
     if not _compiled() or not described or not _ID.fullmatch(ref_id) or ref_id in ("0" * 32, whole[:32].lower()):
         return 0, False
     given, told = (settings.version, settings.believe), settings.progress
-    ended: Any = None
 
     def going(event: Any) -> None:
-        nonlocal ended
-        if event[0] in ("started", "active"):
+        if event[0] in ("started", "active"):  # with its end, what it is a part of goes on
             told(event)
-        else:
-            ended = event  # what it is a part of goes on
 
     settings.version, settings.believe = 0, True  # what comes of it is compared with the digests of the whole's tensors
     settings.progress = going if told is not None else None
@@ -257,8 +253,6 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
         return int(_native.download_difference(source, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:
-            if ended is not None:
-                told(ended)
             raise
         logger.warning("%s: the difference to what is here cannot be used (%s); the tensors are pulled as they are", short(ref_id), e.code)
         return e.landed, False

@@ -274,7 +274,20 @@ def _pull(
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
         if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
             settings.recipient = about.recipient = secrets.randbits(64) or 1
-        changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings, take)
+        told, last = settings.progress, []
+
+        def heard(event: Any) -> None:
+            last[:] = event
+            told(event)
+
+        settings.progress = heard if told is not None else None
+        try:
+            changed, spent = _changed(source, ref_id, base, out is not None, framework, limit, max_header_bytes, max_tensors, about, settings, take)
+        except Error as e:
+            if last and last[0] in ("started", "active"):  # it has ended between two pulls
+                told(("aborted" if e.code == "cancelled" else "failed", *last[1:]))
+            raise
+        settings.progress = told
         if changed is not None:
             return changed
         if take is not None:
