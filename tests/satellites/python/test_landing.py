@@ -204,6 +204,10 @@ def test_types_are_those_of_the_calls():
     for name in ("download_tensors", "download_file", "list_tensors", "weighted_average"):
         assert inspect.signature(getattr(aio, name)) == inspect.signature(getattr(tensorpull, name))
     assert tensorpull.ErrorFeedback and tensorpull.Cursor
+    for kind in filter(inspect.isclass, vars(tensorpull).values()):
+        for _, method in inspect.getmembers(kind, inspect.isfunction):
+            assert not method.__module__.startswith("tensorpull.") or typing.get_type_hints(method) is not None, "each name in them is one"
+    assert typing.get_type_hints(tensorpull.Session.download_tensors)["framework"] == typing.Optional[typing.Literal["numpy", "torch"]]
 
 
 def test_help_is_a_page_that_names_everything_and_codes_are_listed():

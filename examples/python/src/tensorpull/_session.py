@@ -11,7 +11,7 @@ from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
 from ._publish import publish, status_of
 from ._tls import TLS, native
-from ._types import Access, Downloaded, OfOneProcess, Outcome, PartReference, Progress, Reference, Status
+from ._types import Access, Downloaded, Framework as Framework, OfOneProcess, Outcome, PartReference, Progress, Reference, Status  # the annotations that takes_what copies are looked up here
 
 
 class Message(NamedTuple):
