@@ -100,6 +100,7 @@ TEST(SmallEngine, A_clock_that_jumps) {
 }
 TEST(SmallEngine, A_description_in_pieces) { explore<by_radio>({.losses = 1, .doubles = 1, .ticks = 2}); }
 TEST(SmallEngine, A_landing_in_flash_whose_power_goes) {
+  explore<in_flash<false>>({.recipient_restarts = 1, .lies = 1});
   explore<in_flash<false>>({.losses = 1, .doubles = 1, .ticks = 1, .power_cuts = 2});
   explore<in_flash<true>>({.losses = 1, .doubles = 1, .ticks = 1, .power_cuts = 2});
   explore<in_flash<false>>({.ticks = 1, .power_cuts = 2, .other_models = 1});

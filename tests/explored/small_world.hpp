@@ -652,7 +652,8 @@ class small_world {
                std::equal(a.payload.begin(), a.payload.end(), bytes.begin() + static_cast<std::ptrdiff_t>(m.offset));
       }
       case kind::end: return r.kind == kind::pull && r.offset == image::image_bytes;
-      case kind::confirmed: return r.kind == kind::confirm && m.nonce == r.nonce;
+      case kind::confirmed:
+        return r.kind == kind::confirm && m.nonce == r.nonce && (m.status != tp::status::ok || completed);
       case kind::refused:
         if (m.status == tp::status::withdrawn) return state.is == published::withdrawn && m.delay_ms == reason;
         if (m.status == tp::status::already_final)
@@ -666,7 +667,7 @@ class small_world {
   /// Whether a request may have made the owner believe this of its recipient.
   bool may_make(const tp::frame& r, recipient_state from, recipient_state to) {
     const std::uint64_t version = version_[state.which];
-    if (r.ref != ref_) return false;
+    if (r.ref != ref_ || from == recipient_state::completed) return false;
     // pieces of a description are not put together here
     const bool serve = r.nonce == state.serve || (in_pieces && state.serve == 0);
     const bool settles = serve && of_the_recipient(r.recipient.value);
@@ -848,7 +849,8 @@ class small_world {
       const errc why = done.error().code;
       if (state.told && done.error().at != (why == errc::schema_mismatch ? image::tensor_count : state.landed))
         wrong = "the error does not tell how far it was";
-      const bool known = why == errc::withdrawn || why == errc::unreadable || why == errc::stale_version;
+      const bool known = why == errc::withdrawn || why == errc::unreadable || why == errc::stale_version ||
+                         why == errc::bad_frame || why == errc::too_large;  // the last two: a nonce that was not taken
       if (rec().total_bytes() != 0 && (in_pieces || state.described != 0) && !known &&
           state.farewell == tp::status::busy)
         wrong = "it gives up and tells nobody (19)";
