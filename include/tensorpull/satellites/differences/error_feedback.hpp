@@ -66,13 +66,17 @@ class error_feedback {
       const auto sum = moved(w, detail::widened(left)), none = decltype(sum){};
       const bool waits = largest >= 0 && is_negative(sum);
       w = waits ? none : sum;
-      left = waits ? moved(none, std::max(detail::widened(sum), -largest / Scheme::most)) : none;
+      left = waits ? sum : none;
     });
     auto made = narrowed_step<Scheme>::make(to, base);
-    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, double) {
+    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, double largest) {
       using T = std::remove_reference_t<decltype(w)>;
-      if (made) left = detail::narrowed_to<T>(detail::widened(left) + (detail::widened(w) - detail::widened(sent)));
-      else w = moved(w, detail::widened(left));
+      if (!made) {
+        w = moved(w, detail::widened(left));
+        return;
+      }
+      const double waits = largest < 0 ? 0 : std::max(detail::widened(left), -largest / Scheme::most);
+      left = detail::narrowed_to<T>(waits + (detail::widened(w) - detail::widened(sent)));
     });
     if (!made) return made;
     model_ = these;
