@@ -310,7 +310,7 @@ class strange_connection {
     const std::array<std::span<const std::byte>, 1> out{bytes};
     return stream_.write_some(out).bytes == bytes.size();
   }
-  /// Whether the other end has ended it. What has come is thrown away.
+  /// Whether the other end has ended it. Throws away all that has arrived.
   bool ended() {
     static std::vector<std::byte> piece(64 * 1024);
     const std::array<std::span<std::byte>, 1> in{piece};

@@ -285,7 +285,7 @@ class small_world {
     return true;
   }
 
-  /// What is on its way arrives in order, and time passes if nothing is.
+  /// All that is on its way arrives in order, and time passes if nothing is.
   bool rest() {
     if (rec().ended()) return false;
     if (state.is == published::busy) publish();

@@ -72,7 +72,7 @@ BREAKAGES = [
     ("embedded/owner.hpp", "end(status::unreadable, 0);", "", "satellites/differences/embedded_difference", "*cannot_be_read*"),
     ("satellites/differences/difference.hpp", "how.beside = whole.id;", "", "satellites/differences/download_changes", "*ID_of_a_difference*"),
     ("satellites/differences/scheme/scaled_blocks.hpp", "if (code == 0 || !crosses) return code;", "if (code == 0 || true) return code;", "satellites/differences/scaled_blocks", "*across_zero*"),
-    ("satellites/differences/error_feedback.hpp", "waits = largest >= 0 && is_negative(sum)", "waits = largest > 1e300 && is_negative(sum)", "satellites/differences/error_feedback", "*variance*"),
+    ("satellites/differences/error_feedback.hpp", "waits = largest >= 0 && detail::widened(sum) < 0", "waits = largest > 1e300 && detail::widened(sum) < 0", "satellites/differences/error_feedback", "*variance*"),
     ("satellites/differences/error_feedback.hpp", "left = waits ? sum : none;", "left = none;", "satellites/differences/error_feedback", "*Brings*"),
     ("satellites/differences/error_feedback.hpp", "std::max(detail::widened(left), -largest / Scheme::most)", "detail::widened(left)", "satellites/differences/error_feedback", "*does_not_grow*"),
 ]

@@ -11,8 +11,6 @@
 #include <tensorpull/satellites/differences/narrowed_step.hpp>
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -64,21 +62,20 @@ class error_feedback {
     model_.reset();  // no errors until a step has succeeded
     each(model, model, [](auto& w, auto& left, const auto&, double largest) {
       const auto sum = moved(w, detail::widened(left)), none = decltype(sum){};
-      const bool waits = largest >= 0 && is_negative(sum);
+      const bool waits = largest >= 0 && detail::widened(sum) < 0;
       w = waits ? none : sum;
       left = waits ? sum : none;
     });
     auto made = narrowed_step<Scheme>::make(to, base);
-    each(model, made ? base : model, [&](auto& w, auto& left, const auto& sent, double largest) {
+    if (!made) {
+      each(model, model, [](auto& w, auto& left, const auto&, double) { w = moved(w, detail::widened(left)); });
+      return made;
+    }
+    each(model, base, [](auto& w, auto& left, const auto& sent, double largest) {
       using T = std::remove_reference_t<decltype(w)>;
-      if (!made) {
-        w = moved(w, detail::widened(left));
-        return;
-      }
       const double waits = largest < 0 ? 0 : std::max(detail::widened(left), -largest / Scheme::most);
       left = detail::narrowed_to<T>(waits + (detail::widened(w) - detail::widened(sent)));
     });
-    if (!made) return made;
     model_ = these;
     return made;
   }
@@ -86,18 +83,12 @@ class error_feedback {
  private:
   static std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
 
-  template <class T>
-  static bool is_negative(T value) noexcept {
-    const auto bits = std::bit_cast<std::uint64_t>(detail::widened(value));
-    return bits >> 63 != 0 && bits << 1 != 0;
-  }
-
   /// Of a tensor without an element below zero; -1: there is one.
   template <class T>
   static double largest_of(std::span<T> elements) noexcept {
     double largest = 0;
     for (const T& w : elements) {
-      if (is_negative(w)) return -1;
+      if (detail::widened(w) < 0) return -1;
       largest = std::max(largest, detail::widened(w));
     }
     return largest;
