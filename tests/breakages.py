@@ -388,8 +388,8 @@ BREAKAGES = [
     ("embedded/recipient.hpp", "if (!verifiable_ && !unverified_) return fail(errc::not_verifiable);", "", "explored/small_engine", "*frame_that_lies*"),
     ("embedded/recipient.hpp", "state_ == state::confirming && !served_again_", "false", "explored/small_engine", "*frame_that_lies*"),
     ("embedded/recipient.hpp", "if (field<frame_kind::chunk, &frame::nonce>(p) != nonce_) return ask(state::describing);", "", "explored/small_engine", "*frame_that_lies*"),
-    ("embedded/members.hpp", "at + 1 >= texts[i + 1]", "at >= texts[i + 1]", "embedded/members", "*"),
-    ("embedded/members.hpp", "b != std::byte{0} ? std::byte{1} : b", "b", "embedded/members", "*bool*"),
+    ("embedded/image.hpp", "at + 1 >= texts[i + 1]", "at >= texts[i + 1]", "embedded/members", "*"),
+    ("embedded/image.hpp", "b != std::byte{0} ? std::byte{1} : b", "b", "embedded/members", "*bool*"),
     ("core/xxh3.hpp", "kept_ + (at - batch) % Kept, batch)", "kept_ + at % Kept, batch)", "embedded/lean_xxh3", "*"),
     ("embedded/flash_landing.hpp", "&& !program(at, units, length)", "&& !(units == unit_ ? flash_.program(at, {units, length}) : program(at, units, length))", "embedded/flash_landing", "*worn*"),
     ("embedded/flash_landing.hpp", "(landed_ + Flash::page_bytes - 1) / Flash::page_bytes", "landed_ / Flash::page_bytes", "explored/small_engine", "*flash*"),
@@ -410,7 +410,7 @@ BREAKAGES = [
     # tensors
     ("tensors/numpy/numpy.hpp", "if (!whole || bits(format->type) != width)", "if (!whole)", "tensors/numpy", "*"),
     ("tensors/safetensors/detail/safetensors_header.hpp", "if (text_bytes > file.size() - sizeof length)", "if (text_bytes > file.size())", "tensors/safetensors", "*S1*"),
-    ("tensors/structs/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
+    ("tensors/members/renamed.hpp", "(name.size() == from.size() || name[from.size()] == '.')", "true", "tensors/renamed", "*"),
     # transports
     ("transports/host_budget.hpp", "const bool crowds = neighbours != no_neighbours && of_[neighbours] > share_;", "const bool crowds = false;", "transports/publisher", "*above_its_share*"),
     ("transports/host_budget.hpp", "(IN6_IS_ADDR_V4MAPPED(&of_6) ? sizeof host : 0)", "0", "transports/publisher", "*of_ipv4*"),

@@ -33,7 +33,7 @@ def policy_headers():
     declares = re.compile(r"using is_(?:tensor|chunking|transport|framing|integrity|limits)_policy\b|^struct \w+ : (?:stream|datagram)_transport<", re.MULTILINE)
     headers = {p for p in root.rglob("*.hpp") if declares.search(p.read_text()) and p.parent.name != "testing"}
     headers |= {p for p in (root / "consumers").rglob("*.hpp") if re.search(r"static_assert\((?:tensorpull::)?consumer<", p.read_text())}
-    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/structs/renamed.hpp", "tensors/structs/tied.hpp",
+    others = ("pipeline.hpp", "tensorpull.hpp", "tensors/make_model.hpp", "tensors/numpy/numpy.hpp", "tensors/members/renamed.hpp", "tensors/members/tied.hpp",
               "transports/host/host.hpp", "transports/host/owner.hpp", "messages/tensor_decomposer.hpp")
     headers |= {root / name for name in others}
     headers |= {p for p in (root / "satellites").rglob("*.hpp") if "detail" not in p.parts}

@@ -20,7 +20,7 @@ PARTS = (
     ("difference", r"embedded/difference|satellites/differences/"),
     ("owner", r"embedded/(detail/)?owner|protocol/owner/"),
     ("line", r"embedded/(detail/)?line|links/"),
-    ("landing", r"embedded/(detail/)?(landing|member|image)|image/|consumers/"),
+    ("landing", r"embedded/(detail/)?(landing|image)|image/|consumers/|tensors/"),
     ("recipient", r"embedded/|protocol/recipient/|protocol/datagrams/selective|chunking/"),
     ("endpoint", r"protocol/|pull/|transports/"),
     ("core", r"core/|std/"),

@@ -1,5 +1,5 @@
 // pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised
-// consumer (the recipient's side). Hana is applied to policies in detail/policy_slots.hpp only.
+// consumer (the recipient's side). detail/policy_slots.hpp sorts the policies.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>

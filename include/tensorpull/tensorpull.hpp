@@ -22,8 +22,8 @@
 #include <tensorpull/std/functional.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/make_model.hpp>
+#include <tensorpull/tensors/members/raw_tensors.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
-#include <tensorpull/tensors/structs/renamed.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
 #include <tensorpull/transports/adding_tensors.hpp>

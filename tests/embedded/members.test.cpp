@@ -13,7 +13,9 @@ struct inner {
   float w[2][3];
   std::int64_t n;
 };
-struct outer {
+/// The same struct, adapted and listed. The listed one has the adapted `inner` in it.
+template <bool Listed>
+struct either {
   std::array<inner, 12> layers;
   inner last;
   std::complex<float> z[2];
@@ -23,36 +25,59 @@ struct outer {
   std::uint8_t u;
   std::array<std::array<double, 2>, 0> none;
 };
+using outer = either<false>;
+using listed = either<true>;
+/// And the other way round: a listed struct in one that is adapted.
+struct around {
+  listed parts[2];
+  float bias;
+};
 
 }  // namespace members_test
 
 BOOST_HANA_ADAPT_STRUCT(members_test::inner, w, n);
 BOOST_HANA_ADAPT_STRUCT(members_test::outer, layers, last, z, h, e, b, u, none);
-template <>
-inline constexpr auto tensorpull::members_of<members_test::inner> = tensorpull::members(
-    tensorpull::member{"w", &members_test::inner::w}, tensorpull::member{"n", &members_test::inner::n});
+BOOST_HANA_ADAPT_STRUCT(members_test::around, parts, bias);
 // in another order than the struct's
 template <>
-inline constexpr auto tensorpull::members_of<members_test::outer> = tensorpull::members(
-    tensorpull::member{"none", &members_test::outer::none}, tensorpull::member{"b", &members_test::outer::b},
-    tensorpull::member{"u", &members_test::outer::u}, tensorpull::member{"last", &members_test::outer::last},
-    tensorpull::member{"layers", &members_test::outer::layers}, tensorpull::member{"h", &members_test::outer::h},
-    tensorpull::member{"e", &members_test::outer::e}, tensorpull::member{"z", &members_test::outer::z});
+inline constexpr auto tensorpull::members_of<members_test::listed> = tensorpull::members(
+    tensorpull::member{"none", &members_test::listed::none}, tensorpull::member{"b", &members_test::listed::b},
+    tensorpull::member{"u", &members_test::listed::u}, tensorpull::member{"last", &members_test::listed::last},
+    tensorpull::member{"layers", &members_test::listed::layers}, tensorpull::member{"h", &members_test::listed::h},
+    tensorpull::member{"e", &members_test::listed::e}, tensorpull::member{"z", &members_test::listed::z});
 
 namespace members_test {
 
 using small = tp::embedded_image<outer>;
 static_assert(small::tensor_count == 2 * 13 + 6);
-static_assert(small::fingerprint == tp::raw_tensors<outer>::schema().fingerprint);
-static_assert(small::image_bytes == tp::raw_tensors<outer>::schema().image_bytes &&
-              small::header_bytes == tp::raw_tensors<outer>::schema().header_bytes);
+static_assert(small::fingerprint == tp::raw_tensors<listed>::schema().fingerprint);
+static_assert(small::fingerprint == tp::embedded_image<listed>::fingerprint);
+static_assert(tp::raw_tensors<around>::schema().tensor_count == 2 * small::tensor_count + 1);
+static_assert(tp::embedded_image<tp::renamed<listed, tp::from_to{"last", "head"}>>::fingerprint ==
+              tp::raw_tensors<tp::renamed<outer, tp::from_to{"last", "head"}>>::schema().fingerprint);
 static_assert(small::data_bytes == 13 * 24 + 13 * 8 + 16 + 6 + 5 + 4 + 1);
 static_assert(small::schema.of_members);
 
-TEST(EmbeddedMembers, The_header_is_that_of_the_same_struct_adapted_with_Hana) {
+TEST(EmbeddedMembers, The_header_is_that_of_the_same_struct_with_a_list) {
   std::array<std::byte, small::header_bytes> other;
-  ASSERT_EQ(tp::write_header(tp::raw_tensors<outer>::schema(), 0, other), other.size());
+  ASSERT_EQ(tp::write_header(tp::raw_tensors<listed>::schema(), 0, other), other.size());
   EXPECT_EQ(small::header, other);
+  EXPECT_EQ(tp::embedded_image<listed>::header, other);
+}
+TEST(EmbeddedMembers, A_listed_struct_in_an_adapted_one_is_a_model_of_hosts_and_of_small_machines) {
+  around model{};
+  model.parts[1].layers[3].n = 77;
+  const auto& schema = tp::raw_tensors<around>::schema();
+  std::size_t i = 0;
+  while (i < schema.tensor_count && schema.tensors[i].name != "parts.1.layers.3.n") ++i;
+  ASSERT_LT(i, schema.tensor_count);
+  EXPECT_EQ(tp::raw_tensors<around>::source(model).address(i),
+            reinterpret_cast<const std::byte*>(&model.parts[1].layers[3].n));
+  byte_vector data(tp::embedded_image<around>::data_bytes);
+  tp::embedded_image<around>::read(model, 0, data);
+  std::int64_t there = 0;
+  std::memcpy(&there, data.data() + schema.tensors[i].begin, 8);
+  EXPECT_EQ(there, 77);
 }
 TEST(EmbeddedMembers, Any_range_is_written_and_read_where_hosts_have_it) {
   generator random(1);

@@ -16,16 +16,13 @@
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/system/host_platform.hpp>
 #include <tensorpull/tensors/concept.hpp>
+#include <tensorpull/tensors/members/detail/model_walk.hpp>
 #include <tensorpull/transports/concept.hpp>
-
-#include <boost/hana/at.hpp>
-#include <boost/hana/basic_tuple.hpp>
-#include <boost/hana/concept/struct.hpp>
-#include <boost/hana/type.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace tensorpull {
 
@@ -70,21 +67,38 @@ inline constexpr unsigned slots_of = (requires { typename P::is_tensor_policy; }
                                      (requires { typename P::is_integrity_policy; } ? in_integrity : 0u) |
                                      (requires { typename P::is_limits_policy; } ? in_limits : 0u);
 
-/// The policy for a slot, or `Fallback` if there is none.
-/// By index and at_c, because hana::filter for each of six slots costs about 700 instantiations a pipeline.
-template <slot Slot, class Fallback, class... P>
-constexpr auto policy_of() {
-  namespace hana = boost::hana;
-  constexpr std::size_t place = [] {
-    std::size_t i = 0;
-    (void)(... || ((slots_of<P> & Slot) != 0 || (++i, false)));
-    return i;
-  }();
-  if constexpr (place < sizeof...(P)) return hana::at_c<place>(hana::basic_tuple<hana::type<P>...>{});
-  else return hana::type<Fallback>{};
+/// Policies by slot: the first one in each slot has that as its key. A base class is found by its key at once; looking
+/// into a list for each of six slots costs hundreds of instantiations a pipeline.
+template <unsigned Key, class P>
+struct keyed_policy {};
+template <class Keys, class... P>
+struct policy_set;
+template <unsigned... Keys, class... P>
+struct policy_set<std::integer_sequence<unsigned, Keys...>, P...> : keyed_policy<Keys, P>... {};
+
+/// The slot of the policy at `place`, or another number than that of any slot.
+constexpr unsigned key_of(const unsigned* slots, unsigned place) noexcept {
+  const unsigned own = slots[place];
+  bool first = (own & (own - 1)) == 0;
+  for (unsigned i = 0; i < place; ++i) first = first && slots[i] != own;
+  return first && own != 0 ? own : 64 + place;
 }
-template <slot Slot, class Fallback, class... P>
-using policy_t = typename decltype(policy_of<Slot, Fallback, P...>())::type;
+template <class... P>
+inline constexpr unsigned slots_in[] = {slots_of<P>..., 0};
+template <class Places, class... P>
+struct policies_by_slot;
+template <unsigned... Places, class... P>
+struct policies_by_slot<std::integer_sequence<unsigned, Places...>, P...> {
+  using type = policy_set<std::integer_sequence<unsigned, key_of(slots_in<P...>, Places)...>, P...>;
+};
+
+template <unsigned Slot, class Fallback, class P>
+std::type_identity<P> policy_in(const keyed_policy<Slot, P>*);
+template <unsigned Slot, class Fallback>
+std::type_identity<Fallback> policy_in(const void*);
+/// The policy in a slot of a set, or `Fallback` if there is none.
+template <slot Slot, class Fallback, class Set>
+using policy_t = typename decltype(policy_in<Slot, Fallback>(static_cast<Set*>(nullptr)))::type;
 
 /// Stand-ins for policies that are missing or wrong. They accept any arguments, so that one mistake does not become
 /// many errors.
@@ -181,7 +195,7 @@ constexpr fault list_fault(const unsigned* slots, std::size_t count) noexcept {
 
 template <class P>
 constexpr bool is_model() noexcept {
-  if constexpr (slots_of<P> == 0) return boost::hana::Struct<P>::value;
+  if constexpr (slots_of<P> == 0) return member_table<P>::is_struct;
   else return false;
 }
 
@@ -216,19 +230,19 @@ struct refused_chunk;
 /// inside a requires-expression clang would report that the type is no policy.
 template <std::size_t policy_bytes, class... P>
 struct composition {
-  using limits = policy_t<in_limits, default_limits, P...>;
-  using tensors = policy_t<in_tensors, missing_tensors<missing_model>, P...>;
-  using chunking = policy_t<in_chunking, missing_chunking, P...>;
-  using transport = policy_t<in_transport, missing_transport, P...>;
-  using integrity = policy_t<in_integrity, image_digest, P...>;
+  using by_slot =
+      typename policies_by_slot<std::make_integer_sequence<unsigned, static_cast<unsigned>(sizeof...(P))>, P...>::type;
+  using limits = policy_t<in_limits, default_limits, by_slot>;
+  using tensors = policy_t<in_tensors, missing_tensors<missing_model>, by_slot>;
+  using chunking = policy_t<in_chunking, missing_chunking, by_slot>;
+  using transport = policy_t<in_transport, missing_transport, by_slot>;
+  using integrity = policy_t<in_integrity, image_digest, by_slot>;
   /// The stand-in for a pipeline with a mistake.
   using instead = composed_pipeline<missing_parts<tensors>>;
 
-  static constexpr unsigned slots[] = {slots_of<P>..., 0};
-
   /// The pipeline, or the class that refuses it.
   static constexpr auto resolved() noexcept {
-    constexpr fault list = list_fault(slots, sizeof...(P));
+    constexpr fault list = list_fault(slots_in<P...>, sizeof...(P));
     if constexpr (list == fault_no_policy && (is_model<P>() || ...))
       return found<refused_composition<fault_model_itself, instead>>{};
     else if constexpr (list == fault_no_policy &&
@@ -240,7 +254,7 @@ struct composition {
     else if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
     else if constexpr (!limits_policy<limits>) return found<limits_requirements<limits, false, instead>>{};
     else {
-      using framing_policy = policy_t<in_framing, basic_word_framing<limits>, P...>;
+      using framing_policy = policy_t<in_framing, basic_word_framing<limits>, by_slot>;
       using parts = pipeline_parts<tensors, chunking, transport, framing_policy, integrity, limits>;
       using composed = composed_pipeline<parts>;
       if constexpr (!framing<framing_policy>) return found<framing_requirements<framing_policy, false, instead>>{};

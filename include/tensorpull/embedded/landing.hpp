@@ -5,7 +5,7 @@
 #include <tensorpull/consumers/resume_cursor.hpp>
 #include <tensorpull/core/result.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/embedded/members.hpp>
+#include <tensorpull/embedded/image.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -64,7 +64,7 @@ class model_landing {
   using image = embedded_image<Model>;  ///< what lands
 
   /// Borrows the model.
-  explicit model_landing(Model& into) noexcept : model_(into) {}
+  explicit model_landing(typename image::model_type& into) noexcept : model_(into) {}
 
   /// value_out_of_range: the owner has published a BOOL element that is neither 0 nor 1.
   result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
@@ -78,7 +78,7 @@ class model_landing {
   }
 
  private:
-  Model& model_;
+  typename image::model_type& model_;
 };
 
 }  // namespace tensorpull

@@ -12,7 +12,7 @@
 #include <tensorpull/core/ids.hpp>
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/embedded/detail/owner_answers.hpp>
-#include <tensorpull/embedded/members.hpp>
+#include <tensorpull/embedded/image.hpp>
 #include <tensorpull/framing/detail/control_words.hpp>
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/frame.hpp>
@@ -31,7 +31,7 @@ namespace tensorpull {
 
 /// Publishes one model at a time to one recipient at a time, over a link of datagrams with one request on its way.
 ///
-/// `Model`: a struct whose members are listed (members.hpp), or a model that is computed while it is read.
+/// `Model`: a struct, as raw_tensors takes it, or a model that is computed while it is read.
 /// `ChunkBytes`: the longest payload that it sends. `Hash`: XXH3-64, for the version. `ChunkHash`: the hash that
 /// recipients may ask for with each chunk, which a server that averages needs: xxh3_64 or basic_crc32c<crc32c_small>,
 /// which has the line's table; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest answer. Below the
@@ -76,7 +76,7 @@ class embedded_owner {
   /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
   /// pass over the model. A model that cannot be read, now or later, ends the publication, and
   /// recipients are told `unreadable`.
-  void publish(const Model& model, ref_id ref, std::uint64_t random) noexcept {
+  void publish(const typename image::model_type& model, ref_id ref, std::uint64_t random) noexcept {
     Hash h;
     std::byte part[64];
     bool readable = true;
@@ -385,7 +385,7 @@ class embedded_owner {
     return pieces_.write(whole, out, DatagramBytes);
   }
 
-  const Model* model_ = nullptr;  // what is read as long as now_ is ok
+  const typename image::model_type* model_ = nullptr;  // what is read as long as now_ is ok
   ref_id ref_{};
   std::uint64_t version_ = 0, nonce_ = 0, served_ = 0;
   recipient_id who_{};

@@ -6,8 +6,8 @@
 #include "../references.hpp"
 #include "board.hpp"
 
+#include <tensorpull/embedded/image.hpp>
 #include <tensorpull/embedded/line.hpp>
-#include <tensorpull/embedded/members.hpp>
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/embedded/recipient.hpp>
 

@@ -20,9 +20,11 @@ struct static_leaf {
   std::uint64_t bytes = 0;
 };
 
-/// How much room the names take. `longest` and `characters` do not count a part's own prefix.
+/// How much room the names take. `longest` and `characters` do not count a part's own prefix. `listed`: some are texts
+/// that a program wrote (members_of), and no identifiers.
 struct static_counts {
   std::size_t tensors = 0, characters = 0, longest = 0;
+  bool listed = false;
 };
 
 // Eight characters for one statement, which is what clang counts; both ends have room for the last eight.

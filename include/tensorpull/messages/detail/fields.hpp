@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/messages/tensors_of.hpp>
-#include <tensorpull/tensors/structs/detail/model_walk.hpp>
+#include <tensorpull/tensors/structs/raw.hpp>
 
 #include <array>
 #include <concepts>
@@ -101,7 +101,7 @@ constexpr field_kind kind_of() noexcept {
     return number<typename array_traits<T>::scalar> && sizeof(T) > 0 ? field_kind::numbers : field_kind::none;
   else if constexpr (is_set<T>) return field_kind::tensors;
   else if constexpr (std::is_same_v<T, tensorpull::locator>) return field_kind::locator;
-  else if constexpr (boost::hana::Struct<T>::value) return field_kind::structure;
+  else if constexpr (member_table<T>::is_struct) return field_kind::structure;
   else return field_kind::none;
 }
 
@@ -126,10 +126,10 @@ template <class T, class... Around>
 struct first_untravelled<T, field_kind::structure, Around...> {
   template <class Member>
   using of = typename member_of<Member>::template type<T>;
-  template <class... Members>
+  template <template <class...> class List, class... Members>
   static first_not_void<typename first_untravelled<of<Members>, kind_of<of<Members>>(), T, Around...>::type...> among(
-      std::type_identity<boost::hana::tuple<Members...>>);
-  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
+      std::type_identity<List<Members...>>);
+  using type = typename decltype(among(std::type_identity<members_in<T>>{}))::type;
 };
 template <class T, class... Around>
   requires(std::is_same_v<T, Around> || ...)

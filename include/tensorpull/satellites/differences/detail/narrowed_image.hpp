@@ -4,7 +4,7 @@
 #include <tensorpull/core/digits.hpp>
 #include <tensorpull/core/error.hpp>
 #include <tensorpull/core/xxh3.hpp>
-#include <tensorpull/embedded/members.hpp>
+#include <tensorpull/embedded/image.hpp>
 #include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
 
 #include <array>
@@ -96,14 +96,14 @@ inline constexpr metadata_list<3> narrowed_metadata{{{"tensorpull.base", no_dige
                                                      {"tensorpull.moved", no_digest}}};
 
 template <class Model, std::size_t BlockElements>
-using static_narrowed_image =
-    static_image<narrowed_names<names_of<Model, true>, BlockElements>::names, narrowed_metadata<BlockElements>>;
+using static_narrowed_image = static_image<narrowed_names<tensor_names<Model, true>::final_names, BlockElements>::names,
+                                           narrowed_metadata<BlockElements>>;
 
 /// The constants of a difference's image. Its header has zeros for both digests.
 template <class Model, std::size_t BlockElements>
 struct narrowed_image : image_constants<static_narrowed_image<Model, BlockElements>> {
  private:
-  static constexpr const auto& model_names = names_of<Model, true>;
+  static constexpr const auto& model_names = tensor_names<Model, true>::final_names;
   using list = narrowed_names<model_names, BlockElements>;
   static_assert(!has_duplicate_names<list::names>(),
                 "tensorpull: a tensor of the model is called like the scales of another: NAME.scales");

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tensorpull/image/static.hpp>
-#include <tensorpull/tensors/structs/renamed.hpp>
+#include <tensorpull/tensors/members/renamed.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,16 +1,10 @@
-// Walks a model: an adapted struct, structs in it, arrays of structs, arrays of scalars. Decides which members are
-// tensors, and their names. One instantiation for each type that occurs, none for each element.
+// Walks a model: a struct whose members are known, structs in it, arrays of structs, arrays of scalars. Decides which
+// members are tensors, and their names. One instantiation for each type that occurs, none for each element.
 #pragma once
 
 #include <tensorpull/image/detail/array_traits.hpp>
 #include <tensorpull/image/detail/static_names.hpp>
-
-#include <boost/hana/accessors.hpp>
-#include <boost/hana/adapt_struct.hpp>
-#include <boost/hana/concept/struct.hpp>
-#include <boost/hana/pair.hpp>
-#include <boost/hana/string.hpp>
-#include <boost/hana/tuple.hpp>
+#include <tensorpull/tensors/members/members.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,45 +13,72 @@
 
 namespace tensorpull::detail {
 
+/// Whether T has members_of.
 template <class T>
-concept struct_member = !array_traits<T>::is_array && !tensor_member<T> && boost::hana::Struct<T>::value;
+inline constexpr bool is_listed = !std::is_same_v<decltype(members_of<T>), const std::nullptr_t>;
 
-/// One member of an adapted struct: its name, its type, and how to get at it.
-template <class NameAndAccessor>
-struct member_of;
-template <char... Characters, class Accessor>
-struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>> {
-  using accessor = Accessor;
-  static constexpr std::size_t length = sizeof...(Characters);
-  static constexpr const char* name() noexcept { return boost::hana::string<Characters...>::c_str(); }
-  template <class T>
-  static constexpr decltype(auto) get(T& object) noexcept {
-    return Accessor{}(object);
-  }
-  template <class T>
-  using type = std::remove_reference_t<decltype(Accessor{}(std::declval<T&>()))>;
+/// The members of a struct: `of<>` is a list of types, for each of which there is a member_of<>.
+/// tensors/structs/raw.hpp has the table of structs that are adapted with Hana.
+template <class T>
+struct member_table {
+  static constexpr bool is_struct = false;
+};
+template <class T>
+using members_in = typename member_table<T>::template of<>;
+
+template <class T>
+concept struct_member = !array_traits<T>::is_array && !tensor_member<T> && member_table<T>::is_struct;
+
+template <class T, std::size_t I>
+struct listed_member {};
+template <class... Members>
+struct member_list {};
+template <auto At>
+struct member_at {};
+template <class T>
+  requires is_listed<T>
+struct member_table<T> {
+  static constexpr bool is_struct = true;
+  template <std::size_t... I>
+  static member_list<listed_member<T, I>...> list(std::index_sequence<I...>);
+  template <class List = std::remove_const_t<decltype(members_of<T>)>>
+  using of = decltype(list(std::make_index_sequence<std::tuple_size_v<List>>()));
 };
 
-template <class T>
-using adapted_members = decltype(boost::hana::accessors<T>());
+/// One member of a struct: its name, its type, and how to get at it. `accessor` is for compilers to print: it names the
+/// member as `&layer::weight`.
+template <class Member>
+struct member_of;
+template <class Struct, std::size_t I>
+struct member_of<listed_member<Struct, I>> {
+  static constexpr const auto& one = std::get<I>(members_of<Struct>);
+  using accessor = member_at<one.at>;
+  static constexpr std::size_t length = one.name.size();
+  static constexpr const char* name() noexcept { return one.name.data(); }
+  template <class T>
+  static constexpr auto& get(T& object) noexcept {
+    return object.*one.at;
+  }
+  template <class>
+  using type = typename std::remove_cvref_t<decltype(one)>::type;
+};
 
-/// Whether the macro that adapted T has done its work: a name in it that is no member leaves something else than a
-/// list.
+/// Whether what adapted T has done its work.
 template <class>
 inline constexpr bool is_member_list = false;
 template <class... Members>
-inline constexpr bool is_member_list<boost::hana::tuple<Members...>> = true;
+inline constexpr bool is_member_list<member_list<Members...>> = true;
 template <class T>
-concept well_adapted = requires { requires is_member_list<adapted_members<T>>; };
+concept well_adapted = requires { requires is_member_list<members_in<T>>; };
 
-/// Calls f(member_of<...>{}) for each member of an adapted struct, in order.
-template <class F, class... Members>
-constexpr void for_each_of(std::type_identity<boost::hana::tuple<Members...>>, F& f) {
+/// Calls f(member_of<...>{}) for each member of a struct, in order.
+template <class F, template <class...> class List, class... Members>
+constexpr void for_each_of(std::type_identity<List<Members...>>, F& f) {
   (f(member_of<Members>{}), ...);
 }
 template <class T, class F>
 constexpr void for_each_member(F f) {
-  for_each_of(std::type_identity<adapted_members<T>>{}, f);
+  for_each_of(std::type_identity<members_in<T>>{}, f);
 }
 
 /// The first type in T that can be no part of a model, or void. A const member is one: a transfer writes to it.
@@ -83,10 +104,10 @@ struct first_unsupported<T> : first_unsupported<typename array_traits<T>::elemen
 template <class T>
   requires(!std::is_const_v<T>) && struct_member<T> && well_adapted<T>
 struct first_unsupported<T> {
-  template <class... Members>
+  template <template <class...> class List, class... Members>
   static first_not_void<typename first_unsupported<typename member_of<Members>::template type<T>>::type...> among(
-      std::type_identity<boost::hana::tuple<Members...>>);
-  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
+      std::type_identity<List<Members...>>);
+  using type = typename decltype(among(std::type_identity<members_in<T>>{}))::type;
 };
 
 /// The same, to be printed: the accessor of the member, which compilers write as `&layer::weight`. Only used when a
@@ -104,11 +125,11 @@ struct named_unsupported<T> : named_unsupported<typename array_traits<T>::elemen
 template <class T>
   requires struct_member<T> && well_adapted<T>
 struct named_unsupported<T> {
-  template <class... Members>
-  static auto among(std::type_identity<boost::hana::tuple<Members...>>) -> first_not_void<typename std::conditional_t<
+  template <template <class...> class List, class... Members>
+  static auto among(std::type_identity<List<Members...>>) -> first_not_void<typename std::conditional_t<
       std::is_void_v<typename first_unsupported<typename member_of<Members>::template type<T>>::type>,
       std::type_identity<void>, unsupported_member<T, member_of<Members>>>::type...>;
-  using type = typename decltype(among(std::type_identity<adapted_members<T>>{}))::type;
+  using type = typename decltype(among(std::type_identity<members_in<T>>{}))::type;
 };
 
 /// Room for names, computed once for each type from its parts.
@@ -123,12 +144,13 @@ constexpr void add_component(static_counts& sum, const static_counts& part, std:
   sum.tensors += part.tensors;
   sum.characters += part.characters + part.tensors * prefix;
   if (part.longest + prefix > sum.longest) sum.longest = part.longest + prefix;
+  sum.listed = sum.listed || part.listed;
 }
 
 // The walks expand a struct's members in place: a lambda for each member would be one more function for the compiler,
 // three times a tensor.
-template <class T, class... Members>
-constexpr void count_members(std::type_identity<boost::hana::tuple<Members...>>, static_counts& sum) noexcept {
+template <class T, template <class...> class List, class... Members>
+constexpr void count_members(std::type_identity<List<Members...>>, static_counts& sum) noexcept {
   (add_component(sum, counts_of<typename member_of<Members>::template type<T>>, member_of<Members>::length,
                  tensor_member<typename member_of<Members>::template type<T>>),
    ...);
@@ -148,7 +170,8 @@ constexpr static_counts count_names() noexcept {
       add_component(sum, counts_of<typename array_traits<T>::element>, digits, false);
     }
   } else {
-    count_members<T>(std::type_identity<adapted_members<T>>{}, sum);
+    sum.listed = is_listed<T>;
+    count_members<T>(std::type_identity<members_in<T>>{}, sum);
   }
   return sum;
 }
@@ -156,8 +179,8 @@ constexpr static_counts count_names() noexcept {
 template <class T, class Writer>
 constexpr void write_names(Writer& writer) noexcept;
 
-template <class T, class Writer, class... Members>
-constexpr void write_members(std::type_identity<boost::hana::tuple<Members...>>, Writer& writer) noexcept {
+template <class T, class Writer, template <class...> class List, class... Members>
+constexpr void write_members(std::type_identity<List<Members...>>, Writer& writer) noexcept {
   [[maybe_unused]] std::size_t mark = 0;  // unused if there are no members
   ((mark = writer.enter(member_of<Members>::name(), member_of<Members>::length),
     write_names<typename member_of<Members>::template type<T>>(writer), writer.leave(mark)),
@@ -177,7 +200,7 @@ constexpr void write_names(Writer& writer) noexcept {
       writer.leave(mark);
     }
   } else {
-    write_members<T>(std::type_identity<adapted_members<T>>{}, writer);
+    write_members<T>(std::type_identity<members_in<T>>{}, writer);
   }
 }
 
@@ -192,8 +215,8 @@ constexpr auto names_of() noexcept {
 template <class T, class F>
 void for_each_address(const T& value, F& f) noexcept;
 
-template <class T, class F, class... Members>
-void for_each_address_of(std::type_identity<boost::hana::tuple<Members...>>, const T& value, F& f) noexcept {
+template <class T, class F, template <class...> class List, class... Members>
+void for_each_address_of(std::type_identity<List<Members...>>, const T& value, F& f) noexcept {
   (for_each_address(member_of<Members>::get(value), f), ...);
 }
 
@@ -205,7 +228,7 @@ void for_each_address(const T& value, F& f) noexcept {
   } else if constexpr (array_member<T>) {
     for (std::size_t i = 0; i < array_traits<T>::extent; ++i) for_each_address(value[i], f);
   } else {
-    for_each_address_of(std::type_identity<adapted_members<T>>{}, value, f);
+    for_each_address_of(std::type_identity<members_in<T>>{}, value, f);
   }
 }
 

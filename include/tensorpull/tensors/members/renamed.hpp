@@ -109,6 +109,13 @@ constexpr bool all_utf8() noexcept {
 }
 
 template <const auto& Names>
+constexpr bool names_are_utf8() noexcept {
+  for (std::size_t i = 0; i < Names.count; ++i)
+    if (!is_utf8(Names.name(i))) return false;
+  return true;
+}
+
+template <const auto& Names>
 constexpr bool has_reserved_name() noexcept {
   for (std::size_t i = 0; i < Names.count; ++i)
     if (Names.leaves[i].name_length == 12 && Names.name(i) == "__metadata__") return true;
