@@ -112,6 +112,15 @@ class Links(Tree):
     def test_every_satellite_is_known_and_may_be_taken_out(self):
         self.assertEqual(set(without.satellites()) - set(page_links.SATELLITES), set())
 
+    def test_a_tree_without_a_second_satellite_is_a_tree_of_git_again(self):
+        one, two = [s for s in without.satellites() if (without.ROOT / "include/tensorpull/satellites" / s).is_dir()][:2]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, other in ((one, two), (two, one)):
+                without.copy_without({name}, pathlib.Path(folder))
+                listed = subprocess.run(["git", "-C", folder, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout
+                self.assertIn(f"include/tensorpull/satellites/{other}/", listed)
+                self.assertNotIn(f"include/tensorpull/satellites/{name}/", listed)
+
     def test_a_satellite_that_was_taken_out_is_passed_over(self):
         page = "[a](include/tensorpull/satellites/http/README.md), [b](examples/jobs/nvflare_devices/README.md)\n"
         table = "satellites/http | asio |\nsatellites/nvflare | |\n"

@@ -53,7 +53,7 @@ def copy_without(names, to):
     lines = table.read_text().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if not any(line.startswith(f"satellites/{name} ") for name in names)))
     for file in to.rglob("*"):
-        if file.is_file() and file not in wanted and "build" not in file.relative_to(to).parts:
+        if file.is_file() and file not in wanted and not {"build", ".git"} & set(file.relative_to(to).parts):
             file.unlink()
     for folder in sorted((p for p in to.rglob("*") if p.is_dir() and ".git" not in p.parts), reverse=True):
         if not any(folder.iterdir()):
