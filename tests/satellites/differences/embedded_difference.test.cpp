@@ -473,6 +473,7 @@ template <>
 struct tensorpull::embedded_image<embedded_difference_test::lie>
     : tensorpull::detail::embedded::narrowed_image<embedded_difference_test::floats, 256> {
   using lie = embedded_difference_test::lie;
+  using model_type = lie;
   static bool read(const lie& from, std::uint32_t at, std::span<std::byte> out) noexcept {
     const bool good = from.of.read(at, out);
     if (!from.in_header) from.put(at, out);
