@@ -26,7 +26,7 @@ REQUIRED = (
     ("integrity_policy", r"integrity/", "is_integrity_policy hash_type chunk_hash_type whole per_chunk"),
     ("hash", r"integrity/|core/(xxh3|sha256)", "kind reset update digest value"),
     ("framing", r"framing/", "is_framing_policy decode_storage encode decode"),
-    ("consumer", r"consumers/|satellites/|testing/|pipeline.hpp", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
+    ("consumer", r"consumers/|satellites/|testing/|pipeline.hpp|device.hpp", "irrevocable fingerprint schema begin prepare commit chunk rewind finish abandon any_order"),
     ("difference_coder", r"satellites/", "id pack unpack"),
     ("tensor_policy", r"tensors/|satellites/|testing/", "is_tensor_policy is_static model_type source destination landed"),
     ("byte_stream", r"links/|transports/|satellites/|testing/", "read_some write_some wait read_or_wait"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes one header of those that a small machine needs: single_header.py --version 0.1.0 --output build/tensorpull_embedded.hpp
 
-It has the small engine with all that it rests on (ROOTS), each header once, in the order in which they include each other. What they include of the standard
+It has the pipeline of small machines with all that it rests on (ROOTS), each header once, in the order in which they include each other. What they include of the standard
 library stands once at the top; what is included under a condition stays where it is. Nothing else changes, so the code is that of the folder of headers.
 With --list it prints the headers, and writes nothing.
 """
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Folders with all of their headers (not those of folders below), and single headers. Whatever these include comes with them. A satellite's headers for small
 # machines are named embedded_*.hpp.
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
-         "protocol/connection", "protocol/datagrams", "links", "embedded", "satellites/*/embedded_*.hpp")
+         "protocol/connection", "protocol/datagrams", "links", "embedded", "device.hpp", "satellites/*/embedded_*.hpp")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
 BESIDE = "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")

@@ -21,7 +21,7 @@ PARTS = (
     ("owner", r"embedded/(detail/)?owner|protocol/owner/"),
     ("line", r"embedded/(detail/)?line|links/"),
     ("landing", r"embedded/(detail/)?(landing|image)|image/|consumers/|tensors/"),
-    ("recipient", r"embedded/|protocol/recipient/|protocol/datagrams/selective|chunking/"),
+    ("recipient", r"embedded/|device|protocol/recipient/|protocol/datagrams/selective|chunking/"),
     ("endpoint", r"protocol/|pull/|transports/"),
     ("core", r"core/|std/"),
 )

@@ -47,6 +47,7 @@ ROWS = (
     Row("updating", "the same, and owner of an update", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), main=True),
     Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True,
         needs="satellites/differences/embedded_difference.hpp"),
+    Row("waiting", "recipient that waits, all of it on the stack", "embedded", "host_datagrams", flags=("-DWAITS",)),
     Row("recipient-128", "recipient, lands in memory, chunks of 128", "embedded", "host_datagrams", 128),
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),

@@ -36,6 +36,7 @@
 #include <tensorpull/transports/over/loopback/loopback.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 
+#include <tensorpull/composed_pipeline.hpp>
 #include <tensorpull/pipeline.hpp>
 
 #endif

@@ -37,6 +37,16 @@ struct device {
   }
 };
 
+struct machine {
+  inline static std::uint32_t ms = 0;
+  static std::chrono::duration<std::uint32_t, std::milli> now() noexcept {
+    return std::chrono::duration<std::uint32_t, std::milli>(ms);
+  }
+  static std::uint64_t random() noexcept { return 0x1234'5678'9abc'def0 + ms; }
+  static void panic(const char*) noexcept {}
+};
+using net = pipeline<raw_tensors<tiny_model>, fixed_bytes<128>, serial_over<device>, small_machine<machine>>;
+
 tiny_model published, mine;
 wire there, back;
 
@@ -45,22 +55,17 @@ wire there, back;
 int main() {
   if (bytes_in_another_file() != embedded_image<tiny_model>::image_bytes) return 1;
   for (std::size_t i = 0; i < 16; ++i) published.weight[i][i % 8] = published.bias[i] = static_cast<float>(i) - 0.5f;
-  using recipient_type = embedded_recipient<model_landing<tiny_model>, 128>;
-  using owner_type = embedded_owner<tiny_model, 128>;
   device owner_end{&there, &back}, recipient_end{&back, &there};
-  embedded_line<device, 128, owner_type::answer_bytes> owner_line(owner_end);
-  embedded_line<device, owner_type::answer_bytes, recipient_type::max_out> recipient_line(recipient_end);
-  owner_type owner;
-  owner.publish(published, {1, 2}, 3);
-  model_landing<tiny_model> to(mine);
-  recipient_type recipient(to, {.ref = {1, 2}, .recipient = {4}}, 5);
-  no_role none;
-  for (std::uint32_t ms = 0; !recipient.ended() || !recipient_line.idle(); ++ms) {
-    if (ms > 100'000) return 2;
-    (void)step(recipient_line, recipient, none, ms);
-    (void)step(owner_line, none, owner, ms);
+  net::downloader owner(owner_end);
+  const auto ref = owner.add_tensors(published);
+  if (!ref) return 2;
+  auto pull = net::begin_pull(recipient_end, *ref, mine);
+  for (machine::ms = 0; !pull.ended(); ++machine::ms) {
+    if (machine::ms > 100'000) return 3;
+    (void)pull.step();
+    (void)owner.step();
   }
-  const auto done = recipient.outcome();
-  if (!done || done->outcome != outcome::completed || owner.state() != recipient_state::completed) return 3;
-  return std::memcmp(&published, &mine, sizeof mine) == 0 ? 0 : 4;
+  const auto done = pull.outcome();
+  if (!done || done->outcome != outcome::completed || !owner.settled(*ref)) return 4;
+  return std::memcmp(&published, &mine, sizeof mine) == 0 ? 0 : 5;
 }

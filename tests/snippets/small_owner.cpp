@@ -1,7 +1,5 @@
 // The owner of a small machine, and a recipient of its model at the other end of the line.
-#include <tensorpull/embedded/line.hpp>
-#include <tensorpull/embedded/owner.hpp>
-#include <tensorpull/embedded/recipient.hpp>
+#include <tensorpull/device.hpp>
 
 #include <cstring>
 #include <deque>
@@ -32,25 +30,32 @@ inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(
     tensorpull::member{"fc1.weight", &mlp::fc1_weight}, tensorpull::member{"fc1.bias", &mlp::fc1_bias});
 
 namespace {
+/// While one end rests the other goes on.
+struct board {
+  using milliseconds = std::chrono::duration<std::uint32_t, std::milli>;
+  inline static milliseconds time{};
+  static milliseconds now() noexcept { return time; }
+  static std::uint64_t random() noexcept { return 0x1234'5678'9abc'def0; }
+  static void panic(const char*) noexcept {}
+  static void idle() noexcept;
+};
+using net = tensorpull::pipeline<tensorpull::raw_tensors<mlp>, tensorpull::fixed_bytes<512>,
+                                 tensorpull::serial_over<uart>, tensorpull::small_machine<board>>;
+
 mlp model, copy;
-tensorpull::embedded_line<uart, 592, 80> far_line(far_device);
-tensorpull::model_landing<mlp> landing(copy);
-tensorpull::embedded_recipient<tensorpull::model_landing<mlp>, 512> recipient(landing, {.ref = {1, 2}}, 7);
-
-std::uint32_t millis() {
-  static std::uint32_t now = 0;
-  tensorpull::no_role none;
-  (void)tensorpull::step(far_line, recipient, none, ++now);
-  return now;
+auto pull = net::begin_pull(far_device, {{1, 2}, 0, 0}, copy);
+void board::idle() noexcept {
+  ++time;
+  (void)pull.step();
 }
-std::uint64_t random_number() { return 0x1234'5678'9abc'def0; }
-
-// SNIPPET 1
 }  // namespace
 
 int main() {
   model.fc1_bias[3] = 0.5f;
-  // SNIPPET 2
-  for (int i = 0; i < 100 && !recipient.ended(); ++i) (void)millis();
-  return recipient.ended() && recipient.outcome() && std::memcmp(&model, &copy, sizeof model) == 0 ? 0 : 1;
+  // SNIPPET 1-2
+  for (int i = 0; i < 100 && !pull.ended(); ++i) board::idle();
+  return how && how->verdict == tensorpull::verdict::completed && pull.ended() && pull.outcome() &&
+                 std::memcmp(&model, &copy, sizeof model) == 0
+             ? 0
+             : 1;
 }

@@ -1,6 +1,5 @@
 // The recipient of a small machine, at a line on which nobody answers.
-#include <tensorpull/embedded/line.hpp>
-#include <tensorpull/embedded/recipient.hpp>
+#include <tensorpull/device.hpp>
 
 namespace {
 struct uart {
@@ -9,19 +8,24 @@ struct uart {
     return {tensorpull::io_status::ok, 0, bytes.size()};
   }
 };
-std::uint32_t millis() {
-  static std::uint32_t now = 0;
-  return now += 10;
-}
-std::uint64_t random_number() { return 0x1234'5678'9abc'def0; }
+struct board {
+  using milliseconds = std::chrono::duration<std::uint32_t, std::milli>;
+  static milliseconds now() noexcept {
+    static milliseconds time{};
+    return time += milliseconds(10);
+  }
+  static std::uint64_t random() noexcept { return 0x1234'5678'9abc'def0; }
+  static void panic(const char*) noexcept {}
+};
 }  // namespace
 
 // SNIPPET 1
 namespace {
 // SNIPPET 2
+// SNIPPET 3
 }  // namespace
 
 int main() {
-  // SNIPPET 3
-  return !r && r.error().code == tensorpull::errc::timed_out ? 0 : 1;
+  // SNIPPET 4
+  return !done && done.error().code == tensorpull::errc::timed_out ? 0 : 1;
 }

@@ -4,7 +4,7 @@
 #include "board.hpp"
 #include "model.hpp"
 
-#include <tensorpull/embedded/image.hpp>
+#include <tensorpull/tensors/members/members.hpp>
 
 template <>
 inline constexpr auto tensorpull::members_of<perceptron> = tensorpull::members(

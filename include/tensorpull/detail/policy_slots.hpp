@@ -12,9 +12,8 @@
 #include <tensorpull/framing/detail/payload_prefix.hpp>
 #include <tensorpull/framing/word_framing.hpp>
 #include <tensorpull/image/view.hpp>
-#include <tensorpull/integrity/xxhash/policies.hpp>
+#include <tensorpull/integrity/policies.hpp>
 #include <tensorpull/std/algorithm.hpp>
-#include <tensorpull/system/host_platform.hpp>
 #include <tensorpull/tensors/concept.hpp>
 #include <tensorpull/tensors/members/detail/model_walk.hpp>
 #include <tensorpull/transports/concept.hpp>
@@ -25,6 +24,22 @@
 #include <utility>
 
 namespace tensorpull {
+
+struct host_platform;  // system/host_platform.hpp
+
+namespace detail {
+/// In place of a policy that a program leaves out; pipeline.hpp has what it is for hosts.
+struct usual_integrity;
+template <class Integrity>
+struct integrity_in {
+  using type = Integrity;
+};
+/// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
+template <class Hash>
+struct owner_hash {
+  using type = Hash;
+};
+}  // namespace detail
 
 /// The policies that a pipeline was resolved to, one for each slot. Drivers take it as `Parts`.
 template <class Tensors, class Chunking, class Transport, class Framing, class Integrity, class Limits>
@@ -37,9 +52,8 @@ struct pipeline_parts {
   using limits = Limits;
   /// The clock and the random numbers of drivers; parts derived from these may name another (pull/platform.hpp).
   using platform = host_platform;
-  /// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
-  using owner_hash = std::conditional_t<std::is_same_v<typename Integrity::hash_type, detail::no_hash>, xxhash_digest,
-                                        typename Integrity::hash_type>;
+  /// The hash of an owner.
+  using owner_hash = typename detail::owner_hash<typename Integrity::hash_type>::type;
   /// The hash of an owner's chunks.
   using owner_chunk_hash = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, owner_hash>;
 };
@@ -236,7 +250,7 @@ struct composition {
   using tensors = policy_t<in_tensors, missing_tensors<missing_model>, by_slot>;
   using chunking = policy_t<in_chunking, missing_chunking, by_slot>;
   using transport = policy_t<in_transport, missing_transport, by_slot>;
-  using integrity = policy_t<in_integrity, image_digest, by_slot>;
+  using integrity = policy_t<in_integrity, usual_integrity, by_slot>;
   /// The stand-in for a pipeline with a mistake.
   using instead = composed_pipeline<missing_parts<tensors>>;
 
@@ -251,7 +265,14 @@ struct composition {
     else if constexpr (list != fault_none) return found<refused_composition<list, instead>>{};
     else if constexpr (!tensor_policy<tensors>) return found<tensor_requirements<tensors, false, instead>>{};
     else if constexpr (!chunking_strategy<chunking>) return found<chunking_requirements<chunking, false, instead>>{};
-    else if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
+    else if constexpr (requires { typename limits::template machine<tensors, chunking, transport, integrity>; })
+      return found<typename limits::template machine<tensors, chunking, transport, integrity>>{};
+    else return with_integrity<typename integrity_in<integrity>::type>();
+  }
+  /// The same for a host, from the integrity policy on.
+  template <class integrity>
+  static constexpr auto with_integrity() noexcept {
+    if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
     else if constexpr (!limits_policy<limits>) return found<limits_requirements<limits, false, instead>>{};
     else {
       using framing_policy = policy_t<in_framing, basic_word_framing<limits>, by_slot>;

@@ -120,6 +120,8 @@ class embedded_owner {
   /// way when the publication ended). One that failed or cancelled may return, or another may ask, as long as the model
   /// is published. completed and completed_unverified are final: the model may be changed.
   recipient_state state() const noexcept { return state_; }
+  /// Whether the model can be pulled now; false: it has been taken, was withdrawn, or is in the making.
+  bool is_published() const noexcept { return now_ == status::ok; }
   /// Bytes of payload that were sent since publish(), to any recipient.
   std::uint64_t bytes_served() const noexcept { return served_; }
   /// The number that the recipient gave as it cancelled; 0: none.

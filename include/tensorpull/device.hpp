@@ -1,0 +1,378 @@
+// The pipeline of a machine with kilobytes of memory: the words of every pipeline, and the engine of embedded/. No
+// heap, threads, operating system, xxHash or Hana.
+#pragma once
+
+#include <tensorpull/composed_pipeline.hpp>
+#include <tensorpull/embedded/flash_landing.hpp>
+#include <tensorpull/embedded/line.hpp>
+#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/embedded/recipient.hpp>
+#include <tensorpull/protocol/owner/transaction.hpp>
+#include <tensorpull/pull/platform.hpp>
+#include <tensorpull/tensors/members/raw_tensors.hpp>
+
+namespace tensorpull {
+
+/// How a small machine pulls. The fields that pull_options has too mean the same.
+struct small_pull_options {
+  /// It gives up after so long without progress; at most 12 days. A busy owner may put it off for as long in all.
+  std::chrono::milliseconds per_request_timeout = std::chrono::seconds(60);
+  /// A request is sent again after so long: longer than a chunk and its request take on the link.
+  std::chrono::milliseconds resend = std::chrono::seconds(1);
+  std::uint64_t version = 0;  ///< The version to pull; 0: that of the reference, or what is published now.
+  /// The number of this recipient, the same after a restart of this machine, so that the owner counts it once. None: a
+  /// random one.
+  recipient_id recipient{};
+  bool unverified = false;  ///< An image without a digest is accepted, too.
+};
+
+/// A policy for the transport slot of a small machine: a serial line, with COBS and a CRC32C around each datagram. At
+/// its other end is a host's `serial`, or a small machine. `Device` reads and writes bytes (embedded_device).
+template <class Device>
+struct serial_over {
+  using is_transport_policy = void;
+  using device = Device;  ///< what a program hands in
+  /// The end of a link for datagrams of at most `In` and `Out` bytes. A transport of your own has the calls of
+  /// embedded_line.
+  template <std::size_t In, std::size_t Out>
+  using small_line = embedded_line<Device, In, Out>;
+};
+
+/// A policy for the integrity slot of a small machine that publishes: recipients may ask for a CRC32C with each chunk,
+/// as a server that averages does. It has the line's table, so it costs little. This machine's own pulls compare the
+/// digest of the image alone.
+struct answers_crc32c {
+  using is_integrity_policy = void;
+  static constexpr bool whole = true;
+  static constexpr bool per_chunk = true;
+};
+
+namespace detail {
+
+/// The model of a policy, as embedded_image takes it.
+template <class Tensors>
+struct small_model {};
+template <class Model>
+struct small_model<raw_tensors<Model>> {
+  using type = Model;
+};
+template <class Chunking>
+inline constexpr std::uint64_t small_chunk = 0;
+template <std::uint64_t Bytes>
+inline constexpr std::uint64_t small_chunk<fixed_bytes<Bytes>> = Bytes;
+/// The hash of a whole image, and that of a chunk for recipients that ask for one.
+template <class Integrity, class Image>
+struct small_hashes {
+  using whole = typename Integrity::hash_type;
+  using chunk = std::conditional_t<Integrity::per_chunk, chunk_hash_of<Integrity>, no_hash>;
+};
+template <class Image>
+struct small_hashes<usual_integrity, Image> {
+  using whole = embedded::default_hash<Image>;
+  using chunk = no_hash;
+};
+template <class Image>
+struct small_hashes<answers_crc32c, Image> {
+  using whole = embedded::default_hash<Image>;
+  using chunk = basic_crc32c<crc32c_small>;
+};
+template <class Integrity>
+inline constexpr bool compares_images = requires { requires Integrity::whole; };
+template <>
+inline constexpr bool compares_images<usual_integrity> = true;
+
+/// The parts of a small machine's pipeline. With a mistake in them it has what the sentence needs and no more.
+template <class Tensors, class Chunking, class Transport, class Integrity, class Platform>
+struct small_parts {
+  static constexpr bool is_struct = requires { typename small_model<Tensors>::type; };
+  static_assert(is_struct,
+                "tensorpull: a small machine's model is a struct that the compiler knows: raw_tensors<Struct>");
+  static constexpr std::uint64_t chunk_bytes = small_chunk<Chunking>;
+  static_assert(chunk_bytes > 0, "tensorpull: a small machine has chunks of one length: fixed_bytes<N>");
+  static_assert(chunk_bytes <= 0x10000,
+                "tensorpull: a small machine has chunks of at most 64 KiB: choose a smaller N for fixed_bytes<N>");
+  static constexpr bool has_line = requires { typename Transport::template small_line<128, 128>; };
+  static_assert(
+      has_line,
+      "tensorpull: a small machine has a line: serial_over<Device>, or a transport of your own that names a `small_line` (device.hpp)");
+  static_assert(
+      compares_images<Integrity>,
+      "tensorpull: a small machine compares the digest of the image: leave the integrity policy out, or use one whose `whole` is true");
+  static constexpr bool accepted = is_struct && chunk_bytes > 0 && chunk_bytes <= 0x10000 &&
+                                   has_line&& compares_images<Integrity>;
+};
+
+template <class Tensors, class Chunking, class Transport, class Integrity, class Platform,
+          class Parts = small_parts<Tensors, Chunking, Transport, Integrity, Platform>, bool Accepted = Parts::accepted>
+struct small_pipeline;
+
+/// Where a pull lands: in a landing, which is borrowed, or in a model, for which it makes one.
+template <class Small, class Target>
+struct small_target {
+  using type = Target;
+  explicit small_target(Target& to) noexcept : landing(to) {}
+  Target& landing;
+};
+template <class Small>
+struct small_target<Small, typename Small::model_type> {
+  using type = typename Small::consumer;
+  explicit small_target(typename Small::model_type& to) noexcept : landing(to) {}
+  type landing;
+};
+
+/// One pull, step by step. `Over`: the device, for a line of its own, or an end that publishes as well.
+template <class Small, class Target, class Over>
+class small_pull {
+  using to_type = small_target<Small, Target>;
+  using recipient_type = typename Small::template recipient<typename to_type::type>;
+  static constexpr bool shares_line = requires(Over& o, recipient_type& r) { o.step(r); };
+  using line_type = std::conditional_t<shares_line, Over&,
+                                       typename Small::template line<recipient_type::max_in, recipient_type::max_out>>;
+
+ public:
+  /// As begin_pull.
+  [[gnu::always_inline]] small_pull(Over& over, const reference& ref, Target& to,
+                                    const small_pull_options& options) noexcept
+      : to_(to), recipient_(to_.landing, asked(ref, options), Small::platform::random()), line_(over) {}
+  small_pull(const small_pull&) = delete;
+  small_pull& operator=(const small_pull&) = delete;
+
+  /// Takes a datagram if one has arrived, and sends what there is to send. It does not wait. True: something has moved,
+  /// so call it again at once. False: call it again when something arrives, when the device takes more, and when time
+  /// goes on.
+  bool step() noexcept {
+    if constexpr (shares_line) {
+      return line_.step(recipient_);
+    } else {
+      no_role none;
+      return tensorpull::step(line_, recipient_, none, Small::now_ms());
+    }
+  }
+  /// Whether it is over, and the line has sent its last frame.
+  bool ended() noexcept { return recipient_.ended() && line_.idle(); }
+  /// How it ended; ended() must be true. The error's `at`: see embedded_recipient::outcome.
+  result<receipt> outcome() const noexcept { return recipient_.outcome(); }
+  /// Ends it as `cancelled`; the owner is told, with a number that the application chooses.
+  void cancel(std::uint32_t reason = 0) noexcept { recipient_.cancel(reason); }
+  /// Bytes of the image that are here, its header included.
+  std::uint32_t landed_bytes() const noexcept { return recipient_.landed_bytes(); }
+  /// Bytes of the image; 0 before the description.
+  std::uint32_t total_bytes() const noexcept { return recipient_.total_bytes(); }
+
+  /// Steps until it has ended, or the platform is stopped. A line that takes nothing any more is waited for 10 s.
+  result<receipt> wait() noexcept {
+    while (!recipient_.ended()) {
+      if (stopped<typename Small::platform>()) cancel();
+      if (!step()) Small::rest();
+    }
+    for (const std::uint32_t end = Small::now_ms(); !line_.idle() && Small::now_ms() - end < 10'000;) Small::rest();
+    return outcome();
+  }
+
+ private:
+  [[gnu::always_inline]] static embedded_pull asked(const reference& ref, const small_pull_options& o) noexcept {
+    return {.ref = ref.id,
+            .version = o.version != 0 ? o.version : ref.version,
+            .recipient = o.recipient,
+            .timeout_ms = Small::ms(o.per_request_timeout),
+            .retry_ms = Small::ms(o.resend),
+            .unverified = o.unverified};
+  }
+
+  [[no_unique_address]] to_type to_;
+  recipient_type recipient_;
+  line_type line_;
+};
+
+/// One end of a link that publishes: `Published` is the model, or what is computed from one (an embedded_difference).
+/// `In`: the longest datagram that it takes.
+template <class Small, class Published, std::size_t In>
+class small_owner {
+  using owner_type = typename Small::template owner<Published>;
+  using published_type = typename embedded_image<Published>::model_type;
+
+ public:
+  /// Borrows the device. `idle`: a recipient of which nothing was heard for so long gives way to another one.
+  explicit small_owner(typename Small::device& over, std::chrono::milliseconds idle = std::chrono::seconds(10)) noexcept
+      : line_(over), owner_(Small::ms(idle)) {}
+
+  /// Publishes a model for one recipient, and forgets what was published before. The model is borrowed, and must not
+  /// change until settled(). Of the options `id` holds, and `recipients` or `least` may be 1. Cost: one pass over the
+  /// model. invalid_argument: another option was set that this machine has no room for.
+  [[gnu::always_inline]] result<reference> add_tensors(const published_type& model,
+                                                       const publish_options& options = {}) noexcept {
+    if (options.recipients > 1 || options.least > 1 || !options.named.empty() || options.transaction ||
+        options.beside || options.tensor_digests || options.settled || options.progress)
+      return failure(errc::invalid_argument);
+    ref_id id = options.id;
+    while (!id) id = {Small::platform::random(), Small::platform::random()};
+    owner_.publish(model, id, Small::platform::random());
+    return owner_.reference();
+  }
+  /// The model is in the making: until it is published everybody is asked to return after `delay`. The earlier model is
+  /// not read any more.
+  void busy(std::chrono::milliseconds delay) noexcept { owner_.busy(Small::ms(delay)); }
+  /// Ends the publication: the model is not read any more. Recipients are told `withdrawn` with `reason`, a number of
+  /// the application's. Error: unknown_reference.
+  result<void> withdraw(const reference& ref, std::uint32_t reason = 0) noexcept {
+    if (!is_here(ref)) return failure(errc::unknown_reference);
+    withdraw(reason);
+    return {};
+  }
+  /// The same of what was published last; without effect if it has settled.
+  void withdraw(std::uint32_t reason = 0) noexcept { owner_.withdraw(reason); }
+
+  /// Whether nobody pulls it any more: it was taken or withdrawn, and the model may change. True for an unknown
+  /// reference. Go on calling step(): a confirmation whose answer was lost is repeated.
+  bool settled(const reference& ref) const noexcept { return !is_here(ref) || settled(); }
+  /// The same of what was published last.
+  bool settled() const noexcept { return !owner_.is_published(); }
+  /// How its one recipient ended; `open` as long as it can be pulled. Error: unknown_reference.
+  result<settlement> settlement_of(const reference& ref) const noexcept {
+    if (!is_here(ref)) return failure(errc::unknown_reference);
+    settlement s{.references = 1, .expected = 1};
+    const recipient_state state = owner_.state();
+    if (has_completed(state))
+      s.verdict = state == recipient_state::completed ? verdict::completed : verdict::completed_unverified;
+    else if (!owner_.is_published()) s.verdict = verdict::withdrawn;
+    s.counts.acquired = state != recipient_state::unseen;
+    if (is_final(state)) s.counts.of(state) = 1;
+    s.counts.bytes_sent = owner_.bytes_served();
+    return s;
+  }
+  /// How far its one recipient is.
+  recipient_state state() const noexcept { return owner_.state(); }
+  /// The number that the recipient gave as it cancelled; 0: none.
+  std::uint32_t reason() const noexcept { return owner_.reason(); }
+
+  /// As that of a pull. Also: what has arrived is answered.
+  bool step() noexcept {
+    no_role none;
+    return step(none);
+  }
+  /// The same with a pull's recipient.
+  template <class Recipient>
+  bool step(Recipient& recipient) noexcept {
+    return tensorpull::step(line_, recipient, owner_, Small::now_ms());
+  }
+  /// Whether the device has taken everything.
+  bool idle() noexcept { return line_.idle(); }
+  /// Steps until `until(*this)` is true and the line has sent its last frame, or the platform is stopped.
+  template <class Until>
+  void serve(Until until) noexcept {
+    while (!stopped<typename Small::platform>() && (!until(*this) || !idle()))
+      if (!step()) Small::rest();
+  }
+
+ private:
+  [[gnu::noinline]] bool is_here(const reference& ref) const noexcept {
+    const reference now = owner_.reference();
+    return ref.id == now.id && (ref.version == 0 || ref.version == now.version);
+  }
+
+  typename Small::template line<(In > owner_type::request_bytes ? In : owner_type::request_bytes),
+                                owner_type::answer_bytes>
+      line_;
+  owner_type owner_;
+};
+
+/// The type behind pipeline<Policies...> of a small machine.
+template <class Tensors, class Chunking, class Transport, class Integrity, class Platform, class Parts>
+struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, true> {
+  using platform = Platform;  ///< clock and random numbers
+  using image = embedded_image<typename small_model<Tensors>::type>;  ///< of the model: its constants
+  using model_type = typename image::model_type;  ///< what is published and landed in
+  using device = typename Transport::device;  ///< what the line goes over
+  using hashes = small_hashes<Integrity, image>;
+  static constexpr std::size_t chunk_bytes = static_cast<std::size_t>(Parts::chunk_bytes);  ///< of a chunk at most
+
+  /// The recipient's side: lands in a model's own memory. Borrows the model.
+  using consumer = model_landing<typename small_model<Tensors>::type>;
+  /// The same in flash, where a pull goes on after a power cut.
+  template <class Chip>
+  using in_flash = flash_landing<image, Chip>;
+
+  /// The state machines and the line, for a driver of the program's own.
+  template <class Landing>
+  using recipient = embedded_recipient<Landing, chunk_bytes, typename hashes::whole>;
+  template <class Published>
+  using owner =
+      embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk>;
+  template <std::size_t In, std::size_t Out>
+  using line = typename Transport::template small_line<In, Out>;
+
+  /// The owner's side: `net::downloader owner(device)`. `Published`: the model, or what is computed from one.
+  template <class Published>
+  using downloader_of = small_owner<small_pipeline, Published, 0>;
+  using downloader = downloader_of<typename small_model<Tensors>::type>;
+  /// Both sides over one link: begin_pull(session, ...) pulls, and what is published is served meanwhile.
+  template <class Published>
+  using session_of = small_owner<small_pipeline, Published, recipient<consumer>::max_in>;
+  using session = session_of<typename small_model<Tensors>::type>;
+
+  /// A pull that the program steps itself. `over`: the device or a session; `to`: the model or a landing, such as
+  /// in_flash. All are borrowed. The model is unspecified from the first byte that has landed until it is `completed`.
+  template <class Over, class Target>
+  [[gnu::always_inline]] static small_pull<small_pipeline, Target, Over> begin_pull(
+      Over& over, const reference& ref, Target& to, const small_pull_options& options = {}) noexcept {
+    return {over, ref, to, options};
+  }
+  /// A whole pull, which waits. All of it is on the stack.
+  template <class Over, class Target>
+  static result<receipt> pull(Over& over, const reference& ref, Target& to,
+                              const small_pull_options& options = {}) noexcept {
+    return begin_pull(over, ref, to, options).wait();
+  }
+  /// The same into the model's memory.
+  template <class Over>
+  static result<receipt> download_tensors(Over& over, const reference& ref, model_type& model,
+                                          const small_pull_options& options = {}) noexcept {
+    return pull(over, ref, model, options);
+  }
+  /// The same without a version: whatever is published under `id` now (receipt::believed).
+  template <class Over>
+  static result<receipt> download_tensors(Over& over, ref_id id, model_type& model,
+                                          const small_pull_options& options = {}) noexcept {
+    return pull(over, reference{id, 0, 0}, model, options);
+  }
+
+  /// Bytes that each side needs besides the model, for a static_assert in a program whose memory is limited.
+  struct memory_bound {
+    static constexpr std::size_t recipient = sizeof(small_pull<small_pipeline, model_type, device>);
+    static constexpr std::size_t owner = sizeof(downloader);
+    static constexpr std::size_t session = sizeof(small_pipeline::session);
+  };
+  static constexpr memory_bound memory{};
+
+  /// Milliseconds of the platform's clock, which may wrap.
+  static std::uint32_t now_ms() noexcept {
+    return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(Platform::now()).count());
+  }
+  /// At most 2^30.
+  static constexpr std::uint32_t ms(std::chrono::milliseconds time) noexcept {
+    if (time.count() < 0) return 0;
+    return time.count() < 1 << 30 ? static_cast<std::uint32_t>(time.count()) : 1u << 30;
+  }
+  /// Nothing has moved: the platform may sleep until something arrives.
+  static void rest() noexcept {
+    if constexpr (requires { Platform::idle(); }) Platform::idle();
+  }
+};
+
+/// It stands for a pipeline that was refused.
+template <class Tensors, class Chunking, class Transport, class Integrity, class Platform, class Parts>
+struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, false>
+    : composed_pipeline<missing_parts<Tensors>> {};
+
+}  // namespace detail
+
+/// A policy for the limits slot that makes the pipeline that of a small machine: one model, one request on its way, no
+/// heap. `Platform`: clock and random numbers (pull/platform.hpp), and optionally `idle()`, which may sleep until a
+/// byte arrives or a millisecond has passed.
+template <platform Platform>
+struct small_machine : default_limits {
+  template <class Tensors, class Chunking, class Transport, class Integrity>
+  using machine = detail::small_pipeline<Tensors, Chunking, Transport, Integrity, Platform>;
+};
+
+}  // namespace tensorpull

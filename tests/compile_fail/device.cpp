@@ -1,0 +1,102 @@
+// Pipelines that are none for a small machine.
+// WITHIN_LINES: 8
+// MAX_ERRORS: 3
+// MAX_LINES: 30
+#include <tensorpull/device.hpp>
+#include <tensorpull/tensors/tensor_list.hpp>
+
+using namespace tensorpull;
+
+struct mlp {
+  float w[3], b[4];
+};
+template <>
+inline constexpr auto tensorpull::members_of<mlp> = members(member{"w", &mlp::w}, member{"b", &mlp::b});
+struct uart {
+  io_result read(std::span<std::byte>) noexcept { return {}; }
+  io_result write(std::span<const std::byte>) noexcept { return {}; }
+};
+struct board {
+  static std::chrono::milliseconds now() noexcept { return {}; }
+  static std::uint64_t random() noexcept { return 1; }
+  static void panic(const char*) noexcept {}
+};
+uart device;
+mlp model;
+
+// CASE device_with_a_list_of_tensors
+// EXPECT: tensorpull: a small machine's model is a struct that the compiler knows: raw_tensors<Struct>
+using net = pipeline<tensor_list, fixed_bytes<512>, serial_over<uart>, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_with_chunks_of_any_length
+// EXPECT: tensorpull: a small machine has chunks of one length: fixed_bytes<N>
+using net = pipeline<raw_tensors<mlp>, bytes_up_to<512>, serial_over<uart>, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_with_long_chunks
+// EXPECT: tensorpull: a small machine has chunks of at most 64 KiB: choose a smaller N for fixed_bytes<N>
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<(1 << 20)>, serial_over<uart>, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_without_a_line
+// EXPECT: tensorpull: a small machine has a line: serial_over<Device>, or a transport of your own
+struct tcp_of_ones_own {
+  using is_transport_policy = void;
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, tcp_of_ones_own, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_that_compares_nothing
+// EXPECT: tensorpull: a small machine compares the digest of the image: leave the integrity policy out
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, unverified, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_with_two_transports
+// EXPECT: tensorpull: a pipeline has two transport policies: keep one
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, serial_over<uart>, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_that_cannot_read
+// EXPECT: tensorpull: a line's device has io_result read(memory) and io_result write(bytes), both noexcept
+struct writer {
+  int write(std::span<const std::byte>) noexcept { return 0; }
+};
+writer only;
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<writer>, small_machine<board>>;
+auto done = net::download_tensors(only, ref_id{1, 2}, model);
+
+// CASE device_whose_chip_has_units_as_long_as_its_pages
+// EXPECT: tensorpull: a page of this flash is too small for a cursor and a unit: let page_bytes be several of its pages
+// MAX_ERRORS: 5
+struct chip {
+  static constexpr std::uint32_t page_bytes = 512, program_bytes = 512;
+  bool erase(std::uint32_t) noexcept { return true; }
+  bool program(std::uint32_t, std::span<const std::byte>) noexcept { return true; }
+  bool read(std::uint32_t, std::span<std::byte>) noexcept { return true; }
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, small_machine<board>>;
+chip memory;
+net::in_flash<chip> landing(memory);
+
+// CASE device_with_a_tie
+// EXPECT: tensorpull: a small machine's model has no ties: a tensor of it is one range of the image
+struct both {
+  float head[4], embed[4];
+};
+template <>
+inline constexpr auto tensorpull::members_of<both> = members(member{"head", &both::head},
+                                                             member{"embed", &both::embed});
+using net = pipeline<raw_tensors<tied<both, from_to{"head", "embed"}>>, fixed_bytes<512>, serial_over<uart>,
+                     small_machine<board>>;
+both tied_model;
+auto done = net::download_tensors(device, ref_id{1, 2}, tied_model);
+
+// CASE device_with_a_platform_that_may_throw
+// EXPECT: small_machine
+struct slow {
+  static std::chrono::milliseconds now() { return {}; }
+  static std::uint64_t random() noexcept { return 1; }
+  static void panic(const char*) noexcept {}
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, small_machine<slow>>;
