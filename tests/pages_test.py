@@ -117,7 +117,7 @@ class Links(Tree):
         with tempfile.TemporaryDirectory() as folder:
             for name, other in ((one, two), (two, one)):
                 without.copy_without({name}, pathlib.Path(folder))
-                listed = subprocess.run(["git", "-C", folder, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout
+                listed = subprocess.run(["git", "-C", folder, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True, timeout=60).stdout
                 self.assertIn(f"include/tensorpull/satellites/{other}/", listed)
                 self.assertNotIn(f"include/tensorpull/satellites/{name}/", listed)
 

@@ -27,11 +27,14 @@ struct small_pull_options {
 };
 
 /// A policy for the transport slot of a small machine: a serial line, with COBS and a CRC32C around each datagram. At
-/// its other end is a host's `serial`, or a small machine. `Device` reads and writes bytes (embedded_device).
-template <class Device>
+/// its other end is a host's `serial`, or a small machine. `Device` reads and writes bytes (embedded_device). `Bytes`:
+/// of the longest datagram that the other end sends if it pulls and publishes at once, as `basic_serial<Bytes>` of a
+/// host.
+template <class Device, std::size_t Bytes = 640>
 struct serial_over {
   using is_transport_policy = void;
   using device = Device;  ///< what a program hands in
+  static constexpr std::size_t datagram_bytes = Bytes;  ///< room that a session has
   /// The end of a link for datagrams of at most `In` and `Out` bytes. A transport of your own has the calls of
   /// embedded_line.
   template <std::size_t In, std::size_t Out>
@@ -80,6 +83,13 @@ template <class Integrity>
 inline constexpr bool compares_images = requires { requires Integrity::whole; };
 template <>
 inline constexpr bool compares_images<usual_integrity> = true;
+
+/// The longest datagram that the other end of a session sends besides those for a pull.
+template <class Transport>
+inline constexpr std::size_t longest_arriving = 0;
+template <class Transport>
+  requires requires { Transport::datagram_bytes; }
+inline constexpr std::size_t longest_arriving<Transport> = Transport::datagram_bytes;
 
 /// The parts of a small machine's pipeline. With a mistake in them it has what the sentence needs and no more.
 template <class Tensors, class Chunking, class Transport, class Integrity, class Platform>
@@ -219,7 +229,7 @@ class small_owner {
     withdraw(reason);
     return {};
   }
-  /// The same of what was published last; without effect if it has settled.
+  /// The same of what was published last.
   void withdraw(std::uint32_t reason = 0) noexcept { owner_.withdraw(reason); }
 
   /// Whether nobody pulls it any more: it was taken or withdrawn, and the model may change. True for an unknown
@@ -307,7 +317,10 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   using downloader = downloader_of<typename small_model<Tensors>::type>;
   /// Both sides over one link: begin_pull(session, ...) pulls, and what is published is served meanwhile.
   template <class Published>
-  using session_of = small_owner<small_pipeline, Published, recipient<consumer>::max_in>;
+  using session_of = small_owner < small_pipeline,
+        Published,
+        longest_arriving<Transport>
+      <recipient<consumer>::max_in ? recipient<consumer>::max_in : longest_arriving<Transport>>;
   using session = session_of<typename small_model<Tensors>::type>;
 
   /// A pull that the program steps itself. `over`: the device or a session; `to`: the model or a landing, such as

@@ -21,7 +21,8 @@ struct machine {
   static std::uint64_t random() noexcept { return board::random(); }
   static void panic(const char*) noexcept {}
 };
-using net = tensorpull::pipeline<raw_tensors<perceptron>, fixed_bytes<chunk_bytes>, serial_over<board::device>,
+using net = tensorpull::pipeline<raw_tensors<perceptron>, fixed_bytes<chunk_bytes>,
+                                 serial_over<board::device, chunk_bytes + 80>,
 #ifdef OWNER
                                  answers_crc32c,
 #endif

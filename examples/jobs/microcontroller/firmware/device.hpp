@@ -6,10 +6,7 @@
 #include "../references.hpp"
 #include "board.hpp"
 
-#include <tensorpull/embedded/image.hpp>
-#include <tensorpull/embedded/line.hpp>
-#include <tensorpull/embedded/owner.hpp>
-#include <tensorpull/embedded/recipient.hpp>
+#include <tensorpull/device.hpp>
 
 #include <cstdint>
 #include <span>
@@ -25,13 +22,25 @@ inline constexpr auto tensorpull::members_of<microcontroller::mlp> = tensorpull:
 
 namespace microcontroller {
 
-using model_image = tensorpull::embedded_image<mlp>;
+/// The clock, and numbers that nobody can guess. It sleeps until something arrives or a millisecond has passed.
+struct platform {
+  static std::chrono::duration<std::uint32_t, std::milli> now() noexcept {
+    return std::chrono::duration<std::uint32_t, std::milli>(board::now_ms());
+  }
+  static std::uint64_t random() noexcept { return board::random(); }
+  static void panic(const char*) noexcept { board::leave(3); }
+  static void idle() noexcept { board::sleep(); }
+};
+
+/// As `over_line` of the server, but for the machine.
+using net = tensorpull::pipeline<tensorpull::raw_tensors<mlp>, tensorpull::fixed_bytes<device_chunk_bytes>,
+                                 tensorpull::serial_over<board::uart>, tensorpull::small_machine<platform>>;
 
 /// A request that is not answered is made again after so long. At 115,200 bits a second a chunk and its request take 60
 /// ms.
-inline constexpr std::uint32_t retry_ms = 100;
+inline constexpr std::chrono::milliseconds resend{100};
 /// A pull is given up after so long without progress, and begun again.
-inline constexpr std::uint32_t timeout_ms = 30'000;
+inline constexpr std::chrono::seconds timeout{30};
 /// After so long without a byte of the next model the device looks for any: the server may have been started again.
 inline constexpr std::uint32_t patience_ms = 300'000;
 /// How long it waits before it asks again for what is not there yet.
@@ -39,18 +48,15 @@ inline constexpr std::uint32_t pause_ms = 50;
 /// More stack than this is a mistake.
 inline constexpr std::uint32_t most_stack = 2048;
 
-/// `Place` says where a model lands: `place(mlp&, owner&)`; `open()`, called once; `landing()`, an embedded_landing;
+/// `Place` says where a model lands: `place(mlp&, session&)`; `open()`, called once; `landing()`, an embedded_landing;
 /// `finish()`, after which the model is in the memory of the mlp; and `round()`: that of the model, or the part of one,
 /// which was there before the reset; 0: none. `Update` says what is published: the model, or an embedded_difference to
 /// what has landed.
-template <template <class Owner> class Place, class Update = mlp>
+template <template <class Session> class Place, class Update = mlp>
 class device {
-  static constexpr std::size_t longest_datagram = 640;  // of the server's transport, `serial`
   static constexpr bool whole = std::is_same_v<Update, mlp>;
-  using owner = tensorpull::embedded_owner<Update, device_chunk_bytes>;
-  using line = tensorpull::embedded_line<board::uart, longest_datagram, owner::answer_bytes>;
-  using place = Place<owner>;
-  using recipient = tensorpull::embedded_recipient<typename place::landing_type, device_chunk_bytes>;
+  using session = net::session_of<Update>;
+  using place = Place<session>;
 
  public:
   /// A status for the emulator: 0 all rounds are over, 1 something went wrong.
@@ -111,13 +117,12 @@ class device {
 
   /// Answers what has come.
   void serve() noexcept {
-    tensorpull::no_role none;
-    while (tensorpull::step(line_, none, owner_, board::now_ms())) {
+    while (session_.step()) {
     }
     note_taken();
   }
   void note_taken() noexcept {
-    if (!taken_ && owner_.state() == tensorpull::recipient_state::completed) {
+    if (!taken_ && session_.state() == tensorpull::recipient_state::completed) {
       taken_ = true;
       say("the update was taken");
     }
@@ -134,21 +139,19 @@ class device {
   std::uint32_t pull_model(std::uint32_t round, bool expected) noexcept {
     std::uint32_t asked = round, since = board::now_ms();
     for (;;) {
-      recipient r(
-          place_.landing(),
-          {.ref = model_of(asked), .recipient = recipient_of(0), .timeout_ms = timeout_ms, .retry_ms = retry_ms},
-          board::random());
+      auto pull = net::begin_pull(session_, {model_of(asked), 0, 0}, place_.landing(),
+                                  {.per_request_timeout = timeout, .resend = resend, .recipient = recipient_of(0)});
       std::uint32_t begun = 0;
-      while (!r.ended() || !line_.idle()) {
-        const bool moved = tensorpull::step(line_, r, owner_, board::now_ms());
-        if (begun == 0 && r.total_bytes() != 0) {
-          begun = r.total_bytes();
-          say("round ", asked, ": pulls from byte ", r.landed_bytes(), " of ", begun);
+      while (!pull.ended()) {
+        const bool moved = pull.step();
+        if (begun == 0 && pull.total_bytes() != 0) {
+          begun = pull.total_bytes();
+          say("round ", asked, ": pulls from byte ", pull.landed_bytes(), " of ", begun);
         }
         note_taken();
         if (!moved) board::sleep();
       }
-      const auto done = r.outcome();
+      const auto done = pull.outcome();
       if (done && done->outcome == tensorpull::outcome::completed) {
         version_ = done->version;
         say("round ", asked, ": the digest is right, ", static_cast<std::uint32_t>(done->bytes), " bytes in ",
@@ -176,26 +179,29 @@ class device {
   }
 
   bool train_and_publish(std::uint32_t round) noexcept {
-    owner_.busy(pause_ms);
+    session_.busy(std::chrono::milliseconds(pause_ms));
     train(perceptron_, model_, held_out() + digits_->held_out, digits_->share, [this] { serve(); });
     const std::size_t right = measure();
-    if constexpr (whole) {
-      owner_.publish(model_, update_of(0, round), board::random());
-    } else {
+    if constexpr (!whole)
       if (const auto made = update_.prepare(); !made) {
         say("round ", round, ": no update: ", tensorpull::to_string(made.error().code), " in tensor ",
             static_cast<std::uint32_t>(made.error().at));
         return false;
       }
-      owner_.publish(update_, update_of(0, round), board::random());
-    }
+    const auto published = session_.add_tensors(this->update(), {.id = update_of(0, round)});
+    if (!published) return false;
     taken_ = false;
     board::say("device: round ");
     board::say(round);
     board::say(": update ");
-    board::say_hex(owner_.reference().version);
+    board::say_hex(published->version);
     board::say_line(": ", right, " of ", digits_->held_out, " right");
     return true;
+  }
+
+  auto& update() noexcept {
+    if constexpr (whole) return model_;
+    else return update_;
   }
 
   bool check_stack() noexcept {
@@ -212,9 +218,8 @@ class device {
 
   mlp model_;
   board::uart uart_;
-  line line_{uart_};
-  owner owner_;
-  place place_{model_, owner_};
+  session session_{uart_};
+  place place_{model_, session_};
   [[no_unique_address]] std::conditional_t<whole, nothing, Update> update_{model_, place_.landing()};
   perceptron perceptron_;
   const digits_header* digits_ = nullptr;

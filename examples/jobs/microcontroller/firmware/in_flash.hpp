@@ -6,31 +6,29 @@
 
 #include "../file_flash.hpp"
 
-#include <tensorpull/embedded/flash_landing.hpp>
-
 namespace microcontroller {
 
-using flash_place = tensorpull::flash_landing<model_image, file_flash>;
+using flash_place = net::in_flash<file_flash>;
 
 /// For training, the model is copied to memory that held the update of the round before until then.
-template <class Owner>
+template <class Session>
 class in_flash {
  public:
   /// An update in 8 bits is a difference to what lies in flash. The next model begins to come when it is not wanted any
   /// more.
   class landing_type : public flash_place {
    public:
-    landing_type(file_flash& flash, Owner& owner) noexcept : flash_place(flash), owner_(owner) {}
+    landing_type(file_flash& flash, Session& session) noexcept : flash_place(flash), session_(session) {}
     tensorpull::result<void> save(const tensorpull::resume_cursor& c) noexcept {
-      owner_.withdraw();
+      session_.withdraw();
       return flash_place::save(c);
     }
 
    private:
-    Owner& owner_;
+    Session& session_;
   };
 
-  in_flash(mlp& model, Owner& owner) noexcept : model_(model), landing_(flash_, owner) {}
+  in_flash(mlp& model, Session& session) noexcept : model_(model), landing_(flash_, session) {}
   /// The file is named on the command line.
   bool open() noexcept { return flash_.open(board::argument(1), landing_type::pages); }
   landing_type& landing() noexcept { return landing_; }
@@ -39,7 +37,7 @@ class in_flash {
     for (std::uint32_t at = 0; at < landing_type::data_bytes;) {
       const std::uint32_t left = landing_type::data_bytes - at,
                           n = left < sizeof some ? left : static_cast<std::uint32_t>(sizeof some);
-      if (!landing_.read(at, std::span(some, n)) || !model_image::write(model_, at, std::span(some, n))) return false;
+      if (!landing_.read(at, std::span(some, n)) || !net::image::write(model_, at, std::span(some, n))) return false;
       at += n;
     }
     return true;

@@ -5,22 +5,22 @@ namespace microcontroller {
 
 /// The update of the round before is published from the same memory. The next model begins to come when it is not
 /// wanted any more.
-template <class Owner>
+template <class Session>
 class in_memory {
  public:
-  class landing_type : public tensorpull::model_landing<mlp> {
+  class landing_type : public net::consumer {
    public:
-    landing_type(mlp& model, Owner& owner) noexcept : tensorpull::model_landing<mlp>(model), owner_(owner) {}
+    landing_type(mlp& model, Session& session) noexcept : net::consumer(model), session_(session) {}
     tensorpull::result<void> write(std::uint32_t at, std::span<const std::byte> bytes) noexcept {
-      if (at == 0) owner_.withdraw();
-      return tensorpull::model_landing<mlp>::write(at, bytes);
+      if (at == 0) session_.withdraw();
+      return net::consumer::write(at, bytes);
     }
 
    private:
-    Owner& owner_;
+    Session& session_;
   };
 
-  in_memory(mlp& model, Owner& owner) noexcept : landing_(model, owner) {}
+  in_memory(mlp& model, Session& session) noexcept : landing_(model, session) {}
   bool open() noexcept { return true; }
   landing_type& landing() noexcept { return landing_; }
   bool finish() noexcept { return true; }
