@@ -1,6 +1,5 @@
 // What a small machine has made of a model, as a difference to it: what a host publishes of the same models.
-#include <tensorpull/embedded/landing.hpp>
-#include <tensorpull/embedded/owner.hpp>
+#include <tensorpull/device.hpp>
 #include <tensorpull/integrity/range_digest.hpp>
 #include <tensorpull/satellites/differences/embedded_difference.hpp>
 #include <tensorpull/satellites/differences/narrowed_difference.hpp>
@@ -15,9 +14,23 @@ inline constexpr auto tensorpull::members_of<mlp> = tensorpull::members(
     tensorpull::member{"fc1.weight", &mlp::fc1_weight}, tensorpull::member{"fc1.bias", &mlp::fc1_bias});
 
 namespace {
+struct uart {
+  tensorpull::io_result read(std::span<std::byte>) noexcept { return {tensorpull::io_status::would_block, 0, 0}; }
+  tensorpull::io_result write(std::span<const std::byte>) noexcept {
+    return {tensorpull::io_status::would_block, 0, 0};
+  }
+};
+struct board {
+  static std::chrono::milliseconds now() noexcept { return {}; }
+  static std::uint64_t random() noexcept { return 0x1234'5678'9abc'def0; }
+  static void panic(const char*) noexcept {}
+};
+using net = tensorpull::pipeline<tensorpull::raw_tensors<mlp>, tensorpull::fixed_bytes<512>,
+                                 tensorpull::serial_over<uart>, tensorpull::small_machine<board>>;
+uart device;
 mlp pulled, model;
-tensorpull::model_landing<mlp> base(pulled);
-std::uint64_t random_number() { return 0x1234'5678'9abc'def0; }
+net::consumer base(pulled);
+tensorpull::result<tensorpull::reference> ref{};
 
 // SNIPPET 1
 
@@ -35,5 +48,5 @@ int main() {
   const auto theirs = tensorpull::narrowed_difference<>::make(views(model), views(pulled));
   if (!theirs) return 1;
   const auto version = tensorpull::image_version<tensorpull::xxh3_64>(theirs->model().source());
-  return version && owner.reference().version == *version ? 0 : 2;
+  return version && ref && ref->version == *version ? 0 : 2;
 }
