@@ -323,7 +323,7 @@ BREAKAGES = [
     ("protocol/datagrams/selective_recipient.hpp", "const bool ours = m.nonce == nonce_ || any_owner_;", "const bool ours = true;", "protocol/datagram_recovery", "*R13*"),
     ("protocol/datagrams/datagram_transfer.hpp", "hash_landed(part);", "", "protocol/datagram_recovery", "*wants_order*"),
     ("links/serial/cobs.hpp", "filled_ > 4)", "filled_ >= 4)", "transports/cobs", "*empty*"),
-    ("links/serial/cobs.hpp", "if (bytes == 0) return false;", "", "transports/cobs", "*empty*"),
+    ("links/serial/cobs.hpp", "if (bytes == 0 || bytes > MaxDatagramBytes) return false;", "if (bytes > MaxDatagramBytes) return false;", "transports/cobs", "*empty*"),
     ("links/serial/cobs.hpp", "begins_ = bad_ = zero_due_ = any_ = false", "begins_ = zero_due_ = any_ = false", "transports/cobs", "*garbage*"),
     ("transports/over/serial/serial_address.hpp", "!std::exchange(has_speed, true)", "true", "transports/serial_port", "SerialAddress*"),
     ("transports/over/serial/serial_line.hpp", "if (!listens_ || ", "if (", "transports/serial_line", "*Who_has_connected*"),
@@ -405,7 +405,7 @@ BREAKAGES = [
     ("embedded/flash_landing.hpp", "bool right = flash_.program(at, {units, n});", "if (!flash_.program(at, {units, n})) return false; bool right = true;", "embedded/flash_landing", "*begins_anew"),
     ("embedded/recipient.hpp", "landed_ >= start_ && over < n)", "landed_ >= start_ && over == n)", "explored/small_engine", "*flash*"),
     ("embedded/cursor_slots.hpp", "if (behind(place) % end_ != next_) next_", "next_", "embedded/flash_landing", "*costs_no_erase*"),
-    ("embedded/line.hpp", "to - code == 255", "to - code == 254", "embedded/line", "*hosts_write*"),
+    ("links/serial/cobs.hpp", "to - code == 255", "to - code == 254", "transports/cobs", "*"),
     ("embedded/line.hpp", "(void)line.room();", "", "embedded/line", "*An_owner_alone*:*From_seeds*"),
     # tensors
     ("tensors/numpy/numpy.hpp", "if (!whole || bits(format->type) != width)", "if (!whole)", "tensors/numpy", "*"),

@@ -101,22 +101,6 @@ TEST(EmbeddedLine, Datagrams_of_every_length_pass_in_both_directions) {
     }
   }
 }
-TEST(EmbeddedLine, It_writes_the_frames_that_hosts_write) {
-  generator random(4);
-  both_ends e;
-  tp::cobs_writer<700> writer;
-  for (const std::size_t n : {1u, 2u, 80u, 249u, 250u, 251u, 253u, 254u, 255u, 500u, 504u, 505u, 508u, 700u})
-    for (int i = 0; i < 8; ++i) {
-      const bytes d = some(random, n);
-      const std::array<const_byte_span, 1> all{d};
-      ASSERT_TRUE(writer.write(all));
-      e.between.to_host.clear();
-      e.send(d);
-      ASSERT_TRUE(
-          std::equal(e.between.to_host.begin(), e.between.to_host.end(), writer.frame().begin(), writer.frame().end()))
-          << n;
-    }
-}
 TEST(EmbeddedLine, While_the_device_takes_nothing_there_is_no_room) {
   both_ends e;
   e.between.most = 0;

@@ -56,45 +56,27 @@ class embedded_line {
   /// device takes.
   std::span<std::byte> room() noexcept {
     flush();
-    if (sent_ < frame_) return {};
-    return {memory_.data() + front, MaxOut};
+    if (sent_ < writer_.frame().size()) return {};
+    return writer_.room();
   }
   /// Sends the first `bytes` bytes of room(), which may not be empty; 0 bytes: nothing is sent.
   void send(std::size_t bytes) noexcept {
-    if (bytes == 0 || bytes > MaxOut) return;
-    std::byte* const from = memory_.data() + front;
-    const std::uint32_t crc = Crc::of({from, bytes});
-    for (std::size_t i = 0; i < 4; ++i) from[bytes + i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
-    // Writing never overtakes reading: in front of the datagram is room for every byte that the frame has more.
-    std::size_t code = 0, to = 1;
-    for (std::size_t i = 0; i < bytes + 4; ++i) {
-      const std::byte b = from[i];
-      if (b != std::byte{0}) memory_[to++] = b;
-      if (b == std::byte{0} || to - code == 255) {
-        memory_[code] = static_cast<std::byte>(to - code);
-        code = to++;
-      }
-    }
-    memory_[code] = static_cast<std::byte>(to - code);
-    memory_[to++] = std::byte{0};
-    frame_ = static_cast<std::uint16_t>(to);
+    if (!writer_.write(bytes)) return;
     sent_ = 0;
     flush();
   }
   /// Whether the device has taken everything.
   bool idle() noexcept {
     flush();
-    return sent_ == frame_;
+    return sent_ >= writer_.frame().size();
   }
 
  private:
   static_assert(cobs_frame_bytes(MaxOut) <= 0xffff, "tensorpull: a line's datagrams have at most 65,273 bytes");
-  /// How many bytes the frame may grow in front of its datagram.
-  static constexpr std::size_t front = cobs_frame_bytes(MaxOut) - MaxOut - 4;
 
   void flush() noexcept {
-    while (sent_ < frame_) {
-      const std::size_t n = device_.write(std::span<const std::byte>(memory_).subspan(sent_, frame_ - sent_)).bytes;
+    while (sent_ < writer_.frame().size()) {
+      const std::size_t n = device_.write(writer_.frame().subspan(sent_)).bytes;
       if (n == 0) return;
       sent_ = static_cast<std::uint16_t>(sent_ + n);
     }
@@ -102,8 +84,8 @@ class embedded_line {
 
   Device& device_;
   cobs_reader<MaxIn, Crc> reader_{};
-  std::uint16_t frame_ = 0, sent_ = 0;
-  std::array<std::byte, cobs_frame_bytes(MaxOut) + 1> memory_;
+  cobs_writer<MaxOut, Crc> writer_{};
+  std::uint16_t sent_ = 0;
 };
 
 /// In place of a role that a program has not.

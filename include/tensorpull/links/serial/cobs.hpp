@@ -7,6 +7,8 @@
 #include <tensorpull/core/crc32c.hpp>
 #include <tensorpull/core/spans.hpp>
 
+#include <type_traits>
+
 namespace tensorpull {
 
 /// The longest frame of a datagram of so many bytes: 6 bytes more, and one more for each 254.
@@ -15,53 +17,57 @@ constexpr std::size_t cobs_frame_bytes(std::size_t datagram_bytes) noexcept {
   return bytes + bytes / 254 + 2;
 }
 
-/// Writes frames. One step and one CRC look-up for each byte; it holds nothing but the frame. `Crc`: crc32c_fast, or
-/// crc32c_small.
+/// Writes frames, in the memory that the datagram lies in. One step and one CRC look-up for each byte; it holds nothing
+/// but the frame. `Crc`: crc32c_fast, or crc32c_small.
 template <std::size_t MaxDatagramBytes, class Crc = crc32c_fast>
 class cobs_writer {
  public:
-  /// Makes the frame of one datagram, which the spans give in order. False: it is empty or longer
-  /// than MaxDatagramBytes, and there is no frame.
-  constexpr bool write(gather_list datagram) noexcept {
+  /// Memory for a datagram. It is the frame's, so write() ends what was there.
+  constexpr std::span<std::byte> room() noexcept { return {memory_.data() + front, MaxDatagramBytes}; }
+  /// Makes the frame of the first `bytes` bytes of room(). False: there are none, or more than MaxDatagramBytes, and
+  /// there is no frame.
+  constexpr bool write(std::size_t bytes) noexcept {
     size_ = 0;
-    std::size_t bytes = 0;
-    for (const auto& s : datagram) {
-      if (s.size() > MaxDatagramBytes - bytes) return false;
-      bytes += s.size();
-    }
-    if (bytes == 0) return false;  // its CRC is 0, and a few equal bytes of noise would be its frame
-    begin_block();
-    std::uint32_t crc = 0;
-    for (const auto& s : datagram) {
-      crc = Crc::of(s, crc);
-      put(s);
-    }
-    const std::array check{static_cast<std::byte>(crc & 0xff), static_cast<std::byte>(crc >> 8 & 0xff),
-                           static_cast<std::byte>(crc >> 16 & 0xff), static_cast<std::byte>(crc >> 24)};
-    put(check);
-    end_block();
-    frame_[size_++] = std::byte{0};
-    return true;
-  }
-  /// The frame, with the zero at its end; valid until the next call.
-  constexpr std::span<const std::byte> frame() const noexcept { return {frame_.data(), size_}; }
-
- private:
-  constexpr void put(std::span<const std::byte> bytes) noexcept {
-    for (const std::byte b : bytes) {
-      if (b != std::byte{0}) frame_[size_++] = b;
-      if (b == std::byte{0} || size_ - code_ == 255) {
-        end_block();
-        begin_block();
+    // the CRC of nothing is 0, and a few equal bytes of noise would be its frame
+    if (bytes == 0 || bytes > MaxDatagramBytes) return false;
+    std::byte* const from = memory_.data() + front;
+    const std::uint32_t crc = Crc::of({from, bytes});
+    for (std::size_t i = 0; i < 4; ++i) from[bytes + i] = static_cast<std::byte>(crc >> (8 * i) & 0xff);
+    // Writing never overtakes reading: in front of the datagram is room for every byte that the frame has more. A block
+    // begins with its length, itself included; after one of 255 no zero is meant.
+    std::size_t code = 0, to = 1;
+    for (std::size_t i = 0; i < bytes + 4; ++i) {
+      const std::byte b = from[i];
+      if (b != std::byte{0}) memory_[to++] = b;
+      if (b == std::byte{0} || to - code == 255) {
+        memory_[code] = static_cast<std::byte>(to - code);
+        code = to++;
       }
     }
+    memory_[code] = static_cast<std::byte>(to - code);
+    memory_[to++] = std::byte{0};
+    size_ = static_cast<size_type>(to);
+    return true;
   }
-  constexpr void begin_block() noexcept { code_ = size_++; }
-  /// A block begins with its length, itself included. After one of 255 no zero is meant.
-  constexpr void end_block() noexcept { frame_[code_] = static_cast<std::byte>(size_ - code_); }
+  /// The same of a datagram which the spans give in order.
+  constexpr bool write(gather_list datagram) noexcept {
+    std::size_t bytes = 0;
+    for (const auto& s : datagram) {
+      if (s.size() > MaxDatagramBytes - bytes) return write(0);
+      for (const std::byte b : s) memory_[front + bytes++] = b;
+    }
+    return write(bytes);
+  }
+  /// The frame, with the zero at its end; valid until the next call of the others.
+  constexpr std::span<const std::byte> frame() const noexcept { return {memory_.data(), size_}; }
 
-  std::size_t size_ = 0, code_ = 0;
-  std::array<std::byte, cobs_frame_bytes(MaxDatagramBytes)> frame_{};
+ private:
+  using size_type = std::conditional_t<(cobs_frame_bytes(MaxDatagramBytes) < 0xffff), std::uint16_t, std::uint32_t>;
+  /// How many bytes the frame may grow in front of its datagram.
+  static constexpr std::size_t front = cobs_frame_bytes(MaxDatagramBytes) - MaxDatagramBytes - 4;
+
+  size_type size_ = 0;
+  std::array<std::byte, cobs_frame_bytes(MaxDatagramBytes) + 1> memory_{};
 };
 
 /// Reads frames out of any bytes. It holds one datagram and its CRC; one step for each byte and one CRC look-up for
