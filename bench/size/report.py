@@ -38,6 +38,7 @@ class Row:
     chunk: int = 512
     flags: tuple = ()
     main: bool = False  # held to bounds, and in README.md
+    bounded: bool = False  # held to bounds only
     needs: str = ""  # a header of a satellite, without which the row is left out
 
 
@@ -47,13 +48,13 @@ ROWS = (
     Row("updating", "the same, and owner of an update", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), main=True),
     Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True,
         needs="satellites/differences/embedded_difference.hpp"),
-    Row("waiting", "recipient that waits, all of it on the stack", "embedded", "host_datagrams", flags=("-DWAITS",)),
+    Row("waiting", "recipient that waits, all of it on the stack", "embedded", "host_datagrams", flags=("-DWAITS",), bounded=True),
     Row("recipient-128", "recipient, lands in memory, chunks of 128", "embedded", "host_datagrams", 128),
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),
     Row("resuming-1024", "recipient, lands in flash, chunks of 1,024", "embedded", "host_datagrams", 1024, ("-DFLASH",)),
-    Row("stream", "engine of hosts over a stream", "stream", "host_stream"),
-    Row("datagrams", "engine of hosts over datagrams", "datagrams", "host_datagrams"),
+    Row("stream", "engine of hosts over a stream", "stream", "host_stream", bounded=True),
+    Row("datagrams", "engine of hosts over datagrams", "datagrams", "host_datagrams", bounded=True),
 )
 ROWS = tuple(row for row in ROWS if (elf.ROOT / "include/tensorpull" / row.needs).exists())
 NOTHING = Row("nothing", "the board alone", "nothing", "")
@@ -136,7 +137,8 @@ def measure(builder, row, optimisation, board, paint):
         "text": program.size(*elf.IN_FLASH), "data": program.size(".data"), "bss": program.size(".bss"),
         "library": bytes_of.library(), "program": bytes_of.program, "board": bytes_of.board,
         "parts": dict(sorted(bytes_of.parts().items())), "headers": dict(sorted(bytes_of.headers.items())), "helpers": dict(sorted(bytes_of.helpers.items())),
-        "model": model, "ram": ram - model - row.chunk, "statics": {names[n]: size for n, size in sorted(statics.items(), key=lambda s: -s[1]) if not n.startswith("_ZGV")},
+        "model": model, "ram": ram - model - (0 if "-DWAITS" in row.flags else row.chunk),  # a pull that waits has its chunk on the stack
+        "statics": {names[n]: size for n, size in sorted(statics.items(), key=lambda s: -s[1]) if not n.startswith("_ZGV")},
         "stack": deepest.bytes, "stack_path": list(zip(plain([n for n, _ in deepest.path]), [b for _, b in deepest.path])), "stack_notes": [
             re.sub(r"_Z\w+(?:\.\w+)*", lambda m: plain([m[0]])[0], note) for note in deepest.notes],
     }
@@ -227,7 +229,7 @@ def main():
     paint = not chosen.no_qemu and shutil.which("qemu-system-arm") is not None
     if not paint and not chosen.no_qemu:
         print("report.py: there is no qemu-system-arm here, so no painted stacks", file=sys.stderr)
-    rows = [r for r in ROWS if (r.main or not chosen.main) and (not chosen.rows or r.key in chosen.rows)]
+    rows = [r for r in ROWS if (r.main or r.bounded or not chosen.main) and (not chosen.rows or r.key in chosen.rows)]
     folder = chosen.output.resolve()
     try:
         levels = tuple("-" + level for level in chosen.levels or (("Os",) if chosen.main else ("O1", "Os", "O2")))
