@@ -23,10 +23,9 @@ import stack
 
 FIRMWARE = pathlib.Path(__file__).resolve().parent / "firmware"
 COMPILER = elf.PREFIX + "g++"
-MACHINE = ["-mcpu=cortex-m3", "-mthumb"]
-COMPILE = [*MACHINE, "-std=c++20", "-g", "-fno-exceptions", "-fno-rtti", "-ffunction-sections", "-fdata-sections", "-fno-threadsafe-statics", "-Wall", "-Wextra",
+COMPILE = ["-mthumb", "-std=c++20", "-g", "-fno-exceptions", "-fno-rtti", "-ffunction-sections", "-fdata-sections", "-fno-threadsafe-statics", "-Wall", "-Wextra",
            "-Werror", "-Wno-psabi", "-fcallgraph-info=su", "-MD"]
-LINK = [*MACHINE, "--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles", "-T", str(FIRMWARE / "lm3s6965.ld"), "-Wl,--gc-sections"]
+LINK = ["-mthumb", "--specs=nano.specs", "--specs=nosys.specs", "-nostartfiles", "-T", str(FIRMWARE / "lm3s6965.ld"), "-Wl,--gc-sections"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class Row:
     flags: tuple = ()
     main: bool = False  # held to bounds, and in README.md
     bounded: bool = False  # held to bounds only
+    core: str = "cortex-m3"  # of all but the board
     needs: str = ""  # a header of a satellite, without which the row is left out
 
 
@@ -49,6 +49,8 @@ ROWS = (
     Row("narrowing", "the same, whose update is a difference in 8 bits", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER", "-DNARROWED"), main=True,
         needs="satellites/differences/embedded_difference.hpp"),
     Row("waiting", "recipient that waits, all of it on the stack", "embedded", "host_datagrams", flags=("-DWAITS",), bounded=True),
+    Row("recipient-m0", "recipient, lands in memory, Cortex-M0+", "embedded", "host_datagrams", bounded=True, core="cortex-m0plus"),
+    Row("updating-m0", "recipient in flash, and owner of an update, Cortex-M0+", "embedded", "host_datagrams", flags=("-DFLASH", "-DOWNER"), core="cortex-m0plus"),
     Row("recipient-128", "recipient, lands in memory, chunks of 128", "embedded", "host_datagrams", 128),
     Row("recipient-1024", "recipient, lands in memory, chunks of 1,024", "embedded", "host_datagrams", 1024),
     Row("resuming-128", "recipient, lands in flash, chunks of 128", "embedded", "host_datagrams", 128, ("-DFLASH",)),
@@ -77,8 +79,9 @@ class Builder:
     def __init__(self, folder, include):
         self.folder, self.include, self.made = pathlib.Path(folder), include, {}
 
-    def object(self, source, flags):
+    def object(self, source, flags, core="cortex-m3"):
         """The object file, and beside it what the compiler says about its stack."""
+        flags = (f"-mcpu={core}", *flags)
         key = (source, *flags)
         if key not in self.made:
             name = "".join(c if c.isalnum() else "_" for c in "".join(flags))
@@ -92,11 +95,11 @@ class Builder:
     def firmware(self, row, optimisation, host):
         """(the linked program, its map, the compiler's call graphs)"""
         flags = (optimisation, f"-DCHUNK={row.chunk}", *row.flags)
-        objects = [self.object(row.source, flags), self.object("start", ("-Os",))]
+        objects = [self.object(row.source, flags, row.core), self.object("start", ("-Os",))]
         objects += [self.object("rings", ("-Os",)), self.object(row.host, ("-Os", flags[1], *(f for f in row.flags if f == "-DNARROWED")))] if host else [self.object("uart", ("-Os",))]
         place = self.folder / f"{row.key}{optimisation}{'-painted' if host else ''}"
         program, linked = place.with_suffix(".elf"), place.with_suffix(".map")
-        step(f"linking {row.key}", [COMPILER, *objects, *LINK, f"-Wl,-Map={linked}", "-o", program])
+        step(f"linking {row.key}", [COMPILER, f"-mcpu={row.core}", *objects, *LINK, f"-Wl,-Map={linked}", "-o", program])
         return elf.Elf(program), linked, [o.with_suffix(".ci") for o in objects]
 
 
