@@ -1,5 +1,5 @@
-# Which folders belong to which component, from include/tensorpull/folders.txt. A component has the headers of its folders and of their detail/; a satellite is one
-# folder with all that is below it.
+# Which folders belong to which component, from include/tensorpull/folders.txt. A component has the headers of its folders and of their detail/, but for those that
+# have a line of their own; a satellite is one folder with all that is below it.
 
 # Sets <result> to the absolute paths of the component's headers.
 function(tensorpull_component_headers component result)
@@ -13,6 +13,15 @@ function(tensorpull_component_headers component result)
     list(APPEND paths ${headers})
   endforeach()
   list(TRANSFORM paths REPLACE "/\\./" "/")
+  foreach(other IN LISTS tensorpull_all_components)
+    set(own ${tensorpull_folders_${other}})
+    list(FILTER own INCLUDE REGEX "\\.hpp$")
+    list(TRANSFORM own PREPEND "${root}/")
+    list(REMOVE_ITEM paths ${own})
+    if(other STREQUAL component)
+      list(APPEND paths ${own})
+    endif()
+  endforeach()
   set(${result} ${paths} PARENT_SCOPE)
 endfunction()
 
