@@ -34,6 +34,16 @@ template <class Integrity>
 struct integrity_in {
   using type = Integrity;
 };
+/// The clock and the random numbers of drivers: a limits policy for another machine than a host names them.
+template <class Limits>
+struct platform_of {
+  using type = host_platform;
+};
+template <class Limits>
+  requires requires { typename Limits::platform; }
+struct platform_of<Limits> {
+  using type = typename Limits::platform;
+};
 /// The hash of an owner. Never none: an owner answers requests for digests whatever its own policy is.
 template <class Hash>
 struct owner_hash {
@@ -50,8 +60,8 @@ struct pipeline_parts {
   using framing = Framing;
   using integrity = Integrity;
   using limits = Limits;
-  /// The clock and the random numbers of drivers; parts derived from these may name another (pull/platform.hpp).
-  using platform = host_platform;
+  /// The clock and the random numbers of drivers (pull/platform.hpp).
+  using platform = typename detail::platform_of<Limits>::type;
   /// The hash of an owner.
   using owner_hash = typename detail::owner_hash<typename Integrity::hash_type>::type;
   /// The hash of an owner's chunks.

@@ -70,6 +70,25 @@ class watched_stream {
   Stream* stream_;
 };
 
+/// device_pull_with for options of either kind.
+template <class Parts, class Connect, class Pause, consumer Consumer, class Options, class AfterStep>
+result<receipt> device_pull(Connect connect, Pause pause, pull_request request, Consumer& to, const Options& options,
+                            typename Parts::chunking chunking, AfterStep after_step) noexcept {
+  using platform_type = typename Parts::platform;
+  static_assert(
+      platform<platform_type>,
+      "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (pull/platform.hpp)");
+  static_assert(!adapts<typename Parts::chunking>,
+                "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
+  if (!request.recipient) request.recipient = random_recipient<platform_type>();
+  basic_running_pull<Parts, Consumer, Options> pull(request, to, options, chunking, 1);
+  const auto watched = [](auto& stream) noexcept {
+    return watched_stream<platform_type, std::remove_reference_t<decltype(stream)>>(stream);
+  };
+  const auto besides = [&](const result<bool>&) noexcept { after_step(); };
+  return run_over_streams<Parts>(pull, connect, pause, watched, besides);
+}
+
 }  // namespace detail
 
 /// Pulls into a consumer over connections of its own, and waits until it is done. `Parts` names the policies:
@@ -84,19 +103,7 @@ template <class Parts, class Connect, class Pause, consumer Consumer, class Afte
 result<receipt> device_pull_with(Connect connect, Pause pause, pull_request request, Consumer& to,
                                  const device_pull_options& options = {}, typename Parts::chunking chunking = {},
                                  AfterStep after_step = {}) noexcept {
-  using platform_type = typename Parts::platform;
-  static_assert(
-      platform<platform_type>,
-      "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (pull/platform.hpp)");
-  static_assert(!detail::adapts<typename Parts::chunking>,
-                "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
-  if (!request.recipient) request.recipient = detail::random_recipient<platform_type>();
-  detail::basic_running_pull<Parts, Consumer, device_pull_options> pull(request, to, options, chunking, 1);
-  const auto watched = [](auto& stream) noexcept {
-    return detail::watched_stream<platform_type, std::remove_reference_t<decltype(stream)>>(stream);
-  };
-  const auto besides = [&](const result<bool>&) noexcept { after_step(); };
-  return detail::run_over_streams<Parts>(pull, connect, pause, watched, besides);
+  return detail::device_pull<Parts>(connect, pause, request, to, options, chunking, after_step);
 }
 
 /// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull; a busy owner
