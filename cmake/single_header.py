@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes one header of those that a small machine needs: single_header.py --version 0.1.0 --output build/tensorpull_embedded.hpp
+"""Makes one header of many: single_header.py --version 0.1.0 --output build/tensorpull_embedded.hpp, or with --of ground --output build/tensorpull_ground.hpp
 
 It has the pipeline of small machines with all that it rests on (ROOTS), each header once, in the order in which they include each other. What they include of the standard
 library stands once at the top; what is included under a condition stays where it is. Nothing else changes, so the code is that of the folder of headers.
@@ -16,8 +16,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # machines are named embedded_*.hpp.
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
          "protocol/connection", "protocol/datagrams", "links", "embedded", "device.hpp", "satellites/*/embedded_*.hpp")
+# The ground floor of hosts: every header of these components (include/tensorpull/folders.txt) but the umbrella, which has nothing of its own.
+GROUND = ("freestanding", "tensorpull")
+KINDS = {
+    "embedded": ("TENSORPULL_EMBEDDED_HPP", "for small machines: the headers of the library that a device needs, in one file. It needs C++20 and nothing else."),
+    "ground": ("TENSORPULL_GROUND_HPP", "for hosts: the ground floor of the library in one file. It needs C++20, POSIX and the headers of Boost.Hana."),
+}
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
-BESIDE = "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
+BESIDE = "tensorpull: a header that was made of many has what the library's own headers have: leave one of them out"
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")
 STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
 
@@ -32,6 +38,16 @@ def roots(include):
         if not path.exists():
             raise ValueError(f"there is no {path}")
         yield from (p for p in sorted(path.glob("*.hpp")) if p.relative_to(library).as_posix() not in LEFT_OUT) if path.is_dir() else [path]
+
+
+def ground(include):
+    library = include / "tensorpull"
+    for line in (library / "folders.txt").read_text(encoding="utf-8").splitlines():
+        cells = [c.strip() for c in line.split("|")]
+        if line.startswith("#") or len(cells) != 4 or cells[1] not in GROUND or cells[0].startswith("satellites/"):
+            continue
+        place = library / cells[0]
+        yield from [place] if place.is_file() else (p for folder in (place, place / "detail") for p in sorted(folder.glob("*.hpp")) if p.name != "tensorpull.hpp")
 
 
 class Joined:
@@ -66,27 +82,30 @@ class Joined:
         self.parts[name] = text
         self.order.append(name)
 
-    def text(self, version):
-        out = [f"// tensorpull {version} for small machines: the headers of the library that a device needs, in one file. It needs C++20 and nothing else.",
+    def text(self, version, kind="embedded"):
+        guard, what = KINDS[kind]
+        other, = (g for g, _ in KINDS.values() if g != guard)
+        out = [f"// tensorpull {version} {what}",
                "// A generated file: the library's own headers are the source, and cmake/single_header.py puts them together.",
                "// SPDX-License-Identifier: Apache-2.0",
                "// Licence: the Apache License, Version 2.0, http://www.apache.org/licenses/LICENSE-2.0",
-               "#ifdef TENSORPULL_HPP", f'#error "{BESIDE}"', "#elif !defined TENSORPULL_EMBEDDED_HPP", "#define TENSORPULL_EMBEDDED_HPP", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
+               f"#if defined TENSORPULL_HPP || defined {other}", f'#error "{BESIDE}"', f"#elif !defined {guard}", f"#define {guard}", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
         for name in self.order:
             out += [f"// ---- {name}", "", self.parts[name], ""]
-        return "\n".join([*out, "#endif  // TENSORPULL_EMBEDDED_HPP", ""])
+        return "\n".join([*out, f"#endif  // {guard}", ""])
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--include", metavar="FOLDER", type=pathlib.Path, default=ROOT / "include")
     arguments.add_argument("--version", default="of a source tree")
+    arguments.add_argument("--of", choices=KINDS, default="embedded", help="what a device needs (embedded), or all of the ground floor without Cap'n Proto's and other libraries")
     arguments.add_argument("--output", metavar="FILE", type=pathlib.Path)
     arguments.add_argument("--list", action="store_true", help="print the headers")
     chosen = arguments.parse_args()
     joined = Joined(chosen.include.resolve())
     try:
-        for path in roots(chosen.include.resolve()):
+        for path in (roots if chosen.of == "embedded" else ground)(chosen.include.resolve()):
             joined.add(path)
     except (ValueError, OSError) as error:
         print(f"single_header.py: {error}", file=sys.stderr)
@@ -95,7 +114,7 @@ def main():
         print("\n".join(joined.order))
     elif chosen.output:
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
-        chosen.output.write_text(joined.text(chosen.version), encoding="utf-8")
+        chosen.output.write_text(joined.text(chosen.version, chosen.of), encoding="utf-8")
     else:
         arguments.error("--output or --list is needed")
     return 0

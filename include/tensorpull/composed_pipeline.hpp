@@ -1,6 +1,6 @@
 // pipeline<policies...>: the compiler puts together one specialised downloader (the owner's side) and one specialised
 // consumer (the recipient's side). detail/policy_slots.hpp sorts the policies. Hosts include pipeline.hpp, which has
-// the defaults that need xxHash and an operating system; small machines include device.hpp.
+// the defaults that need an operating system; small machines include device.hpp.
 #pragma once
 
 #include <tensorpull/consumers/land.hpp>

@@ -1,5 +1,5 @@
 // The pipeline of a machine with kilobytes of memory: the words of every pipeline, and the engine of embedded/. No
-// heap, threads, operating system, xxHash or Hana.
+// heap, threads, operating system or Hana.
 #pragma once
 
 #include <tensorpull/composed_pipeline.hpp>
@@ -86,10 +86,10 @@ inline constexpr bool compares_images<usual_integrity> = true;
 
 /// The longest datagram that the other end of a session sends besides those for a pull.
 template <class Transport>
-inline constexpr std::size_t longest_arriving = 0;
+inline constexpr std::size_t session_room = 0;
 template <class Transport>
   requires requires { Transport::datagram_bytes; }
-inline constexpr std::size_t longest_arriving<Transport> = Transport::datagram_bytes;
+inline constexpr std::size_t session_room<Transport> = Transport::datagram_bytes;
 
 /// The parts of a small machine's pipeline. With a mistake in them it has what the sentence needs and no more.
 template <class Tensors, class Chunking, class Transport, class Integrity, class Platform>
@@ -319,8 +319,7 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   template <class Published>
   using session_of = small_owner < small_pipeline,
         Published,
-        longest_arriving<Transport>
-      <recipient<consumer>::max_in ? recipient<consumer>::max_in : longest_arriving<Transport>>;
+        session_room<Transport><recipient<consumer>::max_in ? recipient<consumer>::max_in : session_room<Transport>>;
   using session = session_of<typename small_model<Tensors>::type>;
 
   /// A pull that the program steps itself. `over`: the device or a session; `to`: the model or a landing, such as

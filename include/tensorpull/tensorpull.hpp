@@ -1,10 +1,10 @@
-// The umbrella: pipelines, and the policies that need no library but Hana and xxHash. These are included on their own,
+// The umbrella: pipelines, and the policies that need no library but Hana. These are included on their own,
 // where they are needed: transports/host/owner.hpp and transports/host/host.hpp (owners of many connections),
 // consumers/any_schema/safetensors_file.hpp (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
-#ifdef TENSORPULL_EMBEDDED_HPP
-#error "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
+#if defined(TENSORPULL_EMBEDDED_HPP) || defined(TENSORPULL_GROUND_HPP)
+#error "tensorpull: a header that was made of many has what the library's own headers have: leave one of them out"
 #else
 #define TENSORPULL_HPP
 

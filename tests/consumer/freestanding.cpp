@@ -1,4 +1,4 @@
-// What the component freestanding gives, without Boost, Cap'n Proto or xxHash: the pipeline of a small machine, too.
+// What the component freestanding gives, without Boost or Cap'n Proto: the pipeline of a small machine, too.
 #include <tensorpull/device.hpp>
 
 struct model {
