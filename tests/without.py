@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows that a satellite can be taken out: without.py [--build FOLDER] [--groups GROUPS] SATELLITE... | all
+"""Shows that a satellite can be taken out: without.py [--build FOLDER] [--groups GROUPS] [--tests NAMES] SATELLITE... | all
 
 Copies the tree without the satellite: without each folder and file of its name (PLACES) and without its line in include/tensorpull/folders.txt. The copy is
 configured, built and tested as the preset `dev` says, with the groups of tests that are named (all of the ground floor and the other satellites). Satellites
@@ -67,6 +67,7 @@ def main():
     arguments.add_argument("satellite", nargs="+")
     arguments.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "without")
     arguments.add_argument("--groups", default="ground;satellites")
+    arguments.add_argument("--tests", default=".", metavar="NAMES", help="of what is built only tests run whose names have this regular expression")
     arguments.add_argument("--define", action="append", default=[], help="for the configuration: NAME=VALUE")
     options = arguments.parse_args()
     known = satellites()
@@ -85,7 +86,8 @@ def main():
                  ("the configuration", ["cmake", "-S", str(tree), "--preset", "dev", "-B", str(build), "-DTENSORPULL_TEST_FILES_AT_ONCE=24", "-DTENSORPULL_LONG_TESTS=OFF",
                                         f"-DTENSORPULL_TEST_GROUPS={options.groups}", *(f"-D{d}" for d in options.define)]),
                  ("the build", ["cmake", "--build", str(build), "--parallel"]),
-                 ("the tests", ["ctest", "--test-dir", str(build), "--parallel", str(2 * (os.cpu_count() or 1)), "--output-on-failure", "--no-tests=error"]))
+                 ("the tests", ["ctest", "--test-dir", str(build), "--parallel", str(2 * (os.cpu_count() or 1)), "--output-on-failure", "--no-tests=error",
+                                "-R", options.tests]))
         for what, command in steps:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment)
             if done.returncode != 0:
