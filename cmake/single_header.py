@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes one header of many: single_header.py --version 0.1.0 --output build/tensorpull_embedded.hpp, or with --of ground --output build/tensorpull_ground.hpp
+"""Makes one file of many headers: single_header.py --version 0.1.0 --output build/tensorpull_embedded.hpp; --of ground: tensorpull_ground.hpp; --of module:
+tensorpull.cppm, the ground floor as a C++20 module, which exports all of it.
 
 It has the pipeline of small machines with all that it rests on (ROOTS), each header once, in the order in which they include each other. What they include of the standard
 library stands once at the top; what is included under a condition stays where it is. Nothing else changes, so the code is that of the folder of headers.
@@ -53,6 +54,7 @@ def ground(include):
 class Joined:
     def __init__(self, include):
         self.include, self.order, self.standard, self.parts, self.open = include, [], set(), {}, []
+        self.conditional = set()  # standard headers that are included under a condition
 
     def add(self, path):
         name = path.relative_to(self.include).as_posix()
@@ -76,11 +78,23 @@ class Joined:
             elif re.match(r"\s*#\s*include", line) and not conditions:
                 raise ValueError(f"{name}:{number}: {line.strip()} is not understood")
             else:
+                if standard and not standard[1].startswith("bits/"):
+                    self.conditional.add(standard[1])
                 kept.append(line)
         self.open.pop()
         text = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip("\n")
         self.parts[name] = text
         self.order.append(name)
+
+    def module(self, version):
+        """All that is not the library's comes first, in the global module."""
+        of_x86 = {s for s in self.conditional if s == "immintrin.h"}
+        out = [f"// tensorpull {version} as a module: the ground floor of the library. Experimental. A generated file: the library's own headers are the source.",
+               "// SPDX-License-Identifier: Apache-2.0", "module;", *(f"#include <{s}>" for s in sorted((self.standard | self.conditional) - of_x86)),
+               "#if defined(__x86_64__)", *(f"#include <{s}>" for s in of_x86), "#endif", "export module tensorpull;", "export {", ""]
+        for name in self.order:
+            out += [f"// ---- {name}", "", re.sub(r"(?m)^\s*#\s*include .*$", "", self.parts[name]), ""]
+        return "\n".join([*out, "}  // export", ""])
 
     def text(self, version, kind="embedded"):
         guard, what = KINDS[kind]
@@ -99,7 +113,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--include", metavar="FOLDER", type=pathlib.Path, default=ROOT / "include")
     arguments.add_argument("--version", default="of a source tree")
-    arguments.add_argument("--of", choices=KINDS, default="embedded", help="what a device needs (embedded), or all of the ground floor without Cap'n Proto's and other libraries")
+    arguments.add_argument("--of", choices=(*KINDS, "module"), default="embedded", help="what a device needs (embedded), or the ground floor without the parts that need libraries, as a header or a module")
     arguments.add_argument("--output", metavar="FILE", type=pathlib.Path)
     arguments.add_argument("--list", action="store_true", help="print the headers")
     chosen = arguments.parse_args()
@@ -114,7 +128,7 @@ def main():
         print("\n".join(joined.order))
     elif chosen.output:
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
-        chosen.output.write_text(joined.text(chosen.version, chosen.of), encoding="utf-8")
+        chosen.output.write_text(joined.module(chosen.version) if chosen.of == "module" else joined.text(chosen.version, chosen.of), encoding="utf-8")
     else:
         arguments.error("--output or --list is needed")
     return 0

@@ -1,0 +1,15 @@
+# The module is made, a program that imports it is compiled and linked, and pulls: cmake -DCOMPILER= -DPYTHON= -DSOURCE= -DFOLDER= -P module.cmake
+
+function(run)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${FOLDER}" RESULT_VARIABLE status ERROR_VARIABLE said OUTPUT_VARIABLE said)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN}: ${status}\n${said}")
+  endif()
+endfunction()
+file(MAKE_DIRECTORY "${FOLDER}")
+set(flags -std=c++20 -O0 -Wall -Wextra -Werror)
+run("${PYTHON}" "${SOURCE}/cmake/single_header.py" --of module --output "${FOLDER}/tensorpull.cppm")
+run("${COMPILER}" ${flags} --precompile tensorpull.cppm -o tensorpull.pcm)
+run("${COMPILER}" ${flags} -c tensorpull.pcm -o tensorpull.o)
+run("${COMPILER}" ${flags} -fmodule-file=tensorpull=tensorpull.pcm "${SOURCE}/tests/single_header/module.cpp" tensorpull.o -o pulls)
+run("${FOLDER}/pulls")
