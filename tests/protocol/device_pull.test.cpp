@@ -151,7 +151,7 @@ struct world {
       return fake_stream(owner, p.most, p.closes, p.wrong);
     };
   }
-  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::device_pull_options options = {},
+  tp::result<tp::receipt> pull(std::vector<plan> connections, tp::pull_options options = {},
                                tp::recipient_id me = {77}) {
     tp::land to(mine.destination());
     return tp::device_pull_with<device>(connecting(connections), pause, {.ref = ref, .recipient = me}, to, options, {},

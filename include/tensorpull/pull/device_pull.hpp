@@ -5,29 +5,14 @@
 
 #include <tensorpull/chunking/concept.hpp>
 #include <tensorpull/consumers/receipt.hpp>
-#include <tensorpull/consumers/resume_cursor.hpp>
-#include <tensorpull/protocol/retry.hpp>
 #include <tensorpull/pull/platform.hpp>
 #include <tensorpull/pull/stream_wire.hpp>
 #include <tensorpull/std/chrono.hpp>
+#include <tensorpull/transports/pull_options.hpp>
 
 #include <type_traits>
 
 namespace tensorpull {
-
-/// How a device pulls. Everything that it points to must live until the pull has ended.
-struct device_pull_options {
-  /// How long a request may take without progress: the time starts anew with each answer and with each 1/64 of a chunk
-  /// that has landed.
-  std::chrono::milliseconds per_request_timeout = std::chrono::seconds(60);
-  /// How often to try again after a connection that cannot be made, is lost or times out, and after a busy owner.
-  /// Landed bytes stay.
-  retry_policy retry{};
-  /// Where this transfer stands; updated with each chunk. If it fits what is published and the consumer's memory holds
-  /// its bytes, the pull goes on from there. Otherwise it begins at byte 0. Parts with `static constexpr bool resumes =
-  /// false` compile nothing of it, which saves code and 4 KiB of stack.
-  resume_cursor* cursor = nullptr;
-};
 
 namespace detail {
 
@@ -70,25 +55,6 @@ class watched_stream {
   Stream* stream_;
 };
 
-/// device_pull_with for options of either kind.
-template <class Parts, class Connect, class Pause, consumer Consumer, class Options, class AfterStep>
-result<receipt> device_pull(Connect connect, Pause pause, pull_request request, Consumer& to, const Options& options,
-                            typename Parts::chunking chunking, AfterStep after_step) noexcept {
-  using platform_type = typename Parts::platform;
-  static_assert(
-      platform<platform_type>,
-      "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (pull/platform.hpp)");
-  static_assert(!adapts<typename Parts::chunking>,
-                "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
-  if (!request.recipient) request.recipient = random_recipient<platform_type>();
-  basic_running_pull<Parts, Consumer, Options> pull(request, to, options, chunking, 1);
-  const auto watched = [](auto& stream) noexcept {
-    return watched_stream<platform_type, std::remove_reference_t<decltype(stream)>>(stream);
-  };
-  const auto besides = [&](const result<bool>&) noexcept { after_step(); };
-  return run_over_streams<Parts>(pull, connect, pause, watched, besides);
-}
-
 }  // namespace detail
 
 /// Pulls into a consumer over connections of its own, and waits until it is done. `Parts` names the policies:
@@ -101,19 +67,31 @@ result<receipt> device_pull(Connect connect, Pause pause, pull_request request, 
 /// platform breaks is the platform's panic.
 template <class Parts, class Connect, class Pause, consumer Consumer, class AfterStep = detail::nothing_else>
 result<receipt> device_pull_with(Connect connect, Pause pause, pull_request request, Consumer& to,
-                                 const device_pull_options& options = {}, typename Parts::chunking chunking = {},
+                                 const pull_options& options = {}, typename Parts::chunking chunking = {},
                                  AfterStep after_step = {}) noexcept {
-  return detail::device_pull<Parts>(connect, pause, request, to, options, chunking, after_step);
+  using platform_type = typename Parts::platform;
+  static_assert(
+      platform<platform_type>,
+      "tensorpull: the parts of a device's pull name a platform: now(), random() and panic(), static and noexcept (pull/platform.hpp)");
+  static_assert(!detail::adapts<typename Parts::chunking>,
+                "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
+  if (!request.recipient) request.recipient = detail::random_recipient<platform_type>();
+  detail::basic_running_pull<Parts, Consumer, pull_options> pull(request, to, options, chunking, 1);
+  const auto watched = [](auto& stream) noexcept {
+    return detail::watched_stream<platform_type, std::remove_reference_t<decltype(stream)>>(stream);
+  };
+  const auto besides = [&](const result<bool>&) noexcept { after_step(); };
+  return detail::run_over_streams<Parts>(pull, connect, pause, watched, besides);
 }
 
 /// The same over one connected stream, which is borrowed. A lost connection or a time-out ends the pull; a busy owner
 /// is waited for.
 template <class Parts, byte_stream Stream, consumer Consumer, class AfterStep = detail::nothing_else>
 result<receipt> device_pull_over(Stream& stream, const pull_request& request, Consumer& to,
-                                 const device_pull_options& options = {}, typename Parts::chunking chunking = {},
+                                 const pull_options& options = {}, typename Parts::chunking chunking = {},
                                  AfterStep after_step = {}) noexcept {
   using borrowed = detail::borrowed_stream<Stream>;
-  device_pull_options once = options;
+  pull_options once = options;
   once.retry.retries = 0;
   return device_pull_with<Parts>([&]() noexcept -> result<borrowed> { return borrowed{&stream}; },
                                  [&](std::chrono::milliseconds time) noexcept { stream.wait(false, false, time); },

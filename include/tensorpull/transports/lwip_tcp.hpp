@@ -31,8 +31,7 @@ struct lwip_tcp : reliable_transport {
       bool read = false, write = false;
       Sockets::wait(-1, read, write, static_cast<int>(time.count()));
     };
-    return detail::device_pull<Parts>(connect, pause, make_request(ref, options), to, options, chunking,
-                                      detail::nothing_else{});
+    return device_pull_with<Parts>(connect, pause, make_request(ref, options), to, options, chunking);
   }
 };
 
