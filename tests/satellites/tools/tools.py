@@ -567,6 +567,8 @@ def versions():
 
 def what_has_changed_since_a_base():
     """recv --base fetches what has changed if the sender publishes that, and the same file in any case; whole recipients are counted once."""
+    if without_differences():
+        return
     old, new = versions()
     for listen in ([], ["--listen", "unix:there"], ["--listen", "udp://127.0.0.1:0"]):
         with Sender("new.safetensors", "--base", "old.safetensors", "--recipients", 4, *listen) as sender:
@@ -651,6 +653,8 @@ def what_has_changed_since_a_base():
 
 def only_tensors_that_have_changed_since_a_base():
     """recv --base fetches tensors whose digests are others, of a sender that says them, and is counted once; the file is that of any other recipient."""
+    if without_differences():
+        return
     frozen = [(f"layer.{i}.weight", "F32", [100, 250], noise(100_000, i)) for i in range(20)]
     adapter = [(f"layer.{i}.lora", "F32", [8], noise(32, 50 + i)) for i in range(20)]
     other = [(name, kind, shape, bytes([data[0] ^ 1]) + data[1:]) for name, kind, shape, data in adapter]
@@ -702,6 +706,8 @@ def only_tensors_that_have_changed_since_a_base():
 
 
 def bases_that_are_none():
+    if without_differences():
+        return
     versions()
     write("other.safetensors", safetensors([("w", "F32", [3], noise(12))]))
     write("noise.safetensors", safetensors([("w", "F32", [100_000], noise(400_000, 5))]))
@@ -1523,6 +1529,12 @@ def without(link):
     return refusal.returncode == 2 and "built without" in refusal.stderr
 
 
+def without_differences():
+    """Whether the tools were built without them, and say so."""
+    refusal = subprocess.run(command("recv", "udp://127.0.0.1:1", NO_REF, "-o", "x", "--base", "x"), capture_output=True, text=True, timeout=60)
+    return refusal.returncode == 2 and "built without differences" in refusal.stderr
+
+
 def links_of_tls():
     if without("tls://127.0.0.1:1"):
         return
@@ -1628,7 +1640,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "without_differences"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 
 if __name__ == "__main__":
