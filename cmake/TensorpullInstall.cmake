@@ -59,12 +59,16 @@ foreach(component IN LISTS TENSORPULL_COMPONENTS)
   install(FILES "${PROJECT_BINARY_DIR}/pkgconfig/${pc_name}.pc" DESTINATION "${pc_folder}")
 endforeach()
 
-# All pages, where their links to each other expect them, the examples that they refer to, the table of folders, the licence.
+# All pages, where their links to each other expect them, the examples and the tool that they refer to, the table of folders, the licence.
 set(doc_folder "${CMAKE_INSTALL_DATADIR}/doc/tensorpull")
 file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include/*.md" "${PROJECT_SOURCE_DIR}/cmake/*.md"
   "${PROJECT_SOURCE_DIR}/examples/*.md" "${PROJECT_SOURCE_DIR}/bench/*.md" "${PROJECT_SOURCE_DIR}/tests/README.md" "${PROJECT_SOURCE_DIR}/.github/*.md")
 file(GLOB examples CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/*.cpp")
-foreach(file IN LISTS pages examples ITEMS README.md LICENSE include/tensorpull/folders.txt)
+set(tool bench/driver/svg.py)
+foreach(name IN ITEMS compilers measure parts report)
+  list(APPEND tool "bench/compile_time/${name}.py")
+endforeach()
+foreach(file IN LISTS pages examples tool ITEMS README.md LICENSE include/tensorpull/folders.txt)
   get_filename_component(folder "${file}" DIRECTORY)
   # Headers are installed in another folder than the pages: links of the library's pages to them lead there.
   if(file MATCHES "^include/.*\\.md$")

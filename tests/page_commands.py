@@ -53,6 +53,7 @@ COMMANDS = {
     "bash bench/run.sh --only changes": (LONG, "bash bench/run.sh --only changes --smoke"),
     "bash bench/run.sh --all": (LONG, "bash bench/run.sh --only latency --all --quick --rounds 1 --no-python"),
     "python3 bench/size/report.py": (TEST, "size.is_measured"),
+    "python3 bench/compile_time/measure.py your.cpp -- -Iinclude": (TEST, "compile_time.measure"),
     "cmake --list-presets": (SHORT, "cmake --list-presets"),
     "cmake --preset dev": (LONG, "cmake --preset dev"),
     "cmake --build build/dev --target tensorpull_chunking_tests": (LONG, "cmake --build build/dev --target tensorpull_chunking_tests"),

@@ -21,6 +21,11 @@ if(HOW STREQUAL "install")
       message(FATAL_ERROR "${file} is not installed")
     endif()
   endforeach()
+  # The tool that measures compile time, on a program that is no part of the tree.
+  file(WRITE "${folder}/main.cpp" "int main() {}")
+  find_program(PYTHON python3 REQUIRED)
+  execute_process(COMMAND "${PYTHON}" "${INSTALLED}/share/doc/tensorpull/bench/compile_time/measure.py" "${folder}/main.cpp" --compilers "${COMPILER}" --rounds 1
+    OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
   return()
 endif()
 

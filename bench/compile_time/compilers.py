@@ -1,9 +1,12 @@
-"""One compilation: processor time, peak memory, object size; and, apart from it, how many templates it instantiates."""
+"""One compilation: processor time, peak memory, object size; and, apart from it, how many templates it instantiates, and what each part of it costs."""
+import json
 import os
+import platform
 import re
 import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS_AT_MOST = 120
 MEMORY_AT_MOST = 6 << 30
 TRACE_AT_MOST = 1 << 30
+LONG_SECONDS = 8  # what takes longer is compiled once: its spread is small beside it
+# without the optimiser's passes, of which the trace has a hundred for each function
+TRACE = ("-ftime-trace", "-ftime-trace-granularity=0", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 
 
 class Refused(Exception):
@@ -26,30 +32,43 @@ def generate_protocol(folder):
     return folder
 
 
-def count_in(path, pattern):
-    """How often `pattern` is in a file that may not fit the memory."""
-    found, head = 0, b""
-    with open(path, "rb") as file:
-        while block := file.read(1 << 24):
-            found += (head + block).count(pattern)
-            head = (head + block)[-len(pattern) + 1:]  # too short to hold one that has been counted
-    return found
+def library_flags(generated):
+    """For files of this repository."""
+    return ["-std=c++20", f"-I{ROOT / 'include'}", f"-I{Path(__file__).parent / 'alternatives'}", f"-isystem{generated}"]
+
+
+def machine():
+    try:
+        model = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = platform.machine()
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f} at the start"
+
+
+def events(path, kinds, block_bytes=1 << 24):
+    """The events of `kinds` in clang's trace, which may not fit the memory."""
+    decoder, wanted, rest = json.JSONDecoder(), [f'"name":"{kind}"' for kind in kinds], ""
+    with open(path, errors="replace") as file:
+        while block := file.read(block_bytes):
+            *whole, rest = (rest + block).split('{"pid":')
+            yield from (decoder.raw_decode('{"pid":' + event)[0] for event in whole if any(name in event for name in wanted))
+    if any(name in rest for name in wanted):
+        yield decoder.raw_decode('{"pid":' + rest)[0]
 
 
 class Compiler:
-    def __init__(self, command, includes=(), flags=()):
-        self.command = command
-        version = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    def __init__(self, command, flags=()):
+        self.command, self.flags = command, list(flags)
+        version = subprocess.run([command, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
         self.version = re.sub(r"\s*\([^)]*\)", "", version)
         self.is_clang = "clang" in version
         self.name = Path(command).name
-        here = Path(__file__).parent / "alternatives"
-        self.flags = ["-std=c++20", f"-I{ROOT / 'include'}", f"-I{here}", *(f"-isystem{i}" for i in includes), *flags]
+        self.kind = ("clang " if self.is_clang else "g++ ") + "".join(re.findall(r"\d+(?:\.\d+)+", self.version)[:1])
 
     def compile(self, text):
         """(seconds of processor time in user mode, peak memory in bytes, bytes of the object)"""
         with tempfile.TemporaryDirectory() as folder:
-            used = self._run(text, folder, [])[1]
+            used = self.run(text, folder)[1]
             return used.ru_utime, used.ru_maxrss * 1024, os.path.getsize(Path(folder) / "file.o")
 
     def instantiations_and_memory(self, text):
@@ -59,7 +78,7 @@ class Compiler:
 
     def _counted(self, text):
         with tempfile.TemporaryDirectory() as folder:
-            output, used = self._run(text, folder, ["-fstats"])
+            output, used = self.run(text, folder, "-fstats")
         tables = re.findall(r"^(?:decl|type)_specializations: size \d+, (\d+) elements", output, re.MULTILINE)
         if len(tables) != 2:
             raise Refused(f"{self.name} -fstats does not say how many specialisations there are")
@@ -67,19 +86,19 @@ class Compiler:
 
     def _traced(self, text):
         with tempfile.TemporaryDirectory() as folder:
-            # without the optimiser's passes, of which the trace has a hundred for each function
+            trace = Path(folder) / "file.json"
             try:
-                used = self._run(text, folder, ["-ftime-trace", "-ftime-trace-granularity=0", "-emit-llvm", "-Xclang", "-disable-llvm-passes"])[1]
+                used = self.run(text, folder, *TRACE)[1]
             except Refused:
-                if (Path(folder) / "file.json").exists() and (Path(folder) / "file.json").stat().st_size >= TRACE_AT_MOST:
+                if trace.exists() and trace.stat().st_size >= TRACE_AT_MOST:
                     return None, 0
                 raise
-            events = sum(count_in(Path(folder) / "file.json", name) for name in (b'"name":"InstantiateClass"', b'"name":"InstantiateFunction"'))
-            return events, used.ru_maxrss * 1024
+            return sum(1 for _ in events(trace, ("InstantiateClass", "InstantiateFunction"))), used.ru_maxrss * 1024
 
-    def _run(self, text, folder, extra):
+    def run(self, text, folder, *extra):
+        """Compiles into `folder`, as file.o: what the compiler printed, and what it used. Flags with relative paths mean those of this process."""
         source, log = Path(folder) / "file.cpp", Path(folder) / "log"
-        source.write_text(text)
+        source.write_text(text, errors="surrogateescape")
 
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_AT_MOST, SECONDS_AT_MOST))
@@ -89,7 +108,7 @@ class Compiler:
         # a cache would answer for the compiler
         environment = {**os.environ, "CCACHE_DISABLE": "1", "LC_ALL": "C"}
         with open(log, "wb") as output:
-            child = subprocess.Popen([self.command, *self.flags, *extra, "-c", "-o", "file.o", str(source)], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+            child = subprocess.Popen([self.command, *self.flags, *extra, "-c", "-o", f"{folder}/file.o", str(source)], env=environment, stdin=subprocess.DEVNULL,
                                      stdout=output, stderr=subprocess.STDOUT, preexec_fn=limit)
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
@@ -100,6 +119,8 @@ class Compiler:
                 raise Refused(f"stopped after {SECONDS_AT_MOST} s")
             found = re.search(r"(?:fatal )?error: (.{0,120})", said)
             raise Refused(found[1].strip() if found else f"status {child.returncode}")
+        if not Path(folder, "file.o").exists():
+            raise Refused("there is no object: its flags ask for something else")
         return said, used
 
 
@@ -109,3 +130,27 @@ def found(names):
     for alternatives in names:
         chosen += [path for path in map(shutil.which, alternatives.split("|")) if path][:1]
     return chosen
+
+
+def in_turns(cases, rounds):
+    """`cases`: {key: (text, compiler)}. {key: what was measured}: each round compiles every file once."""
+    results = {key: {"seconds": [], "memory": None, "instantiations": None, "object": None, "refused": None} for key in cases}
+    for k in range(rounds + 1):
+        for i, (key, (text, compiler)) in enumerate(cases.items()):
+            r = results[key]
+            if r["refused"] or (r["seconds"] and r["seconds"][0] > LONG_SECONDS):
+                continue
+            if sys.stderr.isatty():
+                print(f"\r\033[Kround {k} of {rounds}, {i + 1} of {len(cases)}: {' '.join(map(str, key))}", end="", file=sys.stderr)
+            try:
+                if k == 0:  # the round that counts also warms the disk's cache
+                    r["instantiations"] = compiler.instantiations_and_memory(text)[0]
+                else:
+                    seconds, r["memory"], r["object"] = compiler.compile(text)
+                    r["seconds"].append(seconds)
+            except Refused as why:
+                # a compiler that fails while it counts may still compile
+                r["refused"] = str(why) if k > 0 else None
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    return results

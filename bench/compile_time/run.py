@@ -4,8 +4,6 @@
 Prints tables; writes compile_time.md, .csv and .svg files into the report's folder. Needs a C++20 compiler, Boost's headers, Cap'n Proto and xxHash."""
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 from pathlib import Path
@@ -14,46 +12,11 @@ import compilers
 import report
 import series
 
-LONG_SECONDS = 8  # what takes longer is compiled once: its spread is small beside it
 
-
-def machine():
-    try:
-        model = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    except (OSError, StopIteration):
-        model = platform.machine()
-    load = os.getloadavg()[0]
-    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {load:.1f} at the start"
-
-
-def measure(chosen, used, rounds, quick):
-    """{(series, line, value, compiler): what was measured}: each round compiles every file once, with each compiler in turn."""
-    cases = {}
-    for s in chosen:
-        for line in s.lines:
-            for value in line.quick if quick else line.values:
-                for compiler in used:
-                    cases[s.name, line.name, value, compiler.name] = (line.text(value), compiler)
-    results = {key: {"seconds": [], "memory": None, "instantiations": None, "object": None, "refused": None} for key in cases}
-    for k in range(rounds + 1):
-        for i, (key, (text, compiler)) in enumerate(cases.items()):
-            r = results[key]
-            if r["refused"] or (r["seconds"] and r["seconds"][0] > LONG_SECONDS):
-                continue
-            if sys.stderr.isatty():
-                print(f"\r\033[Kround {k} of {rounds}, {i + 1} of {len(cases)}: {' '.join(map(str, key))}", end="", file=sys.stderr)
-            try:
-                if k == 0:  # the round that counts also warms the disk's cache
-                    r["instantiations"] = compiler.instantiations_and_memory(text)[0]
-                else:
-                    seconds, r["memory"], r["object"] = compiler.compile(text)
-                    r["seconds"].append(seconds)
-            except compilers.Refused as why:
-                # a compiler that fails while it counts may still compile
-                r["refused"] = str(why) if k > 0 else None
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    return results
+def cases_of(chosen, used, quick):
+    """{(series, line, value, compiler): (the file's text, the compiler)}"""
+    return {(s.name, line.name, value, compiler.name): (line.text(value), compiler)
+            for s in chosen for line in s.lines for value in (line.quick if quick else line.values) for compiler in used}
 
 
 def main():
@@ -71,11 +34,11 @@ def main():
     chosen = [s for s in everything if not args.only or s.name in args.only]
     with tempfile.TemporaryDirectory() as folder:
         generated = args.generated or compilers.generate_protocol(Path(folder))
-        used = [compilers.Compiler(path, [generated]) for path in compilers.found(args.compilers)]
+        used = [compilers.Compiler(path, compilers.library_flags(generated)) for path in compilers.found(args.compilers)]
         if not used:
             sys.exit(f"run.py: none of these compilers is here: {' '.join(args.compilers)}")
-        where = f"{machine()}; {', '.join(c.version for c in used)}; {rounds} rounds"
-        results = measure(chosen, used, rounds, args.quick)
+        where = f"{compilers.machine()}; {', '.join(c.version for c in used)}; {rounds} rounds"
+        results = compilers.in_turns(cases_of(chosen, used, args.quick), rounds)
     rows = [report.row(key, r) for key, r in results.items()]
     print(report.tables(rows, chosen, where))
     plots = report.write(args.report, rows, chosen, where)

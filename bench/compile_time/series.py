@@ -53,8 +53,11 @@ def all_series():
                  lambda n: "#include <boost/hana/adapt_struct.hpp>\n#include <array>\n" + sources.distinct_model(n)))),
         Series("alternatives", "The image of a model of distinct tensors, made in other ways", "tensors", (
             Line("raw_tensors", (1, 100, 200, 300, 500), (1, 50), sources.image_of_struct),
+            Line("members_of, without Hana", (1, 100, 200, 300, 500, 1000), (1, 50), sources.image_of_members),
             Line("hana::map", (1, 50, 100, 200, 300), (1, 50), sources.image_of_hana_map),
             Line("std::tuple recursion", (1, 100, 200, 300, 500, 1000), (1, 50), sources.image_of_tuple),
+            Line("Boost.Mp11", (1, 100, 200, 300, 500, 1000), (1, 50), sources.image_of_mp11),
+            Line("parameter pack", (1, 100, 200, 300, 500, 1000), (1, 50), sources.image_of_pack),
             Line("run-time table", (1, 100, 300, 500, 1000), (1, 50), sources.image_of_run_time_table))),
         Series("nesting", "32 tensors in structs that hold each other", "structs", (
             Line("", (1, 2, 4, 8, 16, 32), (1, 32), lambda n: sources.with_pipeline(sources.nested_model(n))),)),

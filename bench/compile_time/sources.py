@@ -11,13 +11,23 @@ HEADERS = "#include <tensorpull/tensorpull.hpp>\n"  # as users include it
 USE = "bool f{k}(net{k}::downloader& from, const tensorpull::reference& ref, {model}& to) {{ return net{k}::download_tensors(from, ref, to).has_value(); }}\n"
 
 
+def struct(name, members):
+    declared = "".join(f"  {kind} {member};\n" for kind, member in members)
+    return f"struct {name} {{\n{declared}}};\n"
+
+
 def adapted(name, members):
     """A struct of (type, name) members, and its adaption."""
-    declared = "".join(f"  {kind} {member};\n" for kind, member in members)
-    return f"struct {name} {{\n{declared}}};\nBOOST_HANA_ADAPT_STRUCT({name}, {', '.join(member for _, member in members)});\n"
+    return struct(name, members) + f"BOOST_HANA_ADAPT_STRUCT({name}, {', '.join(member for _, member in members)});\n"
 
 
-def distinct_model(count, name="model", prefix="w"):
+def listed(name, members):
+    """The same without Hana, as on a device."""
+    names = ", ".join(f'tensorpull::member{{"{member}", &{name}::{member}}}' for _, member in members)
+    return struct(name, members) + f"template <>\ninline constexpr auto tensorpull::members_of<{name}> = tensorpull::members({names});\n"
+
+
+def distinct_model(count, name="model", prefix="w", adapted=adapted):
     """Every tensor is a member with a name of its own; structs of FANOUT members hold them, as deep as it takes."""
     level = [(TENSOR, f"{prefix}{i}") for i in range(count)]
     text, depth = "", 0
@@ -127,6 +137,11 @@ def image_of_struct(count):
             "tensorpull::source_view image(const model& m) { return tensorpull::raw_tensors<model>::source(m); }\n")
 
 
+def image_of_members(count):
+    return ("#include <tensorpull/embedded/members.hpp>\n#include <array>\n" + distinct_model(count, adapted=listed) +
+            "void image(const model& m, std::span<std::byte> out) { tensorpull::embedded_image<model>::read(m, 0, out); }\n")
+
+
 def image_of_hana_map(count):
     pairs = ", ".join(f"boost::hana::make_pair(BOOST_HANA_STRING(\"w{i}\"), {TENSOR}{{}})" for i in range(count))
     return f'#include "hana_map.hpp"\nimage_table image() {{\n  static const auto model = boost::hana::make_map({pairs});\n  return table_of(model);\n}}\n'
@@ -137,8 +152,21 @@ def image_of_tuple(count):
     return f'#include "std_tuple.hpp"\nusing model = std::tuple<{members}>;\nimage_table image(const model& m) {{ return table_of(m); }}\n'
 
 
+def image_of_pack(count):
+    tensors = "".join(f'struct w{i} {{\n  static constexpr const char* name = "w{i}";\n  {TENSOR} data;\n}};\n' for i in range(count))
+    return f'#include "pack.hpp"\n{tensors}using model = pack<{", ".join(f"w{i}" for i in range(count))}>;\nimage_table image(const model& m) {{ return table_of(m); }}\n'
+
+
+def image_of_mp11(count):
+    model = struct("model", [(TENSOR, f"w{i}") for i in range(count)])
+    members = "".join(f'struct of_w{i} {{\n  static constexpr const char* name = "w{i}";\n  static constexpr auto pointer = &model::w{i};\n}};\n' for i in range(count))
+    listed = ", ".join(f"of_w{i}" for i in range(count))
+    return (f'#include "mp11.hpp"\n{model}{members}'
+            f"image_table image(const model& m) {{ return table_of<boost::mp11::mp_list<{listed}>>(m); }}\n")
+
+
 def image_of_run_time_table(count):
-    declared = "".join(f"  {TENSOR} w{i};\n" for i in range(count))
+    model = struct("model", [(TENSOR, f"w{i}") for i in range(count)])
     added = "".join(f'  table.add("w{i}", "F32", {{m.w{i}.size()}}, m.w{i}.data(), sizeof m.w{i});\n' for i in range(count))
-    return (f'#include "image_table.hpp"\n#include <array>\nstruct model {{\n{declared}}};\n'
+    return (f'#include "image_table.hpp"\n#include <array>\n{model}'
             f"image_table image(const model& m) {{\n  image_table table;\n{added}  table.arrange();\n  return table;\n}}\n")

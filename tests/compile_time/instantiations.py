@@ -6,7 +6,6 @@ Counts above the bounds fail; so does a cost that grows faster than the model, a
 library: with another version than the bounds are for, only growth and memory are judged."""
 import argparse
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -40,8 +39,8 @@ def main():
     parser.add_argument("generated")
     parser.add_argument("components", nargs="*", help="of this build: programs that need others are left out")
     args = parser.parse_args()
-    compiler = compilers.Compiler(args.compiler, [args.generated])
-    kind = ("clang " if compiler.is_clang else "g++ ") + re.search(r"(\d+)\.\d+\.\d+", compiler.version)[1]
+    compiler = compilers.Compiler(args.compiler, compilers.library_flags(args.generated))
+    kind = compiler.kind.partition(".")[0]
     bounds = BOUNDS.get(kind)
     programs = dict(PROGRAMS)
     for satellite, by_compiler in sources.BOUNDS.items():
