@@ -1,4 +1,5 @@
-# The target single_header makes tensorpull_embedded.hpp in the build folder: what a small machine needs, in one file. Nothing else depends on it.
+# The target single_header makes tensorpull_embedded.hpp in the build folder: what a small machine needs, in one file; single_header_host makes
+# tensorpull_host.hpp, where there is the component tensorpull. Nothing else depends on them.
 
 find_package(Python3 QUIET COMPONENTS Interpreter)
 if(NOT Python3_Interpreter_FOUND)
@@ -6,9 +7,20 @@ if(NOT Python3_Interpreter_FOUND)
   return()
 endif()
 
-tensorpull_component_headers(freestanding tensorpull_single_header_sources)
-set(tensorpull_single_header "${PROJECT_BINARY_DIR}/tensorpull_embedded.hpp")
-add_custom_command(OUTPUT "${tensorpull_single_header}"
-  COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cmake/single_header.py" --version "${PROJECT_VERSION}" --output "${tensorpull_single_header}"
-  DEPENDS "${PROJECT_SOURCE_DIR}/cmake/single_header.py" ${tensorpull_single_header_sources} COMMENT "tensorpull_embedded.hpp" VERBATIM)
-add_custom_target(single_header DEPENDS "${tensorpull_single_header}")
+# (<name> <target> <components> [options of single_header.py...])
+function(tensorpull_add_single_header name target components)
+  set(sources)
+  foreach(component IN LISTS components)
+    tensorpull_component_headers(${component} headers)
+    list(APPEND sources ${headers})
+  endforeach()
+  add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/${name}"
+    COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/cmake/single_header.py" ${ARGN} --version "${PROJECT_VERSION}" --output "${PROJECT_BINARY_DIR}/${name}"
+    DEPENDS "${PROJECT_SOURCE_DIR}/cmake/single_header.py" ${sources} COMMENT "${name}" VERBATIM)
+  add_custom_target(${target} DEPENDS "${PROJECT_BINARY_DIR}/${name}")
+endfunction()
+
+tensorpull_add_single_header(tensorpull_embedded.hpp single_header freestanding)
+if(TARGET tensorpull)
+  tensorpull_add_single_header(tensorpull_host.hpp single_header_host "freestanding;tensorpull" --host)
+endif()

@@ -3,6 +3,7 @@
 
 It has the small engine with all that it rests on (ROOTS), each header once, in the order in which they include each other. What they include of the standard
 library stands once at the top; what is included under a condition stays where it is. Nothing else changes, so the code is that of the folder of headers.
+With --host it has what the umbrella includes, and owners, for Compiler Explorer, for example. That needs Boost.Hana as well.
 With --list it prints the headers, and writes nothing.
 """
 
@@ -17,14 +18,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOTS = ("core", "image", "chunking", "integrity", "framing/word_framing.hpp", "consumers/land.hpp", "protocol", "protocol/owner", "protocol/recipient",
          "protocol/connection", "protocol/datagrams", "links", "embedded", "satellites/*/embedded_*.hpp")
 LEFT_OUT = ("image/dynamic.hpp", "image/header_reader.hpp")  # for machines with a heap
-BESIDE = "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
+BESIDE = "tensorpull: a single header has what the library's own headers have: leave one of them out"
 OURS = re.compile(r"#include <(tensorpull/[^>]+)>\s*(?://.*)?$")
 STANDARD = re.compile(r"#include <([^>]+)>\s*(?://.*)?$")
 
 
-def roots(include):
+def roots(include, host=False):
     library = include / "tensorpull"
-    for name in ROOTS:
+    if host:
+        yield library / "transports/host/owner.hpp"
+        yield from (include / found[1] for found in map(OURS.match, (library / "tensorpull.hpp").read_text(encoding="utf-8").splitlines()) if found)
+    for name in () if host else ROOTS:
         if "*" in name:
             yield from sorted(library.glob(name))
             continue
@@ -66,15 +70,18 @@ class Joined:
         self.parts[name] = text
         self.order.append(name)
 
-    def text(self, version):
-        out = [f"// tensorpull {version} for small machines: the headers of the library that a device needs, in one file. It needs C++20 and nothing else.",
+    def text(self, version, host=False):
+        what = "in one file: what tensorpull/tensorpull.hpp and transports/host/owner.hpp include. It needs C++20, Linux and Boost.Hana." if host else (
+            "for small machines: the headers of the library that a device needs, in one file. It needs C++20 and nothing else.")
+        guard, other = ("TENSORPULL_HOST_HPP", "TENSORPULL_EMBEDDED_HPP")[::1 if host else -1]
+        out = [f"// tensorpull {version} {what}",
                "// A generated file: the library's own headers are the source, and cmake/single_header.py puts them together.",
                "// SPDX-License-Identifier: Apache-2.0",
                "// Licence: the Apache License, Version 2.0, http://www.apache.org/licenses/LICENSE-2.0",
-               "#ifdef TENSORPULL_HPP", f'#error "{BESIDE}"', "#elif !defined TENSORPULL_EMBEDDED_HPP", "#define TENSORPULL_EMBEDDED_HPP", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
+               f"#if defined TENSORPULL_HPP || defined {other}", f'#error "{BESIDE}"', f"#elif !defined {guard}", f"#define {guard}", "", *(f"#include <{s}>" for s in sorted(self.standard)), ""]
         for name in self.order:
             out += [f"// ---- {name}", "", self.parts[name], ""]
-        return "\n".join([*out, "#endif  // TENSORPULL_EMBEDDED_HPP", ""])
+        return "\n".join([*out, f"#endif  // {guard}", ""])
 
 
 def main():
@@ -82,11 +89,12 @@ def main():
     arguments.add_argument("--include", metavar="FOLDER", type=pathlib.Path, default=ROOT / "include")
     arguments.add_argument("--version", default="of a source tree")
     arguments.add_argument("--output", metavar="FILE", type=pathlib.Path)
+    arguments.add_argument("--host", action="store_true", help="what the umbrella includes, and owners")
     arguments.add_argument("--list", action="store_true", help="print the headers")
     chosen = arguments.parse_args()
     joined = Joined(chosen.include.resolve())
     try:
-        for path in roots(chosen.include.resolve()):
+        for path in roots(chosen.include.resolve(), chosen.host):
             joined.add(path)
     except (ValueError, OSError) as error:
         print(f"single_header.py: {error}", file=sys.stderr)
@@ -95,7 +103,7 @@ def main():
         print("\n".join(joined.order))
     elif chosen.output:
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
-        chosen.output.write_text(joined.text(chosen.version), encoding="utf-8")
+        chosen.output.write_text(joined.text(chosen.version, chosen.host), encoding="utf-8")
     else:
         arguments.error("--output or --list is needed")
     return 0

@@ -3,8 +3,8 @@
 // consumers/any_schema/safetensors_file.hpp (files), framing/capnp/capnp_framing.hpp (Cap'n Proto).
 #pragma once
 
-#ifdef TENSORPULL_EMBEDDED_HPP
-#error "tensorpull: tensorpull_embedded.hpp has what the library's own headers have: leave one of them out"
+#if defined TENSORPULL_EMBEDDED_HPP || defined TENSORPULL_HOST_HPP
+#error "tensorpull: a single header has what the library's own headers have: leave one of them out"
 #else
 #define TENSORPULL_HPP
 

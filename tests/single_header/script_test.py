@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """cmake/single_header.py: each header once, in order, standard includes at the top; and what it refuses."""
 
+import itertools
 import os
 import pathlib
 import subprocess
@@ -45,12 +46,13 @@ class SingleHeader(unittest.TestCase):
 
     def test_beside_the_umbrella_it_is_one_error(self):
         include = pathlib.Path(__file__).resolve().parents[2] / "include"
-        made = single_header.Joined(include)
-        for path in single_header.roots(include):
-            made.add(path)
         with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "tensorpull_embedded.hpp").write_text(made.text("1"))
-            for order in (("tensorpull_embedded.hpp", "tensorpull/tensorpull.hpp"), ("tensorpull/tensorpull.hpp", "tensorpull_embedded.hpp")):
+            for host in (False, True):
+                made = single_header.Joined(include)
+                for path in single_header.roots(include, host):
+                    made.add(path)
+                (pathlib.Path(folder) / ("host.hpp" if host else "embedded.hpp")).write_text(made.text("1", host))
+            for order in itertools.permutations(("embedded.hpp", "host.hpp", "tensorpull/tensorpull.hpp"), 2):
                 command = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", f"-I{folder}", f"-I{include}", "-xc++", "-"]
                 done = subprocess.run(command, timeout=300, input="".join(f"#include <{name}>\n" for name in order), capture_output=True, text=True)
                 self.assertEqual(done.stderr.count(" error: "), 1, done.stderr[:2000])
