@@ -4,6 +4,9 @@
 # A frame that carries tensor bytes (chunk) is a single segment whose payload is its last object, so the frame is a prefix of
 # ten words followed by the bytes themselves, padded to a word. Every other frame is at most 4 KiB (an application message: its
 # own limit) and is accepted in any valid layout.
+#
+# A newer version may add kinds of requests. An owner that does not know one refuses it as `unsupported`, with its id and no
+# reference. A recipient takes an unknown kind for a wrong answer, so requests of today are answered as today.
 
 @0xd3a1c6f0b27e4985;
 
