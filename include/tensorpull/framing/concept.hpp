@@ -50,7 +50,7 @@ struct framing_requirements : Instead {
 ///     bytes; no heap;
 ///  4. `F::decode(bytes, frame, storage)` reads one whole control frame from 8-aligned memory; whatever the bytes are,
 ///     it neither throws nor reads outside them; views in the frame point into `bytes` or `storage`; no heap for valid
-///     frames;
+///     frames; on `unexpected_frame` for a kind that it does not know, the frame has that kind and its id;
 ///  5. optionally, `F::short_frame_bytes` (a static constexpr std::size_t) is the length of its longest frame that has
 ///     neither names nor references nor tensors nor ranges nor a body: one message of a transport has to carry it,
 ///     unless the transport cuts it (`cuts_frames`) and it is no longer than that of Cap'n Proto's frames. Without it,

@@ -190,5 +190,7 @@ constexpr bool is_request(frame_kind kind) noexcept {
     default: return false;
   }
 }
+/// Whether only newer versions of the protocol have this kind. An owner refuses such a request as `unsupported`.
+constexpr bool is_newer(frame_kind kind) noexcept { return kind > frame_kind::taken; }
 
 }  // namespace tensorpull

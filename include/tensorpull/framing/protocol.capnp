@@ -3,7 +3,14 @@
 #
 # A frame that carries tensor bytes (chunk) is a single segment whose payload is its last object, so the frame is a prefix of
 # ten words followed by the bytes themselves, padded to a word. Every other frame is at most 4 KiB (an application message: its
-# own limit) and is accepted in any valid layout.
+# own limit) and is accepted in any valid layout, of at most 16 segments.
+#
+# An answer repeats the id and the reference of its request. Over a stream, answers have the order of their requests, of which
+# a recipient has several in flight: pulls may be sent before the description has arrived.
+#
+# A newer version may add kinds of requests. An owner that does not know one refuses it as `unsupported`, with its id and no
+# reference; one of a small machine (embedded) is silent. A recipient takes an unknown kind for a wrong answer, so requests of
+# today are answered as today.
 
 @0xd3a1c6f0b27e4985;
 
@@ -50,12 +57,12 @@ struct Frame {
       length @10 :UInt32;       # 0xffffffff and no digest: all that is left in one chunk, even above the usual cap of 64 MiB
       digestKind @11 :UInt8;    # of its payload, that the chunk shall carry: 0 none, 1 XXH3-64, 2 CRC32C; 128 to 255 are private
     }
-    chunk :group {         # the answer to a pull; shorter than asked at the image's end or above the owner's cap
+    chunk :group {         # the answer to a pull: as many bytes as the least of its length, the owner's cap and what is left
       refHigh @12 :UInt64;
       refLow @13 :UInt64;
       version @14 :UInt64;
       offset @15 :UInt64;
-      nonce @16 :UInt64;        # names this serve; a confirmation repeats it
+      nonce @16 :UInt64;        # names this serve, as in its description; a confirmation repeats it
       digest @17 :UInt64;       # of the payload, of the kind that the pull asked for, otherwise 0
       payload @18 :Data;
     }
@@ -66,7 +73,7 @@ struct Frame {
       imageBytes @22 :UInt64;
       nonce @23 :UInt64;
     }
-    confirm :group {       # the recipient holds the bytes
+    confirm :group {       # the recipient holds the bytes; refused as badRequest before their end was sent
       refHigh @24 :UInt64;
       refLow @25 :UInt64;
       version @26 :UInt64;
@@ -100,7 +107,7 @@ struct Frame {
       status @46 :Status;
       delayMs @47 :UInt32;      # withdrawn: why, the application's own number instead of a delay; 0: none
     }
-    schema :group {        # asks for a SchemaPage
+    schema :group {        # asks for a SchemaPage; an owner may refuse this as unsupported, and `locate`
       refHigh @48 :UInt64;
       refLow @49 :UInt64;
       version @50 :UInt64;
@@ -132,8 +139,9 @@ struct Description {       # what is published under a reference
   refHigh @0 :UInt64;
   refLow @1 :UInt64;
   version @2 :UInt64;      # XXH3-64 of the image, or random where `verifiable` is false
-  fingerprint @3 :UInt64;  # XXH3-64 of the schema: names, dtypes, shapes
-  imageBytes @4 :UInt64;
+  fingerprint @3 :UInt64;  # XXH3-64 of the schema. For each tensor in image order: the bytes of its name (UInt32), the name, its dtype's position in the
+                           # list of core/dtype.hpp (UInt8), its dimensions (UInt16), each of them (UInt64); little-endian, without padding
+  imageBytes @4 :UInt64;   # the image is what safetensors.save writes: its tensors lie by dtype, the last of the list first, then by name
   dataStart @5 :UInt64;    # length of the image's header
   nonce @6 :UInt64;
   chunkCap @7 :UInt32;     # the longest payload that the owner sends

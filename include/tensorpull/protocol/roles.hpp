@@ -170,7 +170,8 @@ struct handler_requirements {
 ///  2. `O::lock_type` is the lock that it takes, and that its connections' buffers take (std/mutex.hpp);
 ///  3. `O::waiting_replies` is a constant: answers that one connection may have waiting, at least 1;
 ///  4. `O::peer` is default constructible: what the owner remembers about one connection;
-///  5. `o.handle(peer, request, reply, who)` answers a request other than locate; false: there is nothing to send.
+///  5. `o.handle(peer, request, reply, who)` answers a request other than locate, and refuses one of a kind that
+///     is_newer(); false: there is nothing to send.
 ///     `who` (identity_source) tells, if it is asked, which identity the other end has;
 ///  6. `o.locate(peer, request, ranges, answer, who)` answers a request for named tensors; the answer's ranges lie in
 ///     `ranges`. It gives a digest_state: `working`: there is no answer yet, and the same request has to be made again;

@@ -5,6 +5,8 @@ BREAKAGES = [
     ("satellites/relay/relay.hpp", "machine.asked() ? options.idle_timeout", "true ? options.idle_timeout", "satellites/relay/relay", "*keep_the_owners*"),
     ("satellites/relay/relay.hpp", "(worked || held", "(moved || worked || held", "satellites/relay/relay", "*keep_the_owners*"),
     ("satellites/relay/relay_machine.hpp", "m.kind == frame_kind::refused && ends_a_serve(m.status)", "false", "satellites/relay/relay", "*Ends_well*"),
+    ("satellites/relay/relay_machine.hpp", "if (is_newer(m.kind)) return true;", "", "satellites/relay/relay", "*F17*"),
+    ("satellites/relay/relay_machine.hpp", "is_newer(m.kind) ? status::unsupported :", "", "satellites/relay/relay", "*F17*"),
     ("satellites/relay/relay_machine.hpp", "if (!is_request(m.kind)) return", "if (false) return", "satellites/relay/relay", "*"),
     ("satellites/relay/relay_machine.hpp", "if (nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0) return fail(why);", "return fail(why);", "satellites/relay/relay", "*leaves_once_it_has_the_confirmation*"),
     ("satellites/relay/relay_machine.hpp", "nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0", "false", "satellites/relay/relay", "*leaves_before*"),

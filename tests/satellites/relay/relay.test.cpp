@@ -318,6 +318,22 @@ TEST(Relay, A_recipient_can_only_ask) {
   EXPECT_EQ(o.owner->status_of(o.ref)->acquired, 0u);
 }
 
+TEST(Relay, F17_a_request_of_an_unknown_kind_is_refused) {
+  std::vector<std::byte> chunk(buffer_bytes);
+  tp::relay_machine<tp::word_framing> between(chunk, {1, 2}, 1);
+  const frame newer = single_segment(static_cast<tp::frame_kind>(17), {0});
+  std::memcpy(between.room().data(), newer.bytes().data(), newer.size());
+  between.received(newer.size());
+  tp::frame asked;
+  EXPECT_FALSE(between.next(asked)) << "the origin need not know";
+  EXPECT_FALSE(between.ended());
+  std::array<const_byte_span, 3> out;
+  ASSERT_EQ(between.to_write(out), 1u);
+  const decoded answer{frame(out[0])};
+  EXPECT_EQ(std::tuple(answer.m.kind, answer.m.status, answer.m.id),
+            std::tuple(tp::frame_kind::refused, tp::status::unsupported, 1u));
+}
+
 // One byte a second of a request for another reference kept the owner's one connection without end.
 TEST(Relay, A_stranger_does_not_keep_the_owners_connection_by_what_is_no_request_for_the_reference) {
   origin o(2, {.accept = 600s});

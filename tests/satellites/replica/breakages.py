@@ -2,6 +2,7 @@
 
 BREAKAGES = [
     ("links/posix/wait.hpp", "return std::chrono::duration_cast<std::chrono::milliseconds>(spent) >= time;", "return spent >= time;", "satellites/replica/replica", "*without_end*"),
+    ("satellites/replica/replica_line.hpp", "if (!is_newer(m.kind) && (", "if ((", "satellites/replica/replica_line", "*F17*"),
     ("satellites/replica/replica_owner.hpp", "if (const auto ok = noted(images[i].as); !ok) all = failure(ok.error());", ";", "satellites/replica/replica", "*whatever_it_has_published*"),
     ("satellites/replica/replica_owner.hpp", "return base::open_transaction(detail::expecting_nobody(options));", "return base::open_transaction(options);", "satellites/replica/replica", "*whatever_it_has_published*"),
     ("satellites/replica/replica_owner.hpp", "if (began >= turned) ++turn, turned = now;", "", "satellites/replica/replica_names", "*is_silent*"),

@@ -147,4 +147,17 @@ TEST(ReplicaLine, Those_that_ask_again_after_a_refusal_have_shown_nothing) {
   EXPECT_TRUE(b.line.expired(budgets, now, false));
 }
 
+TEST(ReplicaLine, F17_a_request_of_an_unknown_kind_is_the_coordinators_to_refuse) {
+  bench b;
+  const frame newer = single_segment(static_cast<tp::frame_kind>(17), {0});
+  const byte_vector bytes(newer.bytes().begin(), newer.bytes().end());
+  const auto no = bytes_of(of_kind(tp::frame_kind::refused));
+  b.recipient.pieces.push_back(bytes);
+  ASSERT_TRUE(b.run());
+  EXPECT_EQ(b.coordinator.out, bytes);
+  b.coordinator.pieces.push_back(no);
+  ASSERT_TRUE(b.run());
+  EXPECT_EQ(b.recipient.out, no);
+}
+
 }  // namespace replica_line_test

@@ -70,7 +70,7 @@ class frame_intake : public peer_standing {
     if constexpr (reads_short) {
       typename Framing::short_storage lists;
       frame m;
-      if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
+      if (const auto ok = Framing::decode(bytes, m, lists); !ok && !refuses(m.kind)) return ok;
       const bool names = Owner::owns && m.kind == frame_kind::locate;
       const bool references = hears_messages && m.kind == frame_kind::application;
       if (!names && !references) return give(end, t, m, bytes);
@@ -90,6 +90,8 @@ class frame_intake : public peer_standing {
   static constexpr bool reads_short = requires { typename Framing::short_storage; };
   static constexpr bool hears_messages = !std::is_same_v<Handler, ignore_messages>;
   static constexpr bool takes_lists = Owner::owns || hears_messages;
+  /// Whether a frame that cannot be read is answered. For an end that owns nothing it can only be a wrong answer.
+  static constexpr bool refuses(frame_kind kind) noexcept { return Owner::owns && is_newer(kind); }
 
   /// The same for any frame. A function of its own, because the memory for the lists is the largest piece of stack that
   /// a connection takes.
@@ -97,7 +99,7 @@ class frame_intake : public peer_standing {
   [[gnu::noinline]] result<void> accept_lists(End& end, Transfer& t, std::span<const std::byte> bytes) noexcept {
     typename Framing::decode_storage lists;
     frame m;
-    if (const auto ok = Framing::decode(bytes, m, lists); !ok) return ok;
+    if (const auto ok = Framing::decode(bytes, m, lists); !ok && !refuses(m.kind)) return ok;
     return give(end, t, m, bytes);
   }
 
@@ -105,7 +107,7 @@ class frame_intake : public peer_standing {
   result<void> give(End& end, Transfer& t, const frame& m, std::span<const std::byte> bytes) noexcept {
     if (m.kind == frame_kind::application) return end.take_message(m);
     if (bytes.size() > Limits::control_frame_bytes) return failure(errc::too_large, bytes.size());
-    if (is_request(m.kind)) return end.take_request(m, bytes);
+    if (is_request(m.kind) || refuses(m.kind)) return end.take_request(m, bytes);
     if (m.kind == frame_kind::nothing || !this->pulls())
       return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     end.take_answer(t, m);

@@ -83,8 +83,6 @@ class owner : public publication_book<Lock> {
   /// Answers one request. False: there is nothing to send (a cancellation). locate() answers requests for named
   /// tensors. `who`: the other end of the connection.
   bool handle(peer& from, const frame& m, pending_reply& out, const identity_source& who = {}) noexcept {
-    const bool may = authorised(from, m, who);
-    const lock_guard hold(lock_);
     out = {
         .kind = frame_kind::refused,
         .status = status::bad_request,
@@ -93,6 +91,9 @@ class owner : public publication_book<Lock> {
         .version = m.version,
         .offset = m.offset,
     };
+    if (is_newer(m.kind)) return refuse(out, status::unsupported);
+    const bool may = authorised(from, m, who);
+    const lock_guard hold(lock_);
     if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return book().settle(from, m, out);
     publication* const slot = slots().find(m.ref);

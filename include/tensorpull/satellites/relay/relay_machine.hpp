@@ -36,7 +36,8 @@ class relay_requests {
   void received(std::size_t n) noexcept { have_ += n; }
 
   /// The first request; its texts are valid until the next call of any member. False: it is not complete. Errors: the
-  /// bytes are not a frame, are longer than a control frame, or are not a request.
+  /// bytes are not a frame, are longer than a control frame, or are not a request. One that is_newer() has no more than
+  /// its kind and its id.
   result<bool> head(frame& m) noexcept {
     drop_taken();
     const auto have = std::span<const std::byte>(bytes_).first(have_);
@@ -44,7 +45,9 @@ class relay_requests {
     if (!size) return failure(size.error());
     if (!*size || **size > have.size()) return false;
     head_ = **size;
-    if (const auto ok = Framing::decode(have.first(head_), m, lists_); !ok) return failure(ok.error());
+    const auto ok = Framing::decode(have.first(head_), m, lists_);
+    if (is_newer(m.kind)) return true;
+    if (!ok) return failure(ok.error());
     if (!is_request(m.kind)) return failure(errc::unexpected_frame, static_cast<std::uint64_t>(m.kind));
     return true;
   }
@@ -151,8 +154,8 @@ class relay_machine {
     for (frame m; !ended_ && head(m); requests_.take()) {
       if (m.ref != ref_) {
         if (free_bytes() < short_answer) return false;
+        m.status = is_newer(m.kind) ? status::unsupported : status::unknown_reference;
         m.kind = frame_kind::refused;
-        m.status = status::unknown_reference;
         answer(m);
         continue;
       }

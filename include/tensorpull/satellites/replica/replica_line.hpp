@@ -208,8 +208,9 @@ class replica_line {
       whole_request_ = true;
       storage lists;
       frame m;
-      if (const auto ok = Framing::decode(bytes.first(**size), m, lists); !ok) return broke();
-      if (!is_request(m.kind)) return broke();  // a replica has no use for messages and answers of a recipient
+      const auto ok = Framing::decode(bytes.first(**size), m, lists);
+      // a replica has no use for messages and answers of a recipient
+      if (!is_newer(m.kind) && (!ok || !is_request(m.kind))) return broke();
       switch (lost_ && !reached_ ? without_coordinator(m) : fate_of(m, now)) {
         case fate::waits: return;
         case fate::passed_on: return pass_on(m, **size);
