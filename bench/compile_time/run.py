@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the library costs to compile, swept over the size of models and programs, beside other ways to do the same.
 
-Prints tables; writes compile_time.md, .csv and .svg files into the report's folder. Needs a C++20 compiler, Boost's headers, Cap'n Proto and xxHash."""
+Prints tables; writes compile_time.md, .csv and .svg files into the report's folder. Needs a C++20 compiler, Boost's headers and Cap'n Proto."""
 import argparse
 import json
 import sys

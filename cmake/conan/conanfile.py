@@ -1,4 +1,4 @@
-"""The Conan 2 recipe: `conan create cmake/conan`, from the root of the source tree. Boost, xxHash and, for messages, Cap'n Proto are the system's."""
+"""The Conan 2 recipe: `conan create cmake/conan`, from the root of the source tree. Boost and, for messages, Cap'n Proto are the system's."""
 
 import os
 

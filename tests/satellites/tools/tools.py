@@ -1517,15 +1517,15 @@ def links_of_serial_lines():
         assert done["outcome"] == "completed" and Path("copy.safetensors").read_bytes() == Path("model.safetensors").read_bytes(), done
 
 
-def without(link, *words):
-    """Whether the tools were built without a link, or without what the words ask for, and say so."""
-    refusal = subprocess.run(command("recv", link, NO_REF, "-o", "x", "--retries", "0", *words), capture_output=True, text=True, timeout=60)
+def without(link):
+    """Whether the tools were built without a link, and say so."""
+    refusal = subprocess.run(command("recv", link, NO_REF, "-o", "x", "--retries", "0"), capture_output=True, text=True, timeout=60)
     return refusal.returncode == 2 and "built without" in refusal.stderr
 
 
-def lacks(case, of_http, of_differences=()):
-    """Whether the case is about a satellite that the tools were built without."""
-    return (case in of_http and without("http://h/m")) or (case in of_differences and without("udp://127.0.0.1:1", "--base", "x"))
+def lacks(case, cases):
+    """Whether the case is about a satellite that this build has not (TENSORPULL_TOOLS_WITHOUT names those)."""
+    return any(case in cases.get(satellite, ()) for satellite in os.environ.get("TENSORPULL_TOOLS_WITHOUT", "").split())
 
 
 def links_of_tls():
@@ -1635,10 +1635,13 @@ def cases_are_all_listed():
 
 HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "lacks"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
-OF_DIFFERENCES = (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none)
-OF_HTTP = (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
-           a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,
-           a_download_that_nobody_confirms_has_a_word)
+OF_SATELLITES = {
+    "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
+    "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
+    "http": (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
+             a_file_that_changes_while_it_is_put_is_not_stored, links_that_are_none_are_refused, recipients_over_http_count_without_names,
+             a_download_that_nobody_confirms_has_a_word),
+}
 
 if __name__ == "__main__":
     processes.limit(540)
@@ -1650,7 +1653,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             try:
-                if not lacks(case, OF_HTTP, OF_DIFFERENCES):
+                if not lacks(case, OF_SATELLITES):
                     case()
             finally:
                 os.chdir("/")
