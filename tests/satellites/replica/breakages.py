@@ -12,5 +12,7 @@ BREAKAGES = [
     ("satellites/replica/replica_owner.hpp", "if (s.lines.size() < before && !s.lacks) s.accepts = true;", "", "satellites/replica/laws_replica", "Replica/ThirdParties*"),
     ("satellites/replica/replica_owner.hpp", "(void)kept.keep();", "", "satellites/replica/replica_strangers", "*is_missed*"),
     ("satellites/replica/replica_line.hpp", "unanswered_ > 0 && !refused_", "unanswered_ > 0", "satellites/replica/replica_line", "*refusal*"),
+    ("satellites/replica/replica_line.hpp", "if (heard_ == 0 && asked_++ >= most_unproven) return;", "", "satellites/replica/replica_line", "*a_little*"),
+    ("satellites/replica/replica_line.hpp", "asked_ = 0;\n    if (waits", "if (waits", "satellites/replica/replica_line", "*a_little*"),
     ("satellites/replica/replica_owner.hpp", "(!s.accepts && detail::others_wait(s.listener.native_handle()))", "!s.accepts", "satellites/replica/replica_strangers", "*nobody_waits*"),
 ]

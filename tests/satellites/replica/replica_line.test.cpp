@@ -108,6 +108,9 @@ TEST(ReplicaLine, Answers_that_end_anywhere_in_its_buffer_are_handed_on) {
   for (const std::size_t piece : {std::size_t{1}, std::size_t{24}, std::size_t{1000}, std::size_t{4096},
                                   std::size_t{16376}, std::size_t{16383}, answered.size()}) {
     bench b;
+    b.recipient.pieces.push_back(request), b.coordinator.pieces.push_back(answer);  // it has shown something
+    ASSERT_TRUE(b.run());
+    b.coordinator.out.clear(), b.recipient.out.clear();
     for (std::size_t at = 0; at < asked.size(); at += 4096) {
       const std::size_t n = std::min<std::size_t>(4096, asked.size() - at);
       b.recipient.pieces.emplace_back(asked.begin() + static_cast<std::ptrdiff_t>(at),
@@ -158,6 +161,24 @@ TEST(ReplicaLine, F17_a_request_of_an_unknown_kind_is_the_coordinators_to_refuse
   b.coordinator.pieces.push_back(no);
   ASSERT_TRUE(b.run());
   EXPECT_EQ(b.recipient.out, no);
+}
+/// Asks for what is unknown without an end, and reads nothing.
+TEST(ReplicaLine, One_that_has_shown_nothing_asks_the_coordinator_for_a_little_at_a_time) {
+  bench b;
+  const auto asks = bytes_of(of_kind(tp::frame_kind::describe)), no = bytes_of(of_kind(tp::frame_kind::refused));
+  for (int i = 0; i < 100; ++i) b.recipient.pieces.push_back(asks);
+  const auto passed_on = [&] {
+    EXPECT_TRUE(b.run());
+    return b.coordinator.out.size() / asks.size();
+  };
+  const std::size_t most = passed_on();
+  EXPECT_LE(most, 10u);
+  b.coordinator.pieces.assign(most, no);
+  EXPECT_EQ(passed_on(), most) << "whatever it is told";
+  EXPECT_FALSE(b.line.expired({}, {}, false));
+  EXPECT_EQ(passed_on(), 2 * most) << "as many after each look at its budgets";
+  b.coordinator.pieces.push_back(bytes_of(of_kind(tp::frame_kind::description)));
+  EXPECT_EQ(passed_on(), 100u) << "it has shown something";
 }
 
 }  // namespace replica_line_test

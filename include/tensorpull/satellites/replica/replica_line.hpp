@@ -101,6 +101,7 @@ class replica_line {
   /// a recipient that waits for it begins when the coordinator is there; until then the patience with the coordinator
   /// counts.
   bool expired(const connection_budgets& budgets, time_point now, bool away) noexcept {
+    asked_ = 0;
     if (waits_for_coordinator() && (away || calling())) {
       watch_ = detail::budget_watch(now);
       return false;
@@ -133,6 +134,9 @@ class replica_line {
  private:
   using prefix = detail::payload_prefix;
   static constexpr int rounds = 8;
+  /// Requests of a recipient that has shown nothing that are passed on between two calls of expired(): each is work for
+  /// two processes.
+  static constexpr std::uint32_t most_unproven = 8;
   static constexpr std::size_t answers_bytes = std::max<std::size_t>(16 * 1024, 2 * Limits::control_frame_bytes);
   static constexpr std::uint64_t digest_bytes = 256 * 1024;
   static constexpr std::uint32_t sign_id = 0xffffffff;
@@ -233,6 +237,7 @@ class replica_line {
       wants_ = up_ ? need::nothing : need::coordinator;
       return;
     }
+    if (heard_ == 0 && asked_++ >= most_unproven) return;
     up_left_ = bytes;
     up_size_ = bytes;
     if (m.kind != frame_kind::cancel) ++unanswered_;
@@ -479,7 +484,7 @@ class replica_line {
   std::uint64_t swallow_left_ = 0;  // bytes of an answer that is the replica's own
   std::size_t have_ = 0, answers_begin_ = 0, answers_end_ = 0, own_sent_ = 0, up_left_ = 0, up_size_ = 0,
               sign_left_ = 0, sign_bytes_ = 0;
-  std::uint32_t unanswered_ = 0, heard_ = 0;
+  std::uint32_t unanswered_ = 0, heard_ = 0, asked_ = 0;
   io_ready down_waits_{}, up_waits_{};
   need wants_ = need::nothing;
   bool down_established_ = false, down_ended_ = false, down_broken_ = false, reached_ = false, up_ended_ = false;

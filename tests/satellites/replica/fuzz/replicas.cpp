@@ -147,6 +147,7 @@ class scene {
 
  private:
   void rest() {
+    (void)line_->expired(options_.budgets, now_, false);  // as its driver asks now and then
     for (int quiet = 0, steps = 0; quiet < 3; ++steps) {
       require(steps < 200'000, "a line comes to rest");
       now_ += 1ms;
