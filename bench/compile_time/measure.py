@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a program costs to compile, charged to its parts, with each compiler that is here: measure.py YOUR.cpp [options] [-- flags of the compiler]
 
-Seconds of the processor (the least of the rounds), the compiler's peak memory, templates and bytes of the object:
+Seconds of the processor (of the least disturbed round), the compiler's peak memory, templates and bytes of the object:
   - with every compiler for the whole, and for each #include, by compiling up to it;
   - with clang for each policy, library, header and template; `below` is with all that it includes or instantiates;
   - with g++, which names no time, templates and bytes of each policy, library and template.

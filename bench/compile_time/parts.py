@@ -20,7 +20,7 @@ DEFINES = ("ParseClass", "ParseTemplate")
 PROGRAM, NO_POLICY, NO_TEMPLATE, REST = "the program", "no policy", "no template", "the rest"
 SYSTEM = ("arpa", "asm", "asm-generic", "bits", "gnu", "linux", "net", "netinet", "rpc", "sys")
 LIBRARIES = {"__gnu_cxx": "std", "__cxxabiv1": "std", "_hana": "boost::hana", "main": PROGRAM}  # whose scopes have other names
-HIDDEN = re.compile(r"^[a-z -]+ (?:for|to) |\(anonymous namespace\)::|\{anonymous\}::|\b(?:__cxx11|_V2)::")
+HIDDEN = re.compile(r"^[\w -]+ (?:for|to) |\(anonymous namespace\)::|\{anonymous\}::|\b(?:__cxx11|_V2)::")
 
 
 def include_folders(compiler):
@@ -139,7 +139,7 @@ def symbols(object_file):
 
 
 def of(compiler, text, whole, rounds, policies_of):
-    """Rows of the parts of a program of which `whole` is known: {kind, name, seconds, below, instantiations, object}. Seconds are the least of the rounds."""
+    """Rows of the parts of a program of which `whole` is known: {kind, name, seconds, below, instantiations, object}. Seconds are of the trace that others' programs lengthened least."""
     rows = collections.defaultdict(lambda: dict.fromkeys(("seconds", "below", "instantiations", "object")))
     folders, policies, classes, dumped = include_folders(compiler), set(), {}, []
 
@@ -153,16 +153,17 @@ def of(compiler, text, whole, rounds, policies_of):
             add(("library", library_of(template, classes)), column, figure)
             add(("template", template if has_arguments else NO_TEMPLATE), column, figure)
 
+    traced = []
     for _ in range(rounds if compiler.is_clang else 0):
         with tempfile.TemporaryDirectory() as folder:
             used = compiler.run(text, folder, *compilers.TRACE)[1]
-            sums, total, policies, classes = charged(compilers.events(f"{folder}/file.json", FRAMES + DEFINES), folders, policies_of)
+            traced.append((*charged(compilers.events(f"{folder}/file.json", FRAMES + DEFINES), folders, policies_of), used.ru_utime))
+    if traced:
+        sums, total, policies, classes, seconds = min(traced, key=lambda one: one[1])
+        # of the clock's time, which other programs lengthen, the share of the processor's; the trace itself costs some
+        second = min(seconds, whole["seconds"]) / total
         for part, (own, below, count) in sums.items():
-            # of the clock's time, which other programs lengthen, the share of the processor's; the trace itself costs some
-            seconds = min(used.ru_utime, whole["seconds"])
-            for column, figure in (("seconds", own * seconds / total), ("below", below * seconds / total)):
-                rows[part][column] = min(figure, figure if rows[part][column] is None else rows[part][column])
-            rows[part]["instantiations"] = count
+            rows[part] |= {"seconds": own * second, "below": below * second, "instantiations": count}
     with tempfile.TemporaryDirectory() as folder:
         dump = Path(folder, "classes")
         compiler.run(text, folder, *([] if compiler.is_clang else [f"-fdump-lang-class={dump}"]))

@@ -143,7 +143,7 @@ class Charges(unittest.TestCase):
         for name, template, has_arguments in (
                 ("std::__cxx11::basic_string<char>::append", "std::basic_string", True), ("(anonymous namespace)::a<1>", "a", True), ("{anonymous}::a<1>", "a", True),
                 ("std::operator<< <std::char_traits<char> >", "std::operator", False), ("a::f(b<int>)::(anonymous class)::operator()<int>", "a::f", False),
-                ("vtable for a::b<int>", "a::b", True), ("guard variable for f()::x", "f", False), ("tcphdr::<unnamed union>", "tcphdr::<unnamed union>", False),
+                ("vtable for a::b<int>", "a::b", True), ("VTT for a::b", "a::b", False), ("guard variable for f()::x", "f", False), ("tcphdr::<unnamed union>", "tcphdr::<unnamed union>", False),
                 ("a::b", "a::b", False), ("", "", False)):
             self.assertEqual(parts.template_in(name), (template, has_arguments), name)
         for path, name, library in (("/usr/include/c++/12/bits/x.h", "bits/x.h", "std"), ("/usr/include/sys/x.h", "sys/x.h", "the system"), ("/usr/include/x.h", "x.h", "the system"),
