@@ -1636,6 +1636,7 @@ def cases_are_all_listed():
 HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "lacks"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
+    "parallel": (several_connections_and_several_senders,),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,
