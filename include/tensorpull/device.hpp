@@ -86,10 +86,10 @@ inline constexpr bool compares_images<usual_integrity> = true;
 
 /// The longest datagram that the other end of a session sends besides those for a pull.
 template <class Transport>
-inline constexpr std::size_t longest_arriving = 0;
+inline constexpr std::size_t other_datagrams = 0;
 template <class Transport>
   requires requires { Transport::datagram_bytes; }
-inline constexpr std::size_t longest_arriving<Transport> = Transport::datagram_bytes;
+inline constexpr std::size_t other_datagrams<Transport> = Transport::datagram_bytes;
 
 /// The parts of a small machine's pipeline. With a mistake in them it has what the sentence needs and no more.
 template <class Tensors, class Chunking, class Transport, class Integrity, class Platform>
@@ -185,7 +185,7 @@ class small_pull {
             .version = o.version != 0 ? o.version : ref.version,
             .recipient = o.recipient,
             .timeout_ms = Small::ms(o.per_request_timeout),
-            .retry_ms = Small::ms(o.resend),
+            .retry_ms = Small::ms(std::min(o.resend, o.per_request_timeout)),  // that far apart are three farewells
             .unverified = o.unverified};
   }
 
@@ -212,7 +212,8 @@ class small_owner {
   [[gnu::always_inline]] result<reference> add_tensors(const published_type& model,
                                                        const publish_options& options = {}) noexcept {
     if (options.recipients > 1 || options.least > 1 || !options.named.empty() || options.transaction ||
-        options.beside || options.tensor_digests || options.settled || options.progress)
+        options.beside || options.tensor_digests || options.settled || options.progress || options.version != 0 ||
+        options.budgets != transaction_budgets{})
       return failure(errc::invalid_argument);
     ref_id id = options.id;
     while (!id) id = {Small::platform::random(), Small::platform::random()};
@@ -277,7 +278,7 @@ class small_owner {
  private:
   [[gnu::noinline]] bool is_here(const reference& ref) const noexcept {
     const reference now = owner_.reference();
-    return ref.id == now.id && (ref.version == 0 || ref.version == now.version);
+    return ref.id && ref.id == now.id && (ref.version == 0 || ref.version == now.version);
   }
 
   typename Small::template line<(In > owner_type::request_bytes ? In : owner_type::request_bytes),
@@ -307,7 +308,8 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   using recipient = embedded_recipient<Landing, chunk_bytes, typename hashes::whole>;
   template <class Published>
   using owner =
-      embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk>;
+      embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk,
+                     (chunk_bytes < 24 ? 104 : payload_prefix::frame_bytes(chunk_bytes))>;
   template <std::size_t In, std::size_t Out>
   using line = typename Transport::template small_line<In, Out>;
 
@@ -319,8 +321,8 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   template <class Published>
   using session_of = small_owner < small_pipeline,
         Published,
-        longest_arriving<Transport>
-      <recipient<consumer>::max_in ? recipient<consumer>::max_in : longest_arriving<Transport>>;
+        other_datagrams<Transport>
+      <recipient<consumer>::max_in ? recipient<consumer>::max_in : other_datagrams<Transport>>;
   using session = session_of<typename small_model<Tensors>::type>;
 
   /// A pull that the program steps itself. `over`: the device or a session; `to`: the model or a landing, such as
@@ -329,6 +331,12 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   [[gnu::always_inline]] static small_pull<small_pipeline, Target, Over> begin_pull(
       Over& over, const reference& ref, Target& to, const small_pull_options& options = {}) noexcept {
     return {over, ref, to, options};
+  }
+  /// The same without a version: whatever is published under `id` now (receipt::believed).
+  template <class Over, class Target>
+  [[gnu::always_inline]] static small_pull<small_pipeline, Target, Over> begin_pull(
+      Over& over, ref_id id, Target& to, const small_pull_options& options = {}) noexcept {
+    return {over, reference{id, 0, 0}, to, options};
   }
   /// A whole pull, which waits. All of it is on the stack.
   template <class Over, class Target>
