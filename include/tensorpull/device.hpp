@@ -80,9 +80,19 @@ struct small_hashes<answers_crc32c, Image> {
   using chunk = basic_crc32c<crc32c_small>;
 };
 template <class Integrity>
-inline constexpr bool compares_images = requires { requires Integrity::whole; };
+inline constexpr bool compares_images = requires {
+  requires integrity_policy<Integrity>;
+  requires Integrity::whole;
+};
 template <>
 inline constexpr bool compares_images<usual_integrity> = true;
+template <>
+inline constexpr bool compares_images<answers_crc32c> = true;
+/// Whether milliseconds go on where the clock wraps: others of 32 bits would jump back.
+template <class Period, class Rep>
+constexpr bool counts_on(std::chrono::duration<Rep, Period>) noexcept {
+  return sizeof(Rep) > 4 || std::is_signed_v<Rep> || 1000 * Period::num % Period::den == 0;
+}
 
 /// The longest datagram that the other end of a session sends besides those for a pull.
 template <class Transport>
@@ -107,9 +117,13 @@ struct small_parts {
       "tensorpull: a small machine has a line: serial_over<Device>, or a transport of your own that names a `small_line` (device.hpp)");
   static_assert(
       compares_images<Integrity>,
-      "tensorpull: a small machine compares the digest of the image: leave the integrity policy out, or use one whose `whole` is true");
+      "tensorpull: a small machine compares the digest of the image: leave the integrity policy out, or use one whose hash is XXH3-64 and whose `whole` is true");
+  static constexpr bool has_clock = counts_on(decltype(Platform::now()){});
+  static_assert(
+      has_clock,
+      "tensorpull: a small machine's clock of 32 bits counts milliseconds, or several: one of shorter units wraps in the middle of a time-out");
   static constexpr bool accepted = is_struct && chunk_bytes > 0 && chunk_bytes <= 0x10000 &&
-                                   has_line&& compares_images<Integrity>;
+                                   has_line&& compares_images<Integrity>&& has_clock;
 };
 
 template <class Tensors, class Chunking, class Transport, class Integrity, class Platform,
@@ -219,6 +233,15 @@ class small_owner {
     while (!id) id = {Small::platform::random(), Small::platform::random()};
     owner_.publish(model, id, Small::platform::random());
     return owner_.reference();
+  }
+  /// Refuses a temporary model: this machine keeps none.
+  template <class Model>
+    requires(__is_same(const Model, const published_type))
+  result<reference> add_tensors(Model&&, const publish_options& = {}) noexcept {
+    static_assert(
+        !std::is_object_v<Model>,
+        "tensorpull: a small machine's add_tensors was given a temporary, which is gone when somebody pulls: give the model a name");
+    return failure(errc::withdrawn);
   }
   /// The model is in the making: until it is published everybody is asked to return after `delay`. The earlier model is
   /// not read any more.
@@ -392,6 +415,7 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
 /// byte arrives or a millisecond has passed.
 template <platform Platform>
 struct small_machine : default_limits {
+  using has_machine = void;
   template <class Tensors, class Chunking, class Transport, class Integrity>
   using machine = detail::small_pipeline<Tensors, Chunking, Transport, Integrity, Platform>;
 };
