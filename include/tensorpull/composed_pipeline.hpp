@@ -238,6 +238,12 @@ struct refused_composition : Instead {
   static_assert(
       Fault != fault_whole_in_pieces,
       "tensorpull: `whole` sends the image as one chunk, and a transport that is not reliable and ordered carries it in many messages: use fit_datagram");
+  static_assert(
+      Fault != fault_no_integrity,
+      "tensorpull: this pipeline needs small_machine<Platform>, or an integrity policy such as basic_image_digest<xxh3_64>: only tensorpull/pipeline.hpp "
+      "has one by default");
+  static_assert(Fault != fault_own_framing,
+                "tensorpull: a small machine has a framing of its own: leave the framing policy out");
 };
 /// The same for a chunk that is too long. A compiler tells both numbers.
 template <std::uint64_t Chunk, std::uint64_t Most, class Instead>

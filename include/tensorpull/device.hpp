@@ -80,9 +80,19 @@ struct small_hashes<answers_crc32c, Image> {
   using chunk = basic_crc32c<crc32c_small>;
 };
 template <class Integrity>
-inline constexpr bool compares_images = requires { requires Integrity::whole; };
+inline constexpr bool compares_images = requires {
+  requires integrity_policy<Integrity>;
+  requires Integrity::whole;
+};
 template <>
 inline constexpr bool compares_images<usual_integrity> = true;
+template <>
+inline constexpr bool compares_images<answers_crc32c> = true;
+/// Whether milliseconds go on where the clock wraps: others of 32 bits would jump back.
+template <class Period, class Rep>
+constexpr bool counts_on(std::chrono::duration<Rep, Period>) noexcept {
+  return sizeof(Rep) > 4 || std::is_signed_v<Rep> || 1000 * Period::num % Period::den == 0;
+}
 
 /// The longest datagram that the other end of a session sends besides those for a pull.
 template <class Transport>
@@ -107,9 +117,13 @@ struct small_parts {
       "tensorpull: a small machine has a line: serial_over<Device>, or a transport of your own that names a `small_line` (device.hpp)");
   static_assert(
       compares_images<Integrity>,
-      "tensorpull: a small machine compares the digest of the image: leave the integrity policy out, or use one whose `whole` is true");
+      "tensorpull: a small machine compares the digest of the image: leave the integrity policy out, or use one whose hash is XXH3-64 and whose `whole` is true");
+  static constexpr bool has_clock = counts_on(decltype(Platform::now()){});
+  static_assert(
+      has_clock,
+      "tensorpull: a small machine's clock of 32 bits counts milliseconds, or several: one of shorter units wraps in the middle of a time-out");
   static constexpr bool accepted = is_struct && chunk_bytes > 0 && chunk_bytes <= 0x10000 &&
-                                   has_line&& compares_images<Integrity>;
+                                   has_line&& compares_images<Integrity>&& has_clock;
 };
 
 template <class Tensors, class Chunking, class Transport, class Integrity, class Platform,
@@ -185,7 +199,7 @@ class small_pull {
             .version = o.version != 0 ? o.version : ref.version,
             .recipient = o.recipient,
             .timeout_ms = Small::ms(o.per_request_timeout),
-            .retry_ms = Small::ms(o.resend),
+            .retry_ms = Small::ms(std::min(o.resend, o.per_request_timeout)),  // that far apart are three farewells
             .unverified = o.unverified};
   }
 
@@ -212,12 +226,22 @@ class small_owner {
   [[gnu::always_inline]] result<reference> add_tensors(const published_type& model,
                                                        const publish_options& options = {}) noexcept {
     if (options.recipients > 1 || options.least > 1 || !options.named.empty() || options.transaction ||
-        options.beside || options.tensor_digests || options.settled || options.progress)
+        options.beside || options.tensor_digests || options.settled || options.progress || options.version != 0 ||
+        options.budgets != transaction_budgets{})
       return failure(errc::invalid_argument);
     ref_id id = options.id;
     while (!id) id = {Small::platform::random(), Small::platform::random()};
     owner_.publish(model, id, Small::platform::random());
     return owner_.reference();
+  }
+  /// Refuses a temporary model: this machine keeps none.
+  template <class Model>
+    requires(__is_same(const Model, const published_type))
+  result<reference> add_tensors(Model&&, const publish_options& = {}) noexcept {
+    static_assert(
+        !std::is_object_v<Model>,
+        "tensorpull: a small machine's add_tensors was given a temporary, which is gone when somebody pulls: give the model a name");
+    return failure(errc::withdrawn);
   }
   /// The model is in the making: until it is published everybody is asked to return after `delay`. The earlier model is
   /// not read any more.
@@ -277,7 +301,7 @@ class small_owner {
  private:
   [[gnu::noinline]] bool is_here(const reference& ref) const noexcept {
     const reference now = owner_.reference();
-    return ref.id == now.id && (ref.version == 0 || ref.version == now.version);
+    return ref.id && ref.id == now.id && (ref.version == 0 || ref.version == now.version);
   }
 
   typename Small::template line<(In > owner_type::request_bytes ? In : owner_type::request_bytes),
@@ -307,7 +331,8 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   using recipient = embedded_recipient<Landing, chunk_bytes, typename hashes::whole>;
   template <class Published>
   using owner =
-      embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk>;
+      embedded_owner<Published, chunk_bytes, embedded::default_hash<embedded_image<Published>>, typename hashes::chunk,
+                     (chunk_bytes < 24 ? 104 : payload_prefix::frame_bytes(chunk_bytes))>;
   template <std::size_t In, std::size_t Out>
   using line = typename Transport::template small_line<In, Out>;
 
@@ -317,9 +342,8 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   using downloader = downloader_of<typename small_model<Tensors>::type>;
   /// Both sides over one link: begin_pull(session, ...) pulls, and what is published is served meanwhile.
   template <class Published>
-  using session_of = small_owner < small_pipeline,
-        Published,
-        session_room<Transport><recipient<consumer>::max_in ? recipient<consumer>::max_in : session_room<Transport>>;
+  using session_of =
+      small_owner<small_pipeline, Published, std::max(session_room<Transport>, recipient<consumer>::max_in)>;
   using session = session_of<typename small_model<Tensors>::type>;
 
   /// A pull that the program steps itself. `over`: the device or a session; `to`: the model or a landing, such as
@@ -328,6 +352,12 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
   [[gnu::always_inline]] static small_pull<small_pipeline, Target, Over> begin_pull(
       Over& over, const reference& ref, Target& to, const small_pull_options& options = {}) noexcept {
     return {over, ref, to, options};
+  }
+  /// The same without a version: whatever is published under `id` now (receipt::believed).
+  template <class Over, class Target>
+  [[gnu::always_inline]] static small_pull<small_pipeline, Target, Over> begin_pull(
+      Over& over, ref_id id, Target& to, const small_pull_options& options = {}) noexcept {
+    return {over, reference{id, 0, 0}, to, options};
   }
   /// A whole pull, which waits. All of it is on the stack.
   template <class Over, class Target>
@@ -383,6 +413,7 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
 /// byte arrives or a millisecond has passed.
 template <platform Platform>
 struct small_machine : default_limits {
+  using has_machine = void;
   template <class Tensors, class Chunking, class Transport, class Integrity>
   using machine = detail::small_pipeline<Tensors, Chunking, Transport, Integrity, Platform>;
 };

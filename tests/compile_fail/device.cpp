@@ -52,6 +52,36 @@ net::model_type* there;
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, unverified, small_machine<board>>;
 net::model_type* there;
 
+// CASE device_that_compares_another_digest
+// EXPECT: tensorpull: a small machine compares the digest of the image: leave the integrity policy out
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>,
+                     basic_image_digest<basic_crc32c<crc32c_small>>, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_that_is_not_called_one
+// EXPECT: tensorpull: this pipeline needs small_machine<Platform>, or an integrity policy such as basic_image_digest
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>>;
+auto done = net::download_tensors(device, ref_id{1, 2}, model);
+
+// CASE device_with_a_framing
+// EXPECT: tensorpull: a small machine has a framing of its own: leave the framing policy out
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, word_framing, small_machine<board>>;
+net::model_type* there;
+
+// CASE device_whose_clock_wraps_after_an_hour
+// EXPECT: tensorpull: a small machine's clock of 32 bits counts milliseconds, or several
+struct fast : board {
+  static std::chrono::duration<std::uint32_t, std::micro> now() noexcept { return {}; }
+};
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, small_machine<fast>>;
+net::model_type* there;
+
+// CASE device_that_publishes_a_temporary
+// EXPECT: tensorpull: a small machine's add_tensors was given a temporary, which is gone when somebody pulls
+using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, small_machine<board>>;
+net::downloader publisher(device);
+auto ref = publisher.add_tensors(mlp{});
+
 // CASE device_with_two_transports
 // EXPECT: tensorpull: a pipeline has two transport policies: keep one
 using net = pipeline<raw_tensors<mlp>, fixed_bytes<512>, serial_over<uart>, serial_over<uart>, small_machine<board>>;

@@ -6,6 +6,8 @@
 
 #include <tensorpull/device.hpp>
 #include <tensorpull/tensors/structs/raw.hpp>
+// a program may have the other end, too
+#include <tensorpull/transports/over/serial/serial.hpp>
 
 #include <gtest/gtest.h>
 
@@ -140,12 +142,19 @@ TEST_F(Device, A_reference_means_its_version) {
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, errc::unknown_reference);
 }
+TEST_F(Device, Before_a_publication_no_reference_is_known) {
+  EXPECT_EQ(owner.settlement_of({}).error().code, errc::unknown_reference);
+  EXPECT_EQ(owner.withdraw(tp::reference{}).error().code, errc::unknown_reference);
+  EXPECT_TRUE(owner.settled({}));
+}
 TEST_F(Device, Options_that_it_has_no_room_for_are_refused_and_change_nothing) {
   const tp::reference ref = publish();
   const tp::recipient_id names[]{{3}, {4}};
   for (const tp::publish_options& o :
        {tp::publish_options{.recipients = 2}, tp::publish_options{.named = names}, tp::publish_options{.least = 2},
-        tp::publish_options{.beside = ref.id}, tp::publish_options{.tensor_digests = true}})
+        tp::publish_options{.beside = ref.id}, tp::publish_options{.tensor_digests = true},
+        tp::publish_options{.version = ref.version},
+        tp::publish_options{.budgets = {.acquire = std::chrono::seconds(5)}}})
     EXPECT_EQ(owner.add_tensors(source, o).error().code, errc::invalid_argument);
   EXPECT_FALSE(owner.settled(ref)) << "it is there still";
   EXPECT_TRUE(owner.add_tensors(source, {.recipients = 1, .least = 1}));
@@ -185,6 +194,36 @@ TEST_F(Device, Its_time_limit_ends_a_pull_that_nobody_answers_and_a_platform_tha
   const auto stopped = net::download_tensors(here, tp::ref_id{1, 2}, target);
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, errc::cancelled);
+}
+TEST_F(Device, A_pull_that_is_repeated_after_an_hour_ends_in_its_time_all_the_same) {
+  publish({.id = {1, 2}});
+  auto pull = net::begin_pull(here, tp::ref_id{1, 2}, target,
+                              {.per_request_timeout = std::chrono::seconds(2), .resend = std::chrono::hours(1)});
+  while (pull.landed_bytes() < 600)
+    if (!pull.step()) machine::idle();
+  const auto began = machine::now();
+  machine::other = [this] { there.bytes.clear(); };
+  EXPECT_EQ(pull.wait().error().code, errc::timed_out);
+  EXPECT_LE(machine::now() - began, machine::milliseconds(6'100)) << "with what it tells the owner";
+}
+template <std::uint64_t Chunk>
+void expect_pulled() {
+  wire there, back;
+  uart here{back, there}, far{there, back};
+  typename net_of<Chunk>::downloader owner(far);
+  const mlp source = random_model(Chunk);
+  mlp target{};
+  const auto ref = owner.add_tensors(source);
+  machine::other = [&] { (void)owner.step(); };
+  EXPECT_TRUE((net_of<Chunk>::download_tensors(here, *ref, target))) << Chunk;
+  machine::other = nullptr;
+  EXPECT_TRUE(same(source, target)) << Chunk;
+}
+TEST_F(Device, A_description_that_is_longer_than_a_datagram_travels_in_pieces) {
+  expect_pulled<8>();
+  expect_pulled<24>();
+  expect_pulled<64>();
+  expect_pulled<72>();
 }
 TEST_F(Device, Both_ends_of_one_line_pull_from_each_other_at_once) {
   // Both in this thread: each step of one is followed by one of the other.

@@ -199,6 +199,8 @@ enum fault : int {
   fault_loss_unchecked,
   fault_frames_too_long,
   fault_whole_in_pieces,
+  fault_no_integrity,
+  fault_own_framing,
 };
 
 /// The fault of the list of policies, before any policy is looked at.
@@ -275,14 +277,18 @@ struct composition {
     else if constexpr (list != fault_none) return found<refused_composition<list, instead>>{};
     else if constexpr (!tensor_policy<tensors>) return found<tensor_requirements<tensors, false, instead>>{};
     else if constexpr (!chunking_strategy<chunking>) return found<chunking_requirements<chunking, false, instead>>{};
-    else if constexpr (requires { typename limits::template machine<tensors, chunking, transport, integrity>; })
-      return found<typename limits::template machine<tensors, chunking, transport, integrity>>{};
-    else return with_integrity<typename integrity_in<integrity>::type>();
+    else if constexpr (requires { typename limits::has_machine; }) {
+      if constexpr (std::is_void_v<policy_t<in_framing, void, by_slot>>)
+        return found<typename limits::template machine<tensors, chunking, transport, integrity>>{};
+      else return found<refused_composition<fault_own_framing, instead>>{};
+    } else return with_integrity<typename integrity_in<integrity>::type>();
   }
   /// The same for a host, from the integrity policy on.
   template <class integrity>
   static constexpr auto with_integrity() noexcept {
-    if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
+    if constexpr (std::is_same_v<integrity, usual_integrity>)
+      return found<refused_composition<fault_no_integrity, instead>>{};
+    else if constexpr (!integrity_policy<integrity>) return found<integrity_requirements<integrity, false, instead>>{};
     else if constexpr (!limits_policy<limits>) return found<limits_requirements<limits, false, instead>>{};
     else {
       using framing_policy = policy_t<in_framing, basic_word_framing<limits>, by_slot>;

@@ -129,6 +129,7 @@ struct transaction_budgets {
   /// how long no recipient may do anything before it settles; not before it is sealed
   std::chrono::milliseconds transaction_idle{600'000};
   std::uint64_t least_bytes_per_second = 64;  ///< the least rate from one reference, averaged over `recipient_idle`
+  constexpr bool operator==(const transaction_budgets&) const noexcept = default;
 };
 
 /// How a transaction of several references is opened. Borrowed objects must live until it has settled, which the
