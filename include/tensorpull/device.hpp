@@ -9,6 +9,7 @@
 #include <tensorpull/embedded/recipient.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/pull/platform.hpp>
+#include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/tensors/members/raw_tensors.hpp>
 
 namespace tensorpull {
