@@ -427,7 +427,8 @@ def a_machine_that_has_slept():
 
 CASES = [few_descriptors_of_an_owner, few_descriptors_beside_http, few_descriptors_of_a_replica, few_descriptors_of_a_recipient, little_memory,
          a_disk_that_is_full_for_a_while, devices_that_take_little_at_a_time, a_time_of_day_that_jumps, a_machine_that_has_slept, a_file_system_that_has_little]
-OF_SATELLITES = {"http": (few_descriptors_beside_http, few_descriptors_of_a_recipient, devices_that_take_little_at_a_time, a_time_of_day_that_jumps)}
+OF_SATELLITES = {"replica": (few_descriptors_of_a_replica,),
+                 "http": (few_descriptors_beside_http, few_descriptors_of_a_recipient, devices_that_take_little_at_a_time, a_time_of_day_that_jumps)}
 
 if __name__ == "__main__":
     processes.limit(540)
