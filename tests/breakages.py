@@ -337,9 +337,9 @@ BREAKAGES = [
     ("links/pump.hpp", " || t.ended() != over) patience", " || (over && !t.ended())) patience", "transports/patience", "*ends_as_it_asks*"),
     # embedded
     ("device.hpp", ",\n                     (chunk_bytes < 24 ? 104 : payload_prefix::frame_bytes(chunk_bytes))>;", ">;", "embedded/device", "*in_pieces*"),
-    ("device.hpp", "std::min(o.resend, o.per_request_timeout)", "o.resend", "embedded/device", "*after_an_hour*"),
-    ("device.hpp", " || options.version != 0 ||\n        options.budgets != transaction_budgets{})", ")", "embedded/device", "*Options_that*"),
-    ("device.hpp", "return ref.id && ref.id", "return ref.id", "embedded/device", "*Before_a*"),
+    ("embedded/small_ends.hpp", "std::min(o.resend, o.per_request_timeout)", "o.resend", "embedded/device", "*after_an_hour*"),
+    ("embedded/small_ends.hpp", " || options.version != 0 ||\n        options.budgets != transaction_budgets{})", ")", "embedded/device", "*Options_that*"),
+    ("embedded/small_ends.hpp", "return ref.id && ref.id", "return ref.id", "embedded/device", "*Before_a*"),
     ("embedded/recipient.hpp", " || n != wanted_bytes()) return;", ") return;", "explored/small_engine", "*frame_that_lies*"),
     ("embedded/recipient.hpp", "if (bytes > 0x7fffffff) return fail(errc::too_large);", "", "explored/small_engine", "*frame_that_lies*"),
     ("embedded/recipient.hpp", "if (again && (bytes != total_ || start != start_)) return fail(errc::bad_frame);", "", "explored/small_engine", "*frame_that_lies*"),

@@ -37,8 +37,7 @@ namespace tensorpull {
 /// which has the line's table; no_hash: such requests are `unsupported`. `DatagramBytes`: the longest answer. Below the
 /// 152 bytes of a description that travels in pieces; otherwise no code for pieces is compiled.
 ///
-/// One thread at a time; no heap, no clock: `now_ms` is the time of a clock with any origin, in milliseconds, and may
-/// wrap.
+/// One thread at a time; no heap, no clock: `now_ms` counts milliseconds from any moment, and may wrap.
 template <class Model, std::size_t ChunkBytes, hash Hash = detail::embedded::default_hash<embedded_image<Model>>,
           hash ChunkHash = detail::no_hash, std::size_t DatagramBytes = detail::embedded_answer_bytes(ChunkBytes)>
 class embedded_owner {
@@ -74,8 +73,7 @@ class embedded_owner {
   /// The model is borrowed, and must not change until the state() is completed or completed_unverified, or until
   /// withdraw(), busy() or the next publish(). If it does change, recipients get bytes of both, and none of them ends
   /// as completed, since the digest is not that of the version. `random`: a number that cannot be guessed. Cost: one
-  /// pass over the model. A model that cannot be read, now or later, ends the publication, and
-  /// recipients are told `unreadable`.
+  /// pass over the model. One that cannot be read, now or later, ends the publication: recipients hear `unreadable`.
   void publish(const typename image::model_type& model, ref_id ref, std::uint64_t random) noexcept {
     Hash h;
     std::byte part[64];
