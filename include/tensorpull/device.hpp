@@ -4,6 +4,7 @@
 
 #include <tensorpull/composed_pipeline.hpp>
 #include <tensorpull/embedded/flash_landing.hpp>
+#include <tensorpull/embedded/line.hpp>
 #include <tensorpull/embedded/small_ends.hpp>
 #include <tensorpull/pull/platform.hpp>
 #include <tensorpull/std/algorithm.hpp>
