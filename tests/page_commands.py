@@ -56,6 +56,8 @@ COMMANDS = {
     "python3 examples/foreign/recipient.py localhost PORT REFERENCE copy.safetensors": (TEST, "python.foreign"),
     "python3 bench/size/report.py": (TEST, "size.is_measured"),
     "python3 bench/compile_time/measure.py your.cpp -- -Iinclude": (TEST, "compile_time.measure"),
+    "python3 cmake/single_header.py --of module --output build/tensorpull.cppm": (TEST, "single_header.module_pulls"),
+    "clang++-19 -std=c++20 --precompile build/tensorpull.cppm -o build/tensorpull.pcm": (TEST, "single_header.module_pulls"),
     "cmake --list-presets": (SHORT, "cmake --list-presets"),
     "cmake --preset dev": (LONG, "cmake --preset dev"),
     "cmake --build build/dev --target tensorpull_chunking_tests": (LONG, "cmake --build build/dev --target tensorpull_chunking_tests"),

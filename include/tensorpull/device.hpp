@@ -18,7 +18,7 @@ namespace tensorpull {
 /// host.
 template <class Device, std::size_t Bytes = 640>
 struct serial_over {
-  using is_transport_policy = void;
+  using is_transport_policy = void;  ///< marks the slot
   using device = Device;  ///< what a program hands in
   static constexpr std::size_t datagram_bytes = Bytes;  ///< room that a session has
   /// The end of a link for datagrams of at most `In` and `Out` bytes. A transport of your own has the calls of
@@ -31,9 +31,9 @@ struct serial_over {
 /// as a server that averages does. It has the line's table, so it costs little. This machine's own pulls compare the
 /// digest of the image alone.
 struct answers_crc32c {
-  using is_integrity_policy = void;
-  static constexpr bool whole = true;
-  static constexpr bool per_chunk = true;
+  using is_integrity_policy = void;  ///< marks the slot
+  static constexpr bool whole = true;  ///< of an image the digest is compared
+  static constexpr bool per_chunk = true;  ///< recipients may ask for one with each chunk
 };
 
 namespace detail {
@@ -219,7 +219,8 @@ struct small_pipeline<Tensors, Chunking, Transport, Integrity, Platform, Parts, 
 /// byte arrives or a millisecond has passed.
 template <platform Platform>
 struct small_machine : default_limits {
-  using has_machine = void;
+  using has_machine = void;  ///< the pipeline is `machine`, and not that of hosts
+  /// The pipeline of these policies.
   template <class Tensors, class Chunking, class Transport, class Integrity>
   using machine = detail::small_pipeline<Tensors, Chunking, Transport, Integrity, Platform>;
 };

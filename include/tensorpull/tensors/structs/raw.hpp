@@ -32,7 +32,7 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
   template <class T>
   using type = std::remove_reference_t<decltype(Accessor{}(std::declval<T&>()))>;
 };
-/// A name in the macro that is no member leaves something else than a list.
+// A name in the macro that is no member leaves something else than a list.
 template <class... Members>
 inline constexpr bool is_member_list<boost::hana::tuple<Members...>> = true;
 
