@@ -34,6 +34,6 @@ struct member_of<boost::hana::pair<boost::hana::string<Characters...>, Accessor>
 };
 // A name in the macro that is no member leaves something else than a list.
 template <class... Members>
-inline constexpr bool is_member_list<boost::hana::tuple<Members...>> = true;
+struct is_member_list<boost::hana::tuple<Members...>> : std::true_type {};
 
 }  // namespace tensorpull::detail

@@ -65,11 +65,11 @@ struct member_of<listed_member<Struct, I>> {
 
 /// Whether what adapted T has done its work.
 template <class>
-inline constexpr bool is_member_list = false;
+struct is_member_list : std::false_type {};
 template <class... Members>
-inline constexpr bool is_member_list<member_list<Members...>> = true;
+struct is_member_list<member_list<Members...>> : std::true_type {};
 template <class T>
-concept well_adapted = requires { requires is_member_list<members_in<T>>; };
+concept well_adapted = requires { requires is_member_list<members_in<T>>::value; };
 
 /// Calls f(member_of<...>{}) for each member of a struct, in order.
 template <class F, template <class...> class List, class... Members>
