@@ -132,14 +132,13 @@ def roles(role):
     return text + f"bool f(const tensorpull::reference& ref, model& to) {{ return net0::download_tensors({address}, ref, to).has_value(); }}\n"
 
 
-def image_of_struct(count):
-    return ("#include <tensorpull/tensors/structs/raw.hpp>\n" + distinct_model(count) +
+def image_of_struct(count, header="tensors/structs/raw.hpp", adapted=adapted):
+    return (f"#include <array>\n#include <tensorpull/{header}>\n" + distinct_model(count, adapted=adapted) +
             "tensorpull::source_view image(const model& m) { return tensorpull::raw_tensors<model>::source(m); }\n")
 
 
 def image_of_members(count):
-    return ("#include <tensorpull/embedded/members.hpp>\n#include <array>\n" + distinct_model(count, adapted=listed) +
-            "void image(const model& m, std::span<std::byte> out) { tensorpull::embedded_image<model>::read(m, 0, out); }\n")
+    return image_of_struct(count, header="tensors/members/raw_tensors.hpp", adapted=listed)
 
 
 def image_of_hana_map(count):
