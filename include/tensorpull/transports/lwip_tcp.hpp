@@ -1,4 +1,5 @@
-// TCP of lwIP as a transport: the words of every pipeline for a device with a network. It has no owner.
+// TCP of lwIP as a transport: the words of every pipeline for a device with a network. It has no owner. raw_tensors
+// fills a table at its first use: without -fno-threadsafe-statics the C++ library's guards are linked.
 #pragma once
 
 #include <tensorpull/links/lwip/lwip_stream.hpp>
