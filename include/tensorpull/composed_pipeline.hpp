@@ -161,8 +161,8 @@ struct composed_pipeline {
     /// consumer, and a buffer for a page.
     static constexpr std::size_t recipient = [] {
       using transport = typename parts::transport;
-      constexpr std::size_t pulling = sizeof(detail::basic_running_pull<parts, consumer, pull_options>) +
-                                      sizeof(consumer) + sizeof(buffer_pool<>);
+      constexpr std::size_t pulling = sizeof(detail::running_pull<parts, consumer>) + sizeof(consumer) +
+                                      sizeof(buffer_pool<>);
       if constexpr (requires { transport::template pull_bytes<parts>; })
         return pulling + transport::template pull_bytes<parts>;
       else

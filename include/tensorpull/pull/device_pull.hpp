@@ -76,7 +76,7 @@ result<receipt> device_pull_with(Connect connect, Pause pause, pull_request requ
   static_assert(!detail::adapts<typename Parts::chunking>,
                 "tensorpull: a device's pull cuts chunks that do not adapt: use fixed_bytes<N> or bytes_up_to<Max>");
   if (!request.recipient) request.recipient = detail::random_recipient<platform_type>();
-  detail::basic_running_pull<Parts, Consumer, pull_options> pull(request, to, options, chunking, 1);
+  detail::running_pull<Parts, Consumer> pull(request, to, options, chunking, 1);
   const auto watched = [](auto& stream) noexcept {
     return detail::watched_stream<platform_type, std::remove_reference_t<decltype(stream)>>(stream);
   };

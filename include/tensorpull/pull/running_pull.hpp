@@ -12,6 +12,7 @@
 #include <tensorpull/pull/platform.hpp>
 #include <tensorpull/std/algorithm.hpp>
 #include <tensorpull/std/optional.hpp>
+#include <tensorpull/transports/pull_options.hpp>
 
 #include <concepts>
 #include <type_traits>
@@ -76,26 +77,22 @@ struct transfer_of<Parts, Consumer> {
   using type = typename Parts::transport::template shared_transfer<Parts, Consumer>;
 };
 
-// These stand where a pull has no reports, and no pace. They are no members of the class, since each pull would have
-// its own.
-struct no_report {};
+/// It stands where a pull has no pace. It is no member of the class, since each pull would have its own.
 struct no_pace {};
 
 /// One pull into a consumer: the transfer, and what outlives each of its connections (tries, the time given to a busy
-/// owner, progress, the cursor). Borrows the consumer and the options. `Options` has `per_request_timeout`, `retry` and
-/// `cursor`; what it lacks of pull_options (`stop`, `stop_reason`, `progress`) is not compiled.
-template <class Parts, class Consumer, class Options, class Transfer = typename transfer_of<Parts, Consumer>::type>
-class basic_running_pull {
+/// owner, progress, the cursor). Borrows the consumer and the options. `Transfer`: over a stream by default.
+template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
+class running_pull {
   using platform_type = typename Parts::platform;
-  static constexpr bool reports = requires(const Options& o) { o.progress; };
 
  public:
   using chunking_type = typename Parts::chunking;
   using transfer_type = Transfer;
 
   /// `first_id`: the connection's next_id(), 1 for a new connection.
-  basic_running_pull(const pull_request& request, Consumer& to, const Options& options, const chunking_type& chunking,
-                     std::uint32_t first_id) noexcept
+  running_pull(const pull_request& request, Consumer& to, const pull_options& options, const chunking_type& chunking,
+               std::uint32_t first_id) noexcept
       : t_(to, request, chunking, first_id), options_(options), step_bytes_(chunk_length_of(chunking) / 64 + 1),
         resumed_(resumes<Parts> && options.cursor != nullptr && t_.resume(*options.cursor)),
         tries_(options.retry, options.per_request_timeout, t_.landed_bytes()) {
@@ -103,9 +100,9 @@ class basic_running_pull {
       if (request.believes() && !options.believe) t_.fail({errc::version_required});
   }
   /// The same for what these options ask for. `me`: the recipient, if they name none.
-  basic_running_pull(const reference& ref, Consumer& to, const Options& options, const chunking_type& chunking,
-                     std::uint32_t first_id, recipient_id me = {}) noexcept
-      : basic_running_pull(asked_by(me, make_request(ref, options)), to, options, chunking, first_id) {}
+  running_pull(const reference& ref, Consumer& to, const pull_options& options, const chunking_type& chunking,
+               std::uint32_t first_id, recipient_id me = {}) noexcept
+      : running_pull(asked_by(me, make_request(ref, options)), to, options, chunking, first_id) {}
 
   transfer_type& transfer() noexcept { return t_; }
   bool ended() const noexcept { return t_.ended(); }
@@ -113,18 +110,15 @@ class basic_running_pull {
 
   /// Reports progress and updates the cursor; called after every step.
   void note() noexcept {
-    if constexpr (reports) report_.note(t_, options_);
+    report_.note(t_, options_);
     if constexpr (adapts<chunking_type>) t_.measured(std::chrono::duration_cast<std::chrono::nanoseconds>(pace_.lap()));
     const auto chunks = static_cast<std::uint32_t>(t_.chunks());
     if (std::exchange(chunks_, chunks) != chunks) keep_cursor();
   }
   /// Whether a stop was requested. If so, the transfer has failed with `cancelled`.
   bool stopped() noexcept {
-    bool stops = detail::stopped<platform_type>();
-    if constexpr (requires { options_.stop; }) stops = stops || options_.stop.stop_requested();
-    if (!stops) return false;
-    if constexpr (requires { options_.stop_reason; })
-      if (options_.stop_reason != nullptr) t_.give_reason(*options_.stop_reason);
+    if (!detail::stopped<platform_type>() && !options_.stop.stop_requested()) return false;
+    if (options_.stop_reason != nullptr) t_.give_reason(*options_.stop_reason);
     t_.fail({errc::cancelled});
     return true;
   }
@@ -226,7 +220,7 @@ class basic_running_pull {
   [[gnu::noinline]] result<receipt> outcome() noexcept {
     keep_cursor();
     const auto how = t_.outcome();
-    if constexpr (reports) report_.ended(t_, options_, how);
+    report_.ended(t_, options_, how);
     return how;
   }
 
@@ -245,7 +239,7 @@ class basic_running_pull {
   }
 
   transfer_type t_;  // first, because a digest may have to lie at a multiple of 64 bytes
-  const Options& options_;
+  const pull_options& options_;
   std::uint64_t step_bytes_;  // progress that counts: 1/64 of a chunk
   std::uint64_t landed_ = 0;
   std::uint32_t chunks_ = 0;  // the count's lower half: it is looked at after every step
@@ -253,7 +247,7 @@ class basic_running_pull {
   bool resumed_;
   retry_state tries_;
   stopwatch<platform_type> deadline_;
-  [[no_unique_address]] std::conditional_t<reports, progress_report<Options, platform_type>, no_report> report_;
+  progress_report<platform_type> report_;
   [[no_unique_address]] std::conditional_t<adapts<chunking_type>, stopwatch<platform_type>, no_pace> pace_;
 };
 

@@ -82,7 +82,7 @@ struct borrowed_stream {
 
 /// Runs a pull over streams that `connect() -> result<Stream>` makes: one for each try, the first one too. It has no
 /// owner role; the endpoint and its memory are on the stack. `seen(stream)`: the stream as the wire sees it. `besides`:
-/// as in basic_running_pull::drive.
+/// as in running_pull::drive.
 template <class Parts, class Pull, class Connect, class Pause, class Seen, class Besides>
 result<receipt> run_over_streams(Pull& pull, Connect& connect, Pause& pause, Seen seen, Besides& besides) noexcept {
   using limits = typename Parts::limits;

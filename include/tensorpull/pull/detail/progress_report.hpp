@@ -5,15 +5,16 @@
 #include <tensorpull/protocol/progress.hpp>
 #include <tensorpull/pull/platform.hpp>
 #include <tensorpull/std/algorithm.hpp>
+#include <tensorpull/transports/pull_options.hpp>
 
 namespace tensorpull::detail {
 
-/// Tells what options with `progress` and `progress_interval` ask for.
-template <class Options, platform P>
+/// Tells what `progress` and `progress_interval` ask for.
+template <platform P>
 class progress_report {
  public:
   template <class Transfer>
-  void note(const Transfer& t, const Options& options) noexcept {
+  void note(const Transfer& t, const pull_options& options) noexcept {
     if (!options.progress || t.landed_bytes() == bytes_) return;
     if (sequence_ == 0) tell(t, options, progress_phase::started, 0, {});
     else if (told_.spent() < options.progress_interval) return;
@@ -21,7 +22,7 @@ class progress_report {
     told_.restart();
   }
   template <class Transfer>
-  void ended(const Transfer& t, const Options& options, const result<receipt>& how) noexcept {
+  void ended(const Transfer& t, const pull_options& options, const result<receipt>& how) noexcept {
     if (!options.progress) return;
     if (sequence_ == 0) tell(t, options, progress_phase::started, 0, {});
     auto phase = progress_phase::completed;
@@ -31,7 +32,8 @@ class progress_report {
 
  private:
   template <class Transfer>
-  void tell(const Transfer& t, const Options& options, progress_phase phase, std::uint64_t bytes, errc code) noexcept {
+  void tell(const Transfer& t, const pull_options& options, progress_phase phase, std::uint64_t bytes,
+            errc code) noexcept {
     bytes_ = std::max(bytes_, bytes);  // the count does not go back if a chunk is fetched again
     progress_event e;
     e.sequence = ++sequence_;
@@ -49,7 +51,7 @@ class progress_report {
     e.code = code;
     call(options, e);
   }
-  static void call(const Options& options, const progress_event& e) noexcept {
+  static void call(const pull_options& options, const progress_event& e) noexcept {
 #if defined(__cpp_exceptions)
     try {
       options.progress(e);

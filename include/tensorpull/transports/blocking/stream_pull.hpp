@@ -16,10 +16,6 @@ namespace tensorpull {
 
 namespace detail {
 
-/// One pull of a host. `Transfer`: over a stream by default.
-template <class Parts, class Consumer, class Transfer = typename transfer_of<Parts, Consumer>::type>
-using running_pull = basic_running_pull<Parts, Consumer, pull_options, Transfer>;
-
 /// A transport over streams makes connections (stream_transport.hpp, 1).
 template <class Transport, class Stream>
 concept connects = requires(std::string_view address, std::chrono::milliseconds timeout, const stop_token& stop) {

@@ -36,7 +36,7 @@ enum class session_moves : std::uint8_t {
 ///  6. `w.leave()`: what a step has collected leaves;
 ///  7. `w.resume(end)` takes what the end has kept because there was no room for a message, without the link;
 ///  8. `W::pull<Consumer>` is the state of a pull (running_pull), `w.prepare(pull)` is called once for each, and
-///     `w.drive(pull, end, scratch, besides)` is one try, as basic_running_pull::drive;
+///     `w.drive(pull, end, scratch, besides)` is one try, as running_pull::drive;
 ///  9. `W::messages_block` is a constant: whether a message that is not taken keeps back those behind it;
 /// 10. optionally `W::connect(address, timeout, stop)` gives a link for an address in text, and `W::open(address)` the
 ///     link of an end that is called; then `W::of<Link>` is the wire over that.

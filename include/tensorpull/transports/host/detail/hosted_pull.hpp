@@ -39,7 +39,7 @@ struct hosted_pull {
 
   consumer_type consumer;
   const pull_options options;
-  basic_running_pull<Parts, consumer_type, pull_options> run;
+  running_pull<Parts, consumer_type> run;
   optional<std::chrono::milliseconds> rest;  ///< the pause; none: a try is under way
   stopwatch<typename Parts::platform> rested, looked;  ///< since the pause began; since a look after the path
 };
