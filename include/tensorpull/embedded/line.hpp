@@ -130,15 +130,23 @@ bool step(Line& line, Recipient& recipient, Owner& owner, std::uint32_t now_ms) 
   return moved;
 }
 
+namespace detail {
+/// Calls `step()` until the recipient has ended, and waits 10 s at most until the line has sent its last frame.
+template <class Line, class Recipient, class Step, class Clock>
+result<receipt> pull_by(Line& line, Recipient& recipient, Step step, Clock now_ms) noexcept {
+  while (!recipient.ended()) step();
+  for (const std::uint32_t end = now_ms(); !line.idle() && now_ms() - end < 10'000;) {
+  }
+  return recipient.outcome();
+}
+}  // namespace detail
+
 /// A whole pull: steps until the recipient has ended and the line has sent its last frame, for which it waits 10 s at
 /// most. `now_ms()`: the clock, in milliseconds; it may sleep until something arrives.
 template <class Line, class Recipient, class Clock>
 result<receipt> pull(Line& line, Recipient& recipient, Clock now_ms) noexcept {
   no_role none;
-  while (!recipient.ended()) (void)step(line, recipient, none, now_ms());
-  for (const std::uint32_t end = now_ms(); !line.idle() && now_ms() - end < 10'000;) {
-  }
-  return recipient.outcome();
+  return detail::pull_by(line, recipient, [&] { (void)step(line, recipient, none, now_ms()); }, now_ms);
 }
 
 }  // namespace tensorpull

@@ -8,6 +8,7 @@
 #include <tensorpull/embedded/recipient.hpp>
 #include <tensorpull/protocol/owner/transaction.hpp>
 #include <tensorpull/pull/platform.hpp>
+#include <tensorpull/std/algorithm.hpp>
 
 #include <type_traits>
 
@@ -83,12 +84,15 @@ class small_pull {
 
   /// Steps until it has ended, or the platform is stopped. A line that takes nothing any more is waited for 10 s.
   result<receipt> wait() noexcept {
-    while (!recipient_.ended()) {
+    const auto once = [this] {
       if (stopped<typename Small::platform>()) cancel();
       if (!step()) Small::rest();
-    }
-    for (const std::uint32_t end = Small::now_ms(); !line_.idle() && Small::now_ms() - end < 10'000;) Small::rest();
-    return outcome();
+    };
+    const auto later = [] {
+      Small::rest();
+      return Small::now_ms();
+    };
+    return pull_by(line_, recipient_, once, later);
   }
 
  private:
@@ -202,9 +206,7 @@ class small_owner {
     return ref.id && ref.id == now.id && (ref.version == 0 || ref.version == now.version);
   }
 
-  typename Small::template line<(In > owner_type::request_bytes ? In : owner_type::request_bytes),
-                                owner_type::answer_bytes>
-      line_;
+  typename Small::template line<std::max(In, owner_type::request_bytes), owner_type::answer_bytes> line_;
   owner_type owner_;
 };
 
