@@ -5,17 +5,8 @@
 #include <tensorpull/device.hpp>
 #include <tensorpull/tensors/tensor_list.hpp>
 
-using namespace tensorpull;
+#include "small_model.hpp"
 
-struct mlp {
-  float w[3], b[4];
-};
-template <>
-inline constexpr auto tensorpull::members_of<mlp> = members(member{"w", &mlp::w}, member{"b", &mlp::b});
-struct uart {
-  io_result read(std::span<std::byte>) noexcept { return {}; }
-  io_result write(std::span<const std::byte>) noexcept { return {}; }
-};
 struct board {
   static std::chrono::milliseconds now() noexcept { return {}; }
   static std::uint64_t random() noexcept { return 1; }

@@ -5,17 +5,8 @@
 #include <tensorpull/embedded/owner.hpp>
 #include <tensorpull/embedded/recipient.hpp>
 
-using namespace tensorpull;
+#include "small_model.hpp"
 
-struct mlp {
-  float w[3], b[4];
-};
-template <>
-inline constexpr auto tensorpull::members_of<mlp> = members(member{"w", &mlp::w}, member{"b", &mlp::b});
-struct uart {
-  io_result read(std::span<std::byte>) noexcept { return {}; }
-  io_result write(std::span<const std::byte>) noexcept { return {}; }
-};
 using recipient = embedded_recipient<model_landing<mlp>, 512>;
 
 // CASE line_too_short_for_its_owner
