@@ -481,9 +481,28 @@ def longer_than_time_outs():
 
 @each_format
 def external_trainer(*format_):
-    """A trainer in a process of its own has FLARE's own decomposer: its server's offer is left alone."""
-    with Job("--external", *format_, rounds=1) as job:
+    """A trainer in a process of its own: its site's job process pulls and sends for it."""
+    with Job("--external", *format_) as job:
         job.ends()
+        job.all_by_us()
+
+
+@case
+def external_trainer_in_poc():
+    """With certificates, of which the trainer has none: the job process pulls and sends over TLS."""
+    with Job("--external", poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count("pulls from tls://") == 2 and not job.count("WARNING - tensorpull")
+
+
+@case
+def external_trainer_that_cannot_import_it():
+    """It goes on with FLARE's chunks, and so does the job."""
+    with Job("--external", rounds=1, TENSORPULL_NOT_IN_TRAINERS="1") as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(UPDATE_BY_FLARE) == 2
+        assert job.count("models travel by FLARE's chunks in this trainer: ModuleNotFoundError") == 2
 
 
 SLOW = json.dumps({"tensorpull_bytes_per_second": 2_000_000})
