@@ -14,6 +14,7 @@ import select
 import socket
 import struct
 import threading
+import weakref
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .._tensors import _TORCH
@@ -121,7 +122,7 @@ class Room:
         os.posix_fallocate(self._fd, 0, max(1, self._end))
         fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_SEAL)
         fd, self._fd = self._fd, -1
-        return Sealed(fd, [[name, *row] for name, row in (self.rows if rows is None else rows).items()], self.framework)
+        return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
 
     def end(self) -> None:
         if self._mapped is not None:
@@ -154,8 +155,14 @@ def _bytes_at(memory: Any, begin: int, nbytes: int) -> Any:
     return numpy.frombuffer(memory, numpy.uint8, nbytes, begin)
 
 
-def opened(fd: int, rows: Any, framework: str) -> Dict[str, Any]:
-    """The tensors in memory that another process has given, mapped privately. They keep the mapping; the descriptor stays the caller's. Refused: it is not what it has to be."""
+class Opened(Dict[str, Any]):
+    """Tensors in memory that another process has given, mapped privately. They keep the mapping."""
+
+    mapping: Optional["weakref.ref[mmap.mmap]"] = None
+
+
+def opened(fd: int, rows: Any, framework: str) -> Opened:
+    """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be."""
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:
@@ -170,7 +177,8 @@ def opened(fd: int, rows: Any, framework: str) -> Dict[str, Any]:
         raise Refused("its table makes no sense")
     kinds = _kinds(framework)
     mapped = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE) if size else None
-    made: Dict[str, Any] = {}
+    made = Opened()
+    made.mapping = weakref.ref(mapped) if mapped is not None else None
     taken = set()
     for row in rows:
         if type(row) is not list or len(row) != 4:
@@ -230,11 +238,11 @@ def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
         raise
 
 
-def waits(line: socket.socket, seconds: float) -> bool:
-    """Whether there is a word, or the end, within so many seconds."""
+def waits(line: socket.socket, seconds: Optional[float]) -> bool:
+    """Whether there is a word, or the end, within so many seconds; None: it takes its time."""
     poll = select.poll()
     poll.register(line, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 def is_same_user(line: socket.socket) -> bool:

@@ -6,6 +6,7 @@ import inspect
 import os
 import socket
 import threading
+import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
 import nvflare.fuel.utils.fobs as fobs
@@ -57,7 +58,7 @@ def _answer(line: socket.socket, stopped: Any) -> Optional[Tuple[Dict[str, Any],
     return word, fds
 
 
-def _memory_of(word: Dict[str, Any], fds: List[int], framework: str) -> Dict[str, Any]:
+def _memory_of(word: Dict[str, Any], fds: List[int], framework: str) -> _memory.Opened:
     """The tensors that came with an answer; closes its descriptors."""
     try:
         if word.get("is") != "memory" or len(fds) != 1:
@@ -111,24 +112,103 @@ class Taking:
     ) -> Any:  # fmt: skip
         word = {"is": "bring", "dot": self.get_download_dot(), "from": from_fqcn, "ref": ref_id, "timeout": per_request_timeout, "secure": secure}
         stopped = lambda: bool(abort_signal is not None and abort_signal.triggered)  # noqa: E731
+        line = None
         try:
-            with _line(word, []) as line:
-                heard = _answer(line, stopped)
+            line = _line(word, [])
+            heard = _answer(line, stopped)
             if heard is None:
                 return "FLARE has given up", None
             if heard[0].get("is") == "failed":
                 return str(heard[0].get("why")), None
+            if heard[0].get("is") == "no":
+                raise Refuge(str(heard[0].get("why"))[:300])
             tensors = _memory_of(*heard, self.offering.framework)
             check_names(tensors)
+            _came[self.offering.framework] = _Came(str(heard[0].get("key")), tensors)
+            there = tensors.mapping() if tensors.mapping is not None else None
+            if there is not None:  # the job process keeps the memory for other ranks until this process has done with it
+                weakref.finalize(there, line.close).atexit = False
+                line = None
             return None, tensors
         except (Refuge, Refused, EOFError, OSError) as e:
             warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
+        finally:
+            if line is not None:
+                line.close()
         known = inspect.signature(super().download).parameters
         more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in known else {}
         return super().download(
             from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
             progress_cb=progress_cb, **more,
         )  # fmt: skip
+
+
+class _Came:
+    """What this process was given last, of one framework: where each tensor lies."""
+
+    def __init__(self, key: str, tensors: _memory.Opened) -> None:
+        self.key, self._mapping = key, tensors.mapping
+        self._names = {_address(t): name for name, t in tensors.items() if t.nbytes}
+
+    def name_of(self, tensor: Any) -> Optional[str]:
+        """Of a tensor that lies there, also if it is seen through the other framework."""
+        there = self._mapping() if self._mapping is not None else None
+        return self._names.get(_address(tensor)) if there is not None and getattr(tensor, "nbytes", 0) else None
+
+
+_came: Dict[str, _Came] = {}
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.data_ptr()) if hasattr(tensor, "data_ptr") else int(tensor.__array_interface__["data"][0])
+
+
+class ForRanks(Dict[str, Any]):
+    """`for_ranks`."""
+
+    def __reduce__(self) -> Any:
+        mapped, others = {}, {}
+        for name, value in self.items():
+            there = next(((came.key, found) for came in _came.values() for found in [came.name_of(value)] if found is not None), None) if _is_tensor(value) else None
+            if there is None:
+                others[name] = value
+            else:
+                mapped[name] = (*there, tuple(value.shape), hasattr(value, "data_ptr"))
+        return _as_came, (list(self), mapped, others)
+
+
+def _is_tensor(value: Any) -> bool:
+    if hasattr(value, "data_ptr"):
+        return value.device.type == "cpu" and bool(value.is_contiguous())
+    return hasattr(value, "__array_interface__") and bool(value.flags.c_contiguous)
+
+
+def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
+    """In another rank: the same dict, over the same memory."""
+    opened: Dict[str, Any] = {}
+    for key, *_ in mapped.values():
+        if key not in opened:
+            with _line({"is": "map", "key": key}, []) as line:
+                word, fds = _memory.receive(line)
+            opened[key] = _memory_of(word, fds, "torch" if word.get("framework") == "torch" else "numpy")
+    made = {}
+    for name, (key, found, shape, is_torch) in mapped.items():
+        tensor = opened[key][found]
+        if is_torch and not hasattr(tensor, "data_ptr"):
+            import torch
+
+            tensor = torch.from_numpy(tensor)
+        elif not is_torch and hasattr(tensor, "data_ptr"):
+            tensor = tensor.numpy()
+        made[name] = tensor.reshape(shape)
+    return {name: made[name] if name in made else others[name] for name in order}
+
+
+def for_ranks(params: Dict[str, Any]) -> Dict[str, Any]:
+    """The params that `flare.receive()` has returned in the first rank, to be sent to other ranks of this machine with pickle, as `torch.distributed.broadcast_object_list` does.
+    There they are over the same memory: nothing is copied. A write changes the writer's own alone, and none of the first rank's before the call is seen. Tensors that did not come
+    through shared memory are pickled as usual."""
+    return ForRanks(params)
 
 
 def _take_over(flares: Any, offered: Any) -> None:

@@ -50,7 +50,7 @@ class Trainers:
         self._lock = threading.Lock()
         self._passed_on: "OrderedDict[Tuple[str, str], Any]" = OrderedDict()
         self.came = False
-        self._latest: "OrderedDict[str, _memory.Sealed]" = OrderedDict()
+        self._held: Dict[str, _memory.Sealed] = {}  # what a trainer has not done with, for its other ranks
         self.name = f"tensorpull-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(f"\0{self.name}")
@@ -116,15 +116,18 @@ class Trainers:
             return
         key = secrets.token_hex(16)
         with self._lock:
-            self._latest[key] = sealed
-            while len(self._latest) > 2:  # of tensors, and of arrays
-                self._latest.popitem(last=False)
-        _memory.send(line, {"is": "memory", "key": key, "rows": sealed.rows, "settings": _settings()}, [sealed.fd])
+            self._held[key] = sealed
+        try:
+            _memory.send(line, {"is": "memory", "key": key, "rows": sealed.rows, "settings": _settings()}, [sealed.fd])
+            _memory.waits(line, None)  # it closes the line when it has done with the model, or has died
+        finally:
+            with self._lock:
+                del self._held[key]
 
     def _map(self, line: socket.socket, word: Any) -> None:
         """Gives another rank what the trainer was given."""
         with self._lock:
-            sealed = self._latest.get(_text(word, "key"))
+            sealed = self._held.get(_text(word, "key"))
         if sealed is None:
             raise Refused("that model is no longer there")
         _memory.send(line, {"is": "memory", "rows": sealed.rows, "framework": sealed.framework}, [sealed.fd])
@@ -142,8 +145,6 @@ class Trainers:
         if FQCN.get_parent(trainer) != place.fqcn or not is_server(server):
             raise Refused("it is not from this process's trainer to FLARE's server")
         call = _offer.parse_call(word.get("call"), job_of(place.fqcn, server), trainer, place.trust)
-        with self._lock:
-            self._latest.clear()  # the trainer has done with what it was given
         why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, _memory.Gone(line))
         if why:
             raise Refused(why)
