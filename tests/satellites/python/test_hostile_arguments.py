@@ -60,9 +60,9 @@ def test_a_name_that_makes_no_url_is_refused(name):
 def test_a_time_may_be_any_number(owner):
     ref = owner.add_tensors({"w": np.zeros(1)})
     for ever in (10**400, float("inf"), 2**64):
-        assert tensorpull.download_tensors(owner.address, ref, wait=ever, per_request_timeout=ever).receipt.confirmed
-    with pytest.raises(ValueError, match="wait is a number of seconds, at least 0"):
-        tensorpull.download_tensors(owner.address, ref, wait=-(10**400))
+        assert tensorpull.download_tensors(owner.address, ref, timeout=ever, wait=ever, per_request_timeout=ever).receipt.confirmed
+    with pytest.raises(ValueError, match="timeout is a number of seconds, at least 0"):
+        tensorpull.download_tensors(owner.address, ref, timeout=-(10**400))
 
 
 def test_an_empty_reference_is_none(owner):

@@ -200,18 +200,19 @@ class Downloader(OfOneProcess):
         nn.Parameter and memmap).
         """
         about: List[str] = []
-        told, progress_interval = _recipients_too(progress, progress_interval)
+        reasons: Dict[str, str] = {}
+        told, progress_interval = _recipients_too(progress, progress_interval, reasons)
         recipients, names = names_in(recipients)
         if names and ref_id is None:
             ref_id = secrets.token_hex(16)  # known before it settles
         ids = [ref_id]
         made = publish(
-            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids, reasons), told, progress_interval, acquire_timeout,
             recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
         about.append(short(made))
         ids[:] = [made]  # with its version, which what replaces it has not
-        self._remember([made], names)
+        self._remember([made], names, reasons)
         logger.info("published %s: %d bytes", about[0], made.nbytes)
         return made
 
@@ -241,16 +242,17 @@ class Downloader(OfOneProcess):
         place ("table_full"). Not over NATS ("unsupported_request"). The rest is as in `add_tensors`.
         """
         about: List[str] = []
-        told, progress_interval = _recipients_too(progress, progress_interval)
+        reasons: Dict[str, str] = {}
+        told, progress_interval = _recipients_too(progress, progress_interval, reasons)
         recipients, names = names_in(recipients)
         ids: List[Optional[str]] = []
         made = publish_together(
-            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
+            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about, names, ids, reasons), told, progress_interval, acquire_timeout,
             recipient_idle_timeout, transaction_idle_timeout, keep_order, None, tensor_digests, None, None, False, copy,
         )  # fmt: skip
         about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
         ids.extend(made)
-        self._remember(made, names)
+        self._remember(made, names, reasons)
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))
         return made
 
@@ -354,14 +356,13 @@ class Downloader(OfOneProcess):
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
         about = self._said_of(ref_id)
-        return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs))
+        return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs), about.reasons)
 
-    def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...]) -> None:
+    def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...], reasons: Dict[str, str]) -> None:
         for ref in refs:
             for key in (ref.lower(), ref.id.lower()):
                 self._about.pop(key, None)
-                if names or ref._beside:
-                    self._about[key] = _About(names, refs, ref._beside)
+                self._about[key] = _About(names, refs, ref._beside, reasons)
         while len(self._about) > self._most_about:
             self._about.pop(next(iter(self._about)), None)
 
@@ -408,7 +409,8 @@ def _ender(stopping: threading.Event, thread: threading.Thread) -> Callable[[], 
 def _others(how: Outcome) -> str:
     """How those have ended that do not have it."""
     counts = how.counts._asdict()
-    return ", ".join(f"{counts[state]} {state}" for state in ("failed", "cancelled", "vanished", "absent", "unfinished") if counts[state]) or "nobody else has asked"
+    others = [f"{counts[state]} {state}" for state in ("failed", "cancelled", "vanished", "absent", "unfinished") if counts[state]]
+    return ", ".join(others + [f"{name or 'one without a name'}: {why}" for name, why in how.reasons.items()]) or "nobody else has asked"
 
 
 def _memory() -> int:
@@ -418,12 +420,11 @@ def _memory() -> int:
         return 2**63
 
 
-def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float) -> Any:
-    """The callback for progress, which may log too; if it does nothing else it wants to know only of ends."""
+def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float, reasons: Dict[str, str]) -> Any:
+    """The callback for progress, which logs too, and notes why recipients have not completed it; if it does nothing else it wants to know only of ends."""
     heard(progress, "progress")
     milliseconds(interval, "progress_interval")
-    told = recipient_progress(progress)
-    return told, interval if progress is not None or told is None else 86_400.0
+    return recipient_progress(progress, reasons), interval if progress is not None else 86_400.0
 
 
 class _About(NamedTuple):
@@ -432,9 +433,10 @@ class _About(NamedTuple):
     names: Sequence[str]  #: of its recipients
     refs: Sequence[Optional[str]]  #: the IDs that settle with it
     beside: str  #: the ID of a difference
+    reasons: Dict[str, str]  #: why recipients have not completed it
 
 
-_NOTHING = _About((), (), "")
+_NOTHING = _About((), (), "", {})
 
 
 def _over_all(states: List[str]) -> str:
@@ -451,8 +453,9 @@ def _over_all(states: List[str]) -> str:
 
 
 def _teller(
-    downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str], names: Sequence[str], refs: Sequence[Optional[str]]
-) -> Callable[[Outcome], None]:
+    downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str], names: Sequence[str], refs: Sequence[Optional[str]],
+    reasons: Dict[str, str],
+) -> Callable[[Outcome], None]:  # fmt: skip
     """Tells the log, the caller and the threads that wait. `about`: what it is called, once that is known; `refs`: its references, likewise. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
     heard(settled, "settled")
     known = weakref.ref(downloader)
@@ -463,7 +466,7 @@ def _teller(
         alive = known()
         try:
             if settled is not None:
-                settled(how._replace(recipients=alive._states(names, refs)) if alive is not None and names else how)
+                settled(how._replace(recipients=alive._states(names, refs) if alive is not None and names else {}, reasons=dict(reasons)))
         finally:
             if alive is not None:
                 with alive._changed:

@@ -145,6 +145,7 @@ class Outcome(NamedTuple):
     counts: Status
     milliseconds: int
     recipients: Dict[str, str] = {}  #: of each that was expected by name how it has ended, as `Downloader.recipient_state` says it; empty once the downloader is closed
+    reasons: Dict[str, str] = {}  #: why those who came last without completing it did not: codes, as of `Progress`, by name or, without one, by what the log calls them
 
 
 class TensorDict(Dict[str, Any]):
