@@ -186,11 +186,11 @@ def test_what_pulls_takes_the_same_options_and_so_does_what_publishes():
     """One table: a call that lacks an option lacks it for the reason that is given."""
     pulls = {
         tensorpull.download_tensors: set(),
-        tensorpull.download_file: {"framework", "out", "subset", "names", "matching", "base", "max_header_bytes", "max_tensors", "atomic", "cursor"},  # no tensors are made
+        tensorpull.download_file: {"framework", "out", "subset", "names", "matching", "base", "max_header_bytes", "max_tensors", "atomic", "cursor", "adapt"},  # no tensors are made
         tensorpull.Session.download_tensors: {"address", "ssl", "digest", "bearer", "connections"},  # of its connection
-        tensorpull.WeightedAverage.pull: {"framework", "out", "subset", "names", "matching", "base", "max_bytes", "max_header_bytes", "max_tensors", "chunk_size", "unverified", "digest", "bearer", "connections", "atomic", "cursor"},  # of the average, which takes bytes in order; no URLs
-        tensorpull.view_tensors: {"out", "subset", "names", "matching", "base", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "believe", "ssl", "digest", "bearer", "connections", "atomic", "cursor"},  # nothing is sent
-        tensorpull.list_tensors: {"out", "subset", "names", "matching", "base", "framework", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "unverified", "believe", "connections", "atomic", "cursor"},  # no tensors
+        tensorpull.WeightedAverage.pull: {"framework", "out", "subset", "names", "matching", "base", "max_bytes", "max_header_bytes", "max_tensors", "chunk_size", "unverified", "digest", "bearer", "connections", "atomic", "cursor", "adapt"},  # of the average, which takes bytes in order; no URLs
+        tensorpull.view_tensors: {"out", "subset", "names", "matching", "base", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "believe", "ssl", "digest", "bearer", "connections", "atomic", "cursor", "adapt"},  # nothing is sent
+        tensorpull.list_tensors: {"out", "subset", "names", "matching", "base", "framework", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "unverified", "believe", "connections", "atomic", "cursor", "adapt"},  # no tensors
     }
     publishes = {
         tensorpull.Downloader.add_tensors: set(),

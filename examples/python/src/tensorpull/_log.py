@@ -34,8 +34,8 @@ def place(address: str) -> str:
 _MOST_STRANGERS = 64
 
 
-def recipient_progress(progress: Optional[Callable[[Progress], None]], reasons: Dict[str, str]) -> Callable[[Progress], None]:
-    """A callback that logs how each recipient ended, notes in `reasons` why it has not completed, and calls the caller's."""
+def recipient_progress(progress: Optional[Callable[[Progress], None]], reasons: Dict[str, str], noted: Callable[[], None]) -> Callable[[Progress], None]:
+    """A callback that logs how each recipient ended, notes in `reasons` why it has not completed, of which `noted` is told, and calls the caller's."""
 
     def tell(event: Progress) -> None:
         if event.phase in ("completed", "failed", "aborted"):
@@ -45,6 +45,7 @@ def recipient_progress(progress: Optional[Callable[[Progress], None]], reasons: 
             reasons.pop(name, None)
             if event.code and (event.name or len(reasons) < _MOST_STRANGERS):
                 reasons[name] = event.code
+                noted()
             if event.code in _DECLINED:
                 logger.warning("%s: %s cannot take it (%s), and may come again", short(event.ref_id), who, event.code)
             elif event.code == "digest_mismatch":

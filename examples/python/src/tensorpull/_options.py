@@ -249,6 +249,11 @@ class within:
             self._why = f"nobody has answered for wait={self._wait} seconds"
         return bool(self._why)
 
+    def here(self) -> bool:
+        """The same while this end is at work, which is no waiting."""
+        self._came = time.monotonic()
+        return self()
+
     def noting(self, settings: "PullSettings") -> None:
         """Makes a pull try until this is over, and tells this of what comes."""
         if isinstance(self._abort, within):
@@ -272,6 +277,11 @@ class within:
     def __exit__(self, _kind: Any, e: Any, _trace: Any) -> None:
         if self._why and isinstance(e, Error) and e.code == "cancelled":
             raise Error("timed_out", self._why, e.name, e.landed) from None
+
+
+def at_work(abort: Any) -> Any:
+    """What ends this end's own work, of what ends a pull."""
+    return abort.here if isinstance(abort, within) else abort
 
 
 class PullSettings:

@@ -86,8 +86,10 @@ def is_tensor(value: Any) -> bool:
 
 def is_foreign(value: Any) -> bool:
     """Whether it is a tensor of another library, which lends its memory by DLPack."""
-    kind = type(value)
-    return hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__") and kind.__module__.partition(".")[0] not in ("numpy", "torch")
+    if not hasattr(type(value), "__dlpack__") or not hasattr(type(value), "__dlpack_device__"):
+        return False
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    return not (torch is not None and isinstance(value, torch.Tensor)) and not (numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)))
 
 
 def as_flat(tensors: Any) -> Mapping[str, Any]:
