@@ -10,7 +10,7 @@ from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
-from ._types import Receipt
+from ._types import Abort, Receipt, Tell
 
 
 def download_file(
@@ -23,8 +23,8 @@ def download_file(
     max_bytes: Optional[int] = None,
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
-    progress: Any = None,
-    abort: Any = None,
+    progress: Tell = None,
+    abort: Abort = None,
     progress_interval: float = 0.1,
     version: Optional[int] = None,
     recipient: Optional[str] = None,
@@ -64,9 +64,10 @@ def download_file(
     name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     with within_it as heard:
-        settings_of = lambda told: pull_settings(  # noqa: E731
-            ref_id, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe
-        )  # fmt: skip
+
+        def settings_of(told: Any) -> Any:
+            return pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)
+
         settings_of(told)  # what makes no sense is said first
 
         def pull(route: Any, told: Any) -> Any:

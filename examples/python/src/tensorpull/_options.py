@@ -22,6 +22,7 @@ _SOON_MS = 2_000
 _FOR_EVER = 2**53
 _Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Made = TypeVar("_Made")
 
 
 def takes_what(call: Callable[..., Any], *but: str) -> Callable[[_Method], _Method]:
@@ -63,7 +64,7 @@ def whole(value: Any, what: str, most: int, least: int = 0) -> int:
     return number
 
 
-def listening(listen: Callable[[], Any]) -> Any:
+def listening(listen: Callable[[], _Made]) -> _Made:
     """What listens, or an error that says that this failed."""
     try:
         return listen()
@@ -193,7 +194,7 @@ def newest(ref_id: str, version: Optional[int], retries: int, progress: Any, pul
             logger.warning("%s: another version was published meanwhile, and is pulled in its place", short(ref_id))
         return pull(told)
     except BaseException:
-        if told is not progress:
+        if told is not progress and told is not None:
             told.fail()
         raise
 

@@ -104,9 +104,9 @@ def lent(name: str, tensor: Any) -> Any:
         except Exception:  # NumPy has no bfloat16, or is not there
             pass
     try:
-        import torch
+        import torch.utils.dlpack
 
-        return torch.from_dlpack(tensor)
+        return torch.utils.dlpack.from_dlpack(tensor)
     except ImportError:
         why = "a tensor of this dtype, or on this device, is read through torch, which is not installed"
     except Exception as e:
