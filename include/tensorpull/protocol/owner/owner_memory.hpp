@@ -39,6 +39,7 @@ struct publication {
   bool ended = false;  ///< it is over because its transaction has settled, and nobody withdrew it
   bool leaving = false;  ///< it will be replaced, if there is room for what replaces it
   bool beside = false;  ///< it helps to take the others of its transaction: nobody has to take it
+  bool replaced = false;  ///< another version is published under its ID: it stays for those who have begun with it
   errc declined{};  ///< why a recipient could not take it, if that has not been told yet
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
   std::uint32_t tensors = 0;  ///< of the image
@@ -68,6 +69,7 @@ struct transaction {
   state now = state::empty;  ///< how far it is now
   bool named = false;  ///< the recipients are expected by name, so others do not count
   bool by_hand = false;  ///< the owner withdrew a part of it
+  bool replaced = false;  ///< its reference is
   bool lost = false;  ///< the owner that coordinates it is gone
   std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };

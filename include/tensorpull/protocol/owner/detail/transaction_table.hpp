@@ -100,6 +100,7 @@ class transaction_table : public transaction_events {
       set(p, *r, recipient_state::acquired);
       if (is_final(r->announced)) r->announced = recipient_state::acquired;  // its next end is told, too
     }
+    r->ended_by = errc::timed_out;
     t->moved_at = r->marked_at = now;
     return r;
   }
@@ -140,6 +141,14 @@ class transaction_table : public transaction_events {
     end(p, t, end_of_transaction::by_hand);
     count_again(t);
     check(t);
+  }
+  /// `p` is replaced by another version and stays for those who have begun with it. False, and nothing has changed:
+  /// nobody has, or it is one of several references.
+  bool stays(publication& p) noexcept {
+    transaction& t = *find(p.transaction);
+    if (p.beside || t.now != transaction::state::sealed || published_of(t) != 1 || !is_taken(t)) return false;
+    p.replaced = t.replaced = true;
+    return true;
   }
   /// The owner that coordinates the transaction of `p` is gone.
   void lose(publication& p) noexcept {
@@ -284,9 +293,21 @@ class transaction_table : public transaction_events {
     });
   }
 
-  /// Settles if every expected recipient has ended.
+  /// Whether a recipient has begun with a transaction and has not ended.
+  bool is_taken(const transaction& t) const noexcept {
+    for (const recipient_record& r : records.all())
+      if (r.transaction == t.outcome.id && publication_of(r) != nullptr && has_asked(r.state) && !is_final(r.state))
+        return true;
+    return false;
+  }
+  /// Settles if every expected recipient has ended, or if it was replaced and nobody is left who has begun with it.
   void check(transaction& t) noexcept {
-    if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
+    if (t.now != transaction::state::sealed) return;
+    if (t.replaced && !is_taken(t)) {
+      t.by_hand = true;
+      return settle(t, end_of_transaction::by_hand);
+    }
+    if (t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
     // recipients that have not asked are not waited for
     const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;
@@ -309,7 +330,9 @@ class transaction_table : public transaction_events {
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
         const bool over = by_hand || r.state == recipient_state::unfinished;
-        if (over && why != end_of_transaction::by_budget) r.ended_by = to_errc(status_over(p));
+        const bool declined = r.state == recipient_state::absent && r.ended_by != errc::timed_out;
+        if (over && why != end_of_transaction::by_budget)
+          if (!declined) r.ended_by = to_errc(status_over(p));
         if (r.expected || !t.named) ++p.counts.of(r.state);
       }
     p.now = publication::state::withdrawn;
