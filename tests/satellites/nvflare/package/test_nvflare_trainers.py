@@ -15,6 +15,7 @@ import types
 import numpy as np
 import processes
 import pytest
+from flare_cell import Cell
 
 pytest.importorskip("nvflare")
 
@@ -205,8 +206,6 @@ def send_word(trainer="site-1.job.client_api_trainer_1", to="server.job", **more
 def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, why):
     import re
 
-    from flare_cell import Cell
-
     cell = Cell("site-1.job")
     monkeypatch.setattr(_trainers, "client_cell", lambda: cell)
     word, given = send_word(**more)
@@ -236,7 +235,7 @@ def test_a_trainer_speaks_to_no_process_of_another_user(monkeypatch):
         listener.listen()
         monkeypatch.setenv(_trainers.VARIABLE, "tensorpull-of-another")
         with pytest.raises(Refused, match="another user"):
-            _trainer._line({}, [])
+            _trainer._called({}, [])
 
 
 def held_here():
@@ -293,7 +292,7 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
             raise AssertionError("by FLARE's chunks")
 
     first = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
-    error, params = first.download("server.job", "one", 5.0, None)
+    error, params = first.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))
     assert not error and same(params, MODEL)
     own = np.ones(3)
     params["own"] = own

@@ -104,9 +104,10 @@ class Room:
 
     def _named(self, tensor: Any) -> str:
         if self.framework == "torch":
-            if tensor.device.type != "cpu" or tensor.layout.__str__() != "torch.strided" or tensor.is_quantized:
+            if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
                 raise Refused("a tensor is not in this machine's memory, one element after the other")
             named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
+            named = None if named == "F4" else named  # whose shape counts half of the elements
         else:
             named = (_native.numpy_format(tensor.dtype.str) or (None,))[0]
         if named is None:
@@ -203,16 +204,16 @@ def opened(fd: int, rows: Any, framework: str) -> Opened:
     return made
 
 
-def send(line: socket.socket, word: Dict[str, Any], fds: Iterable[int] = ()) -> None:
+def send(connection: socket.socket, word: Dict[str, Any], fds: Iterable[int] = ()) -> None:
     """A word, and descriptors with it."""
     data = json.dumps(word).encode()
-    socket.send_fds(line, [struct.pack("<I", len(data))], list(fds))
-    line.sendall(data)
+    socket.send_fds(connection, [struct.pack("<I", len(data))], list(fds))
+    connection.sendall(data)
 
 
-def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
+def receive(connection: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
     """The next word, and the descriptors that came with it, which are the caller's. EOFError: there is none."""
-    head, fds, flags, _ = socket.recv_fds(line, 4, 1, socket.MSG_CMSG_CLOEXEC)
+    head, fds, flags, _ = socket.recv_fds(connection, 4, 1, socket.MSG_CMSG_CLOEXEC)
     try:
         if not head:
             raise EOFError("the other process has gone")
@@ -223,7 +224,7 @@ def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
             raise Refused("its word is too long")
         parts = []
         while left:
-            part = line.recv(min(left, 1 << 20))
+            part = connection.recv(min(left, 1 << 20))
             if not part:
                 raise EOFError("the other process has gone")
             parts.append(part)
@@ -238,30 +239,30 @@ def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
         raise
 
 
-def waits(line: socket.socket, seconds: Optional[float]) -> bool:
+def waits(connection: socket.socket, seconds: Optional[float]) -> bool:
     """Whether there is a word, or the end, within so many seconds; None: it takes its time."""
     poll = select.poll()
-    poll.register(line, select.POLLIN)
+    poll.register(connection, select.POLLIN)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
-def is_same_user(line: socket.socket) -> bool:
+def is_same_user(connection: socket.socket) -> bool:
     """Whether a process of this user, or of the system's own, is at the other end."""
-    _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid in (os.geteuid(), 0)
 
 
 class Gone:
-    """Whether the other process has closed its line, for whatever asks an event or one of FLARE's signals."""
+    """Whether the other process has closed its connection, for whatever asks an event or one of FLARE's signals."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._gone = threading.Event()
 
     def is_set(self) -> bool:
         if not self._gone.is_set():
             try:
-                if waits(self._line, 0):  # it says nothing more
+                if waits(self._connection, 0):  # it says nothing more
                     self._gone.set()
             except (OSError, ValueError):  # it was closed here
                 self._gone.set()
