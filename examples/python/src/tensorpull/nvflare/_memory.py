@@ -31,7 +31,8 @@ _ALIGNED = 64
 MOST_TENSORS = 1_000_000
 #: Bytes of a word.
 _MOST_WORD = 256 << 20
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+#: Of Linux: against shrinking, growing and writing, and against other seals. Python has no names for them elsewhere.
+_SEALS, _SEAL_SEAL, _ADD_SEALS, _GET_SEALS = 2 | 4 | 8, 1, 1033, 1034
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
@@ -121,7 +122,7 @@ class Room:
         self._mapped = None
         os.ftruncate(self._fd, max(1, self._end))
         os.posix_fallocate(self._fd, 0, max(1, self._end))
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_SEAL)
+        fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS | _SEAL_SEAL)
         fd, self._fd = self._fd, -1
         return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
 
@@ -165,7 +166,7 @@ class Opened(Dict[str, Any]):
 def opened(fd: int, rows: Any, framework: str) -> Opened:
     """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be."""
     try:
-        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        seals = fcntl.fcntl(fd, _GET_SEALS)
     except OSError:
         raise Refused("it is no memory that can be sealed") from None
     if seals & _SEALS != _SEALS:

@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -68,8 +69,11 @@ class Trainers:
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
-            threading.Thread(target=self._hear, args=(connection,), name="tensorpull-trainer", daemon=True).start()
+            try:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._hear, args=(connection,), name="tensorpull-trainer", daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor, or no thread, is free now
+                time.sleep(0.1)
 
     def _hear(self, connection: socket.socket) -> None:
         with connection:
