@@ -11,6 +11,7 @@ import socket
 import struct
 import sys
 import textwrap
+import threading
 import types
 
 import numpy as np
@@ -23,8 +24,9 @@ pytest.importorskip("nvflare")
 import nvflare.fuel.utils.fobs as fobs  # noqa: E402
 import nvflare.fuel.utils.fobs.dots as dots  # noqa: E402
 
+import tensorpull  # noqa: E402
 from tensorpull.nvflare import _memory, _offer, _trainer, _trainers  # noqa: E402
-from tensorpull.nvflare._memory import Gone, Room, opened, receive  # noqa: E402
+from tensorpull.nvflare._memory import Gone, Room, land_in_room, opened, receive  # noqa: E402
 from tensorpull.nvflare._offer import Refused  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer  # noqa: E402
 
@@ -145,6 +147,38 @@ def test_room_for_less_than_what_lands():
     room.begin(0)
     with pytest.raises(Refused):
         room.make("T0", "U8", (_memory._ALIGNED * _memory.MOST_TENSORS + 1,))
+
+
+def landed(tensors, most=None, **more):
+    """Pulled into a room, and sealed."""
+    room = Room("numpy")
+    with tensorpull.Downloader("tcp://127.0.0.1:0").start() as owner:
+        ref = owner.add_tensors(tensors, **more)
+        got = land_in_room(
+            room, ref.nbytes if most is None else most, tensorpull, (f"tcp://127.0.0.1:{owner.port}",), ref.id, per_request_timeout=processes.AMPLE, retries=1, max_bytes=1 << 30, abort=None
+        )  # fmt: skip
+    return room.seal(got)
+
+
+def test_a_model_lands_in_memory_that_is_sealed_afterwards():
+    given = landed(MODEL)
+    assert same(opened(given.fd, given.rows, "numpy"), MODEL)
+    with pytest.raises(OSError):
+        os.pwrite(given.fd, b"x", 0)
+
+
+def test_tied_tensors_land_once_and_arrive_apart():
+    given = landed({"T0": MODEL["T3"], "T1": MODEL["T3"]})
+    got = opened(given.fd, given.rows, "numpy")
+    got["T0"][:] = 1
+    assert os.fstat(given.fd).st_size == MODEL["T3"].nbytes and np.array_equal(got["T1"], MODEL["T3"])
+
+
+def test_more_bytes_than_were_offered_do_not_land():
+    before = held_here()
+    with pytest.raises(Exception, match="more bytes|no room|0 bytes"):
+        landed({"T0": np.zeros(_memory._ALIGNED * _memory.MOST_TENSORS + 1, np.uint8)}, most=0)
+    assert held_here() == before
 
 
 def connected_to(trainers):
@@ -283,6 +317,21 @@ def test_a_trainer_that_is_killed_leaves_no_memory_behind(brings):
     ended = processes.run([sys.executable, "-c", textwrap.dedent(program)])
     assert ended.returncode == -9
     assert processes.eventually(lambda: held_here() == before and not brings._held)
+
+
+def test_a_trainer_that_goes_away_ends_its_pull(brings, monkeypatch):
+    ended = threading.Event()
+
+    class Waits(Brings):
+        def bring(self, source, ref, timeout, cell, secure, gone):
+            if processes.eventually(gone.is_set):
+                ended.set()
+            return "it has gone", None
+
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Waits())
+    with connected_to(brings) as connection:
+        _memory.send(connection, BRING)
+    assert ended.wait(processes.AMPLE)
 
 
 def test_the_other_ranks_map_what_the_first_was_given(brings):
