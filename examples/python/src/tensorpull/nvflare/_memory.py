@@ -47,6 +47,16 @@ def _bytes_of(kind: Any, shape: Iterable[int]) -> int:
     return nbytes
 
 
+def _as_bytes(tensor: Any) -> memoryview:
+    import numpy
+
+    if hasattr(tensor, "data_ptr"):
+        import torch
+
+        tensor = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(numpy.ascontiguousarray(tensor).reshape(-1).view(numpy.uint8))
+
+
 class Sealed:
     """A descriptor of memory that nobody changes any more, and what lies in it: (name, dtype, shape, where it begins) each."""
 
@@ -81,27 +91,34 @@ class Room:
 
     def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         """Where a tensor's bytes land, and how many they are."""
+        begin, nbytes = self._next(name, dtype, shape)
+        if nbytes:
+            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
+
+    def _next(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         assert self._mapped is not None
         kind, held = self._kinds.dtype(name, dtype, tuple(shape))
         nbytes, begin = _bytes_of(kind, held), self._end
         if begin + nbytes > len(self._mapped):
             raise Refused("it has more bytes than it was said to have")
-        if nbytes:
-            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
         self.rows[name] = dtype, tuple(shape), begin
         self._end = begin + -(-nbytes // _ALIGNED) * _ALIGNED
-        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
+        return begin, nbytes
 
     def fill(self, tensors: Dict[str, Any]) -> None:
         """Copies tensors of the framework. Refused: not all of them are in this machine's memory, one element after the other."""
         self.begin(sum(int(t.nbytes) for t in tensors.values()))
         for name, tensor in tensors.items():
-            dtype = self._named(tensor)
-            _, nbytes = self.make(name, dtype, tuple(tensor.shape))
+            begin, nbytes = self._next(name, self._named(tensor), tuple(tensor.shape))
             if nbytes:
-                kind, shape = self._kinds.dtype(name, dtype, tuple(tensor.shape))
-                to = self._kinds.over(_bytes_at(self._mapped, self.rows[name][2], nbytes), kind).reshape(shape)
-                to[...] = tensor.detach() if self.framework == "torch" else tensor
+                self._write(begin, _as_bytes(tensor))
+
+    def _write(self, begin: int, data: memoryview) -> None:
+        """A file's way: the system need not clear these pages, and need not map them."""
+        while data:
+            n = os.pwrite(self._fd, data, begin)
+            data, begin = data[n:], begin + n
 
     def _named(self, tensor: Any) -> str:
         if self.framework == "torch":
@@ -121,7 +138,7 @@ class Room:
         self._mapped.close()
         self._mapped = None
         os.ftruncate(self._fd, max(1, self._end))
-        os.posix_fallocate(self._fd, 0, max(1, self._end))
+        os.posix_fallocate(self._fd, max(1, self._end) - 1, 1)  # all others have been written
         fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS | _SEAL_SEAL)
         fd, self._fd = self._fd, -1
         return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
