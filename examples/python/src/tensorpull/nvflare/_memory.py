@@ -54,7 +54,8 @@ def _as_bytes(tensor: Any) -> memoryview:
         import torch
 
         tensor = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(numpy.ascontiguousarray(tensor).reshape(-1).view(numpy.uint8))
+    array: Any = numpy.ascontiguousarray(tensor).reshape(-1).view(numpy.uint8)
+    return memoryview(array)
 
 
 class Sealed:
@@ -91,6 +92,7 @@ class Room:
 
     def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         """Where a tensor's bytes land, and how many they are."""
+        assert self._mapped is not None
         begin, nbytes = self._next(name, dtype, shape)
         if nbytes:
             os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later

@@ -118,12 +118,15 @@ class Taking:
         word = {"is": "bring", "dot": self.get_download_dot(), "from": from_fqcn, "ref": ref_id, "timeout": per_request_timeout, "secure": secure}
         stopped = lambda: bool(abort_signal is not None and abort_signal.triggered)  # noqa: E731
         connection = None
-        own = getattr(super(), "download")
+        own: Any = getattr(super(), "download")
         more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in inspect.signature(own).parameters else {}
-        flares = lambda: own(  # noqa: E731
-            from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
-            progress_cb=progress_cb, **more,
-        )  # fmt: skip
+
+        def flares() -> Any:
+            return own(
+                from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
+                progress_cb=progress_cb, **more,
+            )  # fmt: skip
+
         if from_fqcn == FQCN.get_parent(cell.get_fqcn()):
             return flares()  # its job process has made it, as in swarm learning
         try:
