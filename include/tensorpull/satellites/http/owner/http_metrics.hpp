@@ -90,7 +90,16 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_figure
                                       "failed", "cancelled", "vanished",    "absent",    "unfinished"};
   for (std::size_t i = 0; i < 10; ++i)
     page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
-  one("tensorpull_completed_total", "counter", "Times that a recipient has completed a reference.", all.completed);
+  about("tensorpull_transfers_total", "counter",
+        "Transfers that have ended, by outcome; failed: the bytes were damaged.");
+  for (std::size_t i = 3; i < 10; ++i)
+    page << "tensorpull_transfers_total{outcome=\"" << states[i] << "\"} " << all.transfers.ended[i] << "\n";
+  about("tensorpull_transfer_seconds", "summary", "From asking to completing, of transfers that have completed.");
+  page << "tensorpull_transfer_seconds_sum " << all.transfers.completed_ms / 1000 << ".";
+  for (std::uint64_t part = all.transfers.completed_ms % 1000, unit = 100; unit != 0; part %= unit, unit /= 10)
+    page << part / unit;
+  page << "\ntensorpull_transfer_seconds_count " << all.transfers.completed() << "\n";
+  one("tensorpull_transfers_active", "gauge", "Transfers that have not ended and have a connection.", all.active);
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
   one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes);
   one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open);
