@@ -15,6 +15,7 @@
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/host/host_options.hpp>
 #include <tensorpull/transports/message.hpp>
+#include <tensorpull/transports/pull_counts.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/session/connect_options.hpp>
 
@@ -58,6 +59,9 @@ struct any_pull {
   /// of each chunk, and the consumer needs it, or this build pulls from one place alone.
   result<receipt> operator()(const reference& ref, any_consumer& to, const pull_options& options);
 };
+
+/// How the pulls of this program have ended, those of sessions among them.
+extern pull_counts pulled;
 
 /// Publishes, as `publishing` does: an owner of many recipients, or a session.
 class any_publisher {

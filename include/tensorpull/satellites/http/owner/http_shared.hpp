@@ -27,6 +27,7 @@ struct http_options {
   /// fares. A browser asks for this password; any user name does. `/metrics` is answered with it, too. Neither shows a
   /// key or a version; both show names, sizes and how much was sent. Without TLS the password can be read on the way.
   http_password status{};
+  const pull_counts* pulls = nullptr;  ///< of the program, for `/metrics`; borrowed as long as connections are open
   const status_names* names = nullptr;  ///< what `/` calls them; borrowed as long as connections are open
 };
 

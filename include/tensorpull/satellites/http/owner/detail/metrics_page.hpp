@@ -19,7 +19,7 @@ class metrics_page {
     totals_ = totals;
     figures_ = figures;
     at_ = 0;
-    std::array<char, 4096> room;
+    std::array<char, http_metrics_bytes> room;
     return bytes_ = write_http_metrics(totals_, figures_, room);
   }
   /// The rest, in `memory`.

@@ -354,7 +354,9 @@ class owner_endpoint : public frameless_end {
   }
 
   void measure(bool head) noexcept {
-    const std::size_t n = metrics_.begin(owner_->totals(), handler_.shared().counts);
+    http_figures figures = handler_.shared().counts;
+    if (const pull_counts* const pulls = handler_.shared().options.pulls) figures.pulls = pull_figures(*pulls);
+    const std::size_t n = metrics_.begin(owner_->totals(), figures);
     finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
                                         "Content-Length: "
                                      << std::uint64_t{n} << "\r\n");
