@@ -27,7 +27,7 @@ inline constexpr std::string_view status_style =
     "p{margin:.1rem 0 0;color:var(--dim)}table{width:100%;margin-top:.6rem;border-collapse:collapse;table-layout:fixed}"
     "th,td{padding:.3rem .6rem .3rem 0;text-align:left;font-weight:400;border-top:1px solid var(--edge);"
     "overflow-wrap:anywhere}th{color:var(--dim);font-size:.8rem;border:0}.n{text-align:right}"
-    "tbody th{color:inherit;font-size:1em;border-top:1px solid var(--edge)}th:last-child,td:last-child{padding:0 0 0 .6rem}"
+    "tbody th{color:inherit;font-size:1em;border-top:1px solid var(--edge)}th:last-child,td:last-child{padding:.3rem 0 .3rem .6rem}"
     "col.b{width:28%}col.c{width:13%}col.d{width:22%}"
     "progress{width:100%;height:.6rem;accent-color:var(--bar);vertical-align:middle}"
     ".good{color:var(--good)}.bad{color:var(--bad)}.dim{color:var(--dim)}"

@@ -71,7 +71,7 @@ struct html_status {
     tile("published") << s.totals.references << "</dd></div>";
     tile("pulling now") << s.totals.active << "</dd></div>";
     tile("completed") << s.totals.transfers.completed() << "</dd></div>";
-    tile("HTTP connections") << s.http.open << "</dd></div>";
+    tile("HTTP clients") << s.http.open << "</dd></div>";
     put_bytes(tile("sent"), s.totals.bytes_sent) << "</dd></div>";
     tile("rate");
     if (s.rate) put_bytes(to, *s.rate) << "/s";
