@@ -102,7 +102,6 @@ class transaction_table : public transaction_events {
       set(p, *r, recipient_state::acquired);
       if (is_final(r->announced)) r->announced = recipient_state::acquired;  // its next end is told, too
     }
-    r->ended_by = errc::timed_out;
     t->moved_at = r->marked_at = now;
     return r;
   }
@@ -261,7 +260,7 @@ class transaction_table : public transaction_events {
       const bool counts = r.expected || !t.named;
       if (counts && is_final(r.state)) --p.counts.of(r.state);
       if (is_final(to) && !(has_completed(to) && has_completed(r.state))) ended(p, r, to);
-      if (to == recipient_state::vanished) r.before = r.state;
+      if (to == recipient_state::vanished) r.before = r.state, r.ended_by = errc::timed_out;
       else if (is_final(to)) r.serving = false;  // a recipient that vanished may go on
       r.state = to;
       if (counts && is_final(to)) ++p.counts.of(to);
@@ -343,6 +342,7 @@ class transaction_table : public transaction_events {
         const bool declined = r.state == recipient_state::absent && r.ended_by != errc::timed_out;
         if (over && why != end_of_transaction::by_budget)
           if (!declined) r.ended_by = to_errc(status_over(p));
+        if (!declined && why == end_of_transaction::by_budget) r.ended_by = errc::timed_out;
         if (r.expected || !t.named) ++p.counts.of(r.state);
         ended(p, r, r.state);
       }
