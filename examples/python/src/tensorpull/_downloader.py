@@ -53,6 +53,7 @@ class Downloader(OfOneProcess):
         http: Optional[str] = None,
         metrics: bool = False,
         allow_origin: Optional[str] = None,
+        status_password: Optional[str] = None,
         authorise: Optional[Callable[[Access], bool]] = None,
     ) -> None:
         """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
@@ -68,14 +69,19 @@ class Downloader(OfOneProcess):
         http     "host:port" of a second port, on which HTTP is answered over the same references (`url`), beside TCP, "tls://" (then it is HTTPS) or "unix:". ValueError
                  for other links. The limits of connections and bytes hold for it separately
         metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
+        status_password  16 to 128 characters, such as `secrets.token_hex(16)`: with them a browser shows at `http_address` what is published and how each recipient fares, under
+                 the names that were given as `recipients` and to `label`; /status.json is the same as JSON, and /metrics is answered with them, too. No page has a reference
         allow_origin  web pages of this origin, as "https://host", may read the answers in a browser; "*": those of every origin. They need the reference like anybody else
         authorise  called with `Access` before anything of a reference is told: false, or an exception, is the answer to an unknown reference. Once it is true it is asked again by another
                  connection, under another name, or when something else is published there. On the thread that serves. None: everybody who has the reference may pull.
                  With `require_client_certificates` a recipient that is expected by name (`recipients=["site-1"]`) has in any case to have that name in its certificate, as the common or
                  an alternative one; others may pull, and settle nothing by it
         """
-        if http is None and (metrics or allow_origin is not None):
-            raise ValueError("metrics and allow_origin are about the port of http")
+        if http is None and (metrics or allow_origin is not None or status_password is not None):
+            raise ValueError("metrics, allow_origin and status_password are about the port of http")
+        password = "" if status_password is None else text(status_password, "status_password", "16 to 128 characters")
+        if status_password is not None and not (16 <= len(password.encode(errors="replace")) <= 128 and password.isprintable()):
+            raise ValueError("status_password is 16 to 128 characters, such as secrets.token_hex(16)")
         if allow_origin == "":
             raise ValueError("allow_origin is an origin, \"*\" or None")
         references = whole(max_references, "max_references", 2**63 - 1, least=1)
@@ -95,10 +101,10 @@ class Downloader(OfOneProcess):
             remembered,
             as_authoriser(authorise),
         ))  # fmt: skip
-        self._http = ""
+        self._http, self._shows_status = "", status_password is not None
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
-            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin))
+            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin, password))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
         self._about: Dict[str, _About] = {}  # by IDs, of the last that was published under each, and by all digits
         self._most_about = 4 * references
@@ -365,7 +371,13 @@ class Downloader(OfOneProcess):
         about = self._said_of(ref_id)
         return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs), about.reasons)
 
+    def label(self, ref_id: str, title: str) -> None:
+        """Gives what is published there a title on the status page (`status_password`), such as "round 7"; text of others is shown as text. Without such a page it does nothing."""
+        self._owner.name_publication(reference_id(ref_id), text(title, "title", "what it is called"))
+
     def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...], reasons: Dict[str, str]) -> None:
+        for name in names if self._shows_status else ():
+            self._owner.name_recipient(recipient_named(name), name)
         with self._noting:
             for ref in refs:
                 for key in (ref.lower(), ref.id.lower()):

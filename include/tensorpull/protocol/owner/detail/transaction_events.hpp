@@ -15,7 +15,7 @@ class transaction_events : public owner_tables {
   using owner_tables::owner_tables;
 
   /// A recipient cannot take what is published, which progress tells; of several at once the last. One that is expected
-  /// by name is absent for that reason, if it asks no more.
+  /// by name is absent for that reason, if it does not return.
   void declined(recipient_record& r, errc why) noexcept {
     publication* const p = publication_of(r);
     if (p == nullptr || p->beside || is_final(r.state)) return;

@@ -17,7 +17,7 @@ class transaction_table : public transaction_events {
  public:
   using transaction_events::transaction_events;
 
-  std::uint64_t completions = 0;  ///< times that a recipient has completed a reference
+  transfer_ends transfers{};  ///< how recipients have ended so far
 
   /// table_full: too many transactions are under way, or more recipients count than there are records; or an error of
   /// expected_of().
@@ -96,7 +96,9 @@ class transaction_table : public transaction_events {
     if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
     if (r->state == recipient_state::unseen) {
       r->state = recipient_state::acquired;
+      r->asked_ms = clock_ms();
     } else if (is_final(r->state) && !has_completed(r->state)) {
+      r->asked_ms = clock_ms();
       set(p, *r, recipient_state::acquired);
       if (is_final(r->announced)) r->announced = recipient_state::acquired;  // its next end is told, too
     }
@@ -257,13 +259,21 @@ class transaction_table : public transaction_events {
     recount(t, r.who, r.expected, [&] {
       const bool counts = r.expected || !t.named;
       if (counts && is_final(r.state)) --p.counts.of(r.state);
-      completions += has_completed(to) && !has_completed(r.state) && !p.beside;
+      if (is_final(to) && !(has_completed(to) && has_completed(r.state))) ended(p, r, to);
       if (to == recipient_state::vanished) r.before = r.state, r.ended_by = errc::timed_out;
       else if (is_final(to)) r.serving = false;  // a recipient that vanished may go on
       r.state = to;
       if (counts && is_final(to)) ++p.counts.of(to);
     });
   }
+  /// A recipient has ended.
+  void ended(const publication& p, const recipient_record& r, recipient_state how) noexcept {
+    if (p.beside) return;
+    ++transfers.ended[static_cast<std::size_t>(how)];
+    if (has_completed(how)) transfers.completed_ms += clock_ms() - r.asked_ms;
+  }
+  /// Enough of the clock to tell how long a recipient takes.
+  std::uint32_t clock_ms() const noexcept { return static_cast<std::uint32_t>(now.count()); }
   /// Undoes what the budgets have decided about a recipient that has asked after all.
   void await_again(transaction& t, recipient_id who) noexcept {
     of(t).each_of(who, [&](publication& p, recipient_record* r) {
@@ -334,6 +344,7 @@ class transaction_table : public transaction_events {
           if (!declined) r.ended_by = to_errc(status_over(p));
         if (!declined && why == end_of_transaction::by_budget) r.ended_by = errc::timed_out;
         if (r.expected || !t.named) ++p.counts.of(r.state);
+        ended(p, r, r.state);
       }
     p.now = publication::state::withdrawn;
     ++p.generation;
