@@ -148,8 +148,14 @@ class host_machines {
     std::byte data[2][data_bytes];
     std::byte late[late_bytes];  // sent over the connection before, and not read yet
     std::uint64_t held[2];  // bit c: it has held this content of the reference
-    std::uint64_t landed;
+    struct request {
+      std::uint64_t offset;
+      std::uint32_t id, length;
+    } asked[4];  // the chunks that its transfer asked for last
+    std::uint64_t nonce;  // of the serve that was described to it last
+    std::uint64_t landed, total;
     std::uint32_t late_size;
+    std::uint32_t begun, begun_for;  // bytes that are left of the frame that it has begun to send, and its owner
     std::uint8_t pulls;  // the reference that it pulls; 2: it is over
     std::uint8_t end, ghost;  // the owner's ends of its connection, and of the one before it
     std::uint8_t tries;

@@ -193,6 +193,7 @@ class host_programs : public host_rules {
   /// The recipient's end is gone.
   void drop(unsigned i) noexcept {
     rend(i).~recipient_end();
+    at(i).begun = at(i).begun_for = 0;
     blank(at(i).end_at);
   }
   /// Both ends know that the connection is over.
@@ -213,7 +214,8 @@ class host_programs : public host_rules {
       scrub();
       if (pulling(i, [&](auto& t) { return rend(i).plan_write(t, plan, scratch_, plan_bytes).has_value(); }) &&
           plan.bytes > 0)
-        r.late_size = static_cast<std::uint32_t>(flat(plan, {r.late, late_bytes})), hear({r.late, r.late_size}, i);
+        r.late_size = static_cast<std::uint32_t>(flat(plan, {r.late, late_bytes}));
+      hear(const_byte_span(r.late, r.late_size).subspan(std::min(r.late_size, r.begun)), i);
     }
     drop(i);
     r.ghost = std::exchange(r.end, none);
@@ -306,6 +308,14 @@ class host_programs : public host_rules {
     return took.has_value() && (*took == bytes.size() || from == stranger);
   }
 
+  /// How many bytes are left of the frame that is begun if the first n bytes of these were sent.
+  static std::size_t rest_of_frame(const_byte_span frames, std::size_t n) noexcept {
+    std::size_t end = 0;
+    each_frame(frames, [&](const read_frame& f) {
+      if (end < n) end += f.bytes.size();
+    });
+    return end - std::min(end, n);
+  }
   /// What the recipient has to say, or the first part of it, is heard.
   bool up(unsigned i, unsigned how, const unsigned* lie = nullptr) noexcept {
     recipient_end::plan_type plan;
@@ -317,7 +327,12 @@ class host_programs : public host_rules {
     const std::size_t most = cut(plan, how);
     if (plan.bytes == 0 || most == 0) return false;
     std::byte bytes[plan_bytes + 64];
-    if (flat(plan, bytes); lie == nullptr) hear({bytes, plan.bytes}, i);
+    flat(plan, bytes);
+    std::uint32_t& begun = at(i).begun;
+    const const_byte_span frames = const_byte_span(bytes, plan.bytes).subspan(begun);
+    look_at_requests(i, frames);
+    if (lie == nullptr) hear(frames, i);
+    begun = static_cast<std::uint32_t>(most < begun ? begun - most : rest_of_frame(frames, most - begun));
     std::size_t n = most;
     scrub();
     if (!pulling(i, [&](auto& t) { return rend(i).written(t, plan, n).has_value(); }))
@@ -362,8 +377,16 @@ class host_programs : public host_rules {
     }
     open_ = {&plan, e, all_bytes};
     said_ += tell_frames({bytes, n});
+    const std::size_t begun = at(i).begun_for;
+    const const_byte_span all_frames = const_byte_span(bytes, lie != nullptr ? n : plan.bytes);
+    const const_byte_span frames = all_frames.subspan(std::min(begun, all_frames.size()));
+    const bool whole = at(i).pulls < 2 && begun == 0;
+    const std::uint64_t most_landed = at(i).pulls < 2 ? may_land(i, frames) : 0;
+    at(i).begun_for = static_cast<std::uint32_t>(n < begun ? begun - n : rest_of_frame(frames, n - begun));
+    if (lie != nullptr) at(i).begun_for = ~std::uint32_t{0};  // nobody knows where frames begin from now on;
     scrub();
     const auto took = pulling(i, [&](auto& t) { return give(rend(i), t, {bytes, n}); });
+    if (whole) must(tr(i).landed_bytes() <= most_landed, "bytes land that do not answer a request (1)");
     const bool all = took && *took == n;
     if (took && lie == nullptr) open_.bytes = *took;
     deliver();
@@ -384,8 +407,9 @@ class host_programs : public host_rules {
     look();
     return true;
   }
-  /// Somebody waits until nothing reads an image.
+  /// Somebody waits until nothing reads an image; other threads look what has settled, and have sent it.
   void relax() noexcept {
+    deliver();
     if (open_.plan != nullptr) return finish_plan();
     must(false, "somebody waits for bytes that nobody sends (3)");
     for (tp::publication& p : tables().slots) p.pins = 0;
@@ -428,7 +452,8 @@ class host_programs : public host_rules {
     request.recipient = names[i];
     scrub();
     new (blank(r.transfer_at)) transfer(landing(i), request, {}, first_id);
-    r.landed = 0, r.tries = 0;
+    r.landed = r.total = r.nonce = 0, r.tries = 0;
+    blank(r.asked);
   }
   void start_again(unsigned i, bool with_cursor) noexcept {
     one_recipient& r = at(i);

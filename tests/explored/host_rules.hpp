@@ -2,6 +2,7 @@
 // protocol/reference.md.
 #pragma once
 
+#include "explored/frames_in_words.hpp"
 #include "explored/host_machines.hpp"
 
 #include <algorithm>
@@ -67,14 +68,19 @@ class host_rules : public host_machines {
     must(t.landed_bytes() >= r.landed, "bytes that have landed are fetched again (27, 35)");
     r.landed = t.landed_bytes();
     must(t.answers() < t.next_id(), "more was answered than asked (14)");
+    must(r.total == 0 || t.total_bytes() == r.total, "the image has another size than was described (1)");
+    r.total = t.total_bytes();
     const unsigned content = content_of(r.pulls, landing(i).version);
-    if (landing(i).finished != 0) {
-      must(r.lied_to || landing(i).finished == landing(i).version, "it finishes another version (11)");
-      r.held[r.pulls] |= content_of(r.pulls, landing(i).finished);
+    if (const std::uint64_t finished = landing(i).finished; finished != 0) {
+      const unsigned of = content_of(r.pulls, finished);
+      must(finished == landing(i).version, "it finishes another version (11)");
+      must(of != 0 && std::memcmp(r.data[r.pulls], source_[r.pulls][of == 2 ? 1 : 0][0], data_bytes) == 0,
+           "it finishes with other bytes than those that were published (11, 13)");
+      r.held[r.pulls] |= of;
     }
+    if (setting_.pinned && landing(i).version != 0) must(content == 1, "it pulls another version than it was to (35)");
     if (r.lied_to) return;
     if (landing(i).version != 0) must(content != 0, "it pulls what nobody published (1)");
-    if (setting_.pinned && landing(i).version != 0) must(content == 1, "it pulls another version than it was to (35)");
     const std::uint64_t here = r.landed - std::min<std::uint64_t>(r.landed, header_bytes);
     for (std::size_t k = 0; k < data_bytes; ++k) {
       const std::byte is = r.data[r.pulls][k], should = source_[r.pulls][content == 2 ? 1 : 0][0][k];
@@ -242,6 +248,45 @@ class host_rules : public host_machines {
     const auto known = own().recipient_of(refs[ref], names[i]);
     must(landing(i).version != 0 || !known || known->state != recipient_state::completed,
          "one that has completed asks, and hears that it is over (32)");
+  }
+  /// Notes what a recipient asks for.
+  void look_at_requests(unsigned i, const_byte_span bytes) noexcept {
+    one_recipient& r = at(i);
+    each_frame(bytes, [&](const read_frame& f) {
+      const tp::frame& m = f.m;
+      if (r.pulls == 2 || (m.kind != kind::pull && m.kind != kind::confirm) || m.ref != refs[r.pulls]) return;
+      must(m.version == 0 || landing(i).version == 0 || m.version == landing(i).version,
+           "it goes on with another version (35)");
+      if (m.kind != kind::pull || r.asked[0].id == m.id) return;
+      std::move_backward(std::begin(r.asked), std::end(r.asked) - 1, std::end(r.asked));
+      r.asked[0] = {m.offset, m.id, m.length};
+    });
+  }
+  /// Where a recipient may be once these bytes have arrived, the first of which begins a frame: behind what answers its
+  /// requests.
+  std::uint64_t may_land(unsigned i, const_byte_span bytes) noexcept {
+    one_recipient& r = at(i);
+    std::uint64_t reached = tr(i).landed_bytes(), version = landing(i).version;
+    using prefix = tp::detail::payload_prefix;
+    while (bytes.size() >= 24) {
+      const auto size = tp::detail::measure_frame(bytes, ~std::size_t{0}, 1);
+      const std::size_t whole = size && *size ? std::min(**size, bytes.size()) : bytes.size();
+      const const_byte_span one = bytes.first(whole);
+      bytes = bytes.subspan(whole);
+      if (prefix::announces_payload(one)) {
+        if (one.size() < prefix::bytes) break;
+        const auto m = prefix::read(one.first<prefix::bytes>());
+        if (!m || m->ref != refs[r.pulls] || m->version != version || m->nonce != r.nonce || m->offset != reached)
+          continue;
+        bool asked = false;
+        for (const auto& q : r.asked) asked = asked || (q.id == m->id && q.offset == reached && m->length <= q.length);
+        if (asked) reached += m->length;
+      } else if (const read_frame f = first_frame(one); f.m.kind == kind::description && f.m.ref == refs[r.pulls]) {
+        r.nonce = f.m.nonce;
+        if (version == 0) version = f.m.version;
+      }
+    }
+    return reached;
   }
   /// Payload is read where it is published now.
   void look_at_spans(const owner_end::plan_type& plan) noexcept {
