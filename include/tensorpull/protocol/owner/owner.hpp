@@ -174,12 +174,17 @@ class owner : public publication_book<Lock> {
 
   /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `busy` if the same
   /// one is published again (its recipient begins another serve), `unreadable` if it could not be read, `ended` if it
-  /// has settled by itself, otherwise `withdrawn`.
+  /// has settled by itself, otherwise `withdrawn`. A recipient that has completed and asked for a description is told
+  /// `already_final`, as if it had asked now.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = slots().find(r.ref);
-    if (now == nullptr || now->now != publication::state::published)
+    if (now == nullptr || now->now != publication::state::published) {
+      const recipient_record* const to = transactions_.records.behind(r);
+      if (r.kind == frame_kind::description && to != nullptr && !to->anonymous && has_completed(to->state))
+        return void(refuse(r, status::already_final));
       return void(detail::refuse_over(r, &slots().at(r.slot)));
+    }
     refuse(r, now->version == r.version ? status::busy : status::stale);
     r.version = now->version;
   }
