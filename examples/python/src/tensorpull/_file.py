@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Abort, Receipt, Tell
@@ -36,6 +36,7 @@ def download_file(
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
     connections: int = 1,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
 ) -> Receipt:
     """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, after its digest was compared, or to what was there before.
@@ -58,15 +59,22 @@ def download_file(
     address = kept(address)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    within_it = within(wait, abort)
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort if wait is None else within_it, version, recipient, window, retries, unverified, believe)
+    within_it = within(timeout, wait, abort, address)
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
     name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
-    with within_it:
-        got, source = over_addresses(address, ssl, lambda route: _native.download_file(
-            route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
-        ), web, told, at_a_time)  # fmt: skip
+    with within_it as heard:
+
+        def settings_of(told: Any) -> Any:
+            return pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)
+
+        settings_of(told)  # what makes no sense is said first
+
+        def pull(route: Any, told: Any) -> Any:
+            settings = settings_of(told)
+            return _native.download_file(route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings)
+
+        got, source = over_addresses(address, ssl, lambda route: newest(ref_id, version, retries, told, lambda told: pull(route, told)), web, told, at_a_time)
     receipt = Receipt(*got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt

@@ -96,7 +96,7 @@ class owner : public publication_book<Lock> {
     const lock_guard hold(lock_);
     if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return book().settle(from, m, out);
-    publication* const slot = slots().find(m.ref);
+    publication* const slot = asked(from, m);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return book().over(out, slot, m);
     const std::uint64_t expected = m.version;
     out.version = slot->version;
@@ -293,7 +293,7 @@ class owner : public publication_book<Lock> {
     bool expected = false;
     {
       const lock_guard hold(lock_);
-      const publication* const slot = slots().find(m.ref);
+      const publication* const slot = asked(from, m);
       if (slot != nullptr && as == from.who() && from.find(slots().index(*slot), slot->generation) != nullptr)
         return true;
       expected = slot != nullptr && transactions_.expects(*slot, as);
@@ -302,12 +302,23 @@ class owner : public publication_book<Lock> {
   }
 
   // The caller of these holds the lock.
+  /// The publication that a request is about: the newest, or the version that it names if that stays for this
+  /// recipient.
+  publication* asked(peer& from, const frame& m) noexcept {
+    publication* const now = slots().find(m.ref);
+    publication* const before = m.version != 0 ? slots().replaced(m.ref) : nullptr;
+    if (before == nullptr || before->version != m.version || (now != nullptr && now->version == m.version)) return now;
+    if (from.find(slots().index(*before), before->generation) != nullptr) return before;
+    const recipient_id who = m.kind == frame_kind::describe ? m.recipient : from.who();
+    const recipient_record* const r = who ? transactions_.record_of(*before, who) : nullptr;
+    return r != nullptr && detail::has_asked(r->state) && !is_final(r->state) ? before : now;
+  }
   digest_state answer_locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
     answer = {};
     answer.kind = frame_kind::refused;
     answer.id = m.id;
     answer.ref = m.ref;
-    publication* const slot = slots().find(m.ref);
+    publication* const slot = asked(from, m);
     if (slot == nullptr || slot->now == publication::state::withdrawn) {
       pending_reply refusal;
       refusal.ref = m.ref;
