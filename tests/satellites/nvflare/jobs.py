@@ -505,6 +505,14 @@ def external_trainer_that_cannot_import_it():
         assert job.count("models travel by FLARE's chunks in this trainer: ModuleNotFoundError") == 2
 
 
+@each_format
+def external_trainer_without_memory_to_share(*format_):
+    """The job process has the model, and FLARE's server has let go of it: FLARE's chunks bring it from the one process to the other."""
+    with Job("--external", *format_, clients=1, rounds=2, TENSORPULL_NO_MEMORY="1") as job:
+        job.ends()
+        assert job.count("go on to the trainer by FLARE's chunks") >= 1 and job.count(UPDATE_BY_FLARE) == 2
+
+
 def figures(job, lines):
     """What each rank has noted, once there are so many lines."""
     path = os.path.join(job.folder, "figures")

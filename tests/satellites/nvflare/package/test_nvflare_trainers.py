@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import logging
 import mmap
 import os
 import pickle
@@ -248,7 +250,7 @@ def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, w
     assert said["is"] == "no" and re.search(why, said["why"]), said
 
 
-def test_a_process_of_another_user_gets_nothing(trainers):
+def test_a_process_of_another_user_gets_nothing(trainers, monkeypatch):
     if os.geteuid() != 0:
         pytest.skip("only the system's administrator can become another user here")
     program = f"""
@@ -259,8 +261,12 @@ def test_a_process_of_another_user_gets_nothing(trainers):
         connection.connect("\\0{trainers.name}")
         sys.stdout.write(connection.makefile("rb").read()[4:].decode())
     """
-    said = processes.run([sys.executable, "-c", textwrap.dedent(program)], stdout=-1, text=True, check=True).stdout
-    assert json.loads(said)["why"] == "a process of another user has called"
+    warned = []
+    monkeypatch.setattr(trainers.logger, "warning", warned.append)
+    for _ in range(2):
+        said = processes.run([sys.executable, "-c", textwrap.dedent(program)], stdout=-1, text=True, check=True).stdout
+        assert json.loads(said)["why"] == "a process of another user has called"
+    assert len(warned) == 1  # or it could fill the log
 
 
 def test_a_trainer_speaks_to_no_process_of_another_user(monkeypatch):
@@ -272,6 +278,32 @@ def test_a_trainer_speaks_to_no_process_of_another_user(monkeypatch):
         monkeypatch.setenv(_trainers.VARIABLE, name)
         with pytest.raises(Refused, match="another user"):
             _trainer._called({}, [])
+
+
+def test_a_trainer_waits_for_its_turn(monkeypatch):
+    """As one of many ranks that call at the same time, or while another user's processes call."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        name = f"tensorpull-of-many-{os.getpid()}"
+        listener.bind(f"\0{name}")
+        listener.listen(0)
+        first.connect(f"\0{name}")
+        monkeypatch.setenv(_trainers.VARIABLE, name)
+        with socket.socket(socket.AF_UNIX) as full, pytest.raises(BlockingIOError):
+            full.setblocking(False)
+            full.connect(f"\0{name}")
+        ended = []
+
+        def call():
+            with _trainer._called({"is": "map"}, []):
+                ended.append(True)
+
+        caller = threading.Thread(target=call, daemon=True)
+        caller.start()
+        listener.settimeout(processes.AMPLE)
+        processes.eventually(lambda: not caller.is_alive(), 0.3)  # it waits, or has failed
+        with listener.accept()[0], listener.accept()[0]:
+            caller.join(processes.AMPLE)
+        assert ended
 
 
 def held_here():
@@ -319,6 +351,112 @@ def test_a_trainer_that_is_killed_leaves_no_memory_behind(brings):
     assert processes.eventually(lambda: held_here() == before and not brings._held)
 
 
+class Again:
+    """Stands for a model that FLARE's chunks bring from the job process."""
+
+    def __init__(self):
+        self.ref, self.ended = "again", threading.Event()
+
+    def end(self):
+        self.ended.set()
+
+
+def by_chunks():
+    """A trainer that asks for a model, and gets it by FLARE's chunks; from whom."""
+    asked = []
+
+    class FLARE:
+        def get_download_dot(self):
+            return dots.NUMPY_DOWNLOAD
+
+        def download(self, from_fqcn, ref_id, secure, **_):
+            asked.append((from_fqcn, ref_id, secure))
+            return None, dict(MODEL)
+
+    trainer = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": logging.getLogger("test")})()
+    error, params = trainer.download("server.job", "one", 5.0, Cell("site-1.job.trainer"), secure=True)
+    assert not error and same(params, MODEL)
+    return asked
+
+
+def test_a_model_without_such_memory_comes_from_the_job_process(brings, monkeypatch):
+    """FLARE's server has let go of it when the job process had it, so the trainer cannot ask there any more."""
+    again = Again()
+
+    class No(Brings):
+        def bring(self, *_):
+            return None, again
+
+    monkeypatch.setattr(_trainers, "_ours", lambda word: No())
+    assert by_chunks() == [("site-1.job", "again", False)]
+    assert again.ended.wait(processes.AMPLE)
+
+
+@pytest.mark.parametrize("why", [OSError("no memory"), tensorpull.Error("unsupported_dtype", "this torch has no F9"), RuntimeError("Stride calculation overflowed")])
+def test_a_trainer_that_cannot_map_a_model_asks_its_job_process_again(brings, monkeypatch, why):
+    again, opens, before = Again(), _memory.opened, held_here()
+
+    class Yes(Brings):
+        def again(self, tensors, cell, timeout):
+            assert same(tensors, MODEL)
+            return again
+
+    def fails_once(*a):
+        monkeypatch.setattr(_memory, "opened", opens)
+        raise why
+
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Yes())
+    monkeypatch.setattr(_memory, "opened", fails_once)
+    assert by_chunks() == [("site-1.job", "again", False)]
+    assert again.ended.wait(processes.AMPLE) and processes.eventually(lambda: not brings._held and held_here() == before)
+
+
+def test_a_process_without_a_descriptor_to_spare_still_hears_the_word():
+    given = sealed()
+    a, b = socket.socketpair()
+    with a, b:
+        _memory.send(a, {"is": "memory"}, [given.fd] * 2)
+        assert receive(b) == ({"is": "memory"}, [])
+
+
+def brought(monkeypatch, way, result, **fails):
+    """What a job process has for its trainer once the model is there."""
+    ours, made = ArrayDecomposer(), []
+
+    def run(consumer, *_):
+        consumer.way = way
+        if way == "tensorpull":
+            consumer.room.fill(result)
+        return None, dict(consumer.room.rows) if way == "tensorpull" else result
+
+    monkeypatch.setattr(ours, "_run", run)
+    monkeypatch.setattr(ours, "again", lambda tensors, cell, timeout: made.append(tensors) or "again")
+    for name, why in fails.items():
+        monkeypatch.setattr(Room, name, lambda *_, why=why: raises(why))
+    return ours.bring("server.job", "one", 5.0, Cell("site-1.job"), False, None), made
+
+
+def raises(number):
+    raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize("array", [np.ones(3, np.complex128), np.array(["a", "bc"]), np.arange(3, dtype=">f4"), np.array(["2026-01-01"], "M8[s]")])
+def test_arrays_that_are_not_carried_go_on_by_chunks(monkeypatch, array):
+    (error, said), made = brought(monkeypatch, "FLARE's chunks", {"T0": array})
+    assert (error, said) == (None, "again") and same(made[0], {"T0": array})
+
+
+def test_memory_that_cannot_be_sealed_goes_on_by_chunks(monkeypatch):
+    """As while a child of fork() has it mapped."""
+    (error, said), made = brought(monkeypatch, "tensorpull", MODEL, seal=errno.EBUSY)
+    assert (error, said) == (None, "again") and same(made[0], MODEL)
+
+
+def test_no_memory_at_all(monkeypatch):
+    (error, said), made = brought(monkeypatch, "FLARE's chunks", MODEL, begin=errno.EPERM)
+    assert (error, said) == (None, "again") and same(made[0], MODEL)
+
+
 def test_a_trainer_that_goes_away_ends_its_pull(brings, monkeypatch):
     ended = threading.Event()
 
@@ -360,6 +498,15 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
     assert processes.eventually(lambda: not brings._held and not held_here())
     with pytest.raises(Refused, match="no longer there"):
         pickle.loads(sent)
+
+
+def test_a_part_of_what_came_and_other_bits_are_not_taken_for_it(brings):
+    """And neither is what lies where a tied tensor lay, which has memory of its own."""
+    given = landed({"T0": MODEL["T3"], "T1": MODEL["T3"], "T2": MODEL["T0"]})
+    params = opened(given.fd, given.rows, "numpy")
+    came = _trainer._Came("key", params)
+    assert came.name_of(params["T0"]) == "T0" and came.name_of(params["T2"].reshape(-1)) == "T2"
+    assert [came.name_of(x) for x in (params["T2"][:1], params["T2"].view(np.int32), params["T2"].view(np.complex64), params["T1"])] == [None] * 4
 
 
 def test_memory_that_came_later_at_the_same_address_is_another():
@@ -437,6 +584,14 @@ def test_several_descriptors_are_taken_by_nobody(trainers):
         socket.send_fds(connection, [struct.pack("<I", 2) + b"{}"], [one.fd for one in given])
         assert receive(connection)[0]["is"] == "no"
     assert processes.eventually(lambda: held_here() == before)
+
+
+def test_an_update_that_is_not_known_here_leaves_no_memory(trainers):
+    """As of PyTorch's tensors, where the job process takes NumPy's arrays alone."""
+    given = sealed()
+    before = held_here()
+    said = answer(trainers, {**send_word()[0], "dot": 10**9}, [given.fd])
+    assert said["is"] == "no" and processes.eventually(lambda: held_here() == before)
 
 
 def test_another_process_is_no_job_process(monkeypatch):

@@ -15,7 +15,7 @@ import socket
 import struct
 import threading
 import weakref
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 from .._tensors import _TORCH
 from .. import _native
@@ -23,7 +23,7 @@ from .._trees import arrive
 from .._types import Receipt, TensorDict
 from ._files import fetch
 from ._offer import Refused
-from ._pool import _Arrays, _TorchTensors
+from ._pool import _Arrays, _TorchTensors, is_plain
 
 #: Each tensor begins at a multiple of this.
 _ALIGNED = 64
@@ -129,7 +129,7 @@ class Room:
             named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
             named = None if named == "F4" else named  # whose shape counts half of the elements
         else:
-            named = (_native.numpy_format(tensor.dtype.str) or (None,))[0]
+            named = _native.numpy_format(tensor.dtype.str)[0] if is_plain(tensor.dtype) else None
         if named is None:
             raise Refused(f"{str(tensor.dtype)[:60]} is not carried here")
         return named
@@ -144,6 +144,10 @@ class Room:
         fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS | _SEAL_SEAL)
         fd, self._fd = self._fd, -1
         return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
+
+    def tensors(self, rows: Dict[str, Any]) -> Opened:
+        """Of these rows, for this process alone: they could not be sealed."""
+        return _over(self._fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in rows.items()], self.framework)
 
     def end(self) -> None:
         if self._mapped is not None:
@@ -180,6 +184,7 @@ class Opened(Dict[str, Any]):
     """Tensors in memory that another process has given, mapped privately. They keep the mapping."""
 
     mapping: Optional["weakref.ref[mmap.mmap]"] = None
+    apart: FrozenSet[str] = frozenset()  # those that are not in it: tied ones, which have memory of their own
 
 
 def opened(fd: int, rows: Any, framework: str) -> Opened:
@@ -191,9 +196,13 @@ def opened(fd: int, rows: Any, framework: str) -> Opened:
     if seals & _SEALS != _SEALS:
         raise Refused("its memory is not sealed: the other process could change it")
     about = os.fstat(fd)  # it cannot change any more
-    size = about.st_size
-    if about.st_blocks * 512 < size:
+    if about.st_blocks * 512 < about.st_size:
         raise Refused("its memory has holes")
+    return _over(fd, rows, framework)
+
+
+def _over(fd: int, rows: Any, framework: str) -> Opened:
+    size = os.fstat(fd).st_size
     if type(rows) is not list or len(rows) > MOST_TENSORS:
         raise Refused("its table makes no sense")
     kinds = _kinds(framework)
@@ -219,6 +228,7 @@ def opened(fd: int, rows: Any, framework: str) -> Opened:
         tensor = kinds.over(_bytes_at(mapped, begin, nbytes), kind).reshape(held)
         if begin in taken:  # FLARE's own arrive each on its own
             tensor = tensor.clone() if framework == "torch" else tensor.copy()
+            made.apart |= {name}
         taken.add(begin)
         made[name] = tensor
     return made
@@ -237,8 +247,11 @@ def receive(connection: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
     try:
         if not head:
             raise EOFError("the other process has gone")
-        if len(head) != 4 or flags & socket.MSG_CTRUNC or len(fds) > 1:
+        if len(head) != 4:
             raise Refused("it is no word")
+        if flags & socket.MSG_CTRUNC or len(fds) > 1:  # as many as this process may have: the word stays without any
+            while fds:
+                os.close(fds.pop())
         left = struct.unpack("<I", head)[0]
         if left > _MOST_WORD:
             raise Refused("its word is too long")

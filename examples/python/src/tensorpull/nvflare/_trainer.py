@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import socket
+import struct
 import threading
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
@@ -33,8 +35,10 @@ def _called(word: Dict[str, Any], fds: List[int]) -> socket.socket:
     """A connection to the job process, with the word said. Refuge: nobody is there, as in another container."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(_PATIENCE)
+        # With Python's time-out it would not wait for its turn, and many ranks call at once.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(_PATIENCE), 0))
         connection.connect(f"\0{os.environ[VARIABLE]}")
+        connection.settimeout(_PATIENCE)
         if not _memory.is_same_user(connection):
             raise Refused("a process of another user has its name")
         _memory.send(connection, word, fds)
@@ -117,41 +121,44 @@ class Taking:
     ) -> Any:  # fmt: skip
         word = {"is": "bring", "dot": self.get_download_dot(), "from": from_fqcn, "ref": ref_id, "timeout": per_request_timeout, "secure": secure}
         stopped = lambda: bool(abort_signal is not None and abort_signal.triggered)  # noqa: E731
-        connection = None
         own: Any = getattr(super(), "download")
         more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in inspect.signature(own).parameters else {}
-
-        def flares() -> Any:
+        parent = FQCN.get_parent(cell.get_fqcn())
+        with contextlib.ExitStack() as kept:
+            if from_fqcn != parent:  # else its job process has made it, as in swarm learning
+                try:
+                    connection = kept.enter_context(_called(word, []))
+                    heard = _answer(connection, stopped)
+                    if heard is not None and heard[0].get("is") == "memory":
+                        try:
+                            return None, self._mapped(*heard, kept)
+                        except Exception as e:  # noqa: BLE001: FLARE's server has let go of the model, and the job process sends it on
+                            warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {parent} by FLARE's chunks: {e}")
+                            _memory.send(connection, {"is": "chunks"})
+                            heard = _answer(connection, stopped)
+                    if heard is None:
+                        return "FLARE has given up", None
+                    if heard[0].get("is") == "failed":
+                        return str(heard[0].get("why")), None
+                    if heard[0].get("is") != "chunks":
+                        raise Refuge(str(heard[0].get("why"))[:300])
+                    from_fqcn, ref_id, secure = str(parent), str(heard[0].get("ref")), False  # within this machine, as FLARE's messages to a trainer are
+                except Exception as e:  # noqa: BLE001: whatever it is, the job goes on
+                    warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
             return own(
                 from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
                 progress_cb=progress_cb, **more,
             )  # fmt: skip
 
-        if from_fqcn == FQCN.get_parent(cell.get_fqcn()):
-            return flares()  # its job process has made it, as in swarm learning
-        try:
-            connection = _called(word, [])
-            heard = _answer(connection, stopped)
-            if heard is None:
-                return "FLARE has given up", None
-            if heard[0].get("is") == "failed":
-                return str(heard[0].get("why")), None
-            if heard[0].get("is") == "no":
-                raise Refuge(str(heard[0].get("why"))[:300])
-            tensors = _memory_of(*heard, self.offering.framework)
-            check_names(tensors)
-            _came[self.offering.framework] = _Came(str(heard[0].get("key")), tensors)
-            there = tensors.mapping() if tensors.mapping is not None else None
-            if there is not None:  # the job process keeps the memory for other ranks until this process has done with it
-                weakref.finalize(there, connection.close).atexit = False
-                connection = None
-            return None, tensors
-        except (Refuge, Refused, EOFError, OSError) as e:
-            warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
-        finally:
-            if connection is not None:
-                connection.close()
-        return flares()
+    def _mapped(self, word: Dict[str, Any], fds: List[int], connection: contextlib.ExitStack) -> _memory.Opened:
+        """The tensors, which keep the connection: the job process has the memory for other ranks until it ends."""
+        tensors = _memory_of(word, fds, self.offering.framework)
+        check_names(tensors)
+        _came[self.offering.framework] = _Came(str(word.get("key")), tensors)
+        there = tensors.mapping() if tensors.mapping is not None else None
+        if there is not None:
+            weakref.finalize(there, connection.pop_all().close).atexit = False
+        return tensors
 
 
 class _Came:
@@ -159,12 +166,17 @@ class _Came:
 
     def __init__(self, key: str, tensors: _memory.Opened) -> None:
         self.key, self._mapping = key, tensors.mapping
-        self._names = {_address(t): name for name, t in tensors.items() if t.nbytes}
+        self._names = {_address(t): (name, _kind_of(t)) for name, t in tensors.items() if t.nbytes and name not in tensors.apart}
 
     def name_of(self, tensor: Any) -> Optional[str]:
-        """Of a tensor that lies there, also if it is seen through the other framework."""
+        """Of a tensor that lies there, also if it is seen through the other framework. None: it is not one of them, or a part of one, or its bits seen as another type."""
         there = self._mapping() if self._mapping is not None else None
-        return self._names.get(_address(tensor)) if there is not None and tensor.nbytes else None
+        name, kind = self._names.get(_address(tensor), (None, None))
+        return name if there is not None and name is not None and _kind_of(tensor) == kind else None
+
+
+def _kind_of(tensor: Any) -> Any:
+    return str(tensor.dtype).rpartition(".")[2], tensor.nbytes
 
 
 _came: Dict[str, _Came] = {}
@@ -190,7 +202,7 @@ class ForRanks(Dict[str, Any]):
 
 def _is_tensor(value: Any) -> bool:
     if hasattr(value, "data_ptr"):
-        return value.device.type == "cpu" and bool(value.is_contiguous())
+        return value.device.type == "cpu" and bool(value.is_contiguous()) and not value.is_conj() and not value.is_neg()
     return hasattr(value, "__array_interface__") and bool(value.flags.c_contiguous)
 
 

@@ -43,6 +43,10 @@ _REFERENCES = 256
 _PATIENCE = 30.0
 
 
+class Stranger(Refused):
+    """Who has called runs as another user. A name without a file has no rights, so everybody on the machine may call."""
+
+
 class Trainers:
     """The socket, and a thread for each caller."""
 
@@ -50,7 +54,7 @@ class Trainers:
         self.logger = get_obj_logger(self)
         self._lock = threading.Lock()
         self._passed_on: "OrderedDict[Tuple[str, str], Any]" = OrderedDict()
-        self.came = False
+        self.came = self._strange = False
         self._held: Dict[str, _memory.Sealed] = {}  # what a trainer has not done with, for its other ranks
         self.name = f"tensorpull-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -80,7 +84,7 @@ class Trainers:
             fds: Any = []
             try:
                 if not _memory.is_same_user(connection):
-                    raise Refused("a process of another user has called")
+                    raise Stranger("a process of another user has called")
                 connection.settimeout(_PATIENCE)
                 word, fds = _memory.receive(connection)
                 kind = word.get("is")
@@ -93,7 +97,10 @@ class Trainers:
                 else:
                     raise Refused("its word is not known")
             except Exception as e:  # noqa: BLE001: the trainer hears it, and goes on with FLARE's chunks
-                (self.logger.info if isinstance(e, Off) else self.logger.warning)(f"tensorpull: a trainer's word is not done: {str(e) or type(e).__name__}")
+                again = isinstance(e, Stranger) and self._strange  # nobody else fills this log
+                self._strange |= isinstance(e, Stranger)
+                log = self.logger.debug if again else self.logger.info if isinstance(e, Off) else self.logger.warning
+                log(f"tensorpull: a trainer's word is not done: {str(e) or type(e).__name__}")
                 with contextlib.suppress(OSError):
                     _memory.send(connection, {"is": "no", "why": str(e)[:500] or type(e).__name__, "settings": _settings()})
             finally:
@@ -114,19 +121,38 @@ class Trainers:
         timeout = word.get("timeout")
         if type(timeout) not in (int, float) or not 0 < timeout < 1e6:
             raise Refused("its time-out makes no sense")
-        error, sealed = ours.bring(source, ref, float(timeout), cell, word.get("secure") is True, _memory.Gone(connection))
+        error, made = ours.bring(source, ref, float(timeout), cell, word.get("secure") is True, _memory.Gone(connection))
         if error:
             _memory.send(connection, {"is": "failed", "why": str(error)[:500], "settings": _settings()})
             return
+        if isinstance(made, _memory.Sealed):
+            if not self._is_refused(connection, made):
+                return
+            made = ours.again(_memory.opened(made.fd, made.rows, made.framework), cell, float(timeout))
+        try:
+            _memory.send(connection, {"is": "chunks", "ref": made.ref, "settings": _settings()})
+            _memory.waits(connection, None)
+        finally:
+            made.end()
+
+    def _is_refused(self, connection: socket.socket, sealed: _memory.Sealed) -> bool:
+        """Gives the memory, until the trainer closes the connection: it has done with the model, or has died. True: it cannot use it, and asks for FLARE's chunks."""
         key = secrets.token_hex(16)
         with self._lock:
             self._held[key] = sealed
         try:
             _memory.send(connection, {"is": "memory", "key": key, "rows": sealed.rows, "settings": _settings()}, [sealed.fd])
-            _memory.waits(connection, None)  # it closes the connection when it has done with the model, or has died
+            _memory.waits(connection, None)
         finally:
             with self._lock:
                 del self._held[key]
+        try:
+            word, fds = _memory.receive(connection)
+        except (EOFError, OSError):
+            return False
+        for fd in fds:
+            os.close(fd)
+        return word.get("is") == "chunks"
 
     def _map(self, connection: socket.socket, word: Any) -> None:
         """Gives another rank what the trainer was given."""
@@ -138,8 +164,8 @@ class Trainers:
 
     def _send(self, connection: socket.socket, word: Any, fd: int) -> None:
         """Dials FLARE's server for the trainer, and is pulled from the memory that the trainer has filled."""
-        ours = _ours(word)
         try:
+            ours = _ours(word)
             tensors = _memory.opened(fd, word.get("rows"), ours.offering.framework)
         finally:
             os.close(fd)

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Set, Tuple, Union
 
 import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
+from nvflare.fuel.f3.streaming.obj_downloader import ObjectDownloader
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from . import _relayed, _offer, _trainers
@@ -565,17 +566,25 @@ class Decomposing:
         consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
         return self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, optional, abort_signal, progress_cb)
 
-    def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Sealed]]:
-        """As `download`, for another process of this machine: the error, or the memory that the model has landed in."""
+    def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Union[Sealed, "Again"]]]:
+        """As `download`, for another process of this machine: the error, or the memory that the model has landed in, or, where there is no such memory for it, FLARE's chunks."""
         consumer = self.consumer(cell, {FOBSContextKey.TENSOR_DISK_OFFLOAD: False}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
         room = consumer.room = Room(self.offering.framework)
         error, result = self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, False, abort_signal, None)
         if error:
             return error, None
-        if consumer.way == "tensorpull":
-            return None, room.seal(result)
-        room.fill(result)
-        return None, room.seal()
+        ours = consumer.way == "tensorpull"
+        try:
+            if not ours:
+                room.fill(result)
+            return None, room.seal(result if ours else None)
+        except _GOES_ON as e:
+            warn_once(self.logger, f"{KINDS[self.offering.framework]} go on to the trainer by FLARE's chunks: {e}")
+            return None, self.again(room.tensors(result) if ours else result, cell, per_request_timeout)
+
+    def again(self, tensors: Dict[str, Any], cell: Any, timeout: float) -> "Again":
+        """For another process of this machine, by FLARE's chunks from this one: their source has let go of the model when this process had it."""
+        return Again(super().to_downloadable(tensors, _CHUNK, {}), cell, timeout)
 
     def send(self, tensors: Dict[str, Any], cell: Any, ref_id: str, place: Place, call: _offer.Call, server: str, gone: Any) -> str:
         """Is pulled by FLARE's server, for another process of this machine, until that has `gone`; "" or why not."""
@@ -622,6 +631,17 @@ class Decomposing:
         except _GOES_ON as e:
             why = str(e)
         warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {source} by FLARE's chunks: {why}")
+
+
+class Again:
+    """A model of this process, which FLARE's chunks bring to one other."""
+
+    def __init__(self, downloadable: Any, cell: Any, timeout: float) -> None:
+        self._downloader = ObjectDownloader(cell=cell, timeout=timeout, num_receivers=1)
+        self.ref = str(self._downloader.add_object(downloadable))
+
+    def end(self) -> None:
+        self._downloader.delete_transaction()
 
 
 __all__ = ["Decomposing", "Offering", "Pulling"]
