@@ -11,8 +11,6 @@ from typing import Any
 
 import nvflare.fuel.utils.fobs as fobs
 
-from . import _relayed
-
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
 _MARK = "tensorpull"
@@ -31,7 +29,6 @@ def take_over(ours: Any, kind: str) -> None:
         if not why:
             for name in _METHODS:
                 setattr(there, name, getattr(ours, name))
-            _relayed.marks_are_known(_listen_in(there))
             setattr(there, _MARK, ours)
     except Exception as e:  # whatever another version of FLARE has made of it, its own way goes on
         why = f"{type(e).__name__}: {e}"
@@ -39,20 +36,6 @@ def take_over(ours: Any, kind: str) -> None:
         ours.logger.warning(f"tensorpull: {kind} travel by FLARE's chunks in this process: {why}")
     else:
         ours.logger.info(f"tensorpull: {kind} are offered and pulled in this process")
-
-
-def _listen_in(there: Any) -> bool:
-    """From now on it is noted which references came in a message that FLARE encrypts from site to site. False: this version of FLARE reads messages in another way."""
-    reads = there.process_datum
-    if "process_datum" in vars(there) or list(inspect.signature(reads).parameters) != ["datum", "manager"]:
-        return False
-
-    def process_datum(datum: Any, manager: Any) -> Any:
-        _relayed.note_mark(datum.value, manager.fobs_ctx)
-        return reads(datum, manager)
-
-    there.process_datum = process_datum
-    return True
 
 
 def _unlike(there: Any, ours: Any) -> str:
