@@ -687,13 +687,13 @@ def test_so_long_is_waited_for_a_connection():
     assert _process.setting("connect_timeout", _process.CONNECT_TIMEOUT) == 5.0
 
 
-def test_asking_for_flares_settings_changes_none_of_them():
+def test_asking_for_flares_settings_changes_none_of_them(monkeypatch):
     from nvflare.fuel.utils import app_config_utils as acu
 
+    monkeypatch.setattr(acu.ConfigService, "_var_values", {})
     assert _process.flares_setting("tensor_download_chunk_size") is None
     assert acu.get_int_var("tensor_download_chunk_size", 77) == 77
     assert _process.flares_setting("tensor_download_chunk_size") == 77, "it remembers its own default"
-    acu.ConfigService._var_values.pop("tensor_download_chunk_size")
 
 
 def test_each_site_pulls_at_its_own_pace(cells):
@@ -741,3 +741,29 @@ def test_flares_own_functions_are_left_alone(cells):
     add_tensors(Downloader(), of("torch", MODEL), 1 << 20)
     add_arrays(Downloader(), of("numpy", MODEL), 1 << 20)
     assert [type(one) for one in made] == [TensorDownloadable, ArrayDownloadable]
+
+
+def two_free_ports():
+    """A number that is free, and so is the next one."""
+    while True:
+        with tensorpull.Listener("127.0.0.1:0") as one:
+            try:
+                with tensorpull.Listener(f"127.0.0.1:{one.port + 1}"):
+                    return one.port
+            except (tensorpull.Error, OverflowError):
+                pass
+
+
+def test_a_jobs_ports_are_two_of_those_that_a_firewall_lets_in(monkeypatch):
+    first = two_free_ports()
+    real = _process.setting
+    monkeypatch.setattr(_process, "setting", lambda name, default: f"{first}-{first + 1}" if name == "ports" else real(name, default))
+    one, other = (_process.Place(Cell(f"server.{job}")) for job in ("j1", "j2"))
+    owner, door = one.owner()[0], one.door()
+    try:
+        assert {owner.port, int(door.address.rpartition(":")[2])} == {first, first + 1}
+        with pytest.raises(_process.Refuge, match="no port to listen on"):
+            other.owner()
+    finally:
+        owner.close()
+        door.close()

@@ -33,6 +33,8 @@ HANDSHAKE = 3.0
 UNFINISHED = 16
 #: Seconds for a connection, unless a setting says otherwise: a firewall that drops packets says nothing at all.
 CONNECT_TIMEOUT = 5.0
+#: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
+LEAST_BYTES = 2 << 20
 #: The kind of the message in which a caller says its word.
 HELLO = 0x74700001
 

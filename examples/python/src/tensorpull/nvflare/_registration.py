@@ -11,6 +11,8 @@ from typing import Any
 
 import nvflare.fuel.utils.fobs as fobs
 
+from . import _trainers
+
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
 _MARK = "tensorpull"
@@ -29,6 +31,7 @@ def take_over(ours: Any, kind: str) -> None:
         if not why:
             for name in _METHODS:
                 setattr(there, name, getattr(ours, name))
+            _listen_in(there)
             setattr(there, _MARK, ours)
     except Exception as e:  # whatever another version of FLARE has made of it, its own way goes on
         why = f"{type(e).__name__}: {e}"
@@ -36,6 +39,23 @@ def take_over(ours: Any, kind: str) -> None:
         ours.logger.warning(f"tensorpull: {kind} travel by FLARE's chunks in this process: {why}")
     else:
         ours.logger.info(f"tensorpull: {kind} are offered and pulled in this process")
+
+
+def _listen_in(there: Any) -> bool:
+    """From now on a trainer's process may ask for what a message has brought. False: this version of FLARE reads messages in another way."""
+    reads = there.process_datum
+    if "process_datum" in vars(there) or list(inspect.signature(reads).parameters) != ["datum", "manager"]:
+        return False
+
+    def process_datum(datum: Any, manager: Any) -> Any:
+        try:
+            _trainers.note(datum.value, manager.fobs_ctx)
+        except Exception as e:  # noqa: BLE001: another form of it, which its trainer cannot ask for
+            there.logger.debug(f"tensorpull: {e}")
+        return reads(datum, manager)
+
+    there.process_datum = process_datum
+    return True
 
 
 def _unlike(there: Any, ours: Any) -> str:
