@@ -162,13 +162,11 @@ TEST(Tunnel, No_more_leaves_in_a_second_than_the_rate_says) {
   const auto began = steady_clock::now();
   joined_thread a([&] { send_all(*t.first, there); }), b([&] { send_all(*t.second, back); });
   bytes got_back;
-  steady_clock::time_point back_was_there;
-  joined_thread c([&] { got_back = receive(*t.first, back.size()), back_was_there = steady_clock::now(); });
+  joined_thread c([&] { got_back = receive(*t.first, back.size()); });
   EXPECT_EQ(receive(*t.second, there.size()), there);
   EXPECT_GE(steady_clock::now() - began, 900ms);
   c.join();
   EXPECT_EQ(got_back, back);
-  EXPECT_LT(back_was_there, steady_clock::now()) << "the other direction has no limit";
 }
 
 TEST(Tunnel, It_allocates_nothing) {
