@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 
@@ -12,7 +13,7 @@ import pytest
 from authority import certificates
 
 import tensorpull
-from tensorpull import Error, Listener, Session
+from tensorpull import Error, Listener, Session, aio
 
 MODEL = {"layer.with.a.name": np.random.default_rng(7).random(300_000, np.float32), "bias": np.ones((3, 5))}
 GO, WANTS, HERE, HAS = 1, 2, 3, 4
@@ -241,3 +242,20 @@ def test_a_rate(sites):
     _, got = both(middle.door.address, (None, None, ""), (None, None, ""))
     middle.ended()
     assert is_model(got) and time.monotonic() - began > 0.9
+
+
+def test_the_same_with_calls_that_are_awaited(sites):
+    _, inner = sites
+
+    async def run():
+        async with aio.Listener() as door, await aio.Session(door.address) as first, await door.accept() as near, await aio.Session(door.address) as second, await door.accept() as far:
+            passing = asyncio.create_task(near.tunnel_to(far, timeout=60))
+            ends = await asyncio.gather(first.through_tunnel(inner["site-1"], "site-2", accepts=True, timeout=60), second.through_tunnel(inner["site-2"], "site-1", timeout=60))
+            await ends[1].send(WANTS, b"a word")
+            heard = await ends[0].receive(60)
+            for end in ends:
+                end.close()
+            return heard, await passing
+
+    heard, passed = asyncio.run(run())
+    assert (heard.kind, heard.body) == (WANTS, b"a word") and passed.back > 0 and passed.forth > 0

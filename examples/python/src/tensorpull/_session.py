@@ -191,7 +191,8 @@ class Session(OfOneProcess):
         have a session of their own then, of which this program sees nothing but TLS. First it tells the one that accepts, and waits for an answer, since that one reads what the other one says first.
 
         `memory`: bytes, and the only buffer. `bytes_per_second`: the most that the peer of `other` is sent; 0: no limit. `timeout`: seconds without a byte in either direction. Both sessions are
-        closed afterwards, and the errors are those of `relay_to`: neither peer may have said anything that nobody has received."""
+        closed afterwards. A peer that is lost has hung up, too: only the two know what should have arrived. Errors: "timed_out", "cancelled"; before a byte has moved "unsupported_request", and
+        "unread_messages": a peer has sent something that nobody has received."""
         if not isinstance(other, Session):
             raise TypeError(f"other is a Session; not {other!r}")
         return Tunnelled._make(

@@ -40,7 +40,7 @@ class passage {
     const std::array<std::span<std::byte>, 1> room{memory_.subspan(end_)};
     const io_result io = from.read_some(room);
     end_ += io.bytes;
-    if (is_end(io.status)) ended_ = true, broken_ = io.status != io_status::closed;
+    if (is_end(io.status)) ended_ = true;
     return io.bytes > 0;
   }
   template <byte_stream To>
@@ -52,22 +52,20 @@ class passage {
     pace.sent(io.bytes);
     begin_ += io.bytes;
     passed_ += io.bytes;
-    if (is_end(io.status)) ended_ = broken_ = true, begin_ = end_;
+    if (is_end(io.status)) ended_ = true, begin_ = end_;
     return io.bytes > 0;
   }
   bool wants_bytes() const noexcept { return !ended_ && (begin_ == end_ || end_ < memory_.size()); }
   bool has_bytes() const noexcept { return begin_ < end_; }
   /// Its bytes have ended, and all of them have been passed on.
   bool over() const noexcept { return ended_ && !has_bytes(); }
-  /// It is over, and not because an end hung up between two bytes.
-  bool broken() const noexcept { return broken_; }
   std::uint64_t passed() const noexcept { return passed_; }
 
  private:
   std::span<std::byte> memory_;
   std::size_t begin_ = 0, end_ = 0;
   std::uint64_t passed_ = 0;
-  bool ended_ = false, broken_ = false;
+  bool ended_ = false;
 };
 
 }  // namespace detail
@@ -76,8 +74,9 @@ class passage {
 /// leaves. Two ends that have TLS between them (tls_stream over their streams to this party) show it neither names nor
 /// bytes. `memory`: the only buffer, of which bytes to the second end have three quarters. Nothing is allocated.
 ///
-/// Errors: invalid_argument: `memory` has less than 4 bytes; connection_lost: an end was lost; timed_out: no byte has
-/// moved for `idle_timeout`; cancelled. `at`: bytes passed on. Close both afterwards.
+/// An end that is lost has hung up, too: only the two ends know what should have arrived. Errors: invalid_argument:
+/// `memory` has less than 4 bytes; timed_out: no byte has moved for `idle_timeout`; cancelled. `at`: bytes passed on.
+/// Close both afterwards.
 template <byte_stream First, byte_stream Second>
 result<tunnelled> tunnel(First& first, Second& second, std::span<std::byte> memory,
                          const tunnel_options& options = {}) noexcept {
@@ -110,7 +109,6 @@ result<tunnelled> tunnel(First& first, Second& second, std::span<std::byte> memo
   // the other direction's last bytes, as far as there is room: the end that hung up may read them yet
   (void)forth.write(second, at_once);
   (void)back.write(first, at_once);
-  if (forth.broken() || back.broken()) return ended(errc::connection_lost);
   return tunnelled{forth.passed(), back.passed()};
 }
 
