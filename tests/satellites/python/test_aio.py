@@ -353,7 +353,7 @@ def test_a_session_is_used_once_it_is_connected():
 
 
 def test_each_signature_is_that_of_the_call_that_waits():
-    for name in ("download_tensors", "list_tensors", "send", "serve", "receive", "relay_to", "add_tensors", "withdraw", "status", "settled", "__init__"):
+    for name in ("download_tensors", "list_tensors", "send", "serve", "receive", "relay_to", "tunnel_to", "through_tunnel", "add_tensors", "withdraw", "status", "settled", "__init__"):
         theirs, ours_ = inspect.signature(getattr(tensorpull.Session, name)), inspect.signature(getattr(aio.Session, name))
         assert list(theirs.parameters) == list(ours_.parameters) and [p.default for p in theirs.parameters.values()] == [p.default for p in ours_.parameters.values()], name
     for mine, other in ((aio.Listener, tensorpull.Listener), (aio.WeightedAverage, tensorpull.WeightedAverage)):

@@ -33,6 +33,13 @@ class Relayed(NamedTuple):
     completed_unverified: int  #: confirmations without one
 
 
+class Tunnelled(NamedTuple):
+    """Bytes that passed through a tunnel."""
+
+    forth: int  #: to the other session
+    back: int  #: from there
+
+
 class Session(OfOneProcess):
     """One connection in both roles, over any link but HTTP. Either end publishes, pulls what the other has published, and sends messages, whichever end has dialled.
 
@@ -178,6 +185,35 @@ class Session(OfOneProcess):
                 whole(bytes_per_second, "bytes_per_second", 2**63 - 1), as_abort(abort),
             )
         )  # fmt: skip
+
+    def tunnel_to(self, other: "Session", *, memory: int = 1 << 20, timeout: Optional[float] = 600.0, abort: Any = None, bytes_per_second: int = 0) -> Tunnelled:
+        """Passes all bytes of this session's peer and of the peer of `other` on to each other, until either hangs up. Both peers call `through_tunnel` when this program has told them to, and
+        have a session of their own then, of which this program sees nothing but TLS. First it tells the one that accepts, and waits for an answer, since that one reads what the other one says first.
+
+        `memory`: bytes, and the only buffer. `bytes_per_second`: the most that the peer of `other` is sent; 0: no limit. `timeout`: seconds without a byte in either direction. Both sessions are
+        closed afterwards. A peer that is lost has hung up, too: only the two know what should have arrived. Errors: "timed_out", "cancelled"; before a byte has moved "unsupported_request", and
+        "unread_messages": a peer has sent something that nobody has received."""
+        if not isinstance(other, Session):
+            raise TypeError(f"other is a Session; not {other!r}")
+        return Tunnelled._make(
+            self._session.tunnel_to(
+                other._session, whole(memory, "memory", _native.max_chunk_bytes, 4), milliseconds(timeout, "timeout"), whole(bytes_per_second, "bytes_per_second", 2**63 - 1), as_abort(abort)
+            )
+        )
+
+    def through_tunnel(self, ssl: Optional[TLS] = None, peer: str = "", *, accepts: bool = False, timeout: Optional[float] = 10.0, abort: Any = None) -> "Session":
+        """A session with whoever is at the far end, once this session's peer passes all bytes on (`tunnel_to`). This session is closed.
+
+            door.send(WANTS, word)
+            door.receive()                              # the peer says that it passes bytes on from now on
+            with door.through_tunnel(tls, "site-1") as site:
+                site.receive()
+
+        With `ssl`, TLS goes from end to end. `peer` is the common name that the far end's certificate has to have. One end has `accepts=True` and the part of a server: it waits for the other one,
+        `timeout` seconds at most, and its `ssl` has `require_client_certificates`. The other end finds `peer` among its subjectAltNames, too. The end without `accepts` speaks first.
+
+        Errors: those of a connection over TLS ("not_authenticated": the far end is somebody else); "unsupported_request": this is not a session over tcp:// or tls://; "unread_messages"."""
+        return Session._of(self._session.through_tunnel(native(ssl), text(peer, "peer", "a name") if peer else "", bool(accepts), milliseconds(timeout, "timeout"), as_abort(abort)))
 
     @property
     def peer_name(self) -> str:
