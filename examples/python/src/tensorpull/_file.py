@@ -58,15 +58,39 @@ def download_file(
     address = kept(address)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    within_it = within(wait, abort)
-    settings = pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, abort if wait is None else within_it, version, recipient, window, retries, unverified, believe)
-    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
-    name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
-    with within_it:
-        got, source = over_addresses(address, ssl, lambda route: _native.download_file(
-            route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings,
+    with within(wait, abort) as heard:
+        receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(
+            route, ref_id, path, resume=resume, overwrite=overwrite, max_bytes=max_bytes, per_request_timeout=per_request_timeout, chunk_size=chunk_size, progress=told, abort=heard,
+            progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries, unverified=unverified, believe=believe,
         ), web, told, at_a_time)  # fmt: skip
-    receipt = Receipt(*got)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt
+
+
+def pull_into_file(
+    source: Any,
+    ref_id: str,
+    path: Union[str, bytes, "os.PathLike[str]"],
+    *,
+    resume: bool = True,
+    overwrite: bool = False,
+    max_bytes: Optional[int] = None,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
+    chunk_size: Optional[int] = None,
+    progress: Any = None,
+    abort: Any = None,
+    progress_interval: float = 0.1,
+    version: Optional[int] = None,
+    recipient: Optional[str] = None,
+    window: int = 0,
+    retries: int = RETRIES,
+    unverified: bool = False,
+    believe: bool = False,
+    wait: Optional[float] = None,
+) -> Receipt:
+    """The same from a source of the compiled half: a route, or a session."""
+    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    with within(wait, abort) as heard:
+        settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, heard, version, recipient, window, retries, unverified, believe)
+        return Receipt(*_native.download_file(source, source.reference_of(ref_id, settings.version), os.fsencode(path), bool(resume), bool(overwrite), limit, settings))
