@@ -19,7 +19,7 @@
   Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
   Error, ERROR_CODES                 what went wrong: help(tensorpull.Error) lists the codes
   TLS                                certificates, and how to make them
-  aio, messages, nvflare             modules: asyncio, message structs of C++, NVIDIA FLARE
+  aio, messages, nvflare, flower     modules: asyncio, message structs of C++, NVIDIA FLARE, Flower
 """
 
 # Each name is given twice, as type checkers want it. There is no __all__: with one, help(tensorpull) would be the help of every class.
