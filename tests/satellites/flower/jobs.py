@@ -52,10 +52,13 @@ def nothing_is_left(there):
     folder = os.path.join(there.folder, "tmp")
     assert not [name for name in os.listdir(folder) if name.startswith("tensorpull-flower.")], os.listdir(folder)
     for pid in there.processes():
-        with open(f"/proc/{pid}/cmdline", "rb") as f:
-            command = f.read()
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                command = f.read()
+        except OSError:
+            continue
         if b"flwr-serverapp" in command:
-            assert processes.eventually(lambda: not os.path.exists(f"/proc/{pid}")), "the ServerApp does not end"
+            assert processes.eventually(lambda pid=pid: pid not in there.processes()), "the ServerApp does not end"
 
 
 @case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import processes
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.app.message import make_message
 from flwr.serverapp import Grid
@@ -53,7 +54,7 @@ class FakeGrid(Grid):
             self.contents.append(got.content)
             ids.append(got.metadata.message_id)
             if got.metadata.dst_node_id in self.apps:
-                thread = threading.Thread(target=self.answer, args=(got, got.metadata.message_id))
+                thread = processes.JoinedThread(target=self.answer, args=(got, got.metadata.message_id))
                 self.threads.append(thread)
                 thread.start()
         return ids

@@ -44,8 +44,7 @@ def pulled(tmp_path):
     for grid in made:
         grid.close()
         for thread in grid.of.threads:
-            thread.join(60)
-            assert not thread.is_alive()
+            thread.join()
     gc.collect()
     assert processes.eventually(lambda: not glob.glob(f"{tmp_path}/tensorpull-flower.*"), 1), "files are left"
     assert not [t.name for t in threading.enumerate() if t.name.startswith("tensorpull-")], "threads are left"
@@ -652,7 +651,7 @@ def test_forty_rounds_with_participants_that_vary_leave_nothing(pulled, tmp_path
         assert all(same(replies[node].content["arrays"], expected(node, large)) for node in nodes)
         del replies
         for thread in fake.threads:
-            thread.join(60)
+            thread.join()
         fake.threads.clear()
         gc.collect()
         assert processes.eventually(lambda: not grid._door._callers)
