@@ -180,6 +180,30 @@ TEST_F(Device, The_owner_hears_of_a_pull_that_ends_early_and_a_recipient_of_a_wi
   EXPECT_EQ(gone.error().code, errc::withdrawn);
   EXPECT_EQ(gone.error().system, 9);
 }
+TEST_F(Device, A_platform_that_stops_keeps_the_number_of_a_pull_that_was_given_up) {
+  const tp::reference ref = publish();
+  auto pull = net::begin_pull(here, ref, target);
+  while (pull.landed_bytes() < 600)
+    if (!pull.step()) machine::idle();
+  pull.cancel(42);
+  machine::stops = true;
+  EXPECT_EQ(pull.wait().error().code, errc::cancelled);
+  for (int i = 0; i < 100; ++i) machine::idle();
+  EXPECT_EQ(owner.reason(), 42u);
+}
+TEST_F(Device, A_model_may_be_an_array_of_structs) {
+  using layers = mlp[2];
+  using stack = net_of<256, layers>;
+  layers from{source, random_model(2)}, to{};
+  stack::downloader both(far);
+  machine::other = [&] { (void)both.step(); };
+  const auto ref = both.add_tensors(from);
+  ASSERT_TRUE(ref);
+  EXPECT_EQ(ref->fingerprint, tp::raw_tensors<layers>::schema().fingerprint);
+  EXPECT_EQ(stack::image::tensor_count, 4u);
+  ASSERT_TRUE(stack::download_tensors(here, *ref, to));
+  EXPECT_TRUE(same(to[0], from[0]) && same(to[1], from[1]));
+}
 TEST_F(Device, Its_time_limit_ends_a_pull_that_nobody_answers_and_a_platform_that_stops_does_too) {
   machine::other = nullptr;
   const auto began = machine::now();

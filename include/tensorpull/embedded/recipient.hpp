@@ -189,10 +189,11 @@ class embedded_recipient {
     }
   }
 
-  /// Ends the transfer as `cancelled`; the owner is told, with a number that the application chooses.
+  /// Ends the transfer as `cancelled`, if it has not ended; the owner is told, with a number of the application's.
   void cancel(std::uint32_t reason = 0) noexcept {
+    if (state_ >= state::leaving) return;
     reason_ = reason;
-    if (state_ < state::leaving) fail(errc::cancelled);
+    fail(errc::cancelled);
   }
 
   /// Whether it is over, and the owner has been told if it has to be. Before that next() has frames to send.

@@ -43,10 +43,13 @@ def fedavg(a, name):
 
         model, program = digits.Digits(), "digits.py"
     else:
-        model, program = models.Model(**(models.LARGE if a.large else models.SMALL)), "client.py"
+        model, program = models.Model(**(models.of(a.megabytes) if a.megabytes else models.LARGE if a.large else models.SMALL)), "client.py"
+    if a.ranks:
+        program = "ranks.py"
+        more["command"] = f"{sys.executable} -m torch.distributed.run --nproc_per_node={a.ranks} --master_addr=127.0.0.1 --master_port=0 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:0"
     recipe = FedAvgRecipe(
         name=name, min_clients=a.clients, num_rounds=a.rounds, model=model, train_script=program, server_expected_format=a.format,
-        launch_external_process=a.external, **more,
+        launch_external_process=a.external or a.ranks > 0, **more,
     )  # fmt: skip
     if a.readers:
         recipe.add_server_input_filter(readers.Doubling(), ["train"])
@@ -110,6 +113,8 @@ def main():
     p.add_argument("--format", default="pytorch", help="what the server gets: FLARE's own default is numpy")
     p.add_argument("--recipe", default="", help="one of recipes.py, in the simulator")
     p.add_argument("--external", action="store_true")
+    p.add_argument("--ranks", type=int, default=0, help="an external trainer of so many processes")
+    p.add_argument("--megabytes", type=int, default=0, help="of a model of its own")
     p.add_argument("--memory", action="store_true", help="with the component that keeps the server's memory flat")
     p.add_argument("--varying", action="store_true", help="each round has another number of participants")
     p.add_argument("--disk", action="store_true")

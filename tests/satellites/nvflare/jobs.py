@@ -481,9 +481,77 @@ def longer_than_time_outs():
 
 @each_format
 def external_trainer(*format_):
-    """A trainer in a process of its own has FLARE's own decomposer: its server's offer is left alone."""
-    with Job("--external", *format_, rounds=1) as job:
+    """A trainer in a process of its own: its site's job process pulls and sends for it."""
+    with Job("--external", *format_) as job:
         job.ends()
+        job.all_by_us()
+
+
+@case
+def external_trainer_in_poc():
+    """With certificates, of which the trainer has none: the job process pulls and sends over TLS."""
+    with Job("--external", poc=True, rounds=1) as job:
+        job.ends()
+        job.all_by_us()
+        assert job.count("pulls from tls://") == 2 and not job.count("WARNING - tensorpull")
+
+
+@case
+def external_trainer_that_cannot_import_it():
+    """It goes on with FLARE's chunks, and so does the job."""
+    with Job("--external", rounds=1, TENSORPULL_NOT_IN_TRAINERS="1") as job:
+        job.ends()
+        assert not job.count(BY_US) and job.count(UPDATE_BY_FLARE) == 2
+        assert job.count("models travel by FLARE's chunks in this trainer: ModuleNotFoundError") == 2
+
+
+def figures(job, lines):
+    """What each rank has noted, once there are so many lines."""
+    path = os.path.join(job.folder, "figures")
+    until(lambda: os.path.exists(path) and open(path).read().count("\n") >= lines or job.process.poll() is not None, 400, "the ranks have no model")
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+@each_format
+def external_trainer_of_four_ranks(*format_):
+    """All of them map the same pages, and what one writes no other sees."""
+    with Job("--ranks", "4", *format_, clients=1, TENSORPULL_FIGURES="FOLDER/figures") as job:
+        job.ends()
+        job.all_by_us()
+        noted = figures(job, 8)
+        by_round = [noted[:4], noted[4:]]
+        assert all({line["rank"] for line in of} == {0, 1, 2, 3} for of in by_round), noted
+        if all(line["seen"] for line in noted):  # it needs a right of the system's administrator
+            assert all(len({line["pages"] for line in of}) == 1 for of in by_round), noted
+        else:
+            print("external_trainer_of_four_ranks: the kernel does not show which pages", flush=True)
+
+
+@case
+def external_trainer_whose_rank_is_killed():
+    """FLARE decides what becomes of the job. No memory of the trainer's stays with a process."""
+
+    def mapping():
+        found = []
+        for pid in job.processes():
+            try:
+                with open(f"/proc/{pid}/maps") as f:
+                    found += [pid] if "memfd:tensorpull" in f.read() else []
+                found += [pid for fd in os.listdir(f"/proc/{pid}/fd") if "memfd:tensorpull" in os.readlink(f"/proc/{pid}/fd/{fd}")]
+            except OSError:
+                pass
+        return set(found)
+
+    with Job("--ranks", "4", clients=1, TENSORPULL_FIGURES="FOLDER/figures", TENSORPULL_WAIT="FOLDER/wait") as job:
+        open(os.path.join(job.folder, "wait"), "w").close()
+        ranks = figures(job, 4)
+        had = mapping()
+        assert len(had) == 5, (had, ranks)  # the ranks and the job process
+        last = next(line["pid"] for line in ranks if line["rank"] == 2)
+        os.kill(last, signal.SIGKILL)
+        os.remove(os.path.join(job.folder, "wait"))
+        until(lambda: not mapping(), 300, "a process has memory of the trainer's")
 
 
 SLOW = json.dumps({"tensorpull_bytes_per_second": 2_000_000})

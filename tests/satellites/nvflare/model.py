@@ -25,3 +25,9 @@ class Model(torch.nn.Module):
 
 SMALL = {"d": 128, "blocks": 2, "words": 1000}  # 1.6 MB
 LARGE = {"d": 512, "blocks": 8, "words": 8000}  # 84 MB
+
+
+def of(megabytes):
+    """A model of so many megabytes, half of it in two large tensors."""
+    d = 1024
+    return {"d": d, "blocks": max(1, megabytes // 2 // 33), "words": megabytes * 1_000_000 // 2 // (4 * d)}

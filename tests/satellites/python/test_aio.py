@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import inspect
 import subprocess
 import sys
 import threading
@@ -175,3 +177,187 @@ def test_what_was_given_to_a_download_that_failed_is_let_go_of_at_once(awaited):
         assert left() is None
     finally:
         gc.enable()
+
+
+def both_ends(talk):
+    """Runs `talk(door, dialled, accepted)` with a session of aio at each end, and sees that nothing of it stays."""
+
+    async def main():
+        async with aio.Listener() as door:
+            async with aio.Session(door.address) as dialled, await door.accept() as accepted:
+                assert door.port and not dialled.closed and not accepted.closed
+                await talk(door, dialled, accepted)
+            assert dialled.closed and accepted.closed
+        assert ours() == 0
+
+    asyncio.run(main())
+
+
+def test_a_session_is_awaited_in_both_directions(tmp_path):
+    async def talk(_, dialled, accepted):
+        ref, another = dialled.add_tensors(model(), recipients=1), dialled.add_tensors(model(), recipients=1)
+        await dialled.send(3, b"600 images", [ref, another])
+        serving = asyncio.create_task(dialled.serve(until=[ref, another]))
+        message = await accepted.receive()
+        assert (message.kind, message.body) == (3, b"600 images") and list((await accepted.list_tensors(message.references[0])).tensors) == ["w"]
+        got = await accepted.download_tensors(message.references[0])
+        assert (await accepted.download_file(message.references[1], tmp_path / "m", resume=False)).bytes == another.nbytes == (tmp_path / "m").stat().st_size
+        assert np.array_equal(got["w"], model()["w"]) and await serving and dialled.settled(ref) and dialled.status(ref).completed == 1
+        dialled.withdraw(ref)
+        assert await accepted.receive(timeout=0.05) is None
+
+    both_ends(talk)
+
+
+def test_an_average_is_awaited_over_a_session_and_over_an_address(owner):
+    base = {"w": np.zeros(3, np.float32)}
+    average = aio.WeightedAverage(base=base, partial="staged")
+
+    async def talk(_, dialled, accepted):
+        near, far = dialled.add_tensors({"w": np.full(3, 2, np.float32)}, recipients=1), owner.add_tensors({"w": np.full(3, 5, np.float32)})
+        serving = asyncio.create_task(dialled.serve(until=near))
+        await asyncio.gather(average.pull(accepted, near, 2, peer="near", round=1), average.pull(owner.address, far, 1, peer="far", round=1))
+        assert await serving
+
+    both_ends(talk)
+    assert {one.peer for one in average.updates if one.counts} == {"near", "far"} and np.array_equal(average.result()["w"], np.full(3, 3, np.float32))
+    average.reset()
+    assert average.round == 2 == average.blocking.round
+
+
+def test_what_waits_in_a_session_is_cancelled_and_the_session_goes_on():
+    async def talk(door, dialled, accepted):
+        ref = accepted.add_tensors(model(), recipients=1)
+        never = threading.Event()
+        for waits in (
+            lambda: accepted.receive(), lambda: accepted.serve(until=ref), lambda: accepted.serve(until=never), lambda: accepted.serve(), lambda: accepted.receive(timeout=600),
+            lambda: accepted.download_tensors("ab" * 16), lambda: accepted.list_tensors("ab" * 16), lambda: door.accept(),
+            lambda: aio.WeightedAverage(base=model(), partial="staged").pull(accepted, "ab" * 16, 1, peer="a", round=1),
+        ):  # fmt: skip
+            task = asyncio.create_task(waits())
+            await asyncio.sleep(0.05)
+            assert ours() == 1 and not task.done()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert ours() == 0
+        for waits in (lambda: accepted.serve(until=ref, abort=lambda: True), lambda: accepted.receive(abort=lambda: True)):
+            with pytest.raises(Error) as e:
+                await waits()
+            assert e.value.code == "cancelled"
+        await accepted.send(1, b"still here", [ref])
+        serving = asyncio.create_task(accepted.serve(until=ref))
+        assert (await dialled.receive()).body == b"still here"
+        assert np.array_equal((await dialled.download_tensors(ref))["w"], model()["w"]) and await serving
+
+    both_ends(talk)
+
+
+def test_a_session_that_is_cancelled_in_the_middle_of_a_pull_leaves_no_thread_and_writes_nothing_more():
+    out, seen = {"w": np.zeros(64 << 20, np.uint8)}, []
+
+    async def talk(_, dialled, accepted):
+        ref = dialled.add_tensors(model(64), recipients=1)
+        over = threading.Event()
+        serving = asyncio.create_task(dialled.serve(until=over))
+
+        def slowly(now):
+            seen.append(now.bytes_done)
+            threading.Event().wait(0.002)
+
+        task = asyncio.create_task(accepted.download_tensors(ref, out=out, chunk_size=1 << 14, progress=slowly, progress_interval=0))
+        while not seen or seen[-1] < 1 << 17:
+            await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        landed, events = out["w"].copy(), len(seen)
+        await asyncio.sleep(0.2)
+        assert landed[: 1 << 16].any() and not landed[-(1 << 20) :].any(), "in the middle"
+        assert len(seen) == events and np.array_equal(landed, out["w"]) and ours() == 1
+        over.set()
+        assert await serving and dialled.status(ref).cancelled + dialled.status(ref).lost >= 1
+
+    both_ends(talk)
+
+
+def late(call, held, go):
+    """`call`, which returns only after the task was cancelled."""
+
+    def slow(*arguments, **more):
+        value = call(*arguments, **more)
+        held.set()
+        assert go.wait(60)
+        return value
+
+    functools.update_wrapper(slow, call)
+    return slow
+
+
+async def cancelled_too_late(waits, held, go):
+    task = asyncio.create_task(waits())
+    while not held.is_set():
+        await asyncio.sleep(0.002)
+    task.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_what_had_come_when_it_was_cancelled_is_not_lost(monkeypatch):
+    async def talk(door, dialled, accepted):
+        for n in (1, 2):
+            await dialled.send(n, b"")
+        held, go = threading.Event(), threading.Event()
+        with monkeypatch.context() as m:
+            m.setattr(accepted.blocking, "receive", late(accepted.blocking.receive, held, go))
+            await cancelled_too_late(accepted.receive, held, go)
+        assert [(await accepted.receive()).kind for _ in range(2)] == [1, 2]
+
+        other = tensorpull.Session(door.address)
+        held, go = threading.Event(), threading.Event()
+        with monkeypatch.context() as m:
+            m.setattr(door.blocking, "accept", late(door.blocking.accept, held, go))
+            await cancelled_too_late(door.accept, held, go)
+        async with await door.accept() as again:
+            await again.send(7, b"")
+            assert other.receive().kind == 7
+        other.close()
+
+    both_ends(talk)
+
+
+def test_a_session_that_was_made_too_late_is_closed(monkeypatch):
+    with tensorpull.Listener() as door:
+        held, go = threading.Event(), threading.Event()
+        monkeypatch.setattr(tensorpull.Session, "__init__", late(tensorpull.Session.__init__, held, go))
+        asyncio.run(cancelled_too_late(aio.Session(door.address)._connected, held, go))
+        with pytest.raises(ConnectionError):
+            door.accept().receive(timeout=60)
+
+
+def test_a_session_is_used_once_it_is_connected():
+    async def main():
+        session = aio.Session("127.0.0.1:1", retries=0)
+        for use in (session.receive, lambda: session.send(1), lambda: session.download_tensors("ab" * 16)):
+            with pytest.raises(RuntimeError, match="not connected"):
+                await use()
+        with pytest.raises(ConnectionRefusedError):
+            await session
+        with pytest.raises(RuntimeError, match="not connected"):
+            await session
+        assert session.closed and ours() == 0
+        session.close()
+
+    asyncio.run(main())
+
+
+def test_each_signature_is_that_of_the_call_that_waits():
+    for name in ("download_tensors", "download_file", "list_tensors", "send", "serve", "receive", "relay_to", "add_tensors", "withdraw", "status", "settled", "__init__"):
+        theirs, ours_ = inspect.signature(getattr(tensorpull.Session, name)), inspect.signature(getattr(aio.Session, name))
+        assert list(theirs.parameters) == list(ours_.parameters) and [p.default for p in theirs.parameters.values()] == [p.default for p in ours_.parameters.values()], name
+    for mine, other in ((aio.Listener, tensorpull.Listener), (aio.WeightedAverage, tensorpull.WeightedAverage)):
+        assert list(inspect.signature(mine).parameters) == list(inspect.signature(other).parameters)
+    for call in ("download_tensors", "download_file", "list_tensors", "weighted_average"):
+        assert inspect.signature(getattr(aio, call)) == inspect.signature(getattr(tensorpull, call))

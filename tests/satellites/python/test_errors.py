@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import pickle
+import pydoc
+import re
 import signal
 import socket
 import subprocess
@@ -201,10 +204,36 @@ def test_an_error_travels_between_processes(arguments):
 
 
 def test_every_code_makes_an_error():
-    for code in tensorpull.ERROR_CODES:
+    for code in tensorpull.ErrorCode:
         for system in (0, errno.ENOENT, errno.ECONNRESET, errno.EADDRINUSE, 9999, -1):
             error = Error(code, "m", "n", 0, system)
             assert isinstance(error, Error) and error.code == code and error.system == system and str(error).startswith("m (n)")
+
+
+def test_each_code_has_a_cause_and_a_remedy():
+    compiled, known = tensorpull._native.error_codes, tensorpull._codes._KNOWN
+    assert sorted(known) == sorted(code.value for code in tensorpull.ErrorCode) and len(set(known.values())) == len(known)
+    assert [code for code in compiled if code not in list(tensorpull.ErrorCode)] == [] and [code for code in tensorpull.ErrorCode if code not in compiled] == []
+    page = " ".join(pydoc.plain(pydoc.render_doc(tensorpull.ErrorCode)).replace("|", " ").split())
+    for code in tensorpull.ErrorCode:
+        assert code == code.name == str(code) == f"{code}" and tensorpull.ErrorCode(code.value) is code and pickle.loads(pickle.dumps(code)) is code
+        assert code.sentence == compiled[code] and f" {code} {code.cause} {code.remedy} " in page
+        assert code.cause.rstrip(".").lower() != code.sentence and all(text[0].isupper() or text[0] == "`" for text in (code.cause, code.remedy)), code
+    for texts in ([code.cause for code in tensorpull.ErrorCode], [code.sentence for code in tensorpull.ErrorCode]):
+        assert len(set(texts)) == len(texts)
+    assert "tensorpull.ErrorCode" in tensorpull.Error.__doc__ and Error("timed_out", "m").code == tensorpull.ErrorCode.timed_out
+
+
+def test_what_a_remedy_names_is_there():
+    """Arguments and calls in code's letters are of this package."""
+    calls = [tensorpull.Downloader, tensorpull.download_tensors, tensorpull.download_file, tensorpull.list_tensors, tensorpull.TLS, tensorpull.Session, tensorpull.WeightedAverage, tensorpull.Weighing]
+    calls += [tensorpull.Downloader.add_tensors, tensorpull.Weighing.result, tensorpull.Downloader.serve, tensorpull.PublishedImage.read]
+    known = {parameter for call in calls for parameter in inspect.signature(call).parameters} | {name for kind in (tensorpull, *calls, tensorpull.Session, tensorpull.Outcome, tensorpull.Status, Error) for name in dir(kind)}
+    known |= {"message", "name", "system", "filename", "nbytes", "https_proxy", "no_proxy", "to_dense", "contiguous", "__metadata__", "counts", "landed"}
+    for code in tensorpull.ErrorCode:
+        for quoted in re.findall(r"`([^`]+)`", f"{code.cause} {code.remedy}"):
+            named = re.match(r"\.?(\w+)(?=$|[(=.])", quoted)
+            assert named is None and re.match(r"\w+:|--shm", quoted) or named and named[1] in known, (code, quoted)
 
 
 def test_what_happened_is_said_in_the_callers_words(owner):

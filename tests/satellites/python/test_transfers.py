@@ -185,7 +185,7 @@ def test_errors_have_code_name_and_place(owner):
     def code(*arguments, **options):
         with pytest.raises(Error) as e:
             tensorpull.download_tensors(*arguments, retries=0, **options)
-        assert e.value.code in tensorpull.ERROR_CODES and e.value.code in str(e.value)
+        assert e.value.code in list(tensorpull.ErrorCode) and e.value.code in str(e.value)
         assert (lambda a: (a.code, a.name, a.landed))(pickle.loads(pickle.dumps(e.value))) == (e.value.code, e.value.name, e.value.landed)
         return e.value.code
 

@@ -541,7 +541,8 @@ def several_connections_and_several_senders():
                 each.close()
     done = get("--also", three.address, "--retries", 0, status=1)
     assert done["code"] == "connection_failed" and "1 other sender" in done["message"], done
-    for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"), (("shm:/x", NO_REF, "--also", "shm:/y"), "are for TCP"),
+    for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"),
+                       (("shm:/x", NO_REF, "--also", "shm:/y"), "without" if without("shm:/x") else "are for TCP"),
                        (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
                        (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
@@ -1637,6 +1638,7 @@ HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Se
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders,),
+    "shared_memory": (links_of_shared_memory,),
     "differences": (what_has_changed_since_a_base, only_tensors_that_have_changed_since_a_base, bases_that_are_none),
     "numpy_files": (files_arrive_as_they_are, S8_the_published_file_shrinks, inspect_shows_tensors, inspect_rejects_by_name),
     "http": (the_sender_is_interrupted, what_happened_is_said_in_the_callers_words, what_a_web_server_answers_is_no_connection_that_fails, what_is_put_has_its_digest,

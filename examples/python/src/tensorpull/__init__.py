@@ -17,7 +17,7 @@
   flatten, unflatten, local_shards   trees of tensors: FlatTree, TensorDict
   PublishedImage, Landing, read_header  ranges, over a transport of your own
   Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
-  Error, ERROR_CODES                 what went wrong: help(tensorpull.Error) lists the codes
+  Error, ErrorCode                   what went wrong: help(tensorpull.ErrorCode) has each code with its cause and what to do
   TLS                                certificates, and how to make them
   aio, messages, nvflare, flower     modules: asyncio, message structs of C++, NVIDIA FLARE, Flower
 """
@@ -28,7 +28,8 @@ from ._average import WeightedAverage as WeightedAverage, weighted_average as we
 from ._difference import ErrorFeedback as ErrorFeedback, narrowed as narrowed
 from ._download import download_tensors as download_tensors
 from ._downloader import Downloader as Downloader
-from ._errors import ERROR_CODES as ERROR_CODES, Error as Error
+from ._codes import ErrorCode as ErrorCode
+from ._errors import Error as Error
 from ._file import download_file as download_file
 from ._images import Landing as Landing, PublishedImage as PublishedImage, read_header as read_header
 from ._listing import Listing as Listing, list_tensors as list_tensors

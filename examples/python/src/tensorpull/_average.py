@@ -19,7 +19,7 @@ from ._session import Session
 from ._tensors import Tensors, empty_like
 from ._tls import TLS
 from ._trees import dlpack_hint, is_tensor
-from ._types import OfOneProcess, Receipt, TensorDict, Update
+from ._types import Abort, AverageOptions, OfOneProcess, Receipt, Tell, TensorDict, Unpack, Update
 
 _KINDS = ("divide_by_reached", "error", "staged")
 
@@ -100,9 +100,9 @@ class WeightedAverage(OfOneProcess):
         peer: str,
         round: int,
         per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
-        progress: Any = None,
+        progress: Tell = None,
         progress_interval: float = 0.1,
-        abort: Any = None,
+        abort: Abort = None,
         version: Optional[int] = None,
         recipient: Optional[str] = None,
         window: int = 0,
@@ -209,7 +209,7 @@ class WeightedAverage(OfOneProcess):
     def updates(self) -> List[Update]:
         """What has become of this round's updates: one `Update` for each peer that has come, in their order. Waits while another thread pulls."""
         with self._lock:
-            return [Update(self._peers[who], *rest) for who, *rest in self._native.updates]
+            return [Update(self._peers[who], state, weight, added, version) for who, state, weight, added, version in self._native.updates]
 
     @property
     def whole_updates(self) -> int:
@@ -269,7 +269,7 @@ def number_above_0(weight: Any, peer: str) -> float:
 
 
 def weighted_average(
-    updates: Iterable[Tuple[str, str, float]],
+    updates: Iterable[Tuple[Addresses, str, float]],
     like: Optional[Mapping[str, Any]] = None,
     *,
     base: Optional[Mapping[str, Any]] = None,
@@ -278,7 +278,7 @@ def weighted_average(
     chunk_size: int = DEFAULT_CHUNK_BYTES,
     skip_failed: bool = False,
     refuse_no_numbers: bool = True,
-    **options: Any,
+    **options: Unpack[AverageOptions],
 ) -> TensorDict:
     """Pulls each of `updates`, (address, ref_id, weight), into one average, one after the other, and returns the result.
 

@@ -182,8 +182,7 @@ class _Reader:
             value = Numbers(self.text(self.pointer(n, 0)), self.bytes(self.pointer(n, 1)))
         elif kind == TENSORS:
             t = self.struct(inner)
-            numbers = [self.number(t, 8 * i, 8) for i in range(3)]
-            value = Tensors(*numbers, self.number(t, 24, 2), self.bytes(self.pointer(t, 0)), self.texts(self.pointer(t, 1)))
+            value = Tensors(self.number(t, 0, 8), self.number(t, 8, 8), self.number(t, 16, 8), self.number(t, 24, 2), self.bytes(self.pointer(t, 0)), self.texts(self.pointer(t, 1)))
         elif kind == LOCATOR:
             where = self.struct(inner)
             value = Locator(self.number(where, 0, 2), self.texts(self.pointer(where, 0)))

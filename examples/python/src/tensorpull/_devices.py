@@ -96,7 +96,7 @@ class DeviceTensor:
         """Takes `nbytes` bytes, which lie in the block for landing from `at` on; they are the tensor's from `offset` on."""
         # both are made out here: what is made in inference mode is of that mode
         landed, copy = self._blocks.landing(self._copier), self._copier.copy
-        block = self._blocks.reading(self._copier) if self._bytes is None else None
+        block: Any = self._blocks.reading(self._copier) if self._bytes is None else None
         with self._quiet():
             if self._bytes is not None:
                 copy(self._bytes[offset : offset + nbytes], landed[at : at + nbytes])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from . import _native
 from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smallest
@@ -19,7 +19,7 @@ from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_
 from ._tensors import Tensors, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
-from ._types import Downloaded, Framework, Receipt
+from ._types import Abort, Downloaded, Framework, Receipt, Tell
 
 
 #: What takes all tensors, under the names under which they travel, and their version, before the owner hears that they are here; its error is what the owner hears of then.
@@ -35,8 +35,8 @@ def download_tensors(
     ref_id: str = "",
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
-    progress: Any = None,
-    abort: Any = None,
+    progress: Tell = None,
+    abort: Abort = None,
     *,
     framework: Optional[Framework] = None,
     out: Any = None,
@@ -274,7 +274,8 @@ def _pull(
         about = looking(ref_id, per_request_timeout, abort, version, recipient, retries)
         if not settings.recipient:  # the owner counts one recipient, whatever is pulled on the way
             settings.recipient = about.recipient = secrets.randbits(64) or 1
-        told, last = settings.progress, []
+        told: Any = settings.progress
+        last: List[Any] = []
 
         def heard(event: Any) -> None:
             last[:] = event

@@ -19,7 +19,7 @@ from ._options import DEFAULT_CHUNK_BYTES, as_authoriser, as_until, listening, m
 from ._publish import as_outcome, heard, names_in, publish, status_of
 from ._tls import TLS, native
 from ._transaction import publish_together
-from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status
+from ._types import Access, OfOneProcess, Outcome, Progress, Reference, Status, Until
 
 
 class Downloader(OfOneProcess):
@@ -254,7 +254,7 @@ class Downloader(OfOneProcess):
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))
         return made
 
-    def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
+    def serve(self, until: Until = None, timeout: Optional[float] = None) -> bool:
         """Serves on this thread, without the interpreter's lock, until `until`: a reference or several (all settled), a threading.Event, or
         a callable that returns true; None: for ever. False: `timeout` seconds were over before. Ctrl-C and `until` are heard within 0.1 s. True of references: all were
         delivered. An error otherwise: "not_delivered" (fewer recipients than were expected have it; if their number is not known, none), "withdrawn", "unknown_reference"."""
@@ -311,7 +311,7 @@ class Downloader(OfOneProcess):
                 if self._thread is thread:
                     self._thread = None
 
-    def wait(self, refs: Any, timeout: Optional[float] = None) -> bool:
+    def wait(self, refs: Union[str, Iterable[str]], timeout: Optional[float] = None) -> bool:
         """Waits until a reference, or each of several, is settled, while another thread serves. False: not within `timeout` seconds. True, and errors: as of `serve`."""
         wanted = [reference_id(ref) for ref in ([refs] if refs is None or isinstance(refs, str) else refs)]
         end = None if timeout is None else time.monotonic() + milliseconds(timeout, "timeout") / 1000

@@ -7,8 +7,6 @@ import os
 import socket
 from typing import Any, Dict, Tuple, Type
 
-from ._native import error_codes as ERROR_CODES
-
 _BROKEN = ("connection_failed", "connection_lost", "truncated", "handshake_failed")
 _FILES = ("io", "disk_full", "bad_file", "misplaced_tensor", "trailing_bytes", "cut_file")
 
@@ -16,7 +14,7 @@ _FILES = ("io", "disk_full", "bad_file", "misplaced_tensor", "trailing_bytes", "
 class Error(Exception):
     """What went wrong, as a value that programs can look at.
 
-    `code`    one of `ERROR_CODES`, for example "unknown_reference", "timed_out", "cancelled", "schema_mismatch"
+    `code`    one of `ErrorCode`, for example "unknown_reference" or "timed_out": help(tensorpull.ErrorCode) has each with its cause and what to do
     `message` one sentence for people
     `name`    the tensor, file, address or client that it is about, or ""; what the compiled half names is cut after 55 bytes
     `landed`  of a download: how many bytes had arrived. 0: the tensors in `out` are as they were; otherwise they are unspecified
@@ -61,8 +59,6 @@ class Error(Exception):
         """The same error in other words."""
         return Error(self.code, message, name or self.name, self.landed, self.system, self.at)
 
-
-Error.__doc__ = f"{Error.__doc__}\n    Codes (`ERROR_CODES`, with their sentences):\n" + "".join(f"      {code:24} {sentence}\n" for code, sentence in ERROR_CODES.items())
 
 _NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT, "unknown_host": socket.EAI_NONAME}
 

@@ -10,7 +10,7 @@ from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
-from ._types import Receipt
+from ._types import Abort, Receipt, Tell
 
 
 def download_file(
@@ -23,8 +23,8 @@ def download_file(
     max_bytes: Optional[int] = None,
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
-    progress: Any = None,
-    abort: Any = None,
+    progress: Tell = None,
+    abort: Abort = None,
     progress_interval: float = 0.1,
     version: Optional[int] = None,
     recipient: Optional[str] = None,
@@ -78,8 +78,8 @@ def pull_into_file(
     max_bytes: Optional[int] = None,
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
     chunk_size: Optional[int] = None,
-    progress: Any = None,
-    abort: Any = None,
+    progress: Tell = None,
+    abort: Abort = None,
     progress_interval: float = 0.1,
     version: Optional[int] = None,
     recipient: Optional[str] = None,

@@ -8,13 +8,13 @@ from typing import Any
 def _interpreters() -> Any:
     """CPython's own module about them, under whichever name it has; None: this Python has only one."""
     try:
-        import _interpreters
+        import _interpreters  # type: ignore[import-not-found, unused-ignore]
 
         return _interpreters
     except ImportError:
         pass
     try:
-        import _xxsubinterpreters
+        import _xxsubinterpreters  # type: ignore[import-not-found, unused-ignore]
 
         return _xxsubinterpreters
     except ImportError:

@@ -14,6 +14,7 @@ from ._route import Addresses, kept, over_addresses, web_settings
 from ._tensors import Tensors
 from ._tls import TLS
 from ._trees import arrive, own
+from ._types import Abort
 
 #: Bytes asked for at a time: enough for the header of some hundred tensors.
 _CHUNK = 65536
@@ -34,7 +35,7 @@ def list_tensors(
     address: Addresses,
     ref_id: str = "",
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
-    abort: Any = None,
+    abort: Abort = None,
     *,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,

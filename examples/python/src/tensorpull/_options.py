@@ -18,6 +18,7 @@ PER_REQUEST_TIMEOUT = 60.0
 RETRIES = 8
 _FOR_EVER = 2**53
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Made = TypeVar("_Made")
 
 
 def takes_what(call: Callable[..., Any], *but: str) -> Callable[[_Method], _Method]:
@@ -59,7 +60,7 @@ def whole(value: Any, what: str, most: int, least: int = 0) -> int:
     return number
 
 
-def listening(listen: Callable[[], Any]) -> Any:
+def listening(listen: Callable[[], _Made]) -> _Made:
     """What listens, or an error that says that this failed."""
     try:
         return listen()

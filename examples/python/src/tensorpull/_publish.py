@@ -120,7 +120,7 @@ def publish(
     if settled is not None:
         how.settled = lambda values: settled(as_outcome(values))
     if progress is not None:
-        how.progress = lambda event: progress(Progress(*event[:9], name=called.get(event[2], "")))
+        how.progress = lambda event: progress(Progress(*event[:9])._replace(name=called.get(event[2], "")))
     digits, version, fingerprint, nbytes = add(described.described, list(pairs.items()), described.keep, how)
     if coded is not None:
         publish_coded(add, beside, coded, digits)

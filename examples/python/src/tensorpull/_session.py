@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os  # noqa: F401: an annotation of download_file
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union as Union, overload
+import os
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union, overload
 
 from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
+from ._errors import Error
 from ._file import download_file, pull_into_file
 from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
 from ._publish import publish, status_of
 from ._tls import TLS, native
-from ._types import Access, Downloaded, Framework as Framework, OfOneProcess, Outcome, PartReference, Progress, Receipt, Reference, Status  # the annotations that takes_what copies are looked up here
+from ._types import Abort, Access, Downloaded, FileOptions, Framework as Framework, LookOptions, OfOneProcess, Outcome, PartReference, Progress, PullOptions, Receipt, Reference, Status, Tell, Unpack, Until  # the annotations that takes_what copies are looked up here
 
 
 class Message(NamedTuple):
@@ -55,7 +56,7 @@ class Session(OfOneProcess):
     made it, as a `Downloader` does.
     """
 
-    def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = RETRIES, abort: Any = None, *, ssl: Optional[TLS] = None) -> None:
+    def __init__(self, address: str, timeout: Optional[float] = 10.0, retries: int = RETRIES, abort: Abort = None, *, ssl: Optional[TLS] = None) -> None:
         """Connects to `address`, as `download_tensors` does; `timeout` in seconds for each try, `retries` if nobody is there yet. Two more forms:
         "nats://server:4222#name" meets the end that listens on the same, and "pipe:-" is this program's standard input and output. Over
         udp://, serial: and nats:// nothing is said before the first call, and nobody says goodbye: a call ends by its time. Over udp:// and
@@ -72,20 +73,23 @@ class Session(OfOneProcess):
         return made
 
     @takes_what(download_tensors, "address", "ssl", "digest", "bearer", "connections")
-    def download_tensors(self, ref_id: str, *more: Any, **options: Any) -> Downloaded:
+    def download_tensors(
+        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, chunk_size: Optional[int] = None, progress: Tell = None, abort: Abort = None,
+        **options: Unpack[PullOptions],
+    ) -> Downloaded:  # fmt: skip
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
-        return pull(self._session, ref_id, *more, **options)
+        return pull(self._session, ref_id, per_request_timeout, chunk_size, progress, abort, **options)
 
     @takes_what(download_file, "address", "ssl", "digest", "bearer", "connections")
-    def download_file(self, ref_id: str, *more: Any, **options: Any) -> Receipt:
+    def download_file(self, ref_id: str, path: Union[str, bytes, "os.PathLike[str]"], **options: Unpack[FileOptions]) -> Receipt:
         """Pulls what the other end has published under `ref_id` into a safetensors file. Arguments and errors are those of `tensorpull.download_file`, and "unread_messages"."""
-        return pull_into_file(self._session, ref_id, *more, **options)
+        return pull_into_file(self._session, ref_id, path, **options)
 
     @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(
-        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, abort: Any = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, wait: Optional[float] = None,
-        **options: Any
+        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, abort: Abort = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, wait: Optional[float] = None,
+        **options: Unpack[LookOptions]
     ) -> Listing:  # fmt: skip
         """Says what the other end has published under `ref_id`, and pulls none of it. Arguments and errors are those of `tensorpull.list_tensors`."""
         with within(wait, abort) as heard:
@@ -117,7 +121,7 @@ class Session(OfOneProcess):
             transaction_idle_timeout, keep_order, None, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
 
-    def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Any = None) -> None:
+    def send(self, kind: int, body: bytes = b"", references: Iterable[str] = (), timeout: Optional[float] = 600.0, abort: Abort = None) -> None:
         """Sends a message; returns when the system has taken it, over udp://, serial: and nats:// when the other end has. "does_not_fit":
         `body` is above 64 KiB, or there are too many references."""
         if isinstance(references, str):
@@ -126,12 +130,12 @@ class Session(OfOneProcess):
         self._session.send(whole(kind, "kind", 2**32 - 1), bytes(memoryview(body)), named, milliseconds(timeout, "timeout"), as_abort(abort))
 
     @overload
-    def receive(self, timeout: None = None, abort: Any = None) -> Message: ...
+    def receive(self, timeout: None = None, abort: Abort = None) -> Message: ...
 
     @overload
-    def receive(self, timeout: Optional[float], abort: Any = None) -> Optional[Message]: ...
+    def receive(self, timeout: Optional[float], abort: Abort = None) -> Optional[Message]: ...
 
-    def receive(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Message]:
+    def receive(self, timeout: Optional[float] = None, abort: Abort = None) -> Optional[Message]:
         """The next message; it may have come during an earlier call. None: not within `timeout` seconds. Serves while it waits."""
         got = self._session.receive(milliseconds(timeout, "timeout"), as_abort(abort))
         if got is None:
@@ -140,20 +144,23 @@ class Session(OfOneProcess):
         parts = references_of_sets(body) if references else ()
         return Message(kind, body, tuple((PartReference if i in parts else Reference)(*reference) for i, reference in enumerate(references)))
 
-    def serve(self, until: Any = None, timeout: Optional[float] = None) -> bool:
+    def serve(self, until: Until = None, timeout: Optional[float] = None, abort: Abort = None) -> bool:
         """Serves the other end on this thread, until `until`: a reference or several (all settled), a threading.Event, or a callable that
         returns true; None: until the connection is lost. False: `timeout` seconds were over before. An error, such as "not_delivered", if a reference has settled
-        and the other end does not have it."""
+        and the other end does not have it; "cancelled" (`abort`)."""
         limit = milliseconds(timeout, "timeout")
-        if until is None or isinstance(until, str):
-            return self._session.serve([] if until is None else [reference_id(until)], None, limit)
-        refs = several(until)
-        if refs is not None:
-            return self._session.serve(refs, None, limit) if refs else True
-        return self._session.serve([], as_until(until), limit)
+        refs = [reference_id(until)] if isinstance(until, str) else None if until is None else several(until)
+        over, stopped = as_until(until) if refs is None else None, as_abort(abort)
+        if refs == []:
+            return True
+        ends = over if stopped is None else stopped if over is None else lambda: stopped() or over()
+        done = self._session.serve(refs or [], ends, limit)
+        if done and stopped is not None and stopped() and not (all(map(self._session.settled, refs)) if refs else over is not None and over()):
+            raise Error("cancelled", "what was waited for has not happened yet")
+        return done
 
     def relay_to(
-        self, other: "Session", ref_id: str, *, chunk_size: int = DEFAULT_CHUNK_BYTES, timeout: Optional[float] = 600.0, abort: Any = None, bytes_per_second: int = 0
+        self, other: "Session", ref_id: str, *, chunk_size: int = DEFAULT_CHUNK_BYTES, timeout: Optional[float] = 600.0, abort: Abort = None, bytes_per_second: int = 0
     ) -> Relayed:
         """Passes what this session's peer, the owner, has published under `ref_id` on to the peer of `other`, the recipient, until that one hangs up. Neither of them can reach the other.
 
@@ -234,12 +241,12 @@ class Listener(OfOneProcess):
         return with_port(self._listen, self.port)
 
     @overload
-    def accept(self, timeout: None = None, abort: Any = None) -> Session: ...
+    def accept(self, timeout: None = None, abort: Abort = None) -> Session: ...
 
     @overload
-    def accept(self, timeout: Optional[float], abort: Any = None) -> Optional[Session]: ...
+    def accept(self, timeout: Optional[float], abort: Abort = None) -> Optional[Session]: ...
 
-    def accept(self, timeout: Optional[float] = None, abort: Any = None) -> Optional[Session]:
+    def accept(self, timeout: Optional[float] = None, abort: Abort = None) -> Optional[Session]:
         """The next connection. None: none has come within `timeout` seconds, or `close()` was called meanwhile. Over TLS
         up to 64 clients shake hands at a time, each within 10 seconds; one that fails is dropped, and one that is not done yet goes on in the next call. Over udp://, serial: and nats:// the one
         session is given at once, and "unsupported_request" says that it was."""

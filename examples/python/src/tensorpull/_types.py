@@ -2,12 +2,126 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Literal, NamedTuple, Optional, Tuple
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Literal, Mapping, NamedTuple, Optional, Protocol, Tuple, TypedDict, Union
 
 #: Whose tensors new ones are.
 Framework = Literal["numpy", "torch"]
 
 from . import _native
+
+if TYPE_CHECKING:
+    from ._tls import TLS
+if sys.version_info >= (3, 11):
+    from typing import Unpack as Unpack
+elif TYPE_CHECKING:
+    from typing_extensions import Unpack as Unpack
+else:  # typing.get_type_hints wants a name that can be followed by [...]
+    Unpack = List
+
+
+class Event(Protocol):
+    """A threading.Event, or what has the same."""
+
+    def is_set(self) -> bool: ...
+
+
+class Signal(Protocol):
+    """An object with `triggered`, as NVIDIA FLARE's signals are."""
+
+    @property
+    def triggered(self) -> bool: ...
+
+
+class Bar(Protocol):
+    """tqdm's bar, or what has the same."""
+
+    total: Any
+
+    def update(self, n: Any, /) -> Any: ...
+
+
+#: What ends a call.
+Abort = Union[Event, Signal, Callable[[], object], None]
+#: What is waited for: a reference, several, or something that becomes true.
+Until = Union[str, Iterable[str], Event, Signal, Callable[[], object], None]
+
+
+class LookOptions(TypedDict, total=False):
+    """Options of `list_tensors` over a session."""
+
+    version: Optional[int]
+    recipient: Optional[str]
+    retries: int
+
+
+class PullOptions(LookOptions, total=False):
+    """Options of `download_tensors`, wherever it pulls from."""
+
+    framework: Optional[Framework]
+    out: Any
+    subset: bool
+    names: Optional[Iterable[str]]
+    matching: Optional[Iterable[str]]
+    max_bytes: Optional[int]
+    max_header_bytes: int
+    max_tensors: int
+    progress_interval: float
+    window: int
+    unverified: bool
+    believe: bool
+    base: Optional[Mapping[str, Any]]
+    wait: Optional[float]
+    atomic: bool
+    cursor: Optional[_native.Cursor]
+
+
+class FileOptions(LookOptions, total=False):
+    """Options of `download_file` over a session."""
+
+    resume: bool
+    overwrite: bool
+    max_bytes: Optional[int]
+    per_request_timeout: Optional[float]
+    chunk_size: Optional[int]
+    progress: Tell
+    abort: Abort
+    progress_interval: float
+    window: int
+    unverified: bool
+    believe: bool
+    wait: Optional[float]
+
+
+class TransferOptions(LookOptions, total=False):
+    """Those of every pull that is not the first argument of its call."""
+
+    per_request_timeout: Optional[float]
+    progress: Tell
+    progress_interval: float
+    abort: Abort
+    window: int
+    believe: bool
+    wait: Optional[float]
+    ssl: Optional[TLS]
+
+
+class SetOptions(TransferOptions, total=False):
+    """Options of `messages.TensorSet.download_tensors`."""
+
+    chunk_size: Optional[int]
+    max_bytes: Optional[int]
+    max_header_bytes: int
+    max_tensors: int
+    unverified: bool
+    atomic: bool
+    connections: int
+
+
+class AverageOptions(TransferOptions, total=False):
+    """Options of `WeightedAverage.pull`."""
+
+    narrowed: bool
 
 
 class Reference(str):
@@ -75,6 +189,10 @@ class Progress(NamedTuple):
     name: str = ""  #: the recipient's, if it is one of those that the publication was given
 
 
+#: What is told how far a transfer is.
+Tell = Union[Callable[[Progress], object], Bar, None]
+
+
 class Receipt(NamedTuple):
     """How a download ended. `outcome`: "completed" (these are the published bytes: the digest agrees) or "completed_unverified" (nobody
     compared a digest of the whole). `confirmed` says whether the owner is known to have recorded it. `believed`: nothing that was given beforehand
@@ -88,7 +206,7 @@ class Receipt(NamedTuple):
     fingerprint: int
     digest: int
     confirmed: bool
-    unconfirmed_because: str  #: one of `ERROR_CODES`, such as "timed_out", if it is not confirmed; otherwise ""
+    unconfirmed_because: str  #: one of `ErrorCode`, such as "timed_out", if it is not confirmed; otherwise ""
     believed: bool
     kept_bytes: int = 0  #: how many bytes fewer came than all tensors have, since `base` was there
 

@@ -8,7 +8,7 @@ from . import _native
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, text, whole, within
 from ._tensors import make_or_refuse, numpy_dtype, numpy_or_say, torch_dtype
 from ._trees import arrive
-from ._types import Framework, Receipt, TensorView
+from ._types import Abort, Framework, Receipt, TensorView
 
 
 def view_tensors(
@@ -17,7 +17,7 @@ def view_tensors(
     framework: Framework = "numpy",
     *,
     per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
-    abort: Any = None,
+    abort: Abort = None,
     max_header_bytes: int = 16 << 20,
     max_tensors: int = 1_000_000,
     version: Optional[int] = None,

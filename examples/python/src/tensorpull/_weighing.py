@@ -63,7 +63,7 @@ class Weighing(OfOneProcess):
             if one is not None:
                 flat_tensors(one)
         if out is None:
-            out = empty_like(base if base is not None else like)
+            out = empty_like(base if base is not None else like or {})
         self._tensors = writable(out)
         before = Tensors(base) if base is not None else None
         self._to = dict(out)

@@ -38,7 +38,7 @@ from ._options import whole
 from ._session import Message, Session
 from ._tensors import Tensors, empty_like, numpy_dtype
 from ._trees import as_flat
-from ._types import Reference, TensorDict
+from ._types import Abort, Framework, Reference, SetOptions, TensorDict, Unpack
 
 __all__ = ["INLINE_UP_TO", "Locator", "Received", "TensorSet", "TensorsOf", "receive", "recompose", "send"]
 
@@ -76,7 +76,7 @@ class TensorSet:
         if self.reference is not None:
             self.addresses = checked((*self.addresses, address), "")
 
-    def download_tensors(self, through: Union[None, Session, str, Sequence[str]] = None, *, framework: Optional[str] = None, out: Any = None, **how: Any) -> TensorDict:
+    def download_tensors(self, through: Union[None, Session, str, Sequence[str]] = None, *, framework: Optional[Framework] = None, out: Any = None, **how: Unpack[SetOptions]) -> TensorDict:
         """All tensors. `through`: the session that the message came by; or an address or several, for a set of a third party's (`addresses`, once you have looked at
         them); not needed if there is no `reference`. `framework`, `out` and the rest are those of `tensorpull.download_tensors`.
 
@@ -96,7 +96,7 @@ class TensorSet:
         got.receipt, got.metadata = large.receipt, large.metadata
         return got
 
-    def _into(self, through: Any, out: Mapping[str, Any], framework: Optional[str], how: Dict[str, Any]) -> TensorDict:
+    def _into(self, through: Any, out: Mapping[str, Any], framework: Optional[Framework], how: SetOptions) -> TensorDict:
         if framework is not None:
             raise ValueError("framework says what new tensors are; out has its own")
         described = writable(out)
@@ -114,7 +114,7 @@ class TensorSet:
         got.receipt = receipt
         return got
 
-    def _small(self, framework: Optional[str], out: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    def _small(self, framework: Optional[Framework], out: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
         inlined = self._arrived.inlined
         if not inlined:
             return {}
@@ -130,10 +130,10 @@ class TensorSet:
             landing.write(at, inlined[at:])
         return dict(landing.finish(self._arrived.digest))
 
-    def _pull(self, through: Any, how: Dict[str, Any], **what: Any) -> TensorDict:
+    def _pull(self, through: Any, how: Any, **what: Any) -> TensorDict:
         if isinstance(through, Session):
-            return through.download_tensors(self.reference, **what, **how)  # type: ignore[arg-type]
-        return download(through, self.reference, **what, **how)  # type: ignore[arg-type]
+            return through.download_tensors(self.reference or "", **what, **how)
+        return download(through, self.reference or "", **what, **how)
 
     def _expect_split(self, small: Mapping[str, Any], large: Mapping[str, Any]) -> None:
         for tensors, are_small in ((small, True), (large, False)):
@@ -160,7 +160,7 @@ def send(
     inline_up_to: int = INLINE_UP_TO,
     recipients: int = 1,
     timeout: Optional[float] = 600.0,
-    abort: Any = None,
+    abort: Abort = None,
 ) -> Tuple[Reference, ...]:
     """Sends a message struct, and publishes its large tensors with the session. Returns what it has published, for `session.serve(until=...)` and
     `session.withdraw(...)`. After an error nothing stays published. "does_not_fit": the body is above 64 KiB, or there are too many references."""
@@ -185,14 +185,14 @@ def send(
 
 
 @overload
-def receive(session: Session, timeout: None = None, abort: Any = None) -> Received: ...
+def receive(session: Session, timeout: None = None, abort: Abort = None) -> Received: ...
 
 
 @overload
-def receive(session: Session, timeout: Optional[float], abort: Any = None) -> Optional[Received]: ...
+def receive(session: Session, timeout: Optional[float], abort: Abort = None) -> Optional[Received]: ...
 
 
-def receive(session: Session, timeout: Optional[float] = None, abort: Any = None) -> Optional[Received]:
+def receive(session: Session, timeout: Optional[float] = None, abort: Abort = None) -> Optional[Received]:
     """The next message, which has to be a message struct ("bad_frame" otherwise; `session.receive()` takes any). None: not within `timeout` seconds. Nothing is pulled."""
     message = session.receive(timeout, abort)
     return None if message is None else Received(message.kind, recompose(message))

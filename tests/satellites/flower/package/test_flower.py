@@ -666,6 +666,16 @@ def test_forty_rounds_with_participants_that_vary_leave_nothing(pulled, tmp_path
     assert fake.types.count(_offer.QUERY) == 12  # each once
 
 
+def test_nodes_that_change_for_ever_are_not_remembered_for_ever(pulled, monkeypatch):
+    monkeypatch.setattr(_grid, "MOST_NODES", 4)
+    fake = FakeGrid({node: app() for node in range(1, 13)})
+    grid = pulled(fake)
+    for first in (1, 4, 7, 10, 1):
+        assert not any(reply.has_error() for reply in ask(grid, range(first, first + 3)).values())
+        assert len(grid._nodes) <= 4 and len(grid._peers) <= 4
+    assert by_us(fake) == (15, 0) and fake.types.count(_offer.QUERY) == 15
+
+
 def test_messages_that_nobody_answers_are_forgotten_when_their_time_is_over(pulled):
     fake = FakeGrid({1: app()})
     grid = pulled(fake)

@@ -22,6 +22,8 @@ LEAST_BYTES = 65536
 PAUSE, SOON = 3.0, 0.3
 #: Recipients that the owner remembers, each once for each model.
 MAX_RECIPIENTS = 16384
+#: Nodes of which it is remembered how they are reached; those that were asked first are asked again.
+MOST_NODES = 65536
 #: Updates that are pulled at the same time; the others wait.
 AT_ONCE = 32
 #: Seconds in which a node that tries the way takes the answer.
@@ -372,6 +374,9 @@ class Grid(FlowersGrid):
             tokens = {secrets.token_hex(16): node for node in asked}
             self._greeted.update(tokens)
             self._nodes.update({node: SILENT for node in asked})
+            for node in list(self._nodes)[: max(0, len(self._nodes) - max(MOST_NODES, len(asked)))]:
+                del self._nodes[node]
+                self._peers.pop(node, None)
         if not asked:
             return
         try:

@@ -44,6 +44,10 @@ def __getattr__(name: str) -> Any:
         from .memory import Memory
 
         return Memory
+    if name == "for_ranks":
+        from ._trainer import for_ranks
+
+        return for_ranks
     if name == "DifferenceAggregator":
         from .differences import DifferenceAggregator
 

@@ -31,6 +31,8 @@ from ._admission import Turns
 HANDSHAKE = 3.0
 #: Threads for callers that have not done so yet; more wait until one has done or has run out of time. Over TLS the listener itself shakes hands with up to 64.
 UNFINISHED = 16
+#: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
+LEAST_BYTES = 2 << 20
 #: The kind of the message in which a caller says its word.
 HELLO = 0x74700001
 

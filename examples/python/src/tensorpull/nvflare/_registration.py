@@ -11,7 +11,7 @@ from typing import Any
 
 import nvflare.fuel.utils.fobs as fobs
 
-from . import _relayed
+from . import _relayed, _trainers
 
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
@@ -49,6 +49,10 @@ def _listen_in(there: Any) -> bool:
 
     def process_datum(datum: Any, manager: Any) -> Any:
         _relayed.note_mark(datum.value, manager.fobs_ctx)
+        try:
+            _trainers.note(datum.value, manager.fobs_ctx)
+        except Exception as e:  # noqa: BLE001: another form of it, which its trainer cannot ask for
+            there.logger.debug(f"tensorpull: {e}")
         return reads(datum, manager)
 
     there.process_datum = process_datum

@@ -13,17 +13,18 @@ import tensorpull
 from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_object
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
-from . import _relayed, _offer
+from . import _relayed, _offer, _trainers
+from ._memory import Room, Sealed, land_in_room
 from ._changes import ASKS_TO_KEEP, LONGEST, SOON, Changes
 from ._pool import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._process import HELLO, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
+from ._process import HELLO, LEAST_BYTES, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
 from ._registration import take_over
 from ._admission import Turn
 
-#: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
-LEAST_BYTES = 2 << 20
+#: Bytes of a chunk of FLARE's, where none is asked for.
+_CHUNK = 2 << 20
 #: What FLARE's own chunks begin with.
 _BEGINNING = {"start": 0, "count": 0}
 #: The name under which a publication says what it is: the word of its offer, or, over a connection that its owner makes, FLARE's reference. A pull of another one is refused.
@@ -339,6 +340,7 @@ class Pulling:
         self._most, self._asked = 0, False  # bytes that are offered; whether another site was asked to go to the door
         self._keeps, self._began = False, time.monotonic()
         self._turn: Optional[Turn] = None
+        self.room: Optional[Room] = None  # memory for another process, where it lands then
         self.without_offer = False
         self.way, self.bytes, self.kept_bytes = "FLARE's chunks", 0, 0
         return self
@@ -346,6 +348,8 @@ class Pulling:
     # How bytes land: FLARE's result, and what to call for it.
     def land(self, place: Place, through: Any, where: Tuple[Any, ...], ref: str, **how: Any) -> Any:
         """Pulls into new tensors of the framework and returns them."""
+        if self.room is not None:
+            return land_in_room(self.room, self._most, through, where, ref, **how)
         base = place.base if is_server(self._source) else None
         got = base.land(through, where, ref, self._framework, **how) if base else None
         if place.earlier is not None and not where:  # over a connection that the site made
@@ -546,6 +550,7 @@ class Decomposing:
         except (OSError, OverflowError, RuntimeError) as e:  # no such memory, or no thread
             self.logger.warning(f"tensorpull: no memory is prepared for the first model: {e}")
         _relayed.answer_sites(meeting_at)
+        _trainers.wait_for_trainers()
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -558,7 +563,30 @@ class Decomposing:
         progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
     ) -> Any:  # fmt: skip
         consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
+        return self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, optional, abort_signal, progress_cb)
 
+    def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Sealed]]:
+        """As `download`, for another process of this machine: the error, or the memory that the model has landed in."""
+        consumer = self.consumer(cell, {FOBSContextKey.TENSOR_DISK_OFFLOAD: False}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
+        room = consumer.room = Room(self.offering.framework)
+        error, result = self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, False, abort_signal, None)
+        if error:
+            return error, None
+        if consumer.way == "tensorpull":
+            return None, room.seal(result)
+        room.fill(result)
+        return None, room.seal()
+
+    def send(self, tensors: Dict[str, Any], cell: Any, ref_id: str, place: Place, call: _offer.Call, server: str, gone: Any) -> str:
+        """Is pulled by FLARE's server, for another process of this machine, until that has `gone`; "" or why not."""
+        offering = self.offering(tensors, _CHUNK, cell)
+        offering._flare_ref, offering._gone = ref_id, gone
+        offering._serve(place, call, server)
+        return offering._calls.get(server, "")
+
+    def _run(
+        self, consumer: Any, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, optional: bool, abort_signal: Any, progress_cb: Any
+    ) -> Any:
         def go() -> None:
             began = time.time()
             try:

@@ -1,0 +1,272 @@
+"""Memory that a site's job process and its trainer give each other. It has no name, so nothing is left behind when both are gone, and it is sealed: nobody can change it any more.
+
+What comes with a descriptor is hostile until it was checked. It is mapped privately, so a write copies its page and nobody else sees it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import mmap
+import os
+import select
+import socket
+import struct
+import threading
+import weakref
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from .._tensors import _TORCH
+from .. import _native
+from .._trees import arrive
+from .._types import Receipt, TensorDict
+from ._files import fetch
+from ._offer import Refused
+from ._pool import _Arrays, _TorchTensors
+
+#: Each tensor begins at a multiple of this.
+_ALIGNED = 64
+#: Tensors of one piece of memory.
+MOST_TENSORS = 1_000_000
+#: Bytes of a word.
+_MOST_WORD = 256 << 20
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+def _kinds(framework: str) -> Any:
+    return _TorchTensors() if framework == "torch" else _Arrays()
+
+
+def _bytes_of(kind: Any, shape: Iterable[int]) -> int:
+    nbytes: int = kind.itemsize
+    for extent in shape:
+        nbytes *= extent
+    return nbytes
+
+
+class Sealed:
+    """A descriptor of memory that nobody changes any more, and what lies in it: (name, dtype, shape, where it begins) each."""
+
+    def __init__(self, fd: int, rows: List[Any], framework: str) -> None:
+        self.fd, self.rows, self.framework = fd, rows, framework
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class Room:
+    """Memory that tensors land in, or are copied to, and that is sealed afterwards."""
+
+    def __init__(self, framework: str) -> None:
+        self.framework = framework
+        self.rows: Dict[str, Tuple[str, Tuple[int, ...], int]] = {}
+        self._kinds = _kinds(framework)
+        self._fd, self._end = -1, 0
+        self._mapped: Optional[mmap.mmap] = None
+
+    def begin(self, most: int) -> None:
+        """There is room for so many bytes; they take memory when there is a tensor for them."""
+        self.end()
+        self._fd = os.memfd_create("tensorpull", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self._fd, most + _ALIGNED * MOST_TENSORS)
+        self._mapped = mmap.mmap(self._fd, most + _ALIGNED * MOST_TENSORS, flags=mmap.MAP_SHARED)
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows.clear()
+        self._end = 0
+
+    def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
+        """Where a tensor's bytes land, and how many they are."""
+        assert self._mapped is not None
+        kind, held = self._kinds.dtype(name, dtype, tuple(shape))
+        nbytes, begin = _bytes_of(kind, held), self._end
+        if begin + nbytes > len(self._mapped):
+            raise Refused("it has more bytes than it was said to have")
+        if nbytes:
+            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
+        self.rows[name] = dtype, tuple(shape), begin
+        self._end = begin + -(-nbytes // _ALIGNED) * _ALIGNED
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
+
+    def fill(self, tensors: Dict[str, Any]) -> None:
+        """Copies tensors of the framework. Refused: not all of them are in this machine's memory, one element after the other."""
+        self.begin(sum(int(t.nbytes) for t in tensors.values()))
+        for name, tensor in tensors.items():
+            dtype = self._named(tensor)
+            _, nbytes = self.make(name, dtype, tuple(tensor.shape))
+            if nbytes:
+                kind, shape = self._kinds.dtype(name, dtype, tuple(tensor.shape))
+                to = self._kinds.over(_bytes_at(self._mapped, self.rows[name][2], nbytes), kind).reshape(shape)
+                to[...] = tensor.detach() if self.framework == "torch" else tensor
+
+    def _named(self, tensor: Any) -> str:
+        if self.framework == "torch":
+            if tensor.device.type != "cpu" or tensor.layout.__str__() != "torch.strided" or tensor.is_quantized:
+                raise Refused("a tensor is not in this machine's memory, one element after the other")
+            named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
+        else:
+            named = (_native.numpy_format(tensor.dtype.str) or (None,))[0]
+        if named is None:
+            raise Refused(f"{str(tensor.dtype)[:60]} is not carried here")
+        return named
+
+    def seal(self, rows: Optional[Dict[str, Any]] = None) -> Sealed:
+        """What is in it, or these rows of it, and nobody writes there any more."""
+        assert self._mapped is not None
+        self._mapped.close()
+        self._mapped = None
+        os.ftruncate(self._fd, max(1, self._end))
+        os.posix_fallocate(self._fd, 0, max(1, self._end))
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_SEAL)
+        fd, self._fd = self._fd, -1
+        return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
+
+    def end(self) -> None:
+        if self._mapped is not None:
+            self._mapped.close()
+            self._mapped = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        self.end()
+
+
+def land_in_room(
+    room: Room, most: int, through: Any, where: Tuple[Any, ...], ref: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    version: Optional[int] = None, ssl: Any = None,
+) -> Any:  # fmt: skip
+    """As land_in_kept; what stands for a tensor is its row."""
+    room.begin(most)
+    receipt, metadata = fetch(through, where, ref, room.make, room.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    arrived = arrive(room.rows, metadata)
+    landed = TensorDict(arrived.tensors)
+    landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt(*receipt)
+    return landed
+
+
+def _bytes_at(memory: Any, begin: int, nbytes: int) -> Any:
+    import numpy
+
+    return numpy.frombuffer(memory, numpy.uint8, nbytes, begin)
+
+
+class Opened(Dict[str, Any]):
+    """Tensors in memory that another process has given, mapped privately. They keep the mapping."""
+
+    mapping: Optional["weakref.ref[mmap.mmap]"] = None
+
+
+def opened(fd: int, rows: Any, framework: str) -> Opened:
+    """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be."""
+    try:
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:
+        raise Refused("it is no memory that can be sealed") from None
+    if seals & _SEALS != _SEALS:
+        raise Refused("its memory is not sealed: the other process could change it")
+    about = os.fstat(fd)  # it cannot change any more
+    size = about.st_size
+    if about.st_blocks * 512 < size:
+        raise Refused("its memory has holes")
+    if type(rows) is not list or len(rows) > MOST_TENSORS:
+        raise Refused("its table makes no sense")
+    kinds = _kinds(framework)
+    mapped = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE) if size else None
+    made = Opened()
+    made.mapping = weakref.ref(mapped) if mapped is not None else None
+    taken = set()
+    for row in rows:
+        if type(row) is not list or len(row) != 4:
+            raise Refused("its table makes no sense")
+        name, dtype, shape, begin = row
+        if type(name) is not str or type(dtype) is not str or type(begin) is not int or type(shape) is not list or len(shape) > 64:
+            raise Refused("its table makes no sense")
+        if name in made or not all(type(extent) is int and 0 <= extent < 2**48 for extent in shape):
+            raise Refused("its table makes no sense")
+        kind, held = kinds.dtype(name, dtype, tuple(shape))
+        nbytes = _bytes_of(kind, held)
+        if begin < 0 or begin % _ALIGNED or begin + nbytes > size:
+            raise Refused("a tensor lies outside its memory")
+        if not nbytes:
+            made[name] = kinds.empty(held, kind)
+            continue
+        tensor = kinds.over(_bytes_at(mapped, begin, nbytes), kind).reshape(held)
+        if begin in taken:  # FLARE's own arrive each on its own
+            tensor = tensor.clone() if framework == "torch" else tensor.copy()
+        taken.add(begin)
+        made[name] = tensor
+    return made
+
+
+def send(line: socket.socket, word: Dict[str, Any], fds: Iterable[int] = ()) -> None:
+    """A word, and descriptors with it."""
+    data = json.dumps(word).encode()
+    socket.send_fds(line, [struct.pack("<I", len(data))], list(fds))
+    line.sendall(data)
+
+
+def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
+    """The next word, and the descriptors that came with it, which are the caller's. EOFError: there is none."""
+    head, fds, flags, _ = socket.recv_fds(line, 4, 1, socket.MSG_CMSG_CLOEXEC)
+    try:
+        if not head:
+            raise EOFError("the other process has gone")
+        if len(head) != 4 or flags & socket.MSG_CTRUNC or len(fds) > 1:
+            raise Refused("it is no word")
+        left = struct.unpack("<I", head)[0]
+        if left > _MOST_WORD:
+            raise Refused("its word is too long")
+        parts = []
+        while left:
+            part = line.recv(min(left, 1 << 20))
+            if not part:
+                raise EOFError("the other process has gone")
+            parts.append(part)
+            left -= len(part)
+        word = json.loads(b"".join(parts))
+        if type(word) is not dict:
+            raise Refused("it is no word")
+        return word, fds
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
+
+
+def waits(line: socket.socket, seconds: Optional[float]) -> bool:
+    """Whether there is a word, or the end, within so many seconds; None: it takes its time."""
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
+def is_same_user(line: socket.socket) -> bool:
+    """Whether a process of this user, or of the system's own, is at the other end."""
+    _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid in (os.geteuid(), 0)
+
+
+class Gone:
+    """Whether the other process has closed its line, for whatever asks an event or one of FLARE's signals."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._gone = threading.Event()
+
+    def is_set(self) -> bool:
+        if not self._gone.is_set():
+            try:
+                if waits(self._line, 0):  # it says nothing more
+                    self._gone.set()
+            except (OSError, ValueError):  # it was closed here
+                self._gone.set()
+        return self._gone.is_set()
+
+    __call__ = is_set
+    triggered = property(is_set)
+    value = "the trainer has gone"

@@ -1,0 +1,237 @@
+"""An external trainer's own part. It has no certificate and no port: its site's job process pulls for it and sends for it (_trainers.py)."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import socket
+import threading
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+import nvflare.fuel.utils.fobs as fobs
+from nvflare.client.cell.bootstrap import BOOTSTRAP_FILE_ENV_VAR, BootstrapKey, read_bootstrap_config
+from nvflare.client.config import ConfigKey, ExchangeFormat
+
+from . import _memory
+from ._offer import Refused
+from ._process import Refuge
+from ._registration import take_over
+from ._trainers import VARIABLE
+from ._transfer import KINDS, Offering, check_names, warn_once
+
+#: Settings of the job that the job process tells.
+_SETTINGS = ("enabled", "least_bytes")
+#: Seconds between two looks at whether FLARE has given up.
+_LOOK = 0.2
+#: Seconds in which the job process, which is on this machine, takes and says a word that it has begun.
+_PATIENCE = 60.0
+
+
+def _line(word: Dict[str, Any], fds: List[int]) -> socket.socket:
+    """A line to the job process, with the word said. Refuge: nobody is there, as in another container."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        line.settimeout(_PATIENCE)
+        line.connect(f"\0{os.environ[VARIABLE]}")
+        if not _memory.is_same_user(line):
+            raise Refused("a process of another user has its name")
+        _memory.send(line, word, fds)
+        return line
+    except OSError as e:
+        line.close()
+        raise Refuge(f"its job process cannot be called: {e}") from None
+    except BaseException:
+        line.close()
+        raise
+
+
+def _answer(line: socket.socket, stopped: Any) -> Optional[Tuple[Dict[str, Any], List[int]]]:
+    """The job process's next word; None: FLARE has given up before. EOFError: it is gone."""
+    while not _memory.waits(line, _LOOK):
+        if stopped():
+            return None
+    word, fds = _memory.receive(line)
+    for name, value in (word.get("settings") or {}).items():
+        if name in _SETTINGS and type(value) in (bool, int):
+            os.environ[f"NVFLARE_TENSORPULL_{name.upper()}"] = str(value)
+    return word, fds
+
+
+def _memory_of(word: Dict[str, Any], fds: List[int], framework: str) -> _memory.Opened:
+    """The tensors that came with an answer; closes its descriptors."""
+    try:
+        if word.get("is") != "memory" or len(fds) != 1:
+            raise Refused(f"its job process refuses: {str(word.get('why'))[:300]}")
+        return _memory.opened(fds[0], word.get("rows"), framework)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+class Handing(Offering):
+    """Comes before one of FLARE's Downloadables, in a trainer. FLARE's server hears an offer like a site's, and the address that it wants to be called at goes to the job process."""
+
+    def _call(self, said: Any, requester: str) -> None:
+        with self._once:
+            if requester in self._calls:  # FLARE has asked again
+                return
+            self._calls[requester] = ""
+        threading.Thread(target=self._hand_over, args=(said, requester), name="tensorpull-call", daemon=True).start()
+
+    def _hand_over(self, said: Any, requester: str) -> None:
+        try:
+            with self._once:
+                tensors = self._there()
+            room = _memory.Room(self.framework)
+            room.fill(tensors)
+            sealed = room.seal()
+            del tensors
+            word = {"is": "send", "dot": self.dot, "ref": self._flare_ref, "trainer": self._cell.get_fqcn(), "to": requester, "call": said, "rows": sealed.rows}
+            with _line(word, [sealed.fd]) as line:
+                del sealed, room  # the job process has it
+                heard = _answer(line, self._gone.is_set)
+                if heard is not None and heard[0].get("is") != "sent":
+                    raise Refuge(f"its job process did not send it: {str(heard[0].get('why'))[:300]}")
+        except Exception as e:  # noqa: BLE001: FLARE's chunks carry it
+            self._call_failed(requester, e)
+
+
+class Taking:
+    """Comes before one of FLARE's decomposers, in a trainer."""
+
+    flares: Any  # FLARE's class
+    offering: Any  # the class of what it sends
+
+    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+        return self.offering(items, max_chunk_size, fobs_ctx.get(fobs.FOBSContextKey.CELL))
+
+    def download(
+        self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool = False, optional: bool = False, abort_signal: Any = None,
+        progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
+    ) -> Any:  # fmt: skip
+        word = {"is": "bring", "dot": self.get_download_dot(), "from": from_fqcn, "ref": ref_id, "timeout": per_request_timeout, "secure": secure}
+        stopped = lambda: bool(abort_signal is not None and abort_signal.triggered)  # noqa: E731
+        line = None
+        try:
+            line = _line(word, [])
+            heard = _answer(line, stopped)
+            if heard is None:
+                return "FLARE has given up", None
+            if heard[0].get("is") == "failed":
+                return str(heard[0].get("why")), None
+            if heard[0].get("is") == "no":
+                raise Refuge(str(heard[0].get("why"))[:300])
+            tensors = _memory_of(*heard, self.offering.framework)
+            check_names(tensors)
+            _came[self.offering.framework] = _Came(str(heard[0].get("key")), tensors)
+            there = tensors.mapping() if tensors.mapping is not None else None
+            if there is not None:  # the job process keeps the memory for other ranks until this process has done with it
+                weakref.finalize(there, line.close).atexit = False
+                line = None
+            return None, tensors
+        except (Refuge, Refused, EOFError, OSError) as e:
+            warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
+        finally:
+            if line is not None:
+                line.close()
+        known = inspect.signature(super().download).parameters
+        more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in known else {}
+        return super().download(
+            from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
+            progress_cb=progress_cb, **more,
+        )  # fmt: skip
+
+
+class _Came:
+    """What this process was given last, of one framework: where each tensor lies."""
+
+    def __init__(self, key: str, tensors: _memory.Opened) -> None:
+        self.key, self._mapping = key, tensors.mapping
+        self._names = {_address(t): name for name, t in tensors.items() if t.nbytes}
+
+    def name_of(self, tensor: Any) -> Optional[str]:
+        """Of a tensor that lies there, also if it is seen through the other framework."""
+        there = self._mapping() if self._mapping is not None else None
+        return self._names.get(_address(tensor)) if there is not None and getattr(tensor, "nbytes", 0) else None
+
+
+_came: Dict[str, _Came] = {}
+
+
+def _address(tensor: Any) -> int:
+    return int(tensor.data_ptr()) if hasattr(tensor, "data_ptr") else int(tensor.__array_interface__["data"][0])
+
+
+class ForRanks(Dict[str, Any]):
+    """`for_ranks`."""
+
+    def __reduce__(self) -> Any:
+        mapped, others = {}, {}
+        for name, value in self.items():
+            there = next(((came.key, found) for came in _came.values() for found in [came.name_of(value)] if found is not None), None) if _is_tensor(value) else None
+            if there is None:
+                others[name] = value
+            else:
+                mapped[name] = (*there, tuple(value.shape), hasattr(value, "data_ptr"))
+        return _as_came, (list(self), mapped, others)
+
+
+def _is_tensor(value: Any) -> bool:
+    if hasattr(value, "data_ptr"):
+        return value.device.type == "cpu" and bool(value.is_contiguous())
+    return hasattr(value, "__array_interface__") and bool(value.flags.c_contiguous)
+
+
+def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -> Dict[str, Any]:
+    """In another rank: the same dict, over the same memory."""
+    opened: Dict[str, Any] = {}
+    for key, *_ in mapped.values():
+        if key not in opened:
+            with _line({"is": "map", "key": key}, []) as line:
+                word, fds = _memory.receive(line)
+            opened[key] = _memory_of(word, fds, "torch" if word.get("framework") == "torch" else "numpy")
+    made = {}
+    for name, (key, found, shape, is_torch) in mapped.items():
+        tensor = opened[key][found]
+        if is_torch and not hasattr(tensor, "data_ptr"):
+            import torch
+
+            tensor = torch.from_numpy(tensor)
+        elif not is_torch and hasattr(tensor, "data_ptr"):
+            tensor = tensor.numpy()
+        made[name] = tensor.reshape(shape)
+    return {name: made[name] if name in made else others[name] for name in order}
+
+
+def for_ranks(params: Dict[str, Any]) -> Dict[str, Any]:
+    """The params that `flare.receive()` has returned in the first rank, to be sent to other ranks of this machine with pickle, as `torch.distributed.broadcast_object_list` does.
+    There they are over the same memory: nothing is copied. A write changes the writer's own alone, and none of the first rank's before the call is seen. Tensors that did not come
+    through shared memory are pickled as usual."""
+    return ForRanks(params)
+
+
+def _take_over(flares: Any, offered: Any) -> None:
+    offering = type("Handed", (Handing, offered), {})
+    ours = type("Taken", (Taking, flares), {"flares": flares, "offering": offering})()
+    offering.dot = ours.get_download_dot()
+    take_over(ours, KINDS[offered.framework])
+
+
+def join() -> None:
+    """FLARE's client has been imported here, and has not begun: what it receives and sends goes through the job process from now on."""
+    exchange = read_bootstrap_config(os.environ[BOOTSTRAP_FILE_ENV_VAR]).get(BootstrapKey.TASK_EXCHANGE, {})
+    formats = [exchange.get(key) for key in (ConfigKey.EXCHANGE_FORMAT, ConfigKey.SERVER_EXPECTED_FORMAT)]
+    if os.environ.get("RANK", "0") != "0":
+        return  # FLARE talks to the first rank alone
+    if formats[1] == ExchangeFormat.PYTORCH or {ExchangeFormat.RAW, ExchangeFormat.PYTORCH} <= set(formats):  # as FLARE registers its own one
+        from nvflare.app_opt.pt.decomposers import TensorDecomposer
+
+        from .decomposers.tensor import OfferedTensors
+
+        _take_over(TensorDecomposer, OfferedTensors)
+    from nvflare.app_common.decomposers.numpy_decomposers import NumpyArrayDecomposer
+
+    from .decomposers.array import OfferedArrays
+
+    _take_over(NumpyArrayDecomposer, OfferedArrays)

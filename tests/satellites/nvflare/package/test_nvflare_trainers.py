@@ -1,0 +1,367 @@
+"""What a site's job process and its trainer give each other: sealed memory, over a socket of this user's. Each of them is hostile until it was checked."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import mmap
+import os
+import pickle
+import socket
+import sys
+import textwrap
+import types
+
+import numpy as np
+import processes
+import pytest
+
+pytest.importorskip("nvflare")
+
+import nvflare.fuel.utils.fobs as fobs  # noqa: E402
+import nvflare.fuel.utils.fobs.dots as dots  # noqa: E402
+
+from tensorpull.nvflare import _memory, _offer, _trainer, _trainers  # noqa: E402
+from tensorpull.nvflare._memory import Gone, Room, opened, receive  # noqa: E402
+from tensorpull.nvflare._offer import Refused  # noqa: E402
+from tensorpull.nvflare.decomposers.array import ArrayDecomposer  # noqa: E402
+
+MODEL = {"T0": np.arange(12, dtype=np.float32).reshape(3, 4), "T1": np.zeros((0, 3), np.int64), "T2": np.array(7.5), "T3": np.arange(300_000, dtype=np.int16)}
+
+
+def sealed(tensors=MODEL, framework="numpy"):
+    room = Room(framework)
+    room.fill(tensors)
+    return room.seal()
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in ((a[n], b[n]) for n in a))
+
+
+def test_memory_has_what_was_put_in():
+    given = sealed()
+    assert same(opened(given.fd, given.rows, "numpy"), MODEL)
+
+
+def test_tensors_of_torch():
+    torch = pytest.importorskip("torch")
+    model = {"T0": torch.arange(6.0).reshape(2, 3).T, "T1": torch.ones(5, dtype=torch.bfloat16), "T2": torch.zeros(0), "T3": torch.tensor(True), "T4": torch.ones(3, requires_grad=True)}
+    given = sealed(model, "torch")
+    got = opened(given.fd, given.rows, "torch")
+    assert all(torch.equal(got[name], model[name]) and got[name].dtype == model[name].dtype and got[name].is_contiguous() for name in model)
+
+
+def test_a_write_is_the_writers_own():
+    given = sealed()
+    one, other = (opened(given.fd, given.rows, "numpy") for _ in range(2))
+    one["T0"][:] = 5
+    assert same(other, MODEL) and (one["T0"] == 5).all() and same(opened(given.fd, given.rows, "numpy"), MODEL)
+
+
+def test_nobody_can_change_it():
+    given = sealed()
+    for change in (lambda: os.pwrite(given.fd, b"x", 0), lambda: os.ftruncate(given.fd, 1), lambda: os.ftruncate(given.fd, 1 << 30), lambda: mmap.mmap(given.fd, 4096)):
+        with pytest.raises(OSError):
+            change()
+    with pytest.raises(OSError):
+        fcntl.fcntl(given.fd, fcntl.F_ADD_SEALS, 0x10)
+    assert same(opened(given.fd, given.rows, "numpy"), MODEL)
+
+
+def test_tensors_that_share_memory_arrive_apart():
+    given = sealed()
+    rows = [*given.rows, ["T4", *given.rows[0][1:]]]
+    got = opened(given.fd, rows, "numpy")
+    got["T4"][:] = 1
+    assert np.array_equal(got["T0"], MODEL["T0"])
+
+
+def unsealed(seals):
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(fd, bytes(4096))
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def of_holes():
+    fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 1 << 20)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _memory._SEALS)
+    return fd
+
+
+def a_file(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(4096))
+    return os.open(tmp_path / "file", os.O_RDWR)
+
+
+ROWS = [["T0", "F32", [4], 0]]
+SHRINK, GROW, WRITE = fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW, fcntl.F_SEAL_WRITE
+
+
+@pytest.mark.parametrize("make, why", [
+    (lambda _: unsealed(0), "not sealed"),
+    (lambda _: unsealed(GROW | WRITE), "not sealed"),  # it could be shortened under the reader
+    (lambda _: unsealed(SHRINK | WRITE), "not sealed"),
+    (lambda _: unsealed(SHRINK | GROW), "not sealed"),
+    (lambda _: unsealed(SHRINK | GROW | 0x10), "not sealed"),  # its owner could go on writing
+    (lambda _: of_holes(), "holes"),
+    (lambda _: os.open("/dev/zero", os.O_RDWR), "no memory"),
+    (lambda _: os.pipe()[0], "no memory"),
+    (lambda _: socket.socket().detach(), "no memory"),
+    (a_file, "not sealed|no memory"),
+])  # fmt: skip
+def test_a_descriptor_of_anything_else_is_refused(make, why, tmp_path):
+    fd = make(tmp_path)
+    with pytest.raises(Refused, match=why):
+        opened(fd, ROWS, "numpy")
+
+
+@pytest.mark.parametrize("rows", [
+    None, {}, "T0", [None], [[]], [["T0", "F32", [4]]], [["T0", "F32", [4], 0, 0]], [[b"T0".hex(), "F32", [4], True]], [[0, "F32", [4], 0]], [["T0", 7, [4], 0]],
+    [["T0", "F32", 4, 0]], [["T0", "F32", [-4], 0]], [["T0", "F32", [True], 0]], [["T0", "F32", [2**62, 4], 0]], [["T0", "F32", [4], -64]], [["T0", "F32", [4], 1]],
+    [["T0", "F32", [4], 2**63]], [["T0", "F32", [4096], 0]], [["T0", "F32", [1], 1 << 20]], [["T0", "F32", [1] * 65, 0]], [["T0", "F32", [4], 0]] * 2, [["T0", "F32", [4.0], 0]],
+])  # fmt: skip
+def test_a_table_that_lies_is_refused(rows):
+    given = sealed({"T0": np.zeros(4, np.float32)})
+    with pytest.raises(Refused):
+        opened(given.fd, rows, "numpy")
+
+
+@pytest.mark.parametrize("dtype", ["F7", "", "O", "U128", "<f4"])
+def test_an_unknown_dtype_is_refused(dtype):
+    import tensorpull
+
+    given = sealed()
+    with pytest.raises((Refused, tensorpull.Error)):
+        opened(given.fd, [["T0", dtype, [1], 0]], "numpy")
+
+
+def test_room_for_less_than_what_lands():
+    room = Room("numpy")
+    room.begin(0)
+    with pytest.raises(Refused):
+        room.make("T0", "U8", (_memory._ALIGNED * _memory.MOST_TENSORS + 1,))
+
+
+def line_to(trainers):
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(f"\0{trainers.name}")
+    line.settimeout(processes.AMPLE)
+    return line
+
+
+@pytest.fixture
+def trainers(monkeypatch):
+    fobs.reset()
+    fobs.register(ArrayDecomposer)
+    made = _trainers.Trainers()
+    monkeypatch.setenv(_trainers.VARIABLE, made.name)
+    yield made
+    fobs.reset()
+
+
+def answer(trainers, word, fds=()):
+    with line_to(trainers) as line:
+        _memory.send(line, word, fds)
+        return receive(line)[0]
+
+
+BRING = {"is": "bring", "dot": dots.NUMPY_DOWNLOAD, "from": "server.job", "ref": "one", "timeout": 5.0, "secure": False}
+
+
+@pytest.mark.parametrize("word, why", [
+    ({}, "not known"), ({"is": ["bring"]}, "not known"), ({**BRING, "ref": "another"}, "has not passed on"), ({**BRING, "from": "server.other"}, "has not passed on"),
+    ({**BRING, "ref": 1}, "ref makes no sense"), ({**BRING, "ref": "x" * 600}, "ref makes no sense"), ({**BRING, "dot": "1"}, "does not travel"), ({**BRING, "dot": 10**9}, "does not travel"),
+    ({**BRING, "timeout": "x"}, "time-out"), ({**BRING, "timeout": -1}, "time-out"), ({**BRING, "timeout": True}, "time-out"), ({"is": "map", "key": "x"}, "no longer there"), ({"is": "send"}, "not known"),
+])  # fmt: skip
+def test_a_word_that_makes_no_sense_is_refused(trainers, word, why):
+    trainers.note("server.job", "one", object())
+    said = answer(trainers, word)
+    assert said["is"] == "no" and why in said["why"]
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x02\0\0\0[]", b"\x02\0\0\0x{", b"\x01\0", b""])
+def test_bytes_that_are_no_word(trainers, data):
+    with line_to(trainers) as line:
+        line.sendall(data)
+        line.shutdown(socket.SHUT_WR)
+        assert receive(line)[0]["is"] == "no"
+    assert answer(trainers, {"is": "map", "key": "x"})["is"] == "no"  # it goes on
+
+
+def send_word(trainer="site-1.job.client_api_trainer_1", to="server.job", **more):
+    given = sealed()
+    call = _offer.call("job", "site-1.job.client_api_trainer_1", "tcp://localhost:1", "0" * 32)
+    return {"is": "send", "dot": dots.NUMPY_DOWNLOAD, "ref": "r", "trainer": trainer, "to": to, "call": call, "rows": given.rows, **more}, given
+
+
+@pytest.mark.parametrize("more, why", [
+    ({"trainer": "site-2.job.client_api_trainer_1"}, "not from this process's trainer"), ({"trainer": "site-1.job"}, "not from this process's trainer"), ({"to": "site-2.job"}, "not from this process's trainer"),
+    ({"call": {}}, "no offer|fields|v is not"), ({"call": _offer.call("other", "site-1.job.client_api_trainer_1", "tcp://localhost:1", "0" * 32)}, "another job"),
+    ({"call": _offer.call("job", "site-1.job.client_api_trainer_1", "tcp://192.0.2.1:1", "0" * 32)}, "not the FLARE server's"), ({"rows": [["T0", "F32", [10**9], 0]]}, "outside its memory"),
+])  # fmt: skip
+def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, why):
+    import re
+
+    from flare_cell import Cell
+
+    cell = Cell("site-1.job")
+    monkeypatch.setattr(_trainers, "client_cell", lambda: cell)
+    word, given = send_word(**more)
+    said = answer(trainers, word, [given.fd])
+    assert said["is"] == "no" and re.search(why, said["why"]), said
+
+
+def test_a_process_of_another_user_gets_nothing(trainers):
+    if os.geteuid() != 0:
+        pytest.skip("only the system's administrator can become another user here")
+    program = f"""
+        import os, socket, sys
+        os.setuid(65534)
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout({processes.AMPLE})
+        line.connect("\\0{trainers.name}")
+        sys.stdout.write(line.recv(1000)[4:].decode())
+    """
+    said = processes.run([sys.executable, "-c", textwrap.dedent(program)], stdout=-1, text=True, check=True).stdout
+    assert json.loads(said)["why"] == "a process of another user has called"
+
+
+def test_a_trainer_speaks_to_no_process_of_another_user(monkeypatch):
+    monkeypatch.setattr(_memory, "is_same_user", lambda _: False)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0tensorpull-of-another")
+        listener.listen()
+        monkeypatch.setenv(_trainers.VARIABLE, "tensorpull-of-another")
+        with pytest.raises(Refused, match="another user"):
+            _trainer._line({}, [])
+
+
+def held_here():
+    """Descriptors of such memory that this process has."""
+    found = 0
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found += "memfd:tensorpull" in os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            pass
+    return found
+
+
+class Brings:
+    """Stands for the decomposer of a job process."""
+
+    offering = types.SimpleNamespace(framework="numpy")
+
+    def bring(self, source, ref, timeout, cell, secure, gone):
+        return None, sealed()
+
+
+@pytest.fixture
+def brings(trainers, monkeypatch):
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Brings())
+    trainers.note("server.job", "one", object())
+    return trainers
+
+
+def test_a_trainer_that_is_killed_leaves_no_memory_behind(brings):
+    before = held_here()
+    program = f"""
+        import os, signal, socket, struct
+        from tensorpull.nvflare import _memory
+        line = socket.socket(socket.AF_UNIX)
+        line.connect("\\0{brings.name}")
+        _memory.send(line, {BRING!r})
+        word, fds = _memory.receive(line)
+        model = _memory.opened(fds[0], word["rows"], "numpy")
+        model["T0"][:] = 1
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = processes.run([sys.executable, "-c", textwrap.dedent(program)])
+    assert ended.returncode == -9
+    assert processes.eventually(lambda: held_here() == before and not brings._held)
+
+
+def test_the_other_ranks_map_what_the_first_was_given(brings):
+    class FLARE:
+        def get_download_dot(self):
+            return dots.NUMPY_DOWNLOAD
+
+        def download(self, **_):
+            raise AssertionError("by FLARE's chunks")
+
+    first = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
+    error, params = first.download("server.job", "one", 5.0, None)
+    assert not error and same(params, MODEL)
+    own = np.ones(3)
+    params["own"] = own
+    params["view"] = params["T3"].reshape(3, -1)
+    sent = pickle.dumps(_trainer.for_ranks(params))
+    assert len(sent) < 2000
+    there = pickle.loads(sent)
+    assert list(there) == list(params) and type(there) is dict
+    assert np.array_equal(there.pop("own"), own) and np.array_equal(there.pop("view"), MODEL["T3"].reshape(3, -1)) and same(there, MODEL)
+    there["T0"][:] = 9
+    assert np.array_equal(params["T0"], MODEL["T0"])
+    assert len(brings._held) == 1
+    del params, there
+    assert processes.eventually(lambda: not brings._held and not held_here())
+    with pytest.raises(Refused, match="no longer there"):
+        pickle.loads(sent)
+
+
+def test_memory_that_came_later_at_the_same_address_is_another():
+    given = sealed()
+    params = opened(given.fd, given.rows, "numpy")
+    came = _trainer._Came("key", params)
+    assert came.name_of(params["T0"]) == "T0"
+    at = types.SimpleNamespace(nbytes=48, __array_interface__=params["T0"].__array_interface__)
+    del params
+    assert came.name_of(at) is None
+
+
+def test_gone():
+    a, b = socket.socketpair()
+    gone = Gone(a)
+    assert not gone.is_set() and not gone.triggered
+    b.close()
+    assert gone.is_set() and gone.triggered
+    a.close()
+    assert gone.is_set()
+
+
+FOLDER = _trainers.FOLDER
+
+
+def python(tmp_path, program, **more):
+    (tmp_path / "sitecustomize.py").write_text("print('the hidden one ran')\n")
+    package = tmp_path / "nvflare" / "client" / "cell"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").write_text("")
+    (package / "api.py").write_text("print('api')\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([FOLDER, str(tmp_path)]), **more}
+    return processes.run([sys.executable, "-c", program], stdout=-1, stderr=-2, text=True, env=env, check=True).stdout
+
+
+TRAINER = {"TENSORPULL_NVFLARE_TRAINER": "nobody", "NVFLARE_CLIENT_API_BOOTSTRAP": "none"}
+
+
+def test_what_a_trainer_imports_hides_no_other(tmp_path):
+    said = python(tmp_path, "import sys; print(len(sys.meta_path), 'nvflare' in sys.modules, 'tensorpull' in sys.modules)")
+    assert said.startswith("the hidden one ran") and said.endswith("False False\n")
+
+
+def test_a_trainer_joins_when_it_has_flares_client(tmp_path):
+    said = python(tmp_path, "import sys; print('tensorpull' in sys.modules); sys.modules['tensorpull'] = None; import nvflare.client.cell.api; print('goes on')", **TRAINER)
+    lines = said.splitlines()
+    assert lines[:3] == ["the hidden one ran", "False", "api"] and lines[-1] == "goes on"
+    assert "models travel by FLARE's chunks in this trainer: ModuleNotFoundError" in said
+
+
+def test_another_process_is_no_job_process(monkeypatch):
+    path = list(sys.path)
+    _trainers.wait_for_trainers()
+    assert _trainers._here is None and sys.path == path and _trainers.VARIABLE not in os.environ
