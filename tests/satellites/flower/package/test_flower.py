@@ -466,6 +466,27 @@ def test_who_claims_to_have_connected_and_has_not_gets_flowers_records(pulled):
     assert same(ask(pulled(fake), [1])[1].content["arrays"], expected(1)) and by_us(fake) == (0, 1)
 
 
+def test_what_a_node_tells_is_one_line_of_the_log(pulled, caplog):
+    def refuses(message, context):
+        if message.metadata.message_type == _offer.QUERY:
+            return Message(RecordDict({_offer.KEY: _offer.greeting(message.content[_offer.KEY]["token"], "no\nERROR all is lost\x1b[2J")}), reply_to=message)
+        return stock()(message, context)
+
+    fake = FakeGrid({1: refuses})
+    assert same(ask(pulled(fake), [1])[1].content["arrays"], expected(1)) and by_us(fake) == (0, 1)
+    assert "node 1: no ERROR all is lost [2J" in caplog.text
+
+
+def test_a_reply_whose_update_is_not_kept_any_more_is_an_error(pulled):
+    fake = FakeGrid({1: app()})
+    grid = pulled(fake)
+    ids = list(grid.push_messages([Message(RecordDict({"arrays": model()}), 1, "train")]))
+    assert processes.eventually(lambda: fake.replies)
+    grid._end(grid._sent_as(ids[0]))  # as when its time is over
+    reply = list(grid.pull_messages(ids))[0]
+    assert reply.has_error() and "not kept any more" in reply.error.reason and reply.metadata.reply_to_message_id == ids[0]
+
+
 class Held:
     """A node that keeps its offer: the test is what it does with it. Its reply goes on when `go` is set."""
 

@@ -12,7 +12,7 @@ import tensorpull
 
 from ._arrays import MAX_HEADER_BYTES, as_tensors, from_file, held, identity, size
 from ._door import Door
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Refused, hello, is_loopback, offer, parse_answer, parse_greeting
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Refused, hello, is_loopback, offer, parse_answer, parse_greeting, printable
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Error, Grid as FlowersGrid, Message, RecordDict, logger, make_message
 from ._spool import Landed, Spool
 
@@ -271,7 +271,7 @@ class Grid(FlowersGrid):
             with self._lock:
                 if self._nodes.get(reply.metadata.src_node_id) == SILENT:
                     del self._nodes[reply.metadata.src_node_id]
-            return reply
+            return _unusable(reply, "it refers to an update that is not kept any more") if _is_answer(reply) else reply
         try:
             if reply.has_error():
                 if reply.error.code == UNUSABLE or (sent.models and not sent.pulls):
@@ -286,8 +286,7 @@ class Grid(FlowersGrid):
                 sent.counted = True
             return reply
         except Refused as e:
-            logger.warning("tensorpull: the reply of node %d does not count: %s", reply.metadata.src_node_id, str(e))
-            return make_message(metadata=reply.metadata, error=Error(UNUSABLE, f"tensorpull: the reply cannot be used: {e}"))
+            return _unusable(reply, str(e))
         finally:
             self._end(sent)
 
@@ -400,7 +399,7 @@ class Grid(FlowersGrid):
     def _heard(self, reply: Message, token: str, node: int) -> None:
         why = ""
         if reply.has_error():
-            why = f"it has no tensorpull: {(reply.error.reason or '').strip()[-200:]}"
+            why = f"it has no tensorpull: {printable((reply.error.reason or '').strip())[-200:]}"
         else:
             try:
                 if reply.metadata.src_node_id != node:
@@ -462,3 +461,16 @@ class Grid(FlowersGrid):
             return from_file(landed.path, landed)
         finally:
             self._pulls.release()
+
+
+def _unusable(reply: Message, why: str) -> Message:
+    """The same reply as an error, for strategies to leave out."""
+    logger.warning("tensorpull: the reply of node %d does not count: %s", reply.metadata.src_node_id, why)
+    return make_message(metadata=reply.metadata, error=Error(UNUSABLE, f"tensorpull: the reply cannot be used: {why}"))
+
+
+def _is_answer(reply: Message) -> bool:
+    try:
+        return reply.has_content() and bool(parse_answer(reply.content.get(KEY)))
+    except Refused:
+        return False

@@ -132,7 +132,12 @@ def parse_greeting(said: Any, token: str) -> str:
     said = _envelope(said, "greeting", frozenset({"why"}))
     if said["token"] != token:
         raise Refused("it answers another hello")
-    return str(_field(said, "why", str))[:500]
+    return printable(_field(said, "why", str))[:500]
+
+
+def printable(text: str) -> str:
+    """For a log, in which a peer's text is one line."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def offer(doors: Doors, models: Mapping[str, str], order: Sequence[str], least: int) -> ConfigRecord:
