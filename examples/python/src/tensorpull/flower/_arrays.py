@@ -181,7 +181,7 @@ class _InFile:
         if made.nbytes:
             with open(self._path, "rb", buffering=0) as f:
                 f.seek(self._at)
-                left = memoryview(made.reshape(-1).view(np.uint8))
+                left = made.reshape(-1).view(np.uint8).data
                 while left:
                     n = f.readinto(left)
                     if not n:
