@@ -84,16 +84,19 @@ COMMANDS = {
     "python -m tensorpull send model.safetensors --recipients 1": (TEST, "python.package"),
     "python -m tensorpull recv 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2b13dc63db4b0ea6f -o copy.safetensors": (TEST, "python.package"),
     "python -m tensorpull inspect copy.safetensors": (TEST, "python.package"),
-    "python -m build --outdir build/dist ./examples/python": (TEST, "python.wheel"),
-    "auditwheel repair --wheel-dir build/wheels build/dist/tensorpull-0.1.0-cp311-cp311-linux_x86_64.whl": (TEST, "python.wheel"),
-    "pip install build/wheels/tensorpull-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl": (TEST, "python.wheel"),
+    "bash examples/python/wheel.sh": (LONG, "bash examples/python/wheel.sh"),
+    "pip install build/wheels/tensorpull-0.1.0-*.whl": (LONG, "bash tests/satellites/python/bare_debian.sh"),
     "python3 tests/satellites/replica/scaling/http_cache.py FOLDER --measure": (LONG, "python3 tests/satellites/replica/scaling/http_cache.py build/tools --measure 3 1 1"),
 }
 
 
 # Commands of a satellite's page that name nothing of it.
-SATELLITE = {"apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": "python", 'pip install "./examples/python[nvflare]"': "nvflare",
-             'pip install "./examples/python[flower]"': "flower"}
+SATELLITE = {
+    "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": "python",
+    "pip install build/wheels/tensorpull-0.1.0-*.whl": "python",
+    'pip install "./examples/python[nvflare]"': "nvflare",
+    'pip install "./examples/python[flower]"': "flower",
+}
 
 
 def commands(root):

@@ -286,7 +286,7 @@ run_machines() {
   done
 }
 
-needs_long() { needs_documentation; needs_freestanding; needs_sanitizers; echo python3-pip; }
+needs_long() { needs_documentation; needs_freestanding; needs_sanitizers; printf '%s\n' python3-pip python3-venv debootstrap:debootstrap openssl:openssl; }
 run_long() {
   local python=$build/python/torch/bin/python preset
   python_of torch "${torch[@]}" || return

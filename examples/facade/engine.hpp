@@ -136,12 +136,16 @@ class session_of : public publisher_of<any_session, Session> {
   result<receipt> pull(const reference& from, any_consumer& to, const pull_options& options,
                        [[maybe_unused]] std::uint64_t chunk_bytes) noexcept override {
     if (!to.undoes()) return failure(errc::unsupported_request);
-    if constexpr (streams) {
-      return this->end.pull(from, to, options, any_chunks{chunk_bytes});
-    } else {
-      to.fits(Most);
-      return this->end.pull(from, to, options);
-    }
+    auto done = [&]() -> result<receipt> {
+      if constexpr (streams) {
+        return this->end.pull(from, to, options, any_chunks{chunk_bytes});
+      } else {
+        to.fits(Most);
+        return this->end.pull(from, to, options);
+      }
+    }();
+    pulled.add(done);
+    return done;
   }
   result<void> send(std::uint32_t kind, std::span<const reference> references, std::span<const std::byte> body,
                     std::chrono::milliseconds time, const stop_token& stop) noexcept override {

@@ -67,7 +67,10 @@ tls_options options_of(const tls_arguments& a) noexcept {
 }
 result<receipt> any_pull::operator()(const reference& ref, any_consumer& to, const pull_options& options) {
   wrong = 0;
-  return from.front().kind->pull(*this, ref, to, options);
+  auto done = from.front().kind->pull(*this, ref, to, options);
+  pulled.add(done);
+  return done;
 }
+pull_counts pulled;
 
 }  // namespace tensorpull::facade

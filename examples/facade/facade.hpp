@@ -15,6 +15,7 @@
 #include <tensorpull/std/stop_token.hpp>
 #include <tensorpull/transports/host/host_options.hpp>
 #include <tensorpull/transports/message.hpp>
+#include <tensorpull/transports/pull_counts.hpp>
 #include <tensorpull/transports/pull_options.hpp>
 #include <tensorpull/transports/session/connect_options.hpp>
 
@@ -59,6 +60,9 @@ struct any_pull {
   result<receipt> operator()(const reference& ref, any_consumer& to, const pull_options& options);
 };
 
+/// How the pulls of this program have ended, those of sessions among them.
+extern pull_counts pulled;
+
 /// Publishes, as `publishing` does: an owner of many recipients, or a session.
 class any_publisher {
  public:
@@ -80,6 +84,7 @@ struct door_settings {
   std::string listen{};  ///< "host:port"
   bool metrics = false;  ///< whether it answers GET /metrics
   std::string origin{};  ///< of web pages that may read the answers; none: of no other
+  std::string status_password{};  ///< of the page that shows what is published and who has it; empty: there is none
 };
 /// An owner of many recipients; over a pipe of one. Any thread may call, also while another one runs it; over datagrams
 /// a call waits for that one, 0.05 s at most.
@@ -92,6 +97,9 @@ class any_owner : public any_publisher {
   /// Serves on this thread until `until()` is true, which is asked several times a second. False: nobody is there any
   /// more, and nobody can come.
   virtual bool run(const std::function<bool()>& until) = 0;
+  /// Tells the status page of a door what a recipient (`who`), or what is published under an ID, is called. Empty:
+  /// there is no such page.
+  std::function<void(recipient_id who, const ref_id& id, std::string_view name)> name{};
 };
 
 /// How a relay goes on.

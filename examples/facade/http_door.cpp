@@ -15,17 +15,30 @@ result<std::uint16_t> open_door_beside(any_owner& owner, const place& at, const 
                                        const host_options& options) {
   const auto pages = http_origin::parse(door.origin);
   if (!door.origin.empty() && !pages) return failure(errc::invalid_argument, 0, std::string_view(door.origin));
+  const auto password = http_password::parse(door.status_password);
+  if (!door.status_password.empty() && !password)
+    return failure(errc::invalid_argument, 0, std::string_view("status_password"));
   if (!parse_address(door.listen)) return failure(errc::bad_address, 0, std::string_view(door.listen));
   auto port = place::read((at.is.encrypted ? "tls://" : "tcp://") + door.listen);
   if (!port) return failure(port.error());
   port->tls = at.tls;
   auto& beside = static_cast<owner_of<net<any_streams>::downloader>&>(owner);
-  auto made = open_http_door<any_streams>(
-      beside.below(), stream_place{&*port},
-      {.http = {.metrics = door.metrics, .allow_origin = pages ? *pages : http_origin()}, .host = options});
+  const auto names = std::make_shared<status_names>();
+  auto made = open_http_door<any_streams>(beside.below(), stream_place{&*port},
+                                          {.http = {.metrics = door.metrics,
+                                                    .allow_origin = pages ? *pages : http_origin(),
+                                                    .status = password ? *password : http_password(),
+                                                    .pulls = &pulled,
+                                                    .names = names.get()},
+                                           .host = options});
   if (!made) return failure(made.error());
   const auto kept = std::make_shared<std::remove_reference_t<decltype(*made)>>(std::move(*made));
-  beside.door = [kept] { return kept->connections(); };
+  beside.door = [names, kept] { return kept->connections(); };
+  if (password)
+    beside.name = [names](recipient_id who, const ref_id& id, std::string_view name) {
+      if (who) names->add(who, name);
+      else names->add(id, name);
+    };
   return kept->port();
 }
 

@@ -64,8 +64,10 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
                        send at a time, each as fast as it is, and the transfer goes on as long as one of them does
       --connections N  connections at a time, in all, 1 to 8 (one to each sender): where packets are lost on a long way, several carry more
       --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
-      --timeout SECS   how long a request may take without progress, and a connection to be made (60)
-      --retries N      tries to connect again without progress in between, with growing pauses (8, about a minute)
+      --timeout SECS   how long all of it may take (no limit)
+      --wait SECS      how long nothing may come: from a sender that is not there yet, is started again, or is silent
+      --retries N      without --wait: tries to connect again without progress in between, with growing pauses (8, about a minute); each ends
+                       after 60 s in which nothing comes
       --name NAME      who pulls, as in 'send --expect NAME'
       --digest TEXT    of a URL: sha256:HEX or xxh3:HEX that the file has to have, whatever the server states
       --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone
@@ -132,7 +134,7 @@ struct choices {
   link_choice link;
   std::string output, name, ref_text, base;
   tp::reference ref{};
-  std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 60'000, most_bytes = ~std::uint64_t{0};
+  std::uint64_t chunk = tp::default_chunk_bytes, timeout_ms = 0, wait_ms = 0, most_bytes = ~std::uint64_t{0};
   std::uint32_t retries = 8;
   bool resume = false, restart = false, force = false, unverified = false, no_digest = false, json = false,
        believe = false;
@@ -220,12 +222,12 @@ void check_senders(const std::string& first, choices& c) {
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"output", true, 'o'}, {"resume", false},     {"restart", false},    {"force", false},
-                            {"max-bytes", true},   {"chunk", true},       {"timeout", true},     {"retries", true},
-                            {"name", true},        {"unverified", false}, {"no-digest", false},  {"json", false},
-                            {"believe", false},    {"tls-name", true},    {"proxy", true},       {"digest", true},
-                            {"bearer-file", true}, {"also", true},        {"connections", true}, {"base", true},
-                            link_forms[0],         link_forms[1],         link_forms[2],         link_forms[3]};
+  const option_form forms[]{
+      {"output", true, 'o'}, {"resume", false},    {"restart", false},    {"force", false},   {"max-bytes", true},
+      {"chunk", true},       {"timeout", true},    {"retries", true},     {"wait", true},     {"name", true},
+      {"unverified", false}, {"no-digest", false}, {"json", false},       {"believe", false}, {"tls-name", true},
+      {"proxy", true},       {"digest", true},     {"bearer-file", true}, {"also", true},     {"connections", true},
+      {"base", true},        link_forms[0],        link_forms[1],         link_forms[2],      link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
     if (name == "output") c.output = parse_path("--output", value);
     else if (name == "resume") c.resume = true;
@@ -234,6 +236,7 @@ choices read_choices(int count, char** arguments) {
     else if (name == "max-bytes") c.most_bytes = parse_size("--max-bytes", value, 1, ~std::uint64_t{0});
     else if (name == "chunk") c.chunk = parse_size("--chunk", value, 0, longest_chunk);
     else if (name == "timeout") c.timeout_ms = parse_seconds("--timeout", value);
+    else if (name == "wait") c.wait_ms = parse_seconds("--wait", value);
     else if (name == "retries") c.retries = parse_number<std::uint32_t>("--retries", value, 0, 1'000'000);
     else if (name == "name") c.name = value;
     else if (name == "unverified") c.unverified = true;
@@ -319,7 +322,8 @@ std::string again(const choices& c, const char* how) {
   for (const std::string& other : c.link.also_text) text += " --also " + shell_word(other);
   if (c.link.connections != 0) text += " --connections " + std::to_string(c.link.connections);
   if (c.chunk != tp::default_chunk_bytes) text += " --chunk " + std::to_string(c.chunk);
-  if (c.timeout_ms != 60'000) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
+  if (c.timeout_ms != 0) text += formatted(" --timeout %g", static_cast<double>(c.timeout_ms) / 1000);
+  if (c.wait_ms != 0) text += formatted(" --wait %g", static_cast<double>(c.wait_ms) / 1000);
   if (c.retries != 8) text += " --retries " + std::to_string(c.retries);
   if (!c.name.empty()) text += " --name " + shell_word(c.name);
   return text + link_options(c.link) + how;
@@ -359,6 +363,18 @@ std::string output_error(const choices& c, const error& e, std::uint64_t needed)
   return name + " cannot be written: " + reason_text(e);
 }
 
+/// The longest time in which one request may bring nothing.
+constexpr std::uint64_t request_ms = 60'000;
+/// Whether the time of --timeout was over.
+bool all_took_too_long = false;
+
+/// What follows the sender's address.
+std::string late_text(const choices& c) {
+  const auto text = [](std::uint64_t ms) { return seconds_text(static_cast<double>(ms) / 1000); };
+  if (all_took_too_long) return " has not sent all of it within " + text(c.timeout_ms);
+  return " has not answered for " + text(c.wait_ms != 0 ? c.wait_ms : request_ms);
+}
+
 /// What a web server did.
 std::string http_error(const choices& c, const error& e, std::uint64_t total) {
   const std::string at = printable(c.link.text), why = e.name.empty() ? "" : " (" + printable(e.name.view()) + ")";
@@ -369,7 +385,7 @@ std::string http_error(const choices& c, const error& e, std::uint64_t total) {
     case errc::unknown_host: return "the host of " + at + " is not known here, or not yet" + why;
     case errc::connection_failed: return "nobody can be reached at " + at + why + ": " + reason_text(e);
     case errc::not_authenticated: return at + " and this end do not accept each other's certificates" + why;
-    case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
+    case errc::timed_out: return at + late_text(c);
     case errc::not_verifiable:
       return at +
              " states no digest, so nobody could say whether the bytes are right: --digest says which one they have, --unverified takes them nevertheless";
@@ -407,7 +423,7 @@ std::string transfer_error(const choices& c, const error& e, std::uint64_t total
     case errc::not_authenticated:
       return at + " and this end do not accept each other's certificates" +
              (e.name.empty() ? "" : ": " + printable(e.name.view()));
-    case errc::timed_out: return at + " has not answered for " + seconds_text(static_cast<double>(c.timeout_ms) / 1000);
+    case errc::timed_out: return at + late_text(c);
     case errc::not_verifiable:
       return at + " has no digest of " + c.ref_text +
              ", so nobody could say whether the bytes are right: --unverified takes them nevertheless";
@@ -449,21 +465,29 @@ struct outcome {
   std::uint64_t difference = 0;  ///< bytes of a difference that came
 };
 
-/// Draws the line, and asks whether a signal came.
+/// Draws the line, and asks whether a signal came, or whether the time is over.
 struct watch {
   transfer_line* line;
+  const choices* c;
+
   bool stop_requested() const noexcept {
     line->tick();
-    return interrupted_by != 0;
+    all_took_too_long = c->timeout_ms != 0 && line->open_for() >= std::chrono::milliseconds(c->timeout_ms);
+    return interrupted_by != 0 || is_late();
+  }
+  bool is_late() const noexcept {
+    return all_took_too_long || (c->wait_ms != 0 && line->silent_for() >= std::chrono::milliseconds(c->wait_ms));
   }
 };
 tp::pull_options options_of(const choices& c, transfer_line& line, tp::resume_cursor* cursor) {
   const tp::recipient_id who = c.name.empty() ? tp::recipient_id{} : tp::recipient_named(c.name);
-  return {.per_request_timeout = std::chrono::milliseconds(c.timeout_ms),
+  tp::retry_policy retry{.retries = c.retries};
+  if (c.wait_ms != 0) retry = {.retries = ~std::uint32_t{0}, .longest_delay = std::chrono::seconds(2)};
+  return {.per_request_timeout = std::chrono::milliseconds(request_ms),
           .unverified = c.unverified,
           .believe = c.believe,
-          .stop = watch{&line},
-          .retry = {.retries = c.retries},
+          .stop = watch{&line, &c},
+          .retry = retry,
           .recipient = who,
           .cursor = cursor};
 }
@@ -537,15 +561,21 @@ outcome pull(const choices& c, transfer_line& line) {
     }
     if (!where && base) {
       line.prelude();
-      const tp::pull_options options = options_of(c, line, nullptr);
+      tp::pull_options options = options_of(c, line, nullptr);
+      const auto something = [&](const tp::progress_event&) { line.stir(); };
+      options.progress = something;
+      options.progress_interval = std::chrono::milliseconds(100);
       brought came;
       if constexpr (TENSORPULL_TOOLS_DIFFERENCES)
         came = bring_difference({c.link, c.ref, options, c.chunk, c.most_bytes, difference_of(c.output), c.restart},
                                 *base, file, where);
       done.difference = came.bytes;
-      if (interrupted_by != 0 || came.lost) {
+      const bool late = watch{&line, &c}.is_late();
+      line.stir();
+      if (interrupted_by != 0 || late || came.lost) {
         where = {};
-        done.how = came.lost ? tp::failure(*came.lost) : tp::failure(errc::cancelled);
+        done.how = came.lost ? tp::failure(*came.lost)
+                             : tp::failure(late && interrupted_by == 0 ? errc::timed_out : errc::cancelled);
         done.kept = came.kept;
         done.part = beside;
         return done;
@@ -678,5 +708,11 @@ int main(int count, char** arguments) {
   const choices c = read_choices(count, arguments);
   hear_signals();
   transfer_line line("recv", printable(c.output.substr(c.output.find_last_of('/') + 1)), !c.json);
-  return report(c, pull(c, line), line);
+  outcome done = pull(c, line);
+  if (!done.how && done.how.error().code == errc::cancelled && interrupted_by == 0 && watch{&line, &c}.is_late()) {
+    error late = done.how.error();
+    late.code = errc::timed_out;
+    done.how = tp::failure(late);
+  }
+  return report(c, done, line);
 }

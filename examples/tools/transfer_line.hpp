@@ -20,7 +20,12 @@ class transfer_line {
   transfer_line(const char* tool, std::string name, bool lines) : tool_(tool), name_(std::move(name)), lines_(lines) {}
 
   /// Sets the number of bytes in all.
-  void expect(std::uint64_t total) { total_ = total; }
+  void expect(std::uint64_t total) {
+    total_ = total;
+    stir();
+  }
+  /// Something has come that is not counted.
+  void stir() { moved_ = clock::now(); }
   /// Sets where the download begins: the bytes before were there already. Later calls change nothing.
   void begin(std::uint64_t offset) {
     if (begun_) return;
@@ -56,6 +61,9 @@ class transfer_line {
   /// Bytes that were there already, and bytes that have come.
   std::uint64_t first() const { return first_; }
   std::uint64_t received() const { return bytes_ - first_; }
+  /// Since this was made, and since something came last.
+  clock::duration open_for() const { return clock::now() - opened_; }
+  clock::duration silent_for() const { return clock::now() - moved_; }
   double seconds() const { return begun_ ? std::chrono::duration<double>(clock::now() - began_).count() : 0; }
 
  private:
@@ -90,7 +98,7 @@ class transfer_line {
   std::uint64_t bytes_ = 0, total_ = 0, first_ = 0, unrated_ = 0;
   bool begun_ = false;
   double rate_ = 0;
-  clock::time_point began_{}, rated_{}, moved_{}, told_{};
+  clock::time_point began_{}, rated_{}, told_{}, opened_ = clock::now(), moved_ = opened_;
 };
 
 }  // namespace tools

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,7 +30,61 @@ struct fingerprint {
     }
     return *this;
   }
+  /// The same for what differs from `from`, which has as many bytes.
+  fingerprint& add_difference(const void* bytes, const void* from, std::size_t n) noexcept {
+    each_difference(bytes, from, n, [this](std::size_t at, std::uint64_t word) {
+      const std::uint64_t both[] = {at, word};
+      add(both, sizeof both);
+    });
+    return *this;
+  }
+  /// `f(at, word)` for each word, of 8 bytes, that differs.
+  template <class F>
+  static void each_difference(const void* bytes, const void* from, std::size_t n, F f) noexcept {
+    static constexpr std::size_t block = 64;
+    const auto *is = static_cast<const char*>(bytes), *was = static_cast<const char*>(from);
+    for (std::size_t i = 0; i < n; i += block) {
+      const std::size_t end = std::min(n, i + block);
+      if (std::memcmp(is + i, was + i, end - i) == 0) continue;
+      for (std::size_t k = i; k < end; k += 8) {
+        std::uint64_t word, old;
+        std::memcpy(&word, is + k, 8);
+        std::memcpy(&old, was + k, 8);
+        if (word != old) f(k, word);
+      }
+    }
+  }
   friend bool operator==(const fingerprint&, const fingerprint&) noexcept = default;
+};
+
+/// States, each kept as what differs from the first one.
+template <class State>
+class kept_states {
+ public:
+  explicit kept_states(const State& first) : first_(&first) {}
+  void add(const State& s) {
+    ends_.push_back(0);
+    fingerprint::each_difference(&s, first_, sizeof s, [this](std::size_t at, std::uint64_t word) {
+      at_.push_back(static_cast<std::uint32_t>(at));
+      words_.push_back(word);
+    });
+    ends_.back() = words_.size();
+  }
+  void get(std::size_t i, State& to) const noexcept {
+    std::memcpy(static_cast<void*>(&to), first_, sizeof to);
+    for (std::size_t k = i == 0 ? 0 : ends_[i - 1]; k < ends_[i]; ++k)
+      std::memcpy(reinterpret_cast<char*>(&to) + at_[k], &words_[k], 8);
+  }
+  std::size_t size() const noexcept { return ends_.size(); }
+  std::size_t bytes() const noexcept { return words_.size() * 12 + ends_.size() * 8; }
+  void clear() noexcept { words_.clear(), at_.clear(), ends_.clear(); }
+  void swap(kept_states& other) noexcept { words_.swap(other.words_), at_.swap(other.at_), ends_.swap(other.ends_); }
+
+ private:
+  const State* first_;
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint32_t> at_;
+  std::vector<std::size_t> ends_;
 };
 
 /// Which states were seen, and by which step from which state each was reached first.
@@ -67,7 +122,7 @@ class seen_states {
 
 struct explored {
   std::uint64_t transitions = 0, states = 0, rests = 0;
-  std::size_t depth = 0;
+  std::size_t depth = 0, kept_bytes = 0;  // of two layers at most
   bool whole = true;  // or as many transitions as were allowed
   std::string counterexample;  // empty: there is none
 };
@@ -89,38 +144,40 @@ class exploration {
   /// Ends with the last transition of the state at which `most` are exceeded.
   explored run(World& w, std::uint64_t most) {
     w.begin();
-    std::vector<state> layer, next;
+    const auto first = std::make_unique<state>(w.state), now = std::make_unique<state>();
+    kept_states<state> layer(*first), next(*first);
     std::vector<std::uint32_t> numbers, next_numbers, steps;
     (void)seen_.add(w.print());
     if (w.wrong != nullptr || !rests(w)) return tell(w, 0, nullptr);
-    w.begin();
-    layer.push_back(w.state);
+    layer.add(*first);
     numbers.push_back(0);
-    for (; !layer.empty(); ++done_.depth) {
+    for (; layer.size() > 0; ++done_.depth) {
       next.clear(), next_numbers.clear();
       for (std::size_t i = 0; i < layer.size(); ++i) {
         if (done_.transitions >= most) {
           done_.whole = false;
           return finish();
         }
-        put(w, layer[i]);
+        layer.get(i, *now);
+        put(w, *now);
         steps.clear();
         w.steps(steps);
         for (const std::uint32_t step : steps) {
           if (!w.take(step)) {
-            put(w, layer[i]);
+            put(w, *now);
             continue;
           }
           ++done_.transitions;
           if (w.wrong != nullptr) return tell(w, numbers[i], &step);
           if (const auto [number, is_new] = seen_.add(w.print(), numbers[i], step); is_new) {
-            next.push_back(w.state);
+            next.add(w.state);
             next_numbers.push_back(number);
             if (!rests(w)) return tell(w, numbers[i], &step);
           }
-          put(w, layer[i]);
+          put(w, *now);
         }
       }
+      done_.kept_bytes = std::max(done_.kept_bytes, layer.bytes() + next.bytes());
       layer.swap(next), numbers.swap(next_numbers);
     }
     return finish();

@@ -90,6 +90,71 @@ TEST(Republish, A_pull_of_some_tensors_over_a_stream_goes_on) {
   ASSERT_TRUE(succeeded(t.outcome()));
   for (const auto name : names) EXPECT_EQ(mine.bytes_of(name), p.source.bytes_of(name));
 }
+/// Publishes another version under the ID; what it replaces stays for those who have begun with it.
+void publish_beside_those_under_way(party& p, const model& m) {
+  const auto in = p.references.open_transaction({});
+  ASSERT_TRUE(in);
+  EXPECT_TRUE(p.references.publish(m.source(), version_of(m), true, id, *in, tp::detail::tells_nobody{}, false, true));
+  p.references.seal(*in);
+}
+/// The answer to a description that is asked for over a connection of its own.
+tp::pending_reply described(party& p, std::uint64_t version, std::uint64_t who) {
+  owner::peer from;
+  tp::frame m;
+  m.kind = kind::describe;
+  m.ref = id;
+  m.version = version;
+  m.recipient = {who};
+  tp::pending_reply out;
+  EXPECT_TRUE(p.references.handle(from, m, out));
+  return out;
+}
+TEST(Republish, What_is_replaced_stays_for_those_who_have_begun_with_it) {
+  owning_pair p(cut{97});
+  const model second = mixed_model().fill(2), third = mixed_model().fill(3);
+  const std::uint64_t first = version_of(p.source);
+  receiving<short_chunks> slow(of(7, 1));
+  p.right.end.begin_pull();
+  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+  publish_beside_those_under_way(p.left, second);
+  // nobody else begins with it, and the one that has may come back over another connection
+  EXPECT_EQ(described(p.left, 0, 8).version, version_of(second));
+  EXPECT_EQ(described(p.left, first, 9).status, tp::status::stale);
+  const auto again = described(p.left, first, 7);
+  EXPECT_EQ(again.kind, kind::description);
+  EXPECT_EQ(again.version, first);
+  publish_beside_those_under_way(p.left, third);  // one stays at a time: the second makes way, though one has begun
+  EXPECT_EQ(described(p.left, version_of(second), 8).status, tp::status::stale);
+  p.left.references.advance(std::chrono::milliseconds(1));
+  EXPECT_FALSE(p.left.references.settled(tp::reference{id, first, 0}));
+  for (int i = 0; i < 1'000'000 && !slow.t.ended() && !testing::Test::HasFailure(); ++i) pump(p, slow.t);
+  ASSERT_TRUE(slow.t.ended());
+  ASSERT_TRUE(succeeded(slow.t.outcome()));
+  EXPECT_TRUE(slow.t.outcome()->confirmed);
+  EXPECT_TRUE(slow.mine.same_tensors(p.source));
+  p.left.references.advance(std::chrono::milliseconds(2));
+  EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
+  EXPECT_EQ(p.left.references.totals().references, 1u);
+  receiving<short_chunks> next(of(10));
+  ASSERT_TRUE(succeeded(p.pull(next.t)));
+  EXPECT_TRUE(next.mine.same_tensors(third));
+}
+TEST(Republish, Withdrawing_an_ID_ends_what_stays_under_it) {
+  for (const bool one : {false, true}) {
+    owning_pair p(cut{97});
+    const model second = mixed_model().fill(2);
+    const std::uint64_t first = version_of(p.source);
+    receiving<short_chunks> slow(of(7, 1));
+    p.right.end.begin_pull();
+    while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+    publish_beside_those_under_way(p.left, second);
+    ASSERT_TRUE(p.left.references.withdraw(one ? tp::publication_key(tp::reference{id, first, 0}) : id));
+    EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
+    EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
+    EXPECT_EQ(described(p.left, first, 7).status, one ? tp::status::stale : tp::status::withdrawn);
+    EXPECT_EQ(described(p.left, 0, 8).kind, one ? kind::description : kind::refused);
+  }
+}
 TEST(Republish, Between_the_last_byte_and_the_confirmation_it_costs_the_last_byte_once_more) {
   owning_pair p;
   receiving<short_chunks> x(of(7));

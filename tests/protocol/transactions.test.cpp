@@ -198,6 +198,21 @@ TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
   EXPECT_EQ(settled[0].counts.completed, 1u) << "the outcome was a value";
 }
 
+TEST_F(Transactions, One_that_has_completed_is_told_so_even_if_it_asked_before_the_end) {
+  publish(named(std::array{ada, bob}));
+  owner::peer a, again, b, e;
+  complete(a, ada);
+  tp::pending_reply completed = describe(again, ada), other = describe(e, eve);
+  complete(b, bob);
+  ASSERT_EQ(settled.size(), 1u);
+  for (tp::pending_reply* const r : {&completed, &other}) {
+    ASSERT_EQ(o.pin(*r), nullptr);
+    o.refuse_gone(*r);
+  }
+  EXPECT_EQ(completed.status, status::already_final);
+  EXPECT_EQ(other.status, status::ended);
+}
+
 TEST_F(Transactions, A_completed_recipient_stays_so_whatever_its_other_connections_still_ask) {
   for (const bool verified : {false, true}) {
     publish(counted(2));

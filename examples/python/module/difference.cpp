@@ -102,7 +102,8 @@ py::tuple narrow(const py::sequence& now, const py::sequence& base) {
   const tensor_table model(now), to(base);
   const auto from = model.views<tensor_view, const std::byte*>();
   const auto moves = to.views<mutable_tensor_view, std::byte*>();
-  auto made = without_lock([&] { return narrowed_step<Scheme>::make(from, moves); });
+  interruption stop{py::none()};
+  auto made = stop.run([&] { return narrowed_step<Scheme>::make(from, moves, interruption_token{&stop}); });
   if (!made && made.error() == errc::invalid_argument)
     raise(made.error().code, made.error().name.view(),
           "a NaN, an infinity, or a difference that is too large is not narrowed");

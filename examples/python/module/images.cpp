@@ -76,14 +76,15 @@ py::list tensor_digests(const py::sequence& tensors, py::object abort) {
   return out;
 }
 
-result<void> copy_image(const source_view& from, const destination_view& to, interruption& stop) noexcept {
+/// `stop`: nullptr, or what may end it in the middle.
+result<void> copy_image(const source_view& from, const destination_view& to, interruption* stop) noexcept {
   const image_schema &s = *from.schema, &into = *to.schema;
   if (s.fingerprint != into.fingerprint || s.image_bytes != into.image_bytes) return failure(errc::schema_mismatch);
   land landing(to);
   if (const auto ok = landing.begin({.image_bytes = s.image_bytes, .data_start = s.header_bytes}); !ok) return ok;
   std::array<std::byte, 256 * 1024> some;
   for (std::uint64_t at = s.header_bytes; at < s.image_bytes;) {
-    if (stop.look()) return failure(errc::cancelled);
+    if (stop != nullptr && stop->look()) return failure(errc::cancelled);
     const std::span piece(some.data(),
                           static_cast<std::size_t>(std::min<std::uint64_t>(some.size(), s.image_bytes - at)));
     if (const auto read = detail::read_range(from, at, piece); !read) return read;
@@ -93,15 +94,17 @@ result<void> copy_image(const source_view& from, const destination_view& to, int
   return {};
 }
 
-/// Copies tensors into others of the same names, dtypes and shapes, wherever both are.
-void copy_tensors(const py::sequence& from, const py::sequence& to) {
+/// Copies tensors into others of the same names, dtypes and shapes, wherever both are. `whole`: Ctrl-C is heard
+/// afterwards.
+void copy_tensors(const py::sequence& from, const py::sequence& to, bool whole) {
   device_reader devices;
   const dynamic_image image = devices.image_of(tensor_table(from), {});
   const tensor_table table(to);
   interruption stop{py::none()};
   landing_table into(table, stop);
-  with_devices(devices, py::none(),
-               [&](interruption& caller) { return copy_image(image.source(), into.destination(), caller); });
+  with_devices(devices, py::none(), [&](interruption& caller) {
+    return copy_image(image.source(), into.destination(), whole ? nullptr : &caller);
+  });
   stop.rethrow();
 }
 
@@ -254,7 +257,7 @@ class range_landing {
 void bind_images(py::module_& m) {
   m.def("image_bytes", [](const py::bytes& header) { return image_bytes(std::string_view(header)); });
   m.def("tensor_bytes", &tensor_bytes);
-  m.def("copy_tensors", &copy_tensors);
+  m.def("copy_tensors", &copy_tensors, py::arg("old"), py::arg("new"), py::arg("whole") = false);
   m.def("check_landing", &check_landing);
   m.def("tensor_digests", &tensor_digests, py::arg("tensors"), py::arg("abort") = py::none());
   m.def("fingerprint", [](const py::sequence& tensors) {

@@ -52,14 +52,20 @@ class owner : public publishes<owner> {
     return without_lock([&] { return d->connections(); });
   }
   /// Answers HTTP on a port of its own, from now on. Nobody serves yet, and it has none.
-  std::uint16_t open_door(const std::string& listen, bool metrics, const std::string& origin) {
+  std::uint16_t open_door(const std::string& listen, bool metrics, const std::string& origin,
+                          const std::string& status_password) {
     const auto d = publisher();
     if (const auto why = facade::missing("http"); !why.empty()) raise(errc::unsupported_request, {}, why);
     if (!at_.is.several) throw py::value_error("http is beside TCP, tls:// or unix:, and this link has no such port");
     if (!origin.empty() && !facade::features.is_origin(origin))
       throw py::value_error("allow_origin is \"*\", or \"https://host[:port]\" in lower case and without a path");
-    return value_or_raise(
-        without_lock([&] { return facade::features.door(*d, at_, {listen, metrics, origin}, settings_); }));
+    return value_or_raise(without_lock(
+        [&] { return facade::features.door(*d, at_, {listen, metrics, origin, status_password}, settings_); }));
+  }
+  /// Tells the status page, if there is one, what a recipient is called, or what is published under these digits.
+  void name_recipient(std::uint64_t who, const std::string& name) { name_on_page({who}, {}, name); }
+  void name_publication(std::string_view digits, const std::string& name) {
+    name_on_page({}, id_or_raise(digits), name);
   }
 
   /// In use by the caller.
@@ -108,6 +114,11 @@ class owner : public publishes<owner> {
   }
 
  private:
+  void name_on_page(recipient_id who, const ref_id& id, const std::string& name) const {
+    const auto d = publisher();
+    if (d->name) d->name(who, id, name);
+  }
+
   pid_t made_by_ = ::getpid();
   std::shared_ptr<facade::any_owner> owner_;
   std::uint16_t port_ = 0;

@@ -16,6 +16,8 @@ void bind_owners(py::module_& m) {
       .def_property_readonly("closed", &owner::closed)
       .def_property_readonly("connections", &owner::connections)
       .def("open_door", &owner::open_door)
+      .def("name_recipient", &owner::name_recipient)
+      .def("name_publication", &owner::name_publication)
       .def("add", &owner::add)
       .def("add_all", &owner::add_all)
       .def("withdraw", &owner::withdraw)

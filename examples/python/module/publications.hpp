@@ -72,6 +72,7 @@ struct published {
 /// `named`: memory for the names, which the options borrow.
 inline publish_options options_of(const publish_settings& s, std::vector<recipient_id>& named) {
   publish_options options = s;
+  options.replaced_stays = true;
   if (!s.digits.empty()) options.id = id_or_raise(s.digits);
   if (!s.beside_digits.empty()) options.beside = id_or_raise(s.beside_digits);
   for (const py::handle who : py::reinterpret_borrow<py::sequence>(s.recipients_named))

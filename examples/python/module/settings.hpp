@@ -26,6 +26,7 @@ struct pull_settings : pull_options {
     take("per_request_timeout_ms", s.per_request_timeout), take("progress_interval_ms", s.progress_interval);
     take("chunk_bytes", s.chunk_bytes), take("version", s.version), take("recipient", s.recipient.value);
     take("window", s.window), take("retries", s.retry.retries);
+    take("longest_delay_ms", s.retry.longest_delay);
     take("native", s.native), take("unverified", s.unverified), take("believe", s.believe);
     take("progress", s.tell), take("abort", s.abort), take("cursor", s.from), take("agrees", s.agrees);
   }

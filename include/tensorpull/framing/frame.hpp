@@ -90,6 +90,7 @@ constexpr status declining(errc why) noexcept {
     case errc::disk_full:
     case errc::unsupported_dtype:
     case errc::unsupported_layout:
+    case errc::bad_request:  // a name that is not published
     case errc::not_verifiable: return status::unsupported;
     default: return status::ok;
   }

@@ -291,7 +291,7 @@ class image_publisher {
     const auto done = keep ? result<ref_id>(failure(errc::table_full, room_.kept.size()))
                            : owner_.publish(
                                  image, *version, Parts::verifiable, id, *t, [this]() noexcept { return report(); },
-                                 bool(options.beside));
+                                 bool(options.beside), options.replaced_stays);
     if (!done) {
       take_back(kept, keep);
       if (!joins) owner_.cancel(*t);

@@ -64,6 +64,10 @@ class http_client {
       EXPECT_TRUE(a.fields.emplace(line.substr(0, colon), line.substr(colon + 2)).second) << "twice: " << line;
     }
     const bool none = head || status == 204 || status == 304 || status / 100 == 1;
+    if (!none && a.at("Transfer-Encoding") == "chunked") {
+      if (hear_chunks(a.body)) a.status = status;
+      return a;
+    }
     const std::size_t length = none ? 0 : std::stoull(a.at("Content-Length"));
     while (heard_.size() < length && more(length - heard_.size())) {
     }
@@ -81,6 +85,21 @@ class http_client {
   raw_peer& peer() { return peer_; }
 
  private:
+  /// Reads a body in chunks. False: the other side closed before its end.
+  bool hear_chunks(std::string& body) {
+    for (;;) {
+      std::size_t line = 0;
+      while ((line = heard_.find("\r\n")) == heard_.npos)
+        if (!more(1)) return false;
+      const std::size_t n = std::stoul(heard_.substr(0, line), nullptr, 16);
+      while (heard_.size() < line + 2 + n + 2)
+        if (!more(1)) return false;
+      EXPECT_EQ(heard_.substr(line + 2 + n, 2), "\r\n");
+      body += heard_.substr(line + 2, n);
+      heard_.erase(0, line + 2 + n + 2);
+      if (n == 0) return true;
+    }
+  }
   /// Reads what there is; at least something, unless the other side has closed.
   bool more(std::size_t wanted) {
     std::vector<std::byte> room(std::max<std::size_t>(wanted, 4096));

@@ -343,7 +343,8 @@ TEST_F(HttpOwner, Metrics_are_off_unless_asked_for_and_name_no_reference) {
        {std::string("tensorpull_references 1"), std::string("tensorpull_recipients{state=\"completed\"} 1"),
         "tensorpull_http_sent_bytes_total " + std::to_string(image.size()),
         "tensorpull_sent_bytes_total " + std::to_string(image.size()), std::string("tensorpull_http_connections 1"),
-        std::string("tensorpull_completed_total 1"), std::string("tensorpull_http_responses_total{code=\"404\"} 1")})
+        std::string("tensorpull_transfers_total{outcome=\"completed\"} 1"),
+        std::string("tensorpull_http_responses_total{code=\"404\"} 1")})
     EXPECT_NE(m.body.find("\n" + line + "\n"), m.body.npos) << line;
   EXPECT_EQ(m.body.find(key_of(ref)), m.body.npos);
 }

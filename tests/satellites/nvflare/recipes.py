@@ -15,6 +15,7 @@ class Row(NamedTuple):
     between_sites: int = 0  # from one site to another by tensorpull
     needs: str = ""  # a package
     decomposer: str = "tensor.TensorDecomposer"
+    chunks: bool = False  # others go by FLARE's chunks
 
 
 ROWS: Dict[str, Row] = {}
@@ -38,8 +39,12 @@ def module():
     return models().Model(**models().SMALL)
 
 
-def common(name):
-    return {"name": name, "min_clients": SITES, "train_script": CLIENT}
+def common(name, **more):
+    return {"name": name, "min_clients": SITES, "train_script": CLIENT, **more}
+
+
+#: A trainer in a process of its own.
+EXTERNAL = {"launch_external_process": True}
 
 
 @row(4, 4)
@@ -54,6 +59,20 @@ def fedavg_with_tensors(_):
     from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 
     return FedAvgRecipe(**common("fedavg_with_tensors"), num_rounds=ROUNDS, model=module(), server_expected_format="pytorch")
+
+
+@row(4, 4)
+def external_fedavg(_):
+    from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+
+    return FedAvgRecipe(**common("external_fedavg", **EXTERNAL), num_rounds=ROUNDS, model=module())
+
+
+@row(4, 4)
+def external_fedavg_with_tensors(_):
+    from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
+
+    return FedAvgRecipe(**common("external_fedavg_with_tensors", **EXTERNAL), num_rounds=ROUNDS, model=module(), server_expected_format="pytorch", launch_once=False)
 
 
 class ByJobApi:
@@ -126,6 +145,15 @@ def fedavg_with_cross_site_evaluation(_):
     return recipe
 
 
+@row(12, 6)
+def external_fedavg_with_cross_site_evaluation(_):
+    from nvflare.recipe.utils import add_cross_site_evaluation
+
+    recipe = external_fedavg(_)
+    add_cross_site_evaluation(recipe)
+    return recipe
+
+
 @row(2, 0)
 def fedeval(folder):
     import torch
@@ -158,6 +186,11 @@ def swarm_with_cross_site_evaluation(_):
     return swarming("swarm_with_cross_site_evaluation", do_cross_site_eval=True)
 
 
+@row(0, 0, between_sites=4, chunks=True)
+def external_swarm(_):
+    return swarming("external_swarm", **EXTERNAL)
+
+
 def numbers():
     import numpy as np
 
@@ -172,10 +205,26 @@ def numpy_fedavg(_):
 
 
 @row(4, 4, decomposer="array.ArrayDecomposer")
-def numpy_logistic_regression(_):
+def external_numpy_fedavg(_):
+    from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
+
+    return NumpyFedAvgRecipe(**common("external_numpy_fedavg", **EXTERNAL), num_rounds=ROUNDS, model=numbers().tolist())
+
+
+def logistic_regression(name, **more):
     from nvflare.app_common.np.recipes.lr.fedavg import FedAvgLrRecipe
 
-    return FedAvgLrRecipe(**common("numpy_logistic_regression"), num_rounds=ROUNDS)
+    return FedAvgLrRecipe(**common(name, **more), num_rounds=ROUNDS)
+
+
+@row(4, 4, decomposer="array.ArrayDecomposer")
+def numpy_logistic_regression(_):
+    return logistic_regression("numpy_logistic_regression")
+
+
+@row(4, 4, decomposer="array.ArrayDecomposer")
+def external_numpy_logistic_regression(_):
+    return logistic_regression("external_numpy_logistic_regression", **EXTERNAL)
 
 
 @row(2, 0, decomposer="array.ArrayDecomposer")

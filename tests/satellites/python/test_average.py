@@ -82,7 +82,7 @@ def test_who_waits_for_its_turn_hears_wait_and_abort(owner):
         finally:
             over.set()
             first.join()
-    assert average.pull(owner.address, ref, 1, peer="b", round=1, wait=processes.AMPLE).confirmed
+    assert average.pull(owner.address, ref, 1, peer="b", round=1, timeout=processes.AMPLE).confirmed
 
 
 def test_the_average_of_several_references(owner):

@@ -60,9 +60,9 @@ def test_a_name_that_makes_no_url_is_refused(name):
 def test_a_time_may_be_any_number(owner):
     ref = owner.add_tensors({"w": np.zeros(1)})
     for ever in (10**400, float("inf"), 2**64):
-        assert tensorpull.download_tensors(owner.address, ref, wait=ever, per_request_timeout=ever).receipt.confirmed
-    with pytest.raises(ValueError, match="wait is a number of seconds, at least 0"):
-        tensorpull.download_tensors(owner.address, ref, wait=-(10**400))
+        assert tensorpull.download_tensors(owner.address, ref, timeout=ever, wait=ever, per_request_timeout=ever).receipt.confirmed
+    with pytest.raises(ValueError, match="timeout is a number of seconds, at least 0"):
+        tensorpull.download_tensors(owner.address, ref, timeout=-(10**400))
 
 
 def test_an_empty_reference_is_none(owner):
@@ -186,11 +186,11 @@ def test_what_pulls_takes_the_same_options_and_so_does_what_publishes():
     """One table: a call that lacks an option lacks it for the reason that is given."""
     pulls = {
         tensorpull.download_tensors: set(),
-        tensorpull.download_file: {"framework", "out", "subset", "names", "matching", "base", "max_header_bytes", "max_tensors", "atomic", "cursor"},  # no tensors are made
+        tensorpull.download_file: {"framework", "out", "subset", "names", "matching", "base", "max_header_bytes", "max_tensors", "atomic", "cursor", "adapt"},  # no tensors are made
         tensorpull.Session.download_tensors: {"address", "ssl", "digest", "bearer", "connections"},  # of its connection
-        tensorpull.WeightedAverage.pull: {"framework", "out", "subset", "names", "matching", "base", "max_bytes", "max_header_bytes", "max_tensors", "chunk_size", "unverified", "digest", "bearer", "connections", "atomic", "cursor"},  # of the average, which takes bytes in order; no URLs
-        tensorpull.view_tensors: {"out", "subset", "names", "matching", "base", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "believe", "ssl", "digest", "bearer", "connections", "atomic", "cursor"},  # nothing is sent
-        tensorpull.list_tensors: {"out", "subset", "names", "matching", "base", "framework", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "unverified", "believe", "connections", "atomic", "cursor"},  # no tensors
+        tensorpull.WeightedAverage.pull: {"framework", "out", "subset", "names", "matching", "base", "max_bytes", "max_header_bytes", "max_tensors", "chunk_size", "unverified", "digest", "bearer", "connections", "atomic", "cursor", "adapt"},  # of the average, which takes bytes in order; no URLs
+        tensorpull.view_tensors: {"out", "subset", "names", "matching", "base", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "believe", "ssl", "digest", "bearer", "connections", "atomic", "cursor", "adapt"},  # nothing is sent
+        tensorpull.list_tensors: {"out", "subset", "names", "matching", "base", "framework", "max_bytes", "chunk_size", "progress", "progress_interval", "window", "unverified", "believe", "connections", "atomic", "cursor", "adapt"},  # no tensors
     }
     publishes = {
         tensorpull.Downloader.add_tensors: set(),

@@ -30,7 +30,7 @@ sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "support"))
 import processes  # noqa: E402
 
 MODEL = safetensors([("w", "U8", [20_000], noise(20_000))])
-PATIENCE = ("--timeout", 60, "--retries", 30)  # only a hang takes so long
+PATIENCE = ("--wait", 60)  # only a hang takes so long
 
 SHIM = r"""
 #define _GNU_SOURCE

@@ -229,7 +229,7 @@ def help_is_complete():
     for words, why in wrong.items():
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
     assert "-o" in run("recv", "h:1", NO_REF, status=2)[1]
-    for option in ("--chunk=512M", "--chunk=2X", "--max-bytes=0", "--max-bytes=-1", "--chunk=99999999999999999999", "--timeout=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
+    for option in ("--chunk=512M", "--chunk=2X", "--max-bytes=0", "--max-bytes=-1", "--chunk=99999999999999999999", "--timeout=0", "--wait=0", "--timeout=nan", "--timeout=1h", "--retries=-1", "--output="):
         assert option.split("=")[0] in run("recv", "h:1", NO_REF, "-o", "x", option, status=2)[1], option
     assert "nobody is called" in run("send", "model.safetensors", "--expect=", "--idle", 0.1, status=2)[1]
     assert all(verdict in run("inspect", "--help")[0] for verdict in ("accept", "reject", "unreadable"))
@@ -812,7 +812,7 @@ def mutated_replies_never_leave_a_wrong_file():
         published = sender.published[which]
         path = MutatingPath(sender.port, mutate)
         name = "copy%d" % seed
-        done = subprocess.run(command("recv", path.address, published["ref"], "-o", name, "--json", "--chunk", 1000, "--timeout", 0.3, "--retries", 1), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command("recv", path.address, published["ref"], "-o", name, "--json", "--chunk", 1000, "--wait", 0.3), capture_output=True, text=True, timeout=60)
         path.close()
         said = json.loads(done.stdout)
         if done.returncode == 0:
@@ -880,7 +880,10 @@ def nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         _, err = run("recv", "127.0.0.1:%d" % silent.getsockname()[1], NO_REF, "-o", "x", "--timeout", "0.4", "--retries", "1", status=1)
-        assert "0.40 s" in err and time.monotonic() - began < 5 and names() == [], err
+        assert "not sent all of it within 0.40 s" in err and time.monotonic() - began < 5 and names() == [], err
+        for at in ("127.0.0.1:%d" % silent.getsockname()[1], closed):  # one that says nothing, and one that is not there yet
+            out, _ = run("recv", at, NO_REF, "-o", "x", "--wait", "0.4", "--retries", "0", "--json", status=1)
+            assert json.loads(out)["code"] == "timed_out" and "not answered for 0.40 s" in json.loads(out)["message"] and names() == [], out
     with socket.create_server(("127.0.0.1", 0)) as other:
         def answer():
             with other.accept()[0] as s:

@@ -18,7 +18,7 @@ from ._route import Addresses, addresses_of, kept, over_addresses, throughout
 from ._session import Session
 from ._tensors import Tensors, empty_like
 from ._tls import TLS
-from ._trees import dlpack_hint, is_tensor
+from ._trees import is_tensor
 from ._types import Abort, AverageOptions, OfOneProcess, Receipt, Tell, TensorDict, Unpack, Update
 
 _KINDS = ("divide_by_reached", "error", "staged")
@@ -110,10 +110,11 @@ class WeightedAverage(OfOneProcess):
         believe: bool = False,
         ssl: Optional[TLS] = None,
         narrowed: bool = False,
+        timeout: Optional[float] = None,
         wait: Optional[float] = None,
     ) -> Receipt:
         """Adds what is published under `ref_id`, times `weight` (from 2**-60 to 2**60). `narrowed`: the client has published `narrowed(model, base)` with this average's `base`, or a
-        difference to it, and that is pulled, in a quarter of the bytes or fewer; what has changed lands in new memory first. `wait`: seconds for all of it. `peer` says which site's update it is, and `round` for which round it
+        difference to it, and that is pulled, in a quarter of the bytes or fewer; what has changed lands in new memory first. `timeout`: seconds for all of it. `peer` says which site's update it is, and `round` for which round it
         was made (from 1, at most the current one); the rest is as for `download_tensors`, but a web server has no updates, since it sends no digest
         of each chunk. In the place of an address there may be a `Session`, of whose other end it is pulled, if this average is "staged": over a session
         the digest of the whole is all that is checked. An update that fails is an `Error`, and the average goes on as `partial` says. Several threads take turns; RuntimeError in a callback
@@ -132,9 +133,9 @@ class WeightedAverage(OfOneProcess):
         if narrowed and self._base is None:
             raise ValueError("narrowed wants base: the model that the step is to")
         told = progress if session is not None else throughout(progress, address)
-        limit = within(wait, abort)
+        limit = within(timeout, wait, abort, address)
         settings = pull_settings(
-            ref_id, per_request_timeout, self._chunk_size, told, progress_interval, abort if wait is None else limit, version, recipient, window, retries,
+            ref_id, per_request_timeout, self._chunk_size, told, progress_interval, limit.__enter__(), version, recipient, window, retries,
             believe=believe,
         )
         text(peer, "peer", "the client's name")
@@ -246,7 +247,7 @@ def flat_tensors(tensors: Any) -> None:
         raise TypeError(f"a dict of tensors, not {type(tensors).__name__}")
     for name, tensor in tensors.items():
         if not is_tensor(tensor):
-            raise TypeError(f"{name!r} is no tensor{dlpack_hint(tensor)}, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
+            raise TypeError(f"{name!r} is no tensor, and an average is of a flat dict: tensorpull.flatten({{...}}) makes one of a tree")
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from . import _native
 from ._difference import kind_of
 from ._images import TensorRange
 from ._listing import Seen
+from ._options import at_work
 from ._tensors import Tensors
 from ._trees import DIGESTS
 from ._types import Receipt
@@ -80,7 +81,7 @@ def confirmed(source: Any, ref_id: str, tensors: Mapping[str, Any], seen: Seen, 
 
 
 def _of_these_digests(tensors: Mapping[str, Any], described: List[Tuple[Any, ...]], digests: Mapping[str, int], abort: Any) -> Dict[str, Any]:
-    return {name: tensors[name] for name, digest in _native.tensor_digests(described, abort) if digest == digests[name]}
+    return {name: tensors[name] for name, digest in _native.tensor_digests(described, at_work(abort)) if digest == digests[name]}
 
 
 def kind_of_published(one: TensorRange) -> Tuple[str, Tuple[int, ...]]:
@@ -90,7 +91,7 @@ def kind_of_published(one: TensorRange) -> Tuple[str, Tuple[int, ...]]:
 def is_the_whole(tensors: Mapping[str, Any], seen: Seen, abort: Any) -> bool:
     """Whether these tensors, by the names under which they travel, are what is published: its digest is that of all bytes. Cost: one pass over them."""
     mine = Tensors(tensors, apart=True)
-    image = _native.ImageReader(mine.described, list(seen.metadata.items()), mine.keep, abort)
+    image = _native.ImageReader(mine.described, list(seen.metadata.items()), mine.keep, at_work(abort))
     return bool(image.version == seen.listing.version)
 
 

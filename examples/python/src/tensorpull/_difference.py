@@ -14,7 +14,7 @@ from . import _native
 from ._errors import Error
 from ._log import logger, short
 from ._options import PublishSettings
-from ._tensors import Tensors, empty_like
+from ._tensors import FLOATING, Tensors, empty_like
 from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat
 
 #: A difference that is longer than this share of what has changed is not published: the whole is as good.
@@ -23,9 +23,6 @@ WORTH = 0.9
 LEAST_BYTES = 1024
 #: A difference that is not there any more, or that is none of what the recipient has, brings nothing, and the tensors are pulled as they are.
 _BRINGS_NOTHING = frozenset({"unknown_reference", "withdrawn", "ended", "stale_version", "schema_mismatch", "digest_mismatch", "bad_frame", "not_verifiable", "too_large", "unsupported_layout", "value_out_of_range", "missing_field", "duplicate_name"})
-
-#: What is narrowed.
-_FLOATING = frozenset({"F16", "BF16", "F32", "F64"})
 
 _ID = re.compile("[0-9a-f]{32}")
 
@@ -78,10 +75,38 @@ def _without_step(tensors: Dict[str, Any], structure: Optional[str]) -> FlatTree
 
 class ErrorFeedback:
     """What the steps of one sender left out, for all its rounds: `narrowed(..., feedback=)` adds it to the next one. For a sender whose base does not become what it sent, such as a client, whose
-    next round begins from the owner's tensors; one that goes on from what `narrowed` gives needs none. Memory: that of the floating tensors, and while `narrowed` runs that of all."""
+    next round begins from the owner's tensors; one that goes on from what `narrowed` gives needs none. Memory: that of the floating tensors, and while `narrowed` runs that of all.
 
-    def __init__(self) -> None:
+    `left` is its state, a dict of tensors: `ErrorFeedback(left)`, in another process too, goes on with a copy of it."""
+
+    def __init__(self, left: Optional[Mapping[str, Any]] = None) -> None:
         self._left: Dict[str, Any] = {}
+        if left:
+            was = Tensors(left, apart=True)
+            for one in was.described:
+                if one[1] not in FLOATING:
+                    raise Error("unsupported_dtype", "what a step has left out is of floating tensors", one[0])
+            self._left = empty_like(left)
+            _native.copy_tensors(was.described, Tensors(self._left, apart=True).described)
+
+    @property
+    def left(self) -> Dict[str, Any]:
+        """What the steps so far have left out. The next step changes it: save it, or give it to `add_tensors(copy=True)`."""
+        return dict(self._left)
+
+    def lost(self, sent: Mapping[str, Any], base: Any) -> None:
+        """Nobody has taken the last step: all of it is left out, and added to the next one. `sent`: what `narrowed` gave, and `base`: what it was given."""
+        if not isinstance(sent, Narrowed):
+            raise TypeError(f"sent is what narrowed() has returned, itself and no copy of it; not {type(sent).__name__}")
+        flat = as_flat(base)
+        before = Tensors({name: flat[name] for name in self._left if name in flat}, apart=True)
+        if set(self._left) - set(flat) or set(self._left) - set(sent):
+            raise Error("schema_mismatch", "what was left out is of another model, which had this tensor", min((set(self._left) - set(flat)) | (set(self._left) - set(sent))))
+        was = empty_like({name: sent[name] for name in self._left})
+        _native.copy_tensors(before.described, Tensors(was, apart=True).described)
+        for name, left in self._left.items():
+            was[name] -= sent[name]
+            left -= was[name]
 
     def added(self, flat: Mapping[str, Any], described: List[Description], bits: int) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         """Copies in the CPU's memory, with what was left out; and what of it waits for a later step, since it leads below zero."""
@@ -106,7 +131,7 @@ class ErrorFeedback:
 
     def keep(self, meant: Dict[str, Any], waiting: Mapping[str, Any], sent: Mapping[str, Any], described: List[Description]) -> None:
         """`meant` and `waiting`: what added() gave, the first of which is kept."""
-        self._left = {one[0]: meant[one[0]] for one in described if one[1] in _FLOATING}
+        self._left = {one[0]: meant[one[0]] for one in described if one[1] in FLOATING}
         for name, left in self._left.items():
             left -= sent[name]
             if name in waiting:
@@ -229,9 +254,9 @@ def kind_of(described: Description) -> Tuple[str, Tuple[int, ...]]:
     return described[1], tuple(described[2])
 
 
-def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[Description], settings: Any) -> Tuple[int, bool]:
-    """Pulls the difference that the metadata of `whole` names, and applies it to these tensors in place: they have to be what it is a difference to. Returns the bytes that came,
-    and whether they were applied.
+def bring(source: Any, whole: str, metadata: Mapping[str, str], tensors: Mapping[str, Any], described: List[Description], settings: Any) -> Tuple[int, bool]:
+    """Pulls the difference that the metadata of `whole` names, and applies it to these tensors in place, which are described: they have to be what it is a difference to. Returns the bytes
+    that came, and whether they were applied.
 
     False: there is none, or not of these tensors; they are as they were. Or it is not what it should be: then they are something else. Raises what ends the pull as a whole.
     """
@@ -249,7 +274,11 @@ def bring(source: Any, whole: str, metadata: Mapping[str, str], described: List[
     settings.progress = going if told is not None else None
     try:
         if bits:
-            return int(_native.download_narrowed(source, ref_id, described, settings, bits)[1]), True
+            plain, copies = _contiguous(described, tensors)
+            came = int(_native.download_narrowed(source, ref_id, plain, settings, bits)[1])
+            if copies.described:
+                _native.copy_tensors(copies.described, [one for one in described if one[0] in {copy[0] for copy in copies.described}])
+            return came, True
         return int(_native.download_difference(source, ref_id, described, settings)[1]), True
     except Error as e:
         if e.code not in _BRINGS_NOTHING:

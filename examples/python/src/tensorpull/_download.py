@@ -12,11 +12,11 @@ from ._changed import changes, confirmed, is_the_whole, receipt_of, take_smalles
 from ._difference import LEAST_BYTES, bring
 from ._errors import Error
 from ._images import TensorRange
-from ._listing import chosen, difference, look, look_closely, looking, tie_as_published
+from ._listing import as_published, chosen, difference, look, look_closely, looking, tie_as_published
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, addresses_of, connections_to, is_url, kept, over_addresses, throughout, web_settings
-from ._tensors import Tensors, empty_like, numpy_maker, torch_maker
+from ._tensors import FLOATING, Tensors, convert_into, empty_like, numpy_maker, torch_maker
 from ._tls import TLS
 from ._trees import DIFFERENCE, NARROWED, TREE, arrive, as_flat, own
 from ._types import Abort, Downloaded, Framework, Receipt, Tell
@@ -58,9 +58,11 @@ def download_tensors(
     bearer: Optional[str] = None,
     connections: int = 1,
     base: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
     atomic: bool = False,
     cursor: Optional[_native.Cursor] = None,
+    adapt: bool = False,
 ) -> Downloaded:
     """Pulls what is published under `ref_id` at `address` and returns it as a dict of tensors.
 
@@ -94,6 +96,9 @@ def download_tensors(
       atomic     with `out`: lands in new memory of the CPU first, and changes `out` once all has come and its digest was compared. Cost: that memory, and one more pass
       cursor     with `out`: a `Cursor`, which knows afterwards where the download stands, also after an error. Given to another call with the same `out`, it goes on there, if
                  that is still what had landed and the same version is published. Cost: one pass over what had landed
+      adapt      with `out`: its tensors may be called as those that are published but for "module." and "_orig_mod.", which torch's DistributedDataParallel and `torch.compile` put
+                 into names, and floating ones may have another floating dtype: they are landed in new memory and converted once all has come. Cost: that memory, a look at what is
+                 published, and one more pass. "schema_mismatch" otherwise, in which case nothing has changed
       subset     with `out`: its tensors are only some of those that are published.
       names, matching  without `out`: new tensors are made of these alone, `names=["head.weight"]`, and of those that a pattern fits, `matching=["encoder.*"]`: "*" is any
                  characters, "?" is one. "invalid_argument" with the name or pattern that chooses nothing. What is published is looked at first (`list_tensors`).
@@ -108,7 +113,9 @@ def download_tensors(
     `unflatten` makes the tree of them. "bad_frame": the owner's metadata of order, ties or tree contradicts its tensors.
 
     How long it takes:
-      wait                 seconds for all of it, whatever happens meanwhile; then "timed_out", and the owner is told; None: no limit. A name that is resolved is waited for
+      timeout              seconds for all of it, whatever happens meanwhile; then "timed_out", and the owner is told; None: no limit. A name that is resolved is waited for
+      wait                 seconds without anything that comes: for an owner that is not there yet, is started again, or has fallen silent; then "timed_out". It is tried every 2 s at
+                           least, whatever `retries` is (of a list of addresses, each so often); None: as often as `retries` is
       per_request_timeout  seconds without progress (an answer, or 1/64 of a chunk) before it is asked again, on a new connection if that is
                            needed; None: for ever
       retries              how often to try again in a row without progress, also if the owner cannot be reached yet; the pauses grow from 0.25 s, eight take about a minute
@@ -136,18 +143,18 @@ def download_tensors(
     address, names, matching = kept(address), kept(names), kept(matching)
     if base is not None and any(map(is_url, addresses_of(address))):
         raise ValueError("base is not for URLs: a web server is asked for a whole file")
-    if cursor is None and not isinstance(address, str) and out is not None and not subset and base is None and not atomic:
+    if cursor is None and not isinstance(address, str) and out is not None and not subset and base is None and not atomic and not adapt:
         cursor = _native.Cursor()
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    limit = within(wait, abort)
+    limit = within(timeout, wait, abort, address)
     with limit as heard:
         got, source = over_addresses(address, ssl, lambda route: pull(
             route, ref_id, per_request_timeout, chunk_size, told, heard, framework=framework, out=out, subset=subset, names=names, matching=matching, max_bytes=max_bytes,
             max_header_bytes=max_header_bytes, max_tensors=max_tensors, progress_interval=progress_interval, version=version, recipient=recipient, window=window,
-            retries=retries, unverified=unverified, believe=believe, base=base, atomic=atomic, cursor=cursor,
+            retries=retries, unverified=unverified, believe=believe, base=base, atomic=atomic, cursor=cursor, adapt=adapt,
         ), web, told, at_a_time)  # fmt: skip
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), got.receipt.bytes, got.receipt.outcome)
     return got
@@ -163,22 +170,30 @@ def pull(
     *,
     out: Any = None,
     base: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
     atomic: bool = False,
     cursor: Any = None,
+    adapt: bool = False,
     **options: Any,
 ) -> Downloaded:
     """The same from a source of the compiled half: a route, or a session."""
     if cursor is not None and not isinstance(cursor, _native.Cursor):
         raise TypeError(f"cursor is a tensorpull.Cursor; not {cursor!r}")
-    if cursor is not None and (out is None or options.get("subset") or base is not None or atomic):
+    if cursor is not None and (out is None or options.get("subset") or base is not None or atomic or adapt):
         raise ValueError("cursor is for out alone: what has landed there is gone on with")
     if atomic and out is None:
         raise ValueError("atomic is for out: new tensors are returned only if all of them have come")
-    with within(wait, abort) as heard:
+    if adapt and (out is None or base is not None):
+        raise ValueError("adapt is for out, and without base: names and dtypes of base are those that are published")
+    with within(timeout, wait, abort) as heard:
+        if adapt:
+            return newest(ref_id, options.get("version"), options.get("retries", RETRIES), progress, lambda told: _adapted(
+                source, ref_id, per_request_timeout, chunk_size, told, heard, out, atomic, **options
+            ))  # fmt: skip
         if not atomic:
             try:
-                return _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=out, base=base, cursor=cursor, **options)
+                return newest(ref_id, options.get("version"), options.get("retries", RETRIES), progress, lambda told: _pull(source, ref_id, per_request_timeout, chunk_size, told, heard, out=out, base=base, cursor=cursor, **options))
             except Error as e:
                 raise _afterwards(e, out is not None, not source.reference_of("", 0)) from None  # a URL has a reference of its own
         flat = as_flat(out)
@@ -188,11 +203,57 @@ def pull(
         if base is not None:
             _same_memory(flat, as_flat(base))
             _native.copy_tensors(tensors.described, Tensors(staged).described)
-        got = _pull(source, ref_id, per_request_timeout, chunk_size, progress, heard, out=staged, base=staged if base is not None else None, **options)
+        got = newest(ref_id, options.get("version"), options.get("retries", RETRIES), progress, lambda told: _pull(
+            source, ref_id, per_request_timeout, chunk_size, told, heard, out=staged, base=staged if base is not None else None, **options
+        ))  # fmt: skip
     tensors.mark_changed()
-    _native.copy_tensors(Tensors(staged).described, tensors.described)
+    _native.copy_tensors(Tensors(staged).described, tensors.described, whole=True)  # Ctrl-C leaves it as it was, or new
     result = Downloaded(flat)
     result.metadata, result.structure, result.receipt, result._published = got.metadata, getattr(flat, "structure", None), got.receipt, got._published
+    return result
+
+
+def _adapted(
+    source: Any, ref_id: str, per_request_timeout: Optional[float], chunk_size: Optional[int], progress: Any, abort: Any, out: Any, atomic: bool, **options: Any
+) -> Downloaded:  # fmt: skip
+    """Lands in tensors whose names or dtypes are others than those that are published."""
+    flat = as_flat(out)
+    mine = writable(flat)
+    _native.check_landing(mine.described)
+    settings = pull_settings(
+        ref_id, per_request_timeout, chunk_size, None, 0.1, abort, options.get("version"), options.get("recipient"), 1, options.get("retries", RETRIES), options.get("unverified", False)
+    )  # fmt: skip
+    there = look(
+        source, source.reference_of(ref_id, settings.version), options.get("max_header_bytes", 16 << 20), options.get("max_tensors", 1_000_000),
+        looking(ref_id, per_request_timeout, abort, options.get("version"), options.get("recipient"), options.get("retries", RETRIES)),
+    )  # fmt: skip
+    called = as_published(flat, there)
+    like: Dict[str, Any] = {}
+    convert: Dict[str, Any] = {}  # by the names of out; tied ones are one
+    tied: Dict[Any, Any] = {}
+    described = {one[0]: one for one in Tensors(flat, apart=True).described}
+    for name, tensor in flat.items():
+        theirs, its = there.tensors.get(called[name]), described[name]
+        like[called[name]] = tensor
+        if theirs is not None and theirs.dtype != its[1] and {theirs.dtype, its[1]} <= FLOATING and tuple(theirs.shape) == tuple(its[2]):
+            place = (*its[1:6], *its[7:]) if 0 not in its[2] else name
+            if place not in tied:
+                made: Dict[str, Any] = {}
+                (torch_maker if hasattr(tensor, "requires_grad") else numpy_maker)(made)(name, theirs.dtype, theirs.shape)
+                tied[place] = made[name]
+            convert[name] = like[called[name]] = tied[place]
+    if atomic:
+        staged = empty_like(flat)
+        like.update({called[name]: tensor for name, tensor in staged.items() if name not in convert})
+    got = _pull(source, ref_id, per_request_timeout, chunk_size, progress, abort, out=like, **{**options, "version": there.version if there.verifiable else settings.version})
+    mine.mark_changed()
+    for name, new in convert.items():
+        convert_into((staged if atomic else flat)[name], new)
+    if atomic:
+        _native.copy_tensors(Tensors(staged).described, mine.described, whole=True)
+    result = Downloaded(flat)
+    result.metadata, result.structure, result._published = got.metadata, getattr(flat, "structure", None), got._published
+    result.receipt = got.receipt._replace(believed=got.receipt.believed or not settings.version)
     return result
 
 
@@ -355,7 +416,7 @@ def _changed(
             tensors, these = _made({name: kinds[name] for name in changed}, framework, limit)
             old = Tensors(changed, apart=True)
             _native.copy_tensors(old.described, tensors.described)
-        brought_bytes, applied = bring(source, ref_id, seen.metadata, tensors.described, settings)
+        brought_bytes, applied = bring(source, ref_id, seen.metadata, these, tensors.described, settings)
         if not applied:
             return {}
         brought_names = frozenset(these)

@@ -53,6 +53,7 @@ class Downloader(OfOneProcess):
         http: Optional[str] = None,
         metrics: bool = False,
         allow_origin: Optional[str] = None,
+        status_password: Optional[str] = None,
         authorise: Optional[Callable[[Access], bool]] = None,
     ) -> None:
         """Listens on "host:port" (port 0: one that is free), or on another address, as `download_tensors` takes it, but not "pipe:"; one of TLS wants `ssl` with a certificate. In any second it sends at
@@ -68,14 +69,19 @@ class Downloader(OfOneProcess):
         http     "host:port" of a second port, on which HTTP is answered over the same references (`url`), beside TCP, "tls://" (then it is HTTPS) or "unix:". ValueError
                  for other links. The limits of connections and bytes hold for it separately
         metrics  it answers GET /metrics, for Prometheus, to everybody who can connect
+        status_password  16 to 128 characters, such as `secrets.token_hex(16)`: with them a browser shows at `http_address` what is published and how each recipient fares, under
+                 the names that were given as `recipients` and to `label`; /status.json is the same as JSON, and /metrics is answered with them, too. No page has a reference
         allow_origin  web pages of this origin, as "https://host", may read the answers in a browser; "*": those of every origin. They need the reference like anybody else
         authorise  called with `Access` before anything of a reference is told: false, or an exception, is the answer to an unknown reference. Once it is true it is asked again by another
                  connection, under another name, or when something else is published there. On the thread that serves. None: everybody who has the reference may pull.
                  With `require_client_certificates` a recipient that is expected by name (`recipients=["site-1"]`) has in any case to have that name in its certificate, as the common or
                  an alternative one; others may pull, and settle nothing by it
         """
-        if http is None and (metrics or allow_origin is not None):
-            raise ValueError("metrics and allow_origin are about the port of http")
+        if http is None and (metrics or allow_origin is not None or status_password is not None):
+            raise ValueError("metrics, allow_origin and status_password are about the port of http")
+        password = "" if status_password is None else text(status_password, "status_password", "16 to 128 characters")
+        if status_password is not None and not (16 <= len(password.encode(errors="replace")) <= 128 and password.isprintable()):
+            raise ValueError("status_password is 16 to 128 characters, such as secrets.token_hex(16)")
         if allow_origin == "":
             raise ValueError("allow_origin is an origin, \"*\" or None")
         references = whole(max_references, "max_references", 2**63 - 1, least=1)
@@ -95,13 +101,14 @@ class Downloader(OfOneProcess):
             remembered,
             as_authoriser(authorise),
         ))  # fmt: skip
-        self._http = ""
+        self._http, self._shows_status = "", status_password is not None
         if http is not None:
             second, origin = text(http, "http", "host:port"), "" if allow_origin is None else text(allow_origin, "allow_origin", "an origin")
-            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin))
+            door = listening(lambda: self._owner.open_door(second, bool(metrics), origin, password))
             self._http = ("https://" if listen.startswith("tls://") else "http://") + with_port(http, door)
         self._about: Dict[str, _About] = {}  # by IDs, of the last that was published under each, and by all digits
         self._most_about = 4 * references
+        self._noting = threading.Lock()
         self._listen = listen
         self._thread: Optional[threading.Thread] = None
         self._at_exit: Optional[Callable[[], None]] = None
@@ -174,7 +181,9 @@ class Downloader(OfOneProcess):
           recipients   how many have to confirm before the reference is settled, or their names; 0: not known, it stays until withdrawn or idle
           least        how many are enough, if not all; more than there are is an error
           ref_id       publish under an ID chosen before, in the place of what is published there; of a reference with a version the ID
-                       counts, and the version is that of these tensors. All 48 digits of the earlier one go on meaning it, in `wait` and `withdraw` too
+                       counts, and the version is that of these tensors. All 48 digits of the earlier one go on meaning it, in `wait` and `withdraw` too. Recipients that have
+                       begun with the earlier one get it to its end, and its tensors are read until then: one version stays so at a time, and recipients of any other begin anew with
+                       the newest
           settled      called once with the `Outcome`, on the thread that serves, or by `close()`; the tensors are let go of afterwards
           progress     called with `Progress` of each recipient, every `progress_interval` seconds at most, on the same thread
           acquire_timeout, recipient_idle_timeout, transaction_idle_timeout
@@ -200,18 +209,21 @@ class Downloader(OfOneProcess):
         nn.Parameter and memmap).
         """
         about: List[str] = []
-        told, progress_interval = _recipients_too(progress, progress_interval)
+        reasons: Dict[str, str] = {}
+        published: List[Reference] = []
+        told, progress_interval = _recipients_too(progress, progress_interval, reasons, self._noter(published, reasons))
         recipients, names = names_in(recipients)
         if names and ref_id is None:
             ref_id = secrets.token_hex(16)  # known before it settles
         ids = [ref_id]
         made = publish(
-            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
+            self._owner.add, tensors, chunk_size, recipients, least, ref_id, metadata, _teller(self, settled, about, names, ids, reasons), told, progress_interval, acquire_timeout,
             recipient_idle_timeout, transaction_idle_timeout, keep_order, version, tensor_digests, base, None, narrow, copy,
         )  # fmt: skip
         about.append(short(made))
         ids[:] = [made]  # with its version, which what replaces it has not
-        self._remember([made], names)
+        published.append(made)
+        self._remember(published, names, reasons)
         logger.info("published %s: %d bytes", about[0], made.nbytes)
         return made
 
@@ -241,16 +253,19 @@ class Downloader(OfOneProcess):
         place ("table_full"). Not over NATS ("unsupported_request"). The rest is as in `add_tensors`.
         """
         about: List[str] = []
-        told, progress_interval = _recipients_too(progress, progress_interval)
+        reasons: Dict[str, str] = {}
+        published: List[Reference] = []
+        told, progress_interval = _recipients_too(progress, progress_interval, reasons, self._noter(published, reasons))
         recipients, names = names_in(recipients)
         ids: List[Optional[str]] = []
         made = publish_together(
-            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about, names, ids), told, progress_interval, acquire_timeout,
+            self._owner.add_all, models, chunk_size, ref_ids, metadata, recipients, least, _teller(self, settled, about, names, ids, reasons), told, progress_interval, acquire_timeout,
             recipient_idle_timeout, transaction_idle_timeout, keep_order, None, tensor_digests, None, None, False, copy,
         )  # fmt: skip
         about.append(f"the transaction of {', '.join(short(ref) for ref in made)}")
         ids.extend(made)
-        self._remember(made, names)
+        published.extend(made)
+        self._remember(published, names, reasons)
         logger.info("published %s: %d bytes", about[0], sum(ref.nbytes for ref in made))
         return made
 
@@ -336,11 +351,11 @@ class Downloader(OfOneProcess):
                 continue
             why = {"withdrawn": "it was withdrawn", "owner_lost": "the owner that coordinates it is gone"}.get(how.verdict, "it has ended")
             code = how.verdict if how.verdict in ("withdrawn", "owner_lost") else "not_delivered"
-            raise Error(code, f"{why}, and {have} of {how.expected or 'an unknown number of'} recipients have it ({_others(how)})", short(ref), at=have)
+            raise Error(code, f"{why}, and {have} of {how.expected or 'an unknown number of'} recipients have it ({_others(how)}){_why(how)}", short(ref), at=have)
         return True
 
     def withdraw(self, ref_id: str) -> None:
-        """Ends a publication: after this returns nothing reads its tensors, and recipients get "withdrawn"."""
+        """Ends a publication: after this returns nothing reads its tensors, and recipients get "withdrawn". By the ID alone, of the first 32 digits: also what it has replaced."""
         self._owner.withdraw(reference_id(ref_id))
 
     def status(self, ref_id: str) -> Status:
@@ -354,16 +369,36 @@ class Downloader(OfOneProcess):
     def outcome(self, ref_id: str) -> Outcome:
         """How a publication ended; its verdict is "open" before."""
         about = self._said_of(ref_id)
-        return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs))
+        return as_outcome(self._owner.outcome(reference_id(ref_id)), self._states(about.names, about.refs), about.reasons)
 
-    def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...]) -> None:
-        for ref in refs:
-            for key in (ref.lower(), ref.id.lower()):
-                self._about.pop(key, None)
-                if names or ref._beside:
-                    self._about[key] = _About(names, refs, ref._beside)
-        while len(self._about) > self._most_about:
-            self._about.pop(next(iter(self._about)), None)
+    def label(self, ref_id: str, title: str) -> None:
+        """Gives what is published there a title on the status page (`status_password`), such as "round 7"; text of others is shown as text. Without such a page it does nothing."""
+        self._owner.name_publication(reference_id(ref_id), text(title, "title", "what it is called"))
+
+    def _remember(self, refs: Sequence[Reference], names: Tuple[str, ...], reasons: Dict[str, str]) -> None:
+        for name in names if self._shows_status else ():
+            self._owner.name_recipient(recipient_named(name), name)
+        with self._noting:
+            for ref in refs:
+                for key in (ref.lower(), ref.id.lower()):
+                    self._about.pop(key, None)
+                    if names or ref._beside or reasons:
+                        self._about[key] = _About(names, refs, ref._beside, reasons)
+            while len(self._about) > self._most_about:
+                self._about.pop(next(iter(self._about)), None)
+
+    def _noter(self, published: List[Reference], reasons: Dict[str, str]) -> Callable[[], None]:
+        """Called when the first reason is there: a publication of which there is nothing to say is not remembered. Knows this by a weak reference."""
+        known = weakref.ref(self)
+
+        def note() -> None:
+            alive = known()
+            if alive is not None:
+                with alive._noting:
+                    for ref in published:  # and not under its ID alone, which may be another's by now
+                        alive._about.setdefault(ref.lower(), _About((), (), "", reasons))
+
+        return note
 
     def _said_of(self, ref_id: str) -> "_About":
         return self._about.get(reference_id(ref_id).lower(), _NOTHING)
@@ -371,7 +406,7 @@ class Downloader(OfOneProcess):
     def _states(self, names: Sequence[str], refs: Sequence[Optional[str]]) -> Dict[str, str]:
         """Of each name how it fares over all of the references, as far as the owner remembers."""
         found: Dict[str, str] = {}
-        for name in names if refs and not self._owner.closed else ():
+        for name in names if names and refs and not self._owner.closed else ():
             try:
                 found[name] = _over_all([self._owner.recipient_state(reference_id(ref), recipient_named(name)) for ref in refs])
             except Error:
@@ -411,6 +446,10 @@ def _others(how: Outcome) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in ("failed", "cancelled", "vanished", "absent", "unfinished") if counts[state]) or "nobody else has asked"
 
 
+def _why(how: Outcome) -> str:
+    return "; " + ", ".join(f"{name or 'one without a name'}: {why}" for name, why in how.reasons.items()) if how.reasons else ""
+
+
 def _memory() -> int:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -418,12 +457,11 @@ def _memory() -> int:
         return 2**63
 
 
-def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float) -> Any:
-    """The callback for progress, which may log too; if it does nothing else it wants to know only of ends."""
+def _recipients_too(progress: Optional[Callable[[Progress], None]], interval: float, reasons: Dict[str, str], noted: Callable[[], None]) -> Any:
+    """The callback for progress, which logs too, and notes why recipients have not completed it; if it does nothing else it wants to know only of ends."""
     heard(progress, "progress")
     milliseconds(interval, "progress_interval")
-    told = recipient_progress(progress)
-    return told, interval if progress is not None or told is None else 86_400.0
+    return recipient_progress(progress, reasons, noted), interval if progress is not None else 86_400.0
 
 
 class _About(NamedTuple):
@@ -432,9 +470,10 @@ class _About(NamedTuple):
     names: Sequence[str]  #: of its recipients
     refs: Sequence[Optional[str]]  #: the IDs that settle with it
     beside: str  #: the ID of a difference
+    reasons: Dict[str, str]  #: why recipients have not completed it
 
 
-_NOTHING = _About((), (), "")
+_NOTHING = _About((), (), "", {})
 
 
 def _over_all(states: List[str]) -> str:
@@ -451,8 +490,9 @@ def _over_all(states: List[str]) -> str:
 
 
 def _teller(
-    downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str], names: Sequence[str], refs: Sequence[Optional[str]]
-) -> Callable[[Outcome], None]:
+    downloader: Downloader, settled: Optional[Callable[[Outcome], None]], about: List[str], names: Sequence[str], refs: Sequence[Optional[str]],
+    reasons: Dict[str, str],
+) -> Callable[[Outcome], None]:  # fmt: skip
     """Tells the log, the caller and the threads that wait. `about`: what it is called, once that is known; `refs`: its references, likewise. Knows the downloader by a weak reference: the downloader has this, in the compiled half."""
     heard(settled, "settled")
     known = weakref.ref(downloader)
@@ -463,7 +503,7 @@ def _teller(
         alive = known()
         try:
             if settled is not None:
-                settled(how._replace(recipients=alive._states(names, refs)) if alive is not None and names else how)
+                settled(how._replace(recipients=alive._states(names, refs) if alive is not None and names else {}, reasons=dict(reasons)))
         finally:
             if alive is not None:
                 with alive._changed:

@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _native
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
 from ._types import Abort, Receipt, Tell
@@ -36,6 +36,7 @@ def download_file(
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
     connections: int = 1,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
 ) -> Receipt:
     """Pulls what is published under `ref_id` into a safetensors file. `path` leads to the complete file, after its digest was compared, or to what was there before.
@@ -59,7 +60,8 @@ def download_file(
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
     web = web_settings(address, ref_id, digest, bearer, recipient)
-    with within(wait, abort) as heard:
+    with within(timeout, wait, abort, address) as heard:
+        _settings(ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)  # what makes no sense is said first
         receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(
             route, ref_id, path, resume=resume, overwrite=overwrite, max_bytes=max_bytes, per_request_timeout=per_request_timeout, chunk_size=chunk_size, progress=told, abort=heard,
             progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries, unverified=unverified, believe=believe,
@@ -87,10 +89,21 @@ def pull_into_file(
     retries: int = RETRIES,
     unverified: bool = False,
     believe: bool = False,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
 ) -> Receipt:
     """The same from a source of the compiled half: a route, or a session."""
+    with within(timeout, wait, abort) as heard:
+
+        def pull(told: Any) -> Any:
+            limit, name, settings = _settings(
+                ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe
+            )  # fmt: skip
+            return _native.download_file(source, source.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings)
+
+        return Receipt(*newest(ref_id, version, retries, progress, pull))
+
+
+def _settings(ref_id: str, max_bytes: Optional[int], path: Any, *more: Any) -> Any:
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
-    with within(wait, abort) as heard:
-        settings = pull_settings(ref_id, per_request_timeout, chunk_size, progress, progress_interval, heard, version, recipient, window, retries, unverified, believe)
-        return Receipt(*_native.download_file(source, source.reference_of(ref_id, settings.version), os.fsencode(path), bool(resume), bool(overwrite), limit, settings))
+    return limit, os.fsencode(path), pull_settings(ref_id, *more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from . import _native
 from ._errors import Error
@@ -11,7 +11,7 @@ from ._images import TensorRange, kind
 from ._log import logger, place, short
 from ._options import PER_REQUEST_TIMEOUT, RETRIES, pull_settings, reference_id, text, whole, within
 from ._route import Addresses, kept, over_addresses, web_settings
-from ._tensors import Tensors
+from ._tensors import FLOATING, Tensors
 from ._tls import TLS
 from ._trees import arrive, own
 from ._types import Abort
@@ -45,6 +45,7 @@ def list_tensors(
     ssl: Optional[TLS] = None,
     digest: Optional[str] = None,
     bearer: Optional[str] = None,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
 ) -> Listing:
     """Says what is published under `ref_id`, and pulls none of it: `tensorpull.list_tensors("server:8002", ref).tensors["head.weight"].shape`.
@@ -55,7 +56,7 @@ def list_tensors(
     address = kept(address)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     web.max_header_bytes = whole(max_header_bytes, "max_header_bytes", 2**63 - 1)
-    with within(wait, abort) as heard:
+    with within(timeout, wait, abort, address) as heard:
         settings = looking(ref_id, per_request_timeout, heard, version, recipient, retries)
         got, source = over_addresses(address, ssl, lambda route: look(route, route.reference_of(ref_id, settings.version), max_header_bytes, max_tensors, settings), web)
     logger.info("%s at %s has %d tensors, %d bytes", short(ref_id), place(source), len(got.tensors), got.nbytes)
@@ -146,25 +147,52 @@ def tie_as_published(mine: Tensors, there: Listing) -> None:
         mine.ties = {alias: of for alias, of in mine.ties.items() if of != kept} | {name: as_name for name in published if name != as_name}
 
 
+#: What torch's DistributedDataParallel and torch.compile put into names.
+_WRAPPED = re.compile(r"(?:(?<=\.)|^)(?:module|_orig_mod)\.")
+
+
+def as_published(mine: Iterable[str], there: Listing) -> Dict[str, str]:
+    """Of each name the one that is published for it: itself, or the only one that is the same but for what wrappers of modules put into names."""
+    bare: Dict[str, List[str]] = {}
+    for name in there.tensors:
+        bare.setdefault(_WRAPPED.sub("", name), []).append(name)
+    called: Dict[str, str] = {}
+    for name in mine:
+        same = [name] if name in there.tensors else bare.get(_WRAPPED.sub("", name), [])
+        called[name] = same[0] if len(same) == 1 else name
+    if len(set(called.values())) != len(called):  # two of them are one that is published
+        name = next(name for name, of in called.items() if name != of and list(called.values()).count(of) > 1)
+        raise Error("schema_mismatch", f"two tensors of out would be the one that is published as {called[name]!r}", name)
+    return called
+
+
 def difference(mine: Tensors, there: Listing, subset: bool, name: str) -> Optional[Tuple[str, str]]:
     """In which way tensors to land in are not those that are published: a sentence, and the name; that with `name` if there are several. None: they are."""
     found: Dict[str, str] = {}
+
+    bare_there, bare_here = ({_WRAPPED.sub("", name) for name in names} for names in (there.tensors, [*(one[0] for one in mine.described), *mine.ties]))
+
+    def wrapped(name: str, among: Set[str]) -> str:
+        return " (adapt=True takes names that differ by module. and _orig_mod.)" if _WRAPPED.sub("", name) in among else ""
+
     for one in mine.described:
         theirs = there.tensors.get(one[0])
         if theirs is None:
-            found[one[0]] = "out has a tensor that is not published"
+            found[one[0]] = "out has a tensor that is not published" + wrapped(one[0], bare_there)
         elif theirs.name != one[0]:
             found[one[0]] = f"what is published has tied this tensor to {theirs.name!r}, and out has them apart"
         elif (theirs.dtype, tuple(theirs.shape)) != (one[1], tuple(one[2])):
             what = "dtype" if theirs.dtype != one[1] else "shape"
             found[one[0]] = f"a tensor of out has another {what}: it is {kind(one[1], one[2])} here, and {kind(theirs.dtype, theirs.shape)} is published"
+            if what == "dtype" and {one[1], theirs.dtype} <= FLOATING and tuple(theirs.shape) == tuple(one[2]):
+                found[one[0]] += " (adapt=True converts)"
     have = {one[0] for one in mine.described}
     for alias, kept in mine.ties.items():
         if there.tensors.get(alias) is None or there.tensors[alias] is not there.tensors.get(kept):
             found.setdefault(alias, f"two tensors of out are one memory, this one and {kept!r}, and what is published has not tied them")
     for other, theirs in there.tensors.items():
         if not subset and other not in have and other not in mine.ties and theirs.name not in have:
-            found.setdefault(other, "a tensor is published that out does not have (subset=True takes only those of out)")
+            found.setdefault(other, "a tensor is published that out does not have" + (wrapped(other, bare_here) or " (subset=True takes only those of out)"))
     if not found:
         return None
     about = name if name in found else next(iter(found))

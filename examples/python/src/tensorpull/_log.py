@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ._types import Outcome, Progress
 
@@ -30,15 +30,22 @@ def place(address: str) -> str:
     return re.sub(r"//[^/]*@", "//...@", address)
 
 
-def recipient_progress(progress: Optional[Callable[[Progress], None]]) -> Optional[Callable[[Progress], None]]:
-    """A callback that logs how each recipient ended, and calls the caller's; the caller's alone if nobody would read the log."""
-    if not logger.isEnabledFor(logging.WARNING):
-        return progress
+#: Recipients without a name that are remembered: whoever has the reference can come under any number.
+_MOST_STRANGERS = 64
+
+
+def recipient_progress(progress: Optional[Callable[[Progress], None]], reasons: Dict[str, str], noted: Callable[[], None]) -> Callable[[Progress], None]:
+    """A callback that logs how each recipient ended, notes in `reasons` why it has not completed, of which `noted` is told, and calls the caller's."""
 
     def tell(event: Progress) -> None:
         if event.phase in ("completed", "failed", "aborted"):
-            unknown = f"recipient {event.recipient >> 32:08x}..." if event.recipient else "a recipient without a name"
-            who = f"recipient {event.name}" if event.name else unknown
+            number = f"{event.recipient >> 32:08x}..." if event.recipient else ""
+            who = f"recipient {event.name or number}" if event.name or number else "a recipient without a name"
+            name = event.name or number
+            reasons.pop(name, None)
+            if event.code and (event.name or len(reasons) < _MOST_STRANGERS):
+                reasons[name] = event.code
+                noted()
             if event.code in _DECLINED:
                 logger.warning("%s: %s cannot take it (%s), and may come again", short(event.ref_id), who, event.code)
             elif event.code == "digest_mismatch":
@@ -54,7 +61,8 @@ def recipient_progress(progress: Optional[Callable[[Progress], None]]) -> Option
 def log_outcome(settled: Optional[Callable[[Outcome], None]], what: Callable[[], str]) -> Callable[[Outcome], None]:
     def tell(how: Outcome) -> None:
         counts = how.counts
-        others = [f"{name} {state}" for name, state in how.recipients.items() if not state.startswith("completed")]
+        others = [f"{name} {state}" + (f": {how.reasons[name]}" if name in how.reasons else "") for name, state in how.recipients.items() if not state.startswith("completed")]
+        others += [f"{name or 'one without a name'}: {why}" for name, why in how.reasons.items() if name not in how.recipients]
         logger.info(
             "%s ended: %s; %d of %s recipients completed, %d failed, %d cancelled, %d vanished or were absent%s; %d bytes sent in %.1f s", what(), how.verdict,
             counts.completed + counts.completed_unverified, how.expected or "an unknown number of", counts.failed, counts.cancelled, counts.vanished + counts.absent,

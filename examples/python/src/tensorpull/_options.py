@@ -10,13 +10,17 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Typ
 
 from . import _native
 from ._errors import Error
+from ._log import logger, short
 from ._types import Access, PartReference, Progress, Reference
 
 DEFAULT_CHUNK_BYTES = 2097152
 #: As those of the program recv: how long one request may take without progress, and how often a connection is made anew in a row, which is about a minute.
 PER_REQUEST_TIMEOUT = 60.0
 RETRIES = 8
+#: The longest pause before it is tried again, if it is known how long to wait for somebody.
+_SOON_MS = 2_000
 _FOR_EVER = 2**53
+_Result = TypeVar("_Result")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _Made = TypeVar("_Made")
 
@@ -175,6 +179,26 @@ class Throughout:
         self._tell(now)
 
 
+def newest(ref_id: str, version: Optional[int], retries: int, progress: Any, pull: Callable[[Any], _Result]) -> _Result:
+    """What `pull(progress)` gives: anew, if another version takes the place of what is pulled meanwhile, unless one was asked for."""
+    if version or getattr(ref_id, "version", 0) or _native.version_of(reference_id(ref_id)):
+        return pull(progress)
+    told = progress if progress is None or isinstance(progress, Throughout) else Throughout(progress)
+    try:
+        for _ in range(whole(retries, "retries", 2**32 - 1)):
+            try:
+                return pull(told)
+            except Error as e:
+                if e.code != "stale_version":
+                    raise
+            logger.warning("%s: another version was published meanwhile, and is pulled in its place", short(ref_id))
+        return pull(told)
+    except BaseException:
+        if told is not progress and told is not None:
+            told.fail()
+        raise
+
+
 def several(until: Any) -> Optional[List[str]]:
     """The references that serve() waits for, if it is told several."""
     if isinstance(until, (str, bytes)) or callable(until) or hasattr(until, "is_set") or not isinstance(until, Iterable):
@@ -192,8 +216,8 @@ def as_until(until: Any) -> Optional[Callable[[], bool]]:
 
 def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
     """A callable without arguments, from a threading.Event (or what has `is_set`), from what has `triggered`, or from a callable."""
-    if abort is None:
-        return None
+    if abort is None or isinstance(abort, within):
+        return abort
     if hasattr(abort, "is_set"):
         return lambda: bool(abort.is_set())
     if hasattr(abort, "triggered"):
@@ -204,26 +228,61 @@ def as_abort(abort: Any) -> Optional[Callable[[], bool]]:
 
 
 class within:
-    """`with within(wait, abort) as heard`: what `abort` is, or is true once so many seconds are over; then what was "cancelled" is "timed_out". None: no limit."""
+    """`with within(timeout, wait, abort) as heard`: what `abort` is, or is true once `timeout` seconds are over, or `wait` since anything came last; then what was "cancelled" is "timed_out". None: no limit."""
 
-    def __init__(self, wait: Optional[float], abort: Any) -> None:
-        self._wait, self._abort, self.over = wait, abort, False
-        if wait is not None:
-            self._end = time.monotonic() + milliseconds(wait, "wait") / 1000
-            self._asked = as_abort(abort)
+    def __init__(self, timeout: Optional[float], wait: Optional[float], abort: Any, address: Any = "") -> None:
+        self._timeout, self._wait, self._abort, self._asked = timeout, wait, abort, as_abort(abort)
+        self._several = not isinstance(address, str)  # after some tries another is asked
+        self._seconds = [math.inf if seconds is None else milliseconds(seconds, what) / 1000 for what, seconds in (("timeout", timeout), ("wait", wait))]
+        self._began = self._came = time.monotonic()
+        self._why = ""
 
     def __enter__(self) -> Any:
-        return self._abort if self._wait is None else self
+        return self._abort if self._timeout is None and self._wait is None else self
 
     def __call__(self) -> bool:
         if self._asked is not None and self._asked():
             return True
-        self.over = time.monotonic() >= self._end
-        return self.over
+        now = time.monotonic()
+        if now - self._began >= self._seconds[0]:
+            self._why = f"it was not done within timeout={self._timeout} seconds"
+        elif now - self._came >= self._seconds[1]:
+            self._why = f"nobody has answered for wait={self._wait} seconds"
+        return bool(self._why)
+
+    def here(self) -> bool:
+        """The same while this end is at work, which is no waiting."""
+        self._came = time.monotonic()
+        return self()
+
+    def noting(self, settings: "PullSettings") -> None:
+        """Makes a pull try until this is over, and tells this of what comes."""
+        if isinstance(self._abort, within):
+            self._abort.noting(settings)
+        if self._wait is None:
+            return
+        tell, interval, last = settings.progress, settings.progress_interval_ms / 1000, -math.inf
+
+        def note(event: Any) -> None:
+            nonlocal last
+            if event[0] in ("started", "active"):  # it is told if something has come
+                self._came = time.monotonic()
+            if tell is not None and (event[0] != "active" or self._came - last >= interval):
+                last = self._came
+                tell(event)
+
+        settings.progress, settings.progress_interval_ms = note, min(settings.progress_interval_ms, int(self._seconds[1] * 1000) // 8)
+        if not self._several:
+            settings.retries, settings.longest_delay_ms = 2**32 - 1, _SOON_MS
 
     def __exit__(self, _kind: Any, e: Any, _trace: Any) -> None:
-        if self.over and isinstance(e, Error) and e.code == "cancelled":
-            raise Error("timed_out", f"it was not done within wait={self._wait} seconds", e.name, e.landed) from None
+        if self._why and isinstance(e, Error) and e.code == "cancelled":
+            raise Error("timed_out", self._why, e.name, e.landed) from None
+
+
+def at_work(abort: Any) -> Any:
+    """What ends this end's own work, of what ends a pull."""
+    return abort.here if isinstance(abort, within) else abort
 
 
 class PullSettings:
@@ -235,6 +294,7 @@ class PullSettings:
     recipient: int
     window: int
     retries: int
+    longest_delay_ms: int = 60_000  # between two tries
     progress_interval_ms: int
     native: bool  # the image in one chunk, or an error
     unverified: bool
@@ -289,4 +349,6 @@ def pull_settings(
     made.progress_interval_ms = milliseconds(progress_interval, "progress_interval")
     made.progress = as_progress(progress)
     made.abort = as_abort(abort)
+    if isinstance(abort, within):
+        abort.noting(made)
     return made

@@ -16,9 +16,9 @@ from ._trees import DIFFERENCE, NARROWED, FlatTree, as_flat, carry, said
 from ._types import Outcome, Progress, Reference, Status
 
 
-def as_outcome(values: Sequence[Any], recipients: Optional[Dict[str, str]] = None) -> Outcome:
+def as_outcome(values: Sequence[Any], recipients: Optional[Dict[str, str]] = None, reasons: Optional[Dict[str, str]] = None) -> Outcome:
     verdict, references, expected, counts, lasted = values
-    return Outcome(verdict, references, expected, Status._make(counts), lasted, recipients or {})
+    return Outcome(verdict, references, expected, Status._make(counts), lasted, recipients or {}, dict(reasons or {}))
 
 
 def status_of(publisher: Any, ref_id: str, beside: str) -> Status:

@@ -88,11 +88,11 @@ class Session(OfOneProcess):
 
     @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(
-        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, abort: Abort = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, wait: Optional[float] = None,
-        **options: Unpack[LookOptions]
+        self, ref_id: str, per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT, abort: Abort = None, *, max_header_bytes: int = 16 << 20, max_tensors: int = 1_000_000, timeout: Optional[float] = None,
+        wait: Optional[float] = None, **options: Unpack[LookOptions]
     ) -> Listing:  # fmt: skip
         """Says what the other end has published under `ref_id`, and pulls none of it. Arguments and errors are those of `tensorpull.list_tensors`."""
-        with within(wait, abort) as heard:
+        with within(timeout, wait, abort) as heard:
             return look(self._session, ref_id, max_header_bytes, max_tensors, looking(ref_id, per_request_timeout, heard, **options))
 
     def add_tensors(

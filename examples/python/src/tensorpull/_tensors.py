@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from ._devices import Blocks, DeviceTensor, copier_of
 from ._errors import Error
 from ._native import numpy_format, numpy_name
-from ._trees import dlpack_hint
+from ._trees import is_foreign
 
 Description = Tuple[Any, ...]
 
@@ -25,6 +25,9 @@ _TORCH = {
     "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float4_e2m1fn_x2": "F4",
 }  # fmt: skip
 _TORCH_NAMES = {ours: name for name, ours in _TORCH.items()}
+#: What is narrowed, and what is converted.
+FLOATING = frozenset({"F16", "BF16", "F32", "F64"})
+_CPU = 1  # of DLPack's kinds of devices
 _MESSAGES = {"unsupported_dtype": "this dtype is not supported here", "unsupported_layout": "this layout is not supported here"}
 
 
@@ -90,6 +93,27 @@ def _describe_torch(torch: Any, name: str, tensor: Any, blocks: Blocks, spaces: 
     return name, ours, shape, strides, address, 0
 
 
+def lent(name: str, tensor: Any) -> Any:
+    """A tensor of another library as torch's or NumPy's over the same memory, if it lends that by DLPack; any other as it is."""
+    if not is_foreign(tensor):
+        return tensor
+    where = tensor.__dlpack_device__()
+    if where[0] == _CPU:
+        try:
+            return numpy_or_say().from_dlpack(tensor)
+        except Exception:  # NumPy has no bfloat16, or is not there
+            pass
+    try:
+        import torch.utils.dlpack
+
+        return torch.utils.dlpack.from_dlpack(tensor)
+    except ImportError:
+        why = "a tensor of this dtype, or on this device, is read through torch, which is not installed"
+    except Exception as e:
+        why = str(e)[:200]
+    raise _refuse("unsupported_layout", name, f"a {type(tensor).__module__}.{type(tensor).__qualname__} does not lend its memory: {why}")
+
+
 class Tensors:
     """A caller's dict, described. `keep` holds what keeps the memory alive; `ties` the names that are further names of another tensor. `apart`: none is, each is described
     by itself, to be read."""
@@ -106,7 +130,12 @@ class Tensors:
         seen: Dict[Tuple[Any, ...], str] = {}
         blocks = Blocks()
         spaces: Dict[str, int] = {}
-        for name, tensor in _sorted(tensors):
+        for name, given in _sorted(tensors):
+            tensor = lent(name, given)
+            if tensor is not given:  # the libraries that lend may have been imported for this
+                numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+                if torch is not None and isinstance(tensor, torch.Tensor):  # which does not say whether it may be written to, and JAX's may not
+                    self.read_only.append(name)
             if torch is not None and isinstance(tensor, torch.Tensor):
                 try:
                     one = _describe_torch(torch, name, tensor, blocks, spaces)
@@ -120,7 +149,7 @@ class Tensors:
                 if not tensor.flags.writeable:
                     self.read_only.append(name)
             else:
-                raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}{dlpack_hint(tensor)}")
+                raise TypeError(f"{name!r} is no torch.Tensor and no numpy.ndarray but {type(tensor).__module__}.{type(tensor).__qualname__}")
             if not apart and 0 not in one[2]:
                 kept = seen.setdefault((*one[1:6], *one[7:]), name)
                 if kept != name and name != "format":  # which savers put into metadata: there it is no tie
@@ -235,6 +264,20 @@ def torch_maker(made: Dict[str, Any]) -> Callable[[str, str, Tuple[int, ...]], T
     return make
 
 
+def convert_into(out: Any, new: Any) -> None:
+    """Writes the numbers of a tensor into another one of the same shape and another floating dtype."""
+    torch = sys.modules.get("torch")
+    out = lent("", out)
+    if torch is not None and isinstance(out, torch.Tensor):
+        with torch.inference_mode() if out.is_inference() else torch.no_grad():
+            out.detach().copy_(new)
+    else:
+        import numpy
+
+        with numpy.errstate(over="ignore"):  # what is too large is an infinity, as of torch
+            out[...] = new
+
+
 def native(dtype: Any) -> Any:
     """NumPy's type in this machine's byte order: itself if it is so, because `newbyteorder` makes one that is none of NumPy's own."""
     return dtype if dtype.isnative else dtype.newbyteorder("=")
@@ -244,8 +287,9 @@ def empty_like(tensors: Mapping[str, Any]) -> Dict[str, Any]:
     """New memory for tensors of these names, dtypes and shapes, contiguous and in this machine's byte order; tied if these are tied."""
     made: Dict[str, Any] = {}
     ties: Dict[Any, Any] = {}
-    torch = sys.modules.get("torch")
-    for name, tensor in tensors.items():
+    for name, given in tensors.items():
+        tensor = lent(name, given)
+        torch = sys.modules.get("torch")
         if torch is not None and isinstance(tensor, torch.Tensor):
             # a state dict's tied tensors are several objects over one memory; a meta tensor has none, and gives its shape all the same
             same: Any = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) if tensor.device.type != "meta" and tensor.numel() else id(tensor)

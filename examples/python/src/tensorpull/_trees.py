@@ -81,7 +81,15 @@ def _shards(node: Any, depth: int) -> Any:
 
 def is_tensor(value: Any) -> bool:
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    return (torch is not None and isinstance(value, torch.Tensor)) or (numpy is not None and isinstance(value, numpy.ndarray))
+    return (torch is not None and isinstance(value, torch.Tensor)) or (numpy is not None and isinstance(value, numpy.ndarray)) or is_foreign(value)
+
+
+def is_foreign(value: Any) -> bool:
+    """Whether it is a tensor of another library, which lends its memory by DLPack."""
+    if not hasattr(type(value), "__dlpack__") or not hasattr(type(value), "__dlpack_device__"):
+        return False
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    return not (torch is not None and isinstance(value, torch.Tensor)) and not (numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)))
 
 
 def as_flat(tensors: Any) -> Mapping[str, Any]:
@@ -141,11 +149,6 @@ class _Flattening:
         return made
 
 
-def dlpack_hint(value: Any) -> str:
-    """What to do with a tensor of another library."""
-    return "; numpy.from_dlpack(...) or torch.from_dlpack(...) of it is the same memory" if hasattr(value, "__dlpack__") else ""
-
-
 def _as_json(leaf: Any, where: str) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(leaf, (numpy.bool_, numpy.integer, numpy.floating)) and type(leaf.item()) in (bool, int, float):
@@ -161,7 +164,7 @@ def _as_json(leaf: Any, where: str) -> Any:
     if type(leaf) is float:
         # JSON's numbers give a finite float back bit for bit
         return leaf if math.isfinite(leaf) else ["f", struct.pack(">d", leaf).hex()]
-    raise TypeError(f"{where} is no tensor, int, float, bool, str, bytes or None, but a {type(leaf).__module__}.{type(leaf).__qualname__}{dlpack_hint(leaf)}")
+    raise TypeError(f"{where} is no tensor, int, float, bool, str, bytes or None, but a {type(leaf).__module__}.{type(leaf).__qualname__}")
 
 
 def _wrong(why: str, name: str = "") -> Error:

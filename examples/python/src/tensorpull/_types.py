@@ -71,9 +71,11 @@ class PullOptions(LookOptions, total=False):
     unverified: bool
     believe: bool
     base: Optional[Mapping[str, Any]]
+    timeout: Optional[float]
     wait: Optional[float]
     atomic: bool
     cursor: Optional[_native.Cursor]
+    adapt: bool
 
 
 class FileOptions(LookOptions, total=False):
@@ -90,6 +92,7 @@ class FileOptions(LookOptions, total=False):
     window: int
     unverified: bool
     believe: bool
+    timeout: Optional[float]
     wait: Optional[float]
 
 
@@ -102,6 +105,7 @@ class TransferOptions(LookOptions, total=False):
     abort: Abort
     window: int
     believe: bool
+    timeout: Optional[float]
     wait: Optional[float]
     ssl: Optional[TLS]
 
@@ -263,6 +267,7 @@ class Outcome(NamedTuple):
     counts: Status
     milliseconds: int
     recipients: Dict[str, str] = {}  #: of each that was expected by name how it has ended, as `Downloader.recipient_state` says it; empty once the downloader is closed
+    reasons: Dict[str, str] = {}  #: why those who came last without completing it did not: codes, as of `Progress`, by name or, without one, by what the log calls them
 
 
 class TensorDict(Dict[str, Any]):

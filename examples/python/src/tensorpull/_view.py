@@ -24,6 +24,7 @@ def view_tensors(
     recipient: Optional[str] = None,
     retries: int = RETRIES,
     unverified: bool = False,
+    timeout: Optional[float] = None,
     wait: Optional[float] = None,
 ) -> TensorView:
     """Opens what is published under `ref_id` at `address`, "shm:path" or "shm:@name", and returns a dict of tensors over the shared memory. Nothing is copied.
@@ -46,7 +47,7 @@ def view_tensors(
         raise ValueError(f'framework is "numpy" or "torch", not {framework!r}')
     if framework == "numpy":
         numpy_or_say()
-    with within(wait, abort) as heard:
+    with within(timeout, wait, abort) as heard:
         settings = pull_settings(ref_id, per_request_timeout, None, None, 0.1, heard, version, recipient, 4, retries, unverified)
         seen = _native.View(
             text(address, "address", "shm:path"), ref_id, framework == "torch", whole(max_header_bytes, "max_header_bytes", 2**63 - 1),

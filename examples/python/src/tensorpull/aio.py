@@ -258,7 +258,7 @@ class Listener(OfOneProcess):
 
     def __init__(self, listen: str = "127.0.0.1:0", *, ssl: Optional[TLS] = None, authorise: Optional[Callable[[Access], bool]] = None) -> None:
         """As of `tensorpull.Listener`."""
-        self.blocking = _session.Listener(listen, ssl=ssl, authorise=authorise)
+        self.blocking: _session.Listener = _session.Listener(listen, ssl=ssl, authorise=authorise)
         self._early: List[_session.Session] = []  # of calls that were cancelled
 
     @property
@@ -318,7 +318,7 @@ class WeightedAverage(OfOneProcess):
         refuse_no_numbers: bool = True,
     ) -> None:
         """As of `tensorpull.WeightedAverage`."""
-        self.blocking = _average.WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, max_peers=max_peers, refuse_no_numbers=refuse_no_numbers)
+        self.blocking: _average.WeightedAverage = _average.WeightedAverage(like, base=base, out=out, partial=partial, chunk_size=chunk_size, max_peers=max_peers, refuse_no_numbers=refuse_no_numbers)
 
     async def pull(
         self, address: Union[Addresses, _session.Session, Session], ref_id: str, weight: float, *, peer: str, round: int, **options: Unpack[AverageOptions]

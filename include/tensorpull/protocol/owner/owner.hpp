@@ -96,7 +96,7 @@ class owner : public publication_book<Lock> {
     const lock_guard hold(lock_);
     if (!may) return m.kind != frame_kind::cancel && refuse(out, status::unknown_reference);
     if (m.kind == frame_kind::confirm || m.kind == frame_kind::cancel) return book().settle(from, m, out);
-    publication* const slot = slots().find(m.ref);
+    publication* const slot = asked(from, m);
     if (slot == nullptr || slot->now == publication::state::withdrawn) return book().over(out, slot, m);
     const std::uint64_t expected = m.version;
     out.version = slot->version;
@@ -174,12 +174,17 @@ class owner : public publication_book<Lock> {
 
   /// Turns a reply whose image is gone into a refusal: `stale` if another version is published now, `busy` if the same
   /// one is published again (its recipient begins another serve), `unreadable` if it could not be read, `ended` if it
-  /// has settled by itself, otherwise `withdrawn`.
+  /// has settled by itself, otherwise `withdrawn`. A recipient that has completed and asked for a description is told
+  /// `already_final`, as if it had asked now.
   void refuse_gone(pending_reply& r) const noexcept {
     const lock_guard hold(lock_);
     const publication* const now = slots().find(r.ref);
-    if (now == nullptr || now->now != publication::state::published)
+    if (now == nullptr || now->now != publication::state::published) {
+      const recipient_record* const to = transactions_.records.behind(r);
+      if (r.kind == frame_kind::description && to != nullptr && !to->anonymous && has_completed(to->state))
+        return void(refuse(r, status::already_final));
       return void(detail::refuse_over(r, &slots().at(r.slot)));
+    }
     refuse(r, now->version == r.version ? status::busy : status::stale);
     r.version = now->version;
   }
@@ -293,7 +298,7 @@ class owner : public publication_book<Lock> {
     bool expected = false;
     {
       const lock_guard hold(lock_);
-      const publication* const slot = slots().find(m.ref);
+      const publication* const slot = asked(from, m);
       if (slot != nullptr && as == from.who() && from.find(slots().index(*slot), slot->generation) != nullptr)
         return true;
       expected = slot != nullptr && transactions_.expects(*slot, as);
@@ -302,12 +307,23 @@ class owner : public publication_book<Lock> {
   }
 
   // The caller of these holds the lock.
+  /// The publication that a request is about: the newest, or the version that it names if that stays for this
+  /// recipient.
+  publication* asked(peer& from, const frame& m) noexcept {
+    publication* const now = slots().find(m.ref);
+    publication* const before = m.version != 0 ? slots().replaced(m.ref) : nullptr;
+    if (before == nullptr || before->version != m.version || (now != nullptr && now->version == m.version)) return now;
+    if (from.find(slots().index(*before), before->generation) != nullptr) return before;
+    const recipient_id who = m.kind == frame_kind::describe ? m.recipient : from.who();
+    const recipient_record* const r = who ? transactions_.record_of(*before, who) : nullptr;
+    return r != nullptr && detail::has_asked(r->state) && !is_final(r->state) ? before : now;
+  }
   digest_state answer_locate(peer& from, const frame& m, std::span<byte_range> ranges, frame& answer) noexcept {
     answer = {};
     answer.kind = frame_kind::refused;
     answer.id = m.id;
     answer.ref = m.ref;
-    publication* const slot = slots().find(m.ref);
+    publication* const slot = asked(from, m);
     if (slot == nullptr || slot->now == publication::state::withdrawn) {
       pending_reply refusal;
       refusal.ref = m.ref;

@@ -39,6 +39,7 @@ struct publication {
   bool ended = false;  ///< it is over because its transaction has settled, and nobody withdrew it
   bool leaving = false;  ///< it will be replaced, if there is room for what replaces it
   bool beside = false;  ///< it helps to take the others of its transaction: nobody has to take it
+  bool replaced = false;  ///< another version is published under its ID: it stays for those who have begun with it
   errc declined{};  ///< why a recipient could not take it, if that has not been told yet
   std::uint32_t reason = 0;  ///< of withdrawing it: a number chosen by the application
   std::uint32_t tensors = 0;  ///< of the image
@@ -68,6 +69,7 @@ struct transaction {
   state now = state::empty;  ///< how far it is now
   bool named = false;  ///< the recipients are expected by name, so others do not count
   bool by_hand = false;  ///< the owner withdrew a part of it
+  bool replaced = false;  ///< its reference is
   bool lost = false;  ///< the owner that coordinates it is gone
   std::uint32_t callbacks = 0;  ///< of it that run now, on any thread
 };
@@ -100,6 +102,7 @@ struct recipient_record : serve_state {
   std::uint32_t next = 0;  ///< in the bucket's list: index + 1
   // what progress tells of its publication, which may have made room by then
   transaction_id transaction{};  ///< which it is a part of
+  std::uint32_t asked_ms = 0;  ///< when it began to ask, in milliseconds of the owner's clock modulo 2^32
   std::uint64_t image_bytes = 0;  ///< of the image
   std::uint32_t tensors = 0;  ///< of the image
   std::uint32_t tensors_done = 0;  ///< that `bytes` hold whole; only kept if progress is told
@@ -127,12 +130,27 @@ struct publication_facts {
   bool verifiable = false;  ///< whether `version` is the image's digest
 };
 
+/// How the recipients of an owner have ended since it was made. Those of an image beside others do not count.
+struct transfer_ends {
+  /// times that a recipient of a reference has ended so, by recipient_state; one that has a digest later counts once
+  std::uint64_t ended[10] = {};
+  std::uint64_t completed_ms = 0;  ///< from asking to completing, of all that have completed, to within a driver's
+                                   ///< ticks
+
+  /// Times that a recipient has completed a reference, with or without a digest.
+  constexpr std::uint64_t completed() const noexcept {
+    return ended[static_cast<std::size_t>(recipient_state::completed)] +
+           ended[static_cast<std::size_t>(recipient_state::completed_unverified)];
+  }
+};
+
 /// The totals of an owner.
 struct owner_totals {
   std::uint64_t references = 0;  ///< that are published now
   std::uint64_t bytes_sent = 0;  ///< payload handed to transports since the owner was made
-  std::uint64_t completed = 0;  ///< times that a recipient has completed a reference since then
+  transfer_ends transfers{};  ///< how recipients have ended since then
   std::uint64_t recipients[10] = {};  ///< records that are remembered, by recipient_state
+  std::uint64_t active = 0;  ///< of these, those that have not ended and have a connection
 };
 
 /// The memory that an owner borrows as long as it lives.

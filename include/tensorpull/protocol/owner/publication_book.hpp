@@ -51,12 +51,13 @@ class publication_book {
   /// before is as it was, unless another thread took the room while this one waited for the old image. `tell()`: called
   /// without the lock, before anything changes, if records are needed of recipients whose end has not been told. It
   /// takes the progress events that are due, and returns whether there were any. Those that are due when the records
-  /// are taken are never told. `beside`: as publish_options::beside, also in a transaction that is sealed.
+  /// are taken are never told. `beside`, `replaced_stays`: as publish_options have them; the first also in a
+  /// transaction that is sealed.
   template <class Tell = detail::tells_nobody>
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id, transaction_id in,
-                         Tell tell = {}, bool beside = false) noexcept {
+                         Tell tell = {}, bool beside = false, bool replaced_stays = false) noexcept {
     const lock_guard hold(lock_);
-    return placed().publish({image, {id, version}}, verifiable, in, tell, beside);
+    return placed().publish({image, {id, version}}, verifiable, in, tell, beside, replaced_stays);
   }
   /// The same, as a transaction of its own.
   result<ref_id> publish(const source_view& image, std::uint64_t version, bool verifiable, ref_id id,
@@ -229,12 +230,23 @@ class publication_book {
     const lock_guard hold(lock_);
     owner_totals t;
     t.bytes_sent = bytes_sent_;
-    t.completed = transactions_.completions;
+    t.transfers = transactions_.transfers;
     for (const publication& p : transactions_.publications.all())
       t.references += p.now == publication::state::published;
-    for (const recipient_record& r : transactions_.records.all())
-      if (r.who) ++t.recipients[static_cast<std::size_t>(r.state)];
+    for (const recipient_record& r : transactions_.records.all()) {
+      if (!r.who) continue;
+      ++t.recipients[static_cast<std::size_t>(r.state)];
+      t.active += r.connection != 0 && !is_final(r.state);
+    }
     return t;
+  }
+
+  /// Calls `see(tables)` with all rows as they are, unused ones among them, while it has the lock: so `see` is short
+  /// and calls nothing of this owner. For programs that show what an owner does. Gives what `see` gives.
+  template <class See>
+  auto look_over(See see) const noexcept {
+    const lock_guard hold(lock_);
+    return see(static_cast<const detail::owner_tables&>(transactions_));
   }
 
  protected:

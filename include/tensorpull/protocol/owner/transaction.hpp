@@ -162,6 +162,11 @@ struct publish_options {
   /// this has asked for that and is not idle, nobody has to take this, and it ends with that. Of the other options only
   /// `id`, `version` and `tensor_digests` hold. One more error: unknown_reference
   ref_id beside{};
+  /// The version that this one replaces under `id` stays for the recipients that have begun with it, until they have
+  /// ended: nobody begins anew because a newer one is there, however slow the line is. Its memory is read until then.
+  /// One version stays at a time: those that are replaced meanwhile do not. Not for references of a transaction of
+  /// several, and not without a free slot.
+  bool replaced_stays = false;
   /// The image's version, if the caller knows it from a reference to the same bytes. The pass over the bytes is saved.
   /// Nothing checks it here. If the bytes are others, a pull of the whole image fails with `digest_mismatch`. A pull of
   /// some of its tensors compares a digest of those alone, and takes them. 0: it is computed.

@@ -12,6 +12,7 @@
 #include <tensorpull/core/xxh3.hpp>
 #include <tensorpull/image/dynamic.hpp>
 #include <tensorpull/satellites/differences/scheme/scaled_blocks.hpp>
+#include <tensorpull/std/stop_token.hpp>
 
 #include <algorithm>
 #include <array>
@@ -114,10 +115,11 @@ class narrowed_difference {
   /// Both lists have the same names, types and shapes in the same order. One pass over both.
   /// Errors, with the tensor's name: schema_mismatch (the lists differ); invalid_argument (a NaN, an infinity, a
   /// difference too large; no address); unsupported_layout (indirect, strided, swapped, not aligned); duplicate_name (a
-  /// tensor is called like another's scales); those of dynamic_image. Throws std::bad_alloc if there is no
-  /// memory for its lists.
+  /// tensor is called like another's scales); cancelled (by `stop`, without a name or with one); those of
+  /// dynamic_image. Throws std::bad_alloc if there is no memory for its lists.
   [[nodiscard]] static result<narrowed_difference> make(std::span<const tensor_view> model,
-                                                        std::span<const tensor_view> base) {
+                                                        std::span<const tensor_view> base,
+                                                        const stop_token& stop = {}) {
     if (const auto same = detail::same_plain_tensors(model, base); !same) return failure(same.error());
     auto pairs = std::make_unique<std::vector<pair>>();
     std::vector<tensor_view> views;
@@ -135,8 +137,9 @@ class narrowed_difference {
         views.push_back(w);
         continue;
       }
-      const auto after = detail::with_movable(w.type, result<std::uint64_t>(failure(errc::unsupported_dtype)),
-                                              [&](auto t) { return digest_after<decltype(t)>(pairs->back(), w.name); });
+      const auto after = detail::with_movable(
+          w.type, result<std::uint64_t>(failure(errc::unsupported_dtype)),
+          [&](auto t) { return digest_after<decltype(t)>(pairs->back(), w.name, stop); });
       if (!after) return failure(after.error().code, i, w.name);
       to += *after;
       names[i] = std::string(w.name) + ".scales";
@@ -175,11 +178,12 @@ class narrowed_difference {
   }
 
   template <class T>
-  static result<std::uint64_t> digest_after(const pair& p, std::string_view name) noexcept {
+  static result<std::uint64_t> digest_after(const pair& p, std::string_view name, const stop_token& stop) noexcept {
     xxh3_64 hash;
     hash.update(name);
     std::array<T, Scheme::block_elements> block;
     for (std::uint64_t at = 0; at < p.elements; at += Scheme::block_elements) {
+      if (at % (4096 * Scheme::block_elements) == 0 && stop.stop_requested()) return failure(errc::cancelled);
       const std::size_t n = length_of(p, at);
       std::memcpy(block.data(), p.base + at * sizeof(T), n * sizeof(T));
       const auto scale = Scheme::template advance<T>(detail::elements_at<T>(p.model, at, n), {block.data(), n});

@@ -46,12 +46,14 @@ class narrowed_step {
  public:
   /// Moves `base` towards `model` by a step. Both lists have the same names, types and shapes in the same order, in
   /// plain memory. Errors, with the tensor's name: those of narrowed_difference; unsupported_layout: a tensor of `base`
-  /// shares memory with another and would move twice; out_of_memory. `base` is then as it was. Throws std::bad_alloc as
-  /// narrowed_difference. Cost: six passes over the base and four over the model, on this thread.
+  /// shares memory with another and would move twice; out_of_memory; cancelled by `stop`. `base` is then as it was.
+  /// Throws std::bad_alloc as narrowed_difference. Cost: six passes over the base and four over the model, on this
+  /// thread.
   [[nodiscard]] static result<narrowed_step> make(std::span<const tensor_view> model,
-                                                  std::span<const mutable_tensor_view> base) {
+                                                  std::span<const mutable_tensor_view> base,
+                                                  const stop_token& stop = {}) {
     const std::vector<tensor_view> before(base.begin(), base.end());
-    const auto difference = narrowed_difference<Scheme>::make(model, before);
+    const auto difference = narrowed_difference<Scheme>::make(model, before, stop);
     if (!difference) return failure(difference.error());
     std::vector<const mutable_tensor_view*> moves;
     for (const mutable_tensor_view& t : base) moves.push_back(&t);
@@ -62,8 +64,13 @@ class narrowed_step {
     const auto bytes = static_cast<std::size_t>(schema.data_bytes());
     std::unique_ptr<std::byte[]> codes(new (std::nothrow) std::byte[bytes]);
     if (codes == nullptr) return failure(errc::out_of_memory);
-    if (const auto read = detail::read_range(from, schema.header_bytes, {codes.get(), bytes}); !read)
-      return failure(read.error());
+    constexpr std::size_t slice = 1 << 20;
+    for (std::size_t at = 0; at < bytes; at += slice) {
+      if (stop.stop_requested()) return failure(errc::cancelled);
+      const std::span<std::byte> out(codes.get() + at, std::min(slice, bytes - at));
+      if (const auto read = detail::read_range(from, schema.header_bytes + at, out); !read)
+        return failure(read.error());
+    }
     std::vector<tensor_view> views;
     for (const tensor_entry& t : schema.entries()) {
       const std::span<std::byte> one(codes.get() + t.begin, static_cast<std::size_t>(t.size_bytes()));

@@ -17,6 +17,8 @@ void make_http_requests() {
   const std::string post = "POST " + path + "/confirm" + fields;
   const std::string pages = "\x02" + std::string(7, '\0'), old = "GET " + path + " HTTP/1.0\r\nAuthorization: Bearer " +
                                                                  key + "\r\nConnection: keep-alive\r\n";
+  // of ":0123456789abcdef"
+  const std::string looks = "\x04" + std::string(7, '\0'), shown = "Authorization: Basic OjAxMjM0NTY3ODlhYmNkZWY=\r\n";
   const std::pair<const char*, std::string> files[] = {
       {"valid-get", eight + get + end},
       {"valid-get-in-pieces", cut + get + end},
@@ -35,6 +37,9 @@ void make_http_requests() {
        eight + get + end + post + "Expect: 100-continue\r\nContent-Length: 23\r\n" + end + "digest=" + version},
       {"valid-key-in-url", eight + "GET /v1/a/latest?key=" + key + "&x=1 HTTP/1.1\r\nHost: a\r\n" + end},
       {"valid-metrics", cut + "GET /metrics HTTP/1.0\r\n" + end},
+      {"valid-status", looks + "GET / HTTP/1.1\r\nHost: a\r\n" + shown + end +
+                           "HEAD /status.json HTTP/1.1\r\nHost: a\r\n" + shown + end + "GET /status.json HTTP/1.0\r\n" +
+                           shown + end},
       {"valid-preflight", pages + "OPTIONS " + path +
                               " HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET\r\n" +
                               end + get + "Origin: https://a\r\n" + end},

@@ -25,7 +25,7 @@ static std::string asked(std::uint16_t port, const std::string& request) {
 }
 
 int main() {
-  const std::string_view address = "127.0.0.1:0";
+  const std::string_view address = "127.0.0.1:0", password = "0123456789abcdef";
   trained.b2[3] = 3;
   // SNIPPET 3
 
@@ -34,6 +34,9 @@ int main() {
                           std::string(to_digits(ref->id).data(), 32) + "\r\n\r\n";
   std::jthread first([&](std::stop_token stop) { owner->run(stop); });
   must(asked(door->port(), "HEAD /v1/mlp/latest" + key) == "HTTP/1.1 200 OK\r\n");
-  must(asked(door->port(), "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n") == "HTTP/1.1 200 OK\r\n");
+  const std::string shown = " HTTP/1.1\r\nHost: here\r\nAuthorization: Basic bWU6MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n";
+  for (const char* page : {"GET /", "GET /status.json", "GET /metrics"})
+    must(asked(door->port(), page + shown) == "HTTP/1.1 200 OK\r\n" &&
+         asked(door->port(), page + std::string(" HTTP/1.1\r\nHost: here\r\n\r\n")) == "HTTP/1.1 401 Unauthorized\r\n");
   must(net::download_tensors("127.0.0.1:" + std::to_string(owner->port()), *ref, mine).has_value() && mine.b2[3] == 3);
 }

@@ -8,21 +8,25 @@ import mmap
 import os
 import pickle
 import socket
+import struct
 import sys
 import textwrap
+import threading
 import types
 
 import numpy as np
 import processes
 import pytest
+from flare_cell import Cell
 
 pytest.importorskip("nvflare")
 
 import nvflare.fuel.utils.fobs as fobs  # noqa: E402
 import nvflare.fuel.utils.fobs.dots as dots  # noqa: E402
 
+import tensorpull  # noqa: E402
 from tensorpull.nvflare import _memory, _offer, _trainer, _trainers  # noqa: E402
-from tensorpull.nvflare._memory import Gone, Room, opened, receive  # noqa: E402
+from tensorpull.nvflare._memory import Gone, Room, land_in_room, opened, receive  # noqa: E402
 from tensorpull.nvflare._offer import Refused  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer  # noqa: E402
 
@@ -145,11 +149,43 @@ def test_room_for_less_than_what_lands():
         room.make("T0", "U8", (_memory._ALIGNED * _memory.MOST_TENSORS + 1,))
 
 
-def line_to(trainers):
-    line = socket.socket(socket.AF_UNIX)
-    line.connect(f"\0{trainers.name}")
-    line.settimeout(processes.AMPLE)
-    return line
+def landed(tensors, most=None, **more):
+    """Pulled into a room, and sealed."""
+    room = Room("numpy")
+    with tensorpull.Downloader("tcp://127.0.0.1:0").start() as owner:
+        ref = owner.add_tensors(tensors, **more)
+        got = land_in_room(
+            room, ref.nbytes if most is None else most, tensorpull, (f"tcp://127.0.0.1:{owner.port}",), ref.id, per_request_timeout=processes.AMPLE, retries=1, max_bytes=1 << 30, abort=None
+        )  # fmt: skip
+    return room.seal(got)
+
+
+def test_a_model_lands_in_memory_that_is_sealed_afterwards():
+    given = landed(MODEL)
+    assert same(opened(given.fd, given.rows, "numpy"), MODEL)
+    with pytest.raises(OSError):
+        os.pwrite(given.fd, b"x", 0)
+
+
+def test_tied_tensors_land_once_and_arrive_apart():
+    given = landed({"T0": MODEL["T3"], "T1": MODEL["T3"]})
+    got = opened(given.fd, given.rows, "numpy")
+    got["T0"][:] = 1
+    assert os.fstat(given.fd).st_size == MODEL["T3"].nbytes and np.array_equal(got["T1"], MODEL["T3"])
+
+
+def test_more_bytes_than_were_offered_do_not_land():
+    before = held_here()
+    with pytest.raises(Exception, match="more bytes|no room|0 bytes"):
+        landed({"T0": np.zeros(_memory._ALIGNED * _memory.MOST_TENSORS + 1, np.uint8)}, most=0)
+    assert held_here() == before
+
+
+def connected_to(trainers):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"\0{trainers.name}")
+    connection.settimeout(processes.AMPLE)
+    return connection
 
 
 @pytest.fixture
@@ -163,9 +199,9 @@ def trainers(monkeypatch):
 
 
 def answer(trainers, word, fds=()):
-    with line_to(trainers) as line:
-        _memory.send(line, word, fds)
-        return receive(line)[0]
+    with connected_to(trainers) as connection:
+        _memory.send(connection, word, fds)
+        return receive(connection)[0]
 
 
 BRING = {"is": "bring", "dot": dots.NUMPY_DOWNLOAD, "from": "server.job", "ref": "one", "timeout": 5.0, "secure": False}
@@ -184,10 +220,10 @@ def test_a_word_that_makes_no_sense_is_refused(trainers, word, why):
 
 @pytest.mark.parametrize("data", [b"\xff\xff\xff\xff", b"\x02\0\0\0[]", b"\x02\0\0\0x{", b"\x01\0", b""])
 def test_bytes_that_are_no_word(trainers, data):
-    with line_to(trainers) as line:
-        line.sendall(data)
-        line.shutdown(socket.SHUT_WR)
-        assert receive(line)[0]["is"] == "no"
+    with connected_to(trainers) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        assert receive(connection)[0]["is"] == "no"
     assert answer(trainers, {"is": "map", "key": "x"})["is"] == "no"  # it goes on
 
 
@@ -205,8 +241,6 @@ def send_word(trainer="site-1.job.client_api_trainer_1", to="server.job", **more
 def test_an_update_that_makes_no_sense_is_refused(trainers, monkeypatch, more, why):
     import re
 
-    from flare_cell import Cell
-
     cell = Cell("site-1.job")
     monkeypatch.setattr(_trainers, "client_cell", lambda: cell)
     word, given = send_word(**more)
@@ -220,10 +254,10 @@ def test_a_process_of_another_user_gets_nothing(trainers):
     program = f"""
         import os, socket, sys
         os.setuid(65534)
-        line = socket.socket(socket.AF_UNIX)
-        line.settimeout({processes.AMPLE})
-        line.connect("\\0{trainers.name}")
-        sys.stdout.write(line.recv(1000)[4:].decode())
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout({processes.AMPLE})
+        connection.connect("\\0{trainers.name}")
+        sys.stdout.write(connection.makefile("rb").read()[4:].decode())
     """
     said = processes.run([sys.executable, "-c", textwrap.dedent(program)], stdout=-1, text=True, check=True).stdout
     assert json.loads(said)["why"] == "a process of another user has called"
@@ -232,11 +266,12 @@ def test_a_process_of_another_user_gets_nothing(trainers):
 def test_a_trainer_speaks_to_no_process_of_another_user(monkeypatch):
     monkeypatch.setattr(_memory, "is_same_user", lambda _: False)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind("\0tensorpull-of-another")
+        name = f"tensorpull-of-another-{os.getpid()}"
+        listener.bind(f"\0{name}")
         listener.listen()
-        monkeypatch.setenv(_trainers.VARIABLE, "tensorpull-of-another")
+        monkeypatch.setenv(_trainers.VARIABLE, name)
         with pytest.raises(Refused, match="another user"):
-            _trainer._line({}, [])
+            _trainer._called({}, [])
 
 
 def held_here():
@@ -271,10 +306,10 @@ def test_a_trainer_that_is_killed_leaves_no_memory_behind(brings):
     program = f"""
         import os, signal, socket, struct
         from tensorpull.nvflare import _memory
-        line = socket.socket(socket.AF_UNIX)
-        line.connect("\\0{brings.name}")
-        _memory.send(line, {BRING!r})
-        word, fds = _memory.receive(line)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect("\\0{brings.name}")
+        _memory.send(connection, {BRING!r})
+        word, fds = _memory.receive(connection)
         model = _memory.opened(fds[0], word["rows"], "numpy")
         model["T0"][:] = 1
         os.kill(os.getpid(), signal.SIGKILL)
@@ -282,6 +317,21 @@ def test_a_trainer_that_is_killed_leaves_no_memory_behind(brings):
     ended = processes.run([sys.executable, "-c", textwrap.dedent(program)])
     assert ended.returncode == -9
     assert processes.eventually(lambda: held_here() == before and not brings._held)
+
+
+def test_a_trainer_that_goes_away_ends_its_pull(brings, monkeypatch):
+    ended = threading.Event()
+
+    class Waits(Brings):
+        def bring(self, source, ref, timeout, cell, secure, gone):
+            if processes.eventually(gone.is_set):
+                ended.set()
+            return "it has gone", None
+
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Waits())
+    with connected_to(brings) as connection:
+        _memory.send(connection, BRING)
+    assert ended.wait(processes.AMPLE)
 
 
 def test_the_other_ranks_map_what_the_first_was_given(brings):
@@ -293,7 +343,7 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
             raise AssertionError("by FLARE's chunks")
 
     first = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
-    error, params = first.download("server.job", "one", 5.0, None)
+    error, params = first.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))
     assert not error and same(params, MODEL)
     own = np.ones(3)
     params["own"] = own
@@ -359,6 +409,34 @@ def test_a_trainer_joins_when_it_has_flares_client(tmp_path):
     lines = said.splitlines()
     assert lines[:3] == ["the hidden one ran", "False", "api"] and lines[-1] == "goes on"
     assert "models travel by FLARE's chunks in this trainer: ModuleNotFoundError" in said
+
+
+def test_the_seam_is_there():
+    """FLARE's names that nothing else here would miss."""
+    from importlib.util import find_spec
+
+    from nvflare.app_common.executors.client_api.external_process_backend import add_custom_dir_to_path
+    from nvflare.client.cell.bootstrap import BOOTSTRAP_FILE_ENV_VAR
+
+    around = {}
+    add_custom_dir_to_path("custom", around)
+    assert around["PYTHONPATH"].split(os.pathsep) == [*sys.path, "custom"]
+    assert BOOTSTRAP_FILE_ENV_VAR == "NVFLARE_CLIENT_API_BOOTSTRAP"
+    assert all(find_spec(name) for name in (*_trainers._JOB_PROCESSES, "nvflare.client.cell.api"))
+
+
+def test_the_seals_are_the_systems():
+    assert _memory._SEALS == SHRINK | GROW | WRITE and _memory._SEAL_SEAL == fcntl.F_SEAL_SEAL
+    assert (_memory._ADD_SEALS, _memory._GET_SEALS) == (fcntl.F_ADD_SEALS, fcntl.F_GET_SEALS)
+
+
+def test_several_descriptors_are_taken_by_nobody(trainers):
+    given = [sealed() for _ in range(3)]
+    before = held_here()
+    with connected_to(trainers) as connection:
+        socket.send_fds(connection, [struct.pack("<I", 2) + b"{}"], [one.fd for one in given])
+        assert receive(connection)[0]["is"] == "no"
+    assert processes.eventually(lambda: held_here() == before)
 
 
 def test_another_process_is_no_job_process(monkeypatch):

@@ -99,7 +99,7 @@ def _hear_well(session: tensorpull.Session) -> None:
 def _knock(doors: Doors, site: _Site) -> None:
     """Asks for what cannot be there, at the door for models."""
     try:
-        tensorpull.list_tensors(doors.models, secrets.token_hex(16), ssl=site.ssl(doors.models), retries=1, wait=CONNECT)
+        tensorpull.list_tensors(doors.models, secrets.token_hex(16), ssl=site.ssl(doors.models), retries=1, timeout=CONNECT)
     except tensorpull.Error as e:
         if e.code != "unknown_reference":
             raise

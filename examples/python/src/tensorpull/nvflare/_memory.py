@@ -31,7 +31,8 @@ _ALIGNED = 64
 MOST_TENSORS = 1_000_000
 #: Bytes of a word.
 _MOST_WORD = 256 << 20
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+#: Of Linux: against shrinking, growing and writing, and against other seals. Python has no names for them elsewhere.
+_SEALS, _SEAL_SEAL, _ADD_SEALS, _GET_SEALS = 2 | 4 | 8, 1, 1033, 1034
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
@@ -44,6 +45,17 @@ def _bytes_of(kind: Any, shape: Iterable[int]) -> int:
     for extent in shape:
         nbytes *= extent
     return nbytes
+
+
+def _as_bytes(tensor: Any) -> memoryview:
+    import numpy
+
+    if hasattr(tensor, "data_ptr"):
+        import torch
+
+        tensor = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    array: Any = numpy.ascontiguousarray(tensor).reshape(-1).view(numpy.uint8)
+    return memoryview(array)
 
 
 class Sealed:
@@ -81,32 +93,41 @@ class Room:
     def make(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
         """Where a tensor's bytes land, and how many they are."""
         assert self._mapped is not None
+        begin, nbytes = self._next(name, dtype, shape)
+        if nbytes:
+            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
+
+    def _next(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
+        assert self._mapped is not None
         kind, held = self._kinds.dtype(name, dtype, tuple(shape))
         nbytes, begin = _bytes_of(kind, held), self._end
         if begin + nbytes > len(self._mapped):
             raise Refused("it has more bytes than it was said to have")
-        if nbytes:
-            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
         self.rows[name] = dtype, tuple(shape), begin
         self._end = begin + -(-nbytes // _ALIGNED) * _ALIGNED
-        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
+        return begin, nbytes
 
     def fill(self, tensors: Dict[str, Any]) -> None:
         """Copies tensors of the framework. Refused: not all of them are in this machine's memory, one element after the other."""
         self.begin(sum(int(t.nbytes) for t in tensors.values()))
         for name, tensor in tensors.items():
-            dtype = self._named(tensor)
-            _, nbytes = self.make(name, dtype, tuple(tensor.shape))
+            begin, nbytes = self._next(name, self._named(tensor), tuple(tensor.shape))
             if nbytes:
-                kind, shape = self._kinds.dtype(name, dtype, tuple(tensor.shape))
-                to = self._kinds.over(_bytes_at(self._mapped, self.rows[name][2], nbytes), kind).reshape(shape)
-                to[...] = tensor.detach() if self.framework == "torch" else tensor
+                self._write(begin, _as_bytes(tensor))
+
+    def _write(self, begin: int, data: memoryview) -> None:
+        """A file's way: the system need not clear these pages, and need not map them."""
+        while data:
+            n = os.pwrite(self._fd, data, begin)
+            data, begin = data[n:], begin + n
 
     def _named(self, tensor: Any) -> str:
         if self.framework == "torch":
-            if tensor.device.type != "cpu" or tensor.layout.__str__() != "torch.strided" or tensor.is_quantized:
+            if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
                 raise Refused("a tensor is not in this machine's memory, one element after the other")
             named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
+            named = None if named == "F4" else named  # whose shape counts half of the elements
         else:
             named = (_native.numpy_format(tensor.dtype.str) or (None,))[0]
         if named is None:
@@ -119,8 +140,8 @@ class Room:
         self._mapped.close()
         self._mapped = None
         os.ftruncate(self._fd, max(1, self._end))
-        os.posix_fallocate(self._fd, 0, max(1, self._end))
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS | fcntl.F_SEAL_SEAL)
+        os.posix_fallocate(self._fd, max(1, self._end) - 1, 1)  # all others have been written
+        fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS | _SEAL_SEAL)
         fd, self._fd = self._fd, -1
         return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
 
@@ -164,7 +185,7 @@ class Opened(Dict[str, Any]):
 def opened(fd: int, rows: Any, framework: str) -> Opened:
     """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be."""
     try:
-        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+        seals = fcntl.fcntl(fd, _GET_SEALS)
     except OSError:
         raise Refused("it is no memory that can be sealed") from None
     if seals & _SEALS != _SEALS:
@@ -203,16 +224,16 @@ def opened(fd: int, rows: Any, framework: str) -> Opened:
     return made
 
 
-def send(line: socket.socket, word: Dict[str, Any], fds: Iterable[int] = ()) -> None:
+def send(connection: socket.socket, word: Dict[str, Any], fds: Iterable[int] = ()) -> None:
     """A word, and descriptors with it."""
     data = json.dumps(word).encode()
-    socket.send_fds(line, [struct.pack("<I", len(data))], list(fds))
-    line.sendall(data)
+    socket.send_fds(connection, [struct.pack("<I", len(data))], list(fds))
+    connection.sendall(data)
 
 
-def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
+def receive(connection: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
     """The next word, and the descriptors that came with it, which are the caller's. EOFError: there is none."""
-    head, fds, flags, _ = socket.recv_fds(line, 4, 1, socket.MSG_CMSG_CLOEXEC)
+    head, fds, flags, _ = socket.recv_fds(connection, 4, 1, socket.MSG_CMSG_CLOEXEC)
     try:
         if not head:
             raise EOFError("the other process has gone")
@@ -223,7 +244,7 @@ def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
             raise Refused("its word is too long")
         parts = []
         while left:
-            part = line.recv(min(left, 1 << 20))
+            part = connection.recv(min(left, 1 << 20))
             if not part:
                 raise EOFError("the other process has gone")
             parts.append(part)
@@ -238,30 +259,30 @@ def receive(line: socket.socket) -> Tuple[Dict[str, Any], List[int]]:
         raise
 
 
-def waits(line: socket.socket, seconds: Optional[float]) -> bool:
+def waits(connection: socket.socket, seconds: Optional[float]) -> bool:
     """Whether there is a word, or the end, within so many seconds; None: it takes its time."""
     poll = select.poll()
-    poll.register(line, select.POLLIN)
+    poll.register(connection, select.POLLIN)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
-def is_same_user(line: socket.socket) -> bool:
+def is_same_user(connection: socket.socket) -> bool:
     """Whether a process of this user, or of the system's own, is at the other end."""
-    _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return uid in (os.geteuid(), 0)
 
 
 class Gone:
-    """Whether the other process has closed its line, for whatever asks an event or one of FLARE's signals."""
+    """Whether the other process has closed its connection, for whatever asks an event or one of FLARE's signals."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._gone = threading.Event()
 
     def is_set(self) -> bool:
         if not self._gone.is_set():
             try:
-                if waits(self._line, 0):  # it says nothing more
+                if waits(self._connection, 0):  # it says nothing more
                     self._gone.set()
             except (OSError, ValueError):  # it was closed here
                 self._gone.set()

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import nvflare.fuel.utils.fobs as fobs
 from nvflare.client.cell.bootstrap import BOOTSTRAP_FILE_ENV_VAR, BootstrapKey, read_bootstrap_config
 from nvflare.client.config import ConfigKey, ExchangeFormat
+from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from . import _memory
 from ._offer import Refused
@@ -28,30 +29,30 @@ _LOOK = 0.2
 _PATIENCE = 60.0
 
 
-def _line(word: Dict[str, Any], fds: List[int]) -> socket.socket:
-    """A line to the job process, with the word said. Refuge: nobody is there, as in another container."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _called(word: Dict[str, Any], fds: List[int]) -> socket.socket:
+    """A connection to the job process, with the word said. Refuge: nobody is there, as in another container."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        line.settimeout(_PATIENCE)
-        line.connect(f"\0{os.environ[VARIABLE]}")
-        if not _memory.is_same_user(line):
+        connection.settimeout(_PATIENCE)
+        connection.connect(f"\0{os.environ[VARIABLE]}")
+        if not _memory.is_same_user(connection):
             raise Refused("a process of another user has its name")
-        _memory.send(line, word, fds)
-        return line
+        _memory.send(connection, word, fds)
+        return connection
     except OSError as e:
-        line.close()
+        connection.close()
         raise Refuge(f"its job process cannot be called: {e}") from None
     except BaseException:
-        line.close()
+        connection.close()
         raise
 
 
-def _answer(line: socket.socket, stopped: Any) -> Optional[Tuple[Dict[str, Any], List[int]]]:
+def _answer(connection: socket.socket, stopped: Any) -> Optional[Tuple[Dict[str, Any], List[int]]]:
     """The job process's next word; None: FLARE has given up before. EOFError: it is gone."""
-    while not _memory.waits(line, _LOOK):
+    while not _memory.waits(connection, _LOOK):
         if stopped():
             return None
-    word, fds = _memory.receive(line)
+    word, fds = _memory.receive(connection)
     for name, value in (word.get("settings") or {}).items():
         if name in _SETTINGS and type(value) in (bool, int):
             os.environ[f"NVFLARE_TENSORPULL_{name.upper()}"] = str(value)
@@ -72,6 +73,8 @@ def _memory_of(word: Dict[str, Any], fds: List[int], framework: str) -> _memory.
 class Handing(Offering):
     """Comes before one of FLARE's Downloadables, in a trainer. FLARE's server hears an offer like a site's, and the address that it wants to be called at goes to the job process."""
 
+    dot: int  # FLARE's number for what it is
+
     def _call(self, said: Any, requester: str) -> None:
         with self._once:
             if requester in self._calls:  # FLARE has asked again
@@ -88,9 +91,9 @@ class Handing(Offering):
             sealed = room.seal()
             del tensors
             word = {"is": "send", "dot": self.dot, "ref": self._flare_ref, "trainer": self._cell.get_fqcn(), "to": requester, "call": said, "rows": sealed.rows}
-            with _line(word, [sealed.fd]) as line:
+            with _called(word, [sealed.fd]) as connection:
                 del sealed, room  # the job process has it
-                heard = _answer(line, self._gone.is_set)
+                heard = _answer(connection, self._gone.is_set)
                 if heard is not None and heard[0].get("is") != "sent":
                     raise Refuge(f"its job process did not send it: {str(heard[0].get('why'))[:300]}")
         except Exception as e:  # noqa: BLE001: FLARE's chunks carry it
@@ -102,20 +105,33 @@ class Taking:
 
     flares: Any  # FLARE's class
     offering: Any  # the class of what it sends
+    logger: Any
+    get_download_dot: Any
 
-    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+    def to_downloadable(self, items: Dict[str, Any], max_chunk_size: int, fobs_ctx: Dict[str, Any]) -> Any:
         return self.offering(items, max_chunk_size, fobs_ctx.get(fobs.FOBSContextKey.CELL))
 
     def download(
         self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool = False, optional: bool = False, abort_signal: Any = None,
-        progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
+        progress_cb: Any = None, fobs_ctx: Optional[Dict[str, Any]] = None,
     ) -> Any:  # fmt: skip
         word = {"is": "bring", "dot": self.get_download_dot(), "from": from_fqcn, "ref": ref_id, "timeout": per_request_timeout, "secure": secure}
         stopped = lambda: bool(abort_signal is not None and abort_signal.triggered)  # noqa: E731
-        line = None
+        connection = None
+        own: Any = getattr(super(), "download")
+        more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in inspect.signature(own).parameters else {}
+
+        def flares() -> Any:
+            return own(
+                from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
+                progress_cb=progress_cb, **more,
+            )  # fmt: skip
+
+        if from_fqcn == FQCN.get_parent(cell.get_fqcn()):
+            return flares()  # its job process has made it, as in swarm learning
         try:
-            line = _line(word, [])
-            heard = _answer(line, stopped)
+            connection = _called(word, [])
+            heard = _answer(connection, stopped)
             if heard is None:
                 return "FLARE has given up", None
             if heard[0].get("is") == "failed":
@@ -127,20 +143,15 @@ class Taking:
             _came[self.offering.framework] = _Came(str(heard[0].get("key")), tensors)
             there = tensors.mapping() if tensors.mapping is not None else None
             if there is not None:  # the job process keeps the memory for other ranks until this process has done with it
-                weakref.finalize(there, line.close).atexit = False
-                line = None
+                weakref.finalize(there, connection.close).atexit = False
+                connection = None
             return None, tensors
         except (Refuge, Refused, EOFError, OSError) as e:
             warn_once(self.logger, f"{KINDS[self.offering.framework]} come from {from_fqcn} by FLARE's chunks: {e}")
         finally:
-            if line is not None:
-                line.close()
-        known = inspect.signature(super().download).parameters
-        more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in known else {}
-        return super().download(
-            from_fqcn=from_fqcn, ref_id=ref_id, per_request_timeout=per_request_timeout, cell=cell, secure=secure, optional=optional, abort_signal=abort_signal,
-            progress_cb=progress_cb, **more,
-        )  # fmt: skip
+            if connection is not None:
+                connection.close()
+        return flares()
 
 
 class _Came:
@@ -153,7 +164,7 @@ class _Came:
     def name_of(self, tensor: Any) -> Optional[str]:
         """Of a tensor that lies there, also if it is seen through the other framework."""
         there = self._mapping() if self._mapping is not None else None
-        return self._names.get(_address(tensor)) if there is not None and getattr(tensor, "nbytes", 0) else None
+        return self._names.get(_address(tensor)) if there is not None and tensor.nbytes else None
 
 
 _came: Dict[str, _Came] = {}
@@ -188,8 +199,8 @@ def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -
     opened: Dict[str, Any] = {}
     for key, *_ in mapped.values():
         if key not in opened:
-            with _line({"is": "map", "key": key}, []) as line:
-                word, fds = _memory.receive(line)
+            with _called({"is": "map", "key": key}, []) as connection:
+                word, fds = _memory.receive(connection)
             opened[key] = _memory_of(word, fds, "torch" if word.get("framework") == "torch" else "numpy")
     made = {}
     for name, (key, found, shape, is_torch) in mapped.items():
@@ -212,9 +223,8 @@ def for_ranks(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _take_over(flares: Any, offered: Any) -> None:
-    offering = type("Handed", (Handing, offered), {})
-    ours = type("Taken", (Taking, flares), {"flares": flares, "offering": offering})()
-    offering.dot = ours.get_download_dot()
+    ours: Any = type("Taken", (Taking, flares), {"flares": flares})()
+    ours.offering = type("Handed", (Handing, offered), {"dot": ours.get_download_dot()})
     take_over(ours, KINDS[offered.framework])
 
 

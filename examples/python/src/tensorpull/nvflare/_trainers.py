@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from collections import OrderedDict
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -68,35 +69,38 @@ class Trainers:
 
     def _accept(self) -> None:
         while True:
-            line, _ = self._listener.accept()
-            threading.Thread(target=self._hear, args=(line,), name="tensorpull-trainer", daemon=True).start()
+            try:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._hear, args=(connection,), name="tensorpull-trainer", daemon=True).start()
+            except (OSError, RuntimeError):  # no descriptor, or no thread, is free now
+                time.sleep(0.1)
 
-    def _hear(self, line: socket.socket) -> None:
-        with line:
+    def _hear(self, connection: socket.socket) -> None:
+        with connection:
             fds: Any = []
             try:
-                if not _memory.is_same_user(line):
+                if not _memory.is_same_user(connection):
                     raise Refused("a process of another user has called")
-                line.settimeout(_PATIENCE)
-                word, fds = _memory.receive(line)
+                connection.settimeout(_PATIENCE)
+                word, fds = _memory.receive(connection)
                 kind = word.get("is")
                 if kind == "bring":
-                    self._bring(line, word)
+                    self._bring(connection, word)
                 elif kind == "send" and len(fds) == 1:
-                    self._send(line, word, fds.pop())
+                    self._send(connection, word, fds.pop())
                 elif kind == "map":
-                    self._map(line, word)
+                    self._map(connection, word)
                 else:
                     raise Refused("its word is not known")
             except Exception as e:  # noqa: BLE001: the trainer hears it, and goes on with FLARE's chunks
                 (self.logger.info if isinstance(e, Off) else self.logger.warning)(f"tensorpull: a trainer's word is not done: {str(e) or type(e).__name__}")
                 with contextlib.suppress(OSError):
-                    _memory.send(line, {"is": "no", "why": str(e)[:500] or type(e).__name__, "settings": _settings()})
+                    _memory.send(connection, {"is": "no", "why": str(e)[:500] or type(e).__name__, "settings": _settings()})
             finally:
                 for fd in fds:
                     os.close(fd)
 
-    def _bring(self, line: socket.socket, word: Any) -> None:
+    def _bring(self, connection: socket.socket, word: Any) -> None:
         """Pulls what FLARE's reference names and gives the memory that it has landed in."""
         source, ref = _text(word, "from"), _text(word, "ref")
         with self._lock:
@@ -110,29 +114,29 @@ class Trainers:
         timeout = word.get("timeout")
         if type(timeout) not in (int, float) or not 0 < timeout < 1e6:
             raise Refused("its time-out makes no sense")
-        error, sealed = ours.bring(source, ref, float(timeout), cell, word.get("secure") is True, _memory.Gone(line))
+        error, sealed = ours.bring(source, ref, float(timeout), cell, word.get("secure") is True, _memory.Gone(connection))
         if error:
-            _memory.send(line, {"is": "failed", "why": str(error)[:500], "settings": _settings()})
+            _memory.send(connection, {"is": "failed", "why": str(error)[:500], "settings": _settings()})
             return
         key = secrets.token_hex(16)
         with self._lock:
             self._held[key] = sealed
         try:
-            _memory.send(line, {"is": "memory", "key": key, "rows": sealed.rows, "settings": _settings()}, [sealed.fd])
-            _memory.waits(line, None)  # it closes the line when it has done with the model, or has died
+            _memory.send(connection, {"is": "memory", "key": key, "rows": sealed.rows, "settings": _settings()}, [sealed.fd])
+            _memory.waits(connection, None)  # it closes the connection when it has done with the model, or has died
         finally:
             with self._lock:
                 del self._held[key]
 
-    def _map(self, line: socket.socket, word: Any) -> None:
+    def _map(self, connection: socket.socket, word: Any) -> None:
         """Gives another rank what the trainer was given."""
         with self._lock:
             sealed = self._held.get(_text(word, "key"))
         if sealed is None:
             raise Refused("that model is no longer there")
-        _memory.send(line, {"is": "memory", "rows": sealed.rows, "framework": sealed.framework}, [sealed.fd])
+        _memory.send(connection, {"is": "memory", "rows": sealed.rows, "framework": sealed.framework}, [sealed.fd])
 
-    def _send(self, line: socket.socket, word: Any, fd: int) -> None:
+    def _send(self, connection: socket.socket, word: Any, fd: int) -> None:
         """Dials FLARE's server for the trainer, and is pulled from the memory that the trainer has filled."""
         ours = _ours(word)
         try:
@@ -145,11 +149,11 @@ class Trainers:
         if FQCN.get_parent(trainer) != place.fqcn or not is_server(server):
             raise Refused("it is not from this process's trainer to FLARE's server")
         call = _offer.parse_call(word.get("call"), job_of(place.fqcn, server), trainer, place.trust)
-        why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, _memory.Gone(line))
+        why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, _memory.Gone(connection))
         if why:
             raise Refused(why)
         with contextlib.suppress(OSError):  # it has heard from FLARE already
-            _memory.send(line, {"is": "sent"})
+            _memory.send(connection, {"is": "sent"})
 
 
 def _settings() -> Dict[str, Any]:

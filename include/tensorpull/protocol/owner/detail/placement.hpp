@@ -27,7 +27,7 @@ class placement {
   /// As owner::publish.
   template <class Tell>
   result<ref_id> publish(const transaction_image& image, bool verifiable, transaction_id in, Tell tell,
-                         bool beside = false) noexcept {
+                         bool beside = false, bool replaced_stays = false) noexcept {
     const ref_id id = image.as.id;
     if (!id || image.as.version == 0) return failure(errc::invalid_argument);
     for (;;) {
@@ -37,13 +37,20 @@ class placement {
       publication* slot = vacant();
       if (slot == nullptr && old != nullptr && !room().shares(*old)) slot = old;
       if (slot == nullptr) return failure(errc::table_full, slots().all().size());
-      if (old != nullptr && pinned_here(*old)) return failure(errc::busy);
+      const bool may_stay = replaced_stays && old != nullptr && slot != nullptr && slot != old &&
+                            old->version != image.as.version && slots().replaced(id) == nullptr &&
+                            room().admits(in, nullptr, beside).has_value();
+      if (old != nullptr && !may_stay && pinned_here(*old)) return failure(errc::busy);
       if (told(in, beside ? 0 : 1, tell)) continue;
-      if (old != nullptr && old->now == publication::state::published)
+      const bool there = old != nullptr && old->now == publication::state::published;
+      const bool stays = there && may_stay && transactions_.stays(*old);
+      if (there && !stays) {
+        if (pinned_here(*old)) return failure(errc::busy);
         transactions_.take(*old);  // nobody pins it anew while we wait
+      }
       if (slot == old && await_unpinned(*old)) continue;  // everything may have changed after a wait
       occupy(*slot, image, verifiable, in, beside);
-      if (old != nullptr) await_unpinned(*old);
+      if (old != nullptr && !stays) await_unpinned(*old);
       return id;
     }
   }
@@ -79,6 +86,8 @@ class placement {
     if (slot->now == publication::state::published) take(*slot);
     const transaction_id of = slot->transaction;
     await_unpinned(*slot);
+    if (publication* const other = which.version == 0 ? slots().replaced(which.id) : nullptr; other != nullptr)
+      if (const auto ended = end(reference{other->id, other->version, 0}, take); !ended) return ended;
     return of;
   }
 

@@ -8,8 +8,8 @@
 
 namespace tensorpull::detail {
 
-/// The slots of what is, or was last, published. At most one slot is published under an ID. Not thread-safe: the owner
-/// has the lock.
+/// The slots of what is, or was last, published. At most one slot is published under an ID, beside one that was
+/// replaced and stays for those who have begun with it. Not thread-safe: the owner has the lock.
 class publication_table {
  public:
   explicit publication_table(std::span<publication> slots) noexcept : slots_(slots) {}
@@ -18,7 +18,8 @@ class publication_table {
   publication& at(std::uint32_t i) const noexcept { return slots_[i]; }
   std::uint32_t index(const publication& p) const noexcept { return static_cast<std::uint32_t>(&p - slots_.data()); }
 
-  /// The publication under a key, or else the latest that was; nullptr: nothing is known under it.
+  /// The publication under a key, or else the latest that was, or that stays if it is of the version that is named;
+  /// nullptr: nothing is known under it.
   publication* find(publication_key which) const noexcept {
     publication* last = nullptr;
     for (publication& p : slots_) {
@@ -26,10 +27,16 @@ class publication_table {
       const std::uint64_t differs = (p.id.high ^ which.id.high) | (p.id.low ^ which.id.low);
       if (p.now == publication::state::empty || differs != 0) continue;
       if (which.version != 0 && which.version != p.version) continue;
-      if (p.now == publication::state::published) return &p;
+      if (p.now == publication::state::published && !p.replaced) return &p;
       if (last == nullptr || p.order > last->order) last = &p;
     }
     return last;
+  }
+  /// The publication that was replaced under this ID and stays; nullptr: there is none.
+  publication* replaced(const ref_id& id) const noexcept {
+    for (publication& p : slots_)
+      if (p.replaced && p.now == publication::state::published && p.id == id) return &p;
+    return nullptr;
   }
   /// Whether the publication that a reply or a digest is of is not published any more.
   template <class Of>

@@ -70,7 +70,7 @@ class recipient_table {
   }
   recipient_record& at(std::uint32_t i) noexcept { return records_[i]; }
   /// The record behind a reply; nullptr: it is of another serve by now.
-  recipient_record* behind(const pending_reply& r) noexcept {
+  recipient_record* behind(const pending_reply& r) const noexcept {
     recipient_record& to = records_[r.record];
     return to.nonce == r.nonce && to.ref == r.ref ? &to : nullptr;
   }

@@ -14,10 +14,12 @@ class transaction_events : public owner_tables {
  public:
   using owner_tables::owner_tables;
 
-  /// A recipient cannot take what is published, which progress tells; of several at once the last.
-  void declined(const recipient_record& r, errc why) noexcept {
+  /// A recipient cannot take what is published, which progress tells; of several at once the last. One that is expected
+  /// by name is absent for that reason, if it does not return.
+  void declined(recipient_record& r, errc why) noexcept {
     publication* const p = publication_of(r);
     if (p == nullptr || p->beside || is_final(r.state)) return;
+    r.ended_by = why;
     p->declined = why;
     p->declined_by = r.anonymous ? recipient_id{} : r.who;
   }

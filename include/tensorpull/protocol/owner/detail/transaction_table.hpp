@@ -17,7 +17,7 @@ class transaction_table : public transaction_events {
  public:
   using transaction_events::transaction_events;
 
-  std::uint64_t completions = 0;  ///< times that a recipient has completed a reference
+  transfer_ends transfers{};  ///< how recipients have ended so far
 
   /// table_full: too many transactions are under way, or more recipients count than there are records; or an error of
   /// expected_of().
@@ -96,7 +96,9 @@ class transaction_table : public transaction_events {
     if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);
     if (r->state == recipient_state::unseen) {
       r->state = recipient_state::acquired;
+      r->asked_ms = clock_ms();
     } else if (is_final(r->state) && !has_completed(r->state)) {
+      r->asked_ms = clock_ms();
       set(p, *r, recipient_state::acquired);
       if (is_final(r->announced)) r->announced = recipient_state::acquired;  // its next end is told, too
     }
@@ -140,6 +142,14 @@ class transaction_table : public transaction_events {
     end(p, t, end_of_transaction::by_hand);
     count_again(t);
     check(t);
+  }
+  /// `p` is replaced by another version and stays for those who have begun with it. False, and nothing has changed:
+  /// nobody has, or it is one of several references.
+  bool stays(publication& p) noexcept {
+    transaction& t = *find(p.transaction);
+    if (p.beside || t.now != transaction::state::sealed || published_of(t) != 1 || !is_taken(t)) return false;
+    p.replaced = t.replaced = true;
+    return true;
   }
   /// The owner that coordinates the transaction of `p` is gone.
   void lose(publication& p) noexcept {
@@ -249,13 +259,21 @@ class transaction_table : public transaction_events {
     recount(t, r.who, r.expected, [&] {
       const bool counts = r.expected || !t.named;
       if (counts && is_final(r.state)) --p.counts.of(r.state);
-      completions += has_completed(to) && !has_completed(r.state) && !p.beside;
-      if (to == recipient_state::vanished) r.before = r.state;
+      if (is_final(to) && !(has_completed(to) && has_completed(r.state))) ended(p, r, to);
+      if (to == recipient_state::vanished) r.before = r.state, r.ended_by = errc::timed_out;
       else if (is_final(to)) r.serving = false;  // a recipient that vanished may go on
       r.state = to;
       if (counts && is_final(to)) ++p.counts.of(to);
     });
   }
+  /// A recipient has ended.
+  void ended(const publication& p, const recipient_record& r, recipient_state how) noexcept {
+    if (p.beside) return;
+    ++transfers.ended[static_cast<std::size_t>(how)];
+    if (has_completed(how)) transfers.completed_ms += clock_ms() - r.asked_ms;
+  }
+  /// Enough of the clock to tell how long a recipient takes.
+  std::uint32_t clock_ms() const noexcept { return static_cast<std::uint32_t>(now.count()); }
   /// Undoes what the budgets have decided about a recipient that has asked after all.
   void await_again(transaction& t, recipient_id who) noexcept {
     of(t).each_of(who, [&](publication& p, recipient_record* r) {
@@ -284,9 +302,21 @@ class transaction_table : public transaction_events {
     });
   }
 
-  /// Settles if every expected recipient has ended.
+  /// Whether a recipient has begun with a transaction and has not ended.
+  bool is_taken(const transaction& t) const noexcept {
+    for (const recipient_record& r : records.all())
+      if (r.transaction == t.outcome.id && publication_of(r) != nullptr && has_asked(r.state) && !is_final(r.state))
+        return true;
+    return false;
+  }
+  /// Settles if every expected recipient has ended, or if it was replaced and nobody is left who has begun with it.
   void check(transaction& t) noexcept {
-    if (t.now != transaction::state::sealed || t.outcome.expected == 0) return;
+    if (t.now != transaction::state::sealed) return;
+    if (t.replaced && !is_taken(t)) {
+      t.by_hand = true;
+      return settle(t, end_of_transaction::by_hand);
+    }
+    if (t.outcome.expected == 0) return;
     const transaction_budgets& b = t.options.budgets;
     // recipients that have not asked are not waited for
     const bool too_late = !t.named && b.acquire > none && now - t.started_at > b.acquire;
@@ -309,8 +339,12 @@ class transaction_table : public transaction_events {
       if (publication_of(r) == &p && !is_final(r.state)) {
         r.state = r.state == recipient_state::unseen ? recipient_state::absent : recipient_state::unfinished;
         const bool over = by_hand || r.state == recipient_state::unfinished;
-        if (over && why != end_of_transaction::by_budget) r.ended_by = to_errc(status_over(p));
+        const bool declined = r.state == recipient_state::absent && r.ended_by != errc::timed_out;
+        if (over && why != end_of_transaction::by_budget)
+          if (!declined) r.ended_by = to_errc(status_over(p));
+        if (!declined && why == end_of_transaction::by_budget) r.ended_by = errc::timed_out;
         if (r.expected || !t.named) ++p.counts.of(r.state);
+        ended(p, r, r.state);
       }
     p.now = publication::state::withdrawn;
     ++p.generation;

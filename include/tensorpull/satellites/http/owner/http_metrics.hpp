@@ -4,6 +4,8 @@
 
 #include <tensorpull/protocol/owner/owner_memory.hpp>
 #include <tensorpull/satellites/http/owner/detail/text_writer.hpp>
+#include <tensorpull/std/optional.hpp>
+#include <tensorpull/transports/pull_counts.hpp>
 
 #include <array>
 #include <atomic>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace tensorpull {
 
@@ -24,6 +27,7 @@ struct http_figures {
   std::uint64_t accepted = 0;  ///< connections that spoke HTTP
   std::uint64_t image_bytes = 0;  ///< of images, sent in answers
   std::array<std::uint64_t, http_statuses.size()> answers{};  ///< in the order of http_statuses
+  optional<pull_figures> pulls{};  ///< of the program, if it counts them
 };
 
 /// Counts of an HTTP owner, since it was made. Any thread may read them.
@@ -43,7 +47,7 @@ class http_counts {
 
   /// All of them now.
   operator http_figures() const noexcept {
-    http_figures f{open(), accepted(), image_bytes(), {}};
+    http_figures f{open(), accepted(), image_bytes(), {}, {}};
     for (std::size_t i = 0; i < answers_.size(); ++i) f.answers[i] = answers_[i].load(relaxed);
     return f;
   }
@@ -73,8 +77,11 @@ class http_counts {
   std::array<std::atomic<std::uint64_t>, http_statuses.size()> answers_{};
 };
 
-/// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (4 KiB are enough).
-/// Allocates nothing.
+/// As long as the page of metrics can be.
+inline constexpr std::size_t http_metrics_bytes = 6 * 1024;
+
+/// Writes the page in Prometheus's text format into `out`, and gives its length; 0: it does not fit (http_metrics_bytes
+/// are enough). Allocates nothing.
 inline std::size_t write_http_metrics(const owner_totals& all, const http_figures& http, std::span<char> out) noexcept {
   detail::text_writer page(out);
   const auto about = [&](std::string_view name, std::string_view type, std::string_view help) {
@@ -90,7 +97,16 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_figure
                                       "failed", "cancelled", "vanished",    "absent",    "unfinished"};
   for (std::size_t i = 0; i < 10; ++i)
     page << "tensorpull_recipients{state=\"" << states[i] << "\"} " << all.recipients[i] << "\n";
-  one("tensorpull_completed_total", "counter", "Times that a recipient has completed a reference.", all.completed);
+  about("tensorpull_transfers_total", "counter",
+        "Transfers that have ended, by outcome; failed: the bytes were damaged.");
+  for (std::size_t i = 3; i < 10; ++i)
+    page << "tensorpull_transfers_total{outcome=\"" << states[i] << "\"} " << all.transfers.ended[i] << "\n";
+  about("tensorpull_transfer_seconds", "summary", "From asking to completing, of transfers that have completed.");
+  page << "tensorpull_transfer_seconds_sum " << all.transfers.completed_ms / 1000 << ".";
+  for (std::uint64_t part = all.transfers.completed_ms % 1000, unit = 100; unit != 0; part %= unit, unit /= 10)
+    page << part / unit;
+  page << "\ntensorpull_transfer_seconds_count " << all.transfers.completed() << "\n";
+  one("tensorpull_transfers_active", "gauge", "Transfers that have not ended and have a connection.", all.active);
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
   one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes);
   one("tensorpull_http_connections", "gauge", "HTTP connections that are open.", http.open);
@@ -99,6 +115,19 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_figure
   for (std::size_t i = 0; i < http_statuses.size(); ++i)
     page << "tensorpull_http_responses_total{code=\"" << std::uint64_t{http_statuses[i]} << "\"} " << http.answers[i]
          << "\n";
+  if (http.pulls) {
+    about("tensorpull_pulls_total", "counter", "Pulls of this program that have ended, by outcome.");
+    const std::pair<std::string_view, std::uint64_t> outcomes[]{
+        {"completed", http.pulls->completed},
+        {"completed_unverified", http.pulls->completed_unverified},
+        {"failed", http.pulls->failed},
+    };
+    for (const auto& [outcome, n] : outcomes)
+      page << "tensorpull_pulls_total{outcome=\"" << outcome << "\"} " << n << "\n";
+    one("tensorpull_pulled_bytes_total", "counter", "Bytes of the pulls that have completed.", http.pulls->bytes);
+    one("tensorpull_damaged_chunks_total", "counter", "Chunks that arrived with wrong bytes and were fetched again.",
+        http.pulls->damaged);
+  }
   return page.whole() ? page.text().size() : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <tensorpull/satellites/http/detail/digests.hpp>
 #include <tensorpull/satellites/http/owner/detail/head_lines.hpp>
 #include <tensorpull/satellites/http/owner/detail/ranges.hpp>
+#include <tensorpull/satellites/http/owner/http_password.hpp>
 
 #include <array>
 #include <cstddef>
@@ -31,6 +32,8 @@ enum class http_route : std::uint8_t {
   confirm,  ///< /v1/NAME/VERSION/confirm
   cancel,   ///< /v1/NAME/VERSION/cancel
   metrics,  ///< /metrics
+  status,  ///< /: a page for people
+  status_json,  ///< /status.json
   health,   ///< /healthz
 };
 
@@ -58,6 +61,7 @@ struct http_request {
   ref_id key{};  ///< of the Authorization field or of the URL; none: there was none that could be one
   bool key_given = false;  ///< there was a key, perhaps one that could not be one
   bool key_in_url = false;  ///< it stood in the URL
+  bool may_look = false;  ///< the Authorization field has the password of the status page
   recipient_id recipient{};  ///< the recipient that asks; none: the connection stands for it
   http_range range{};  ///< which bytes
   http_tags if_match{};  ///< one of these versions is wanted
@@ -112,8 +116,10 @@ class http_request_reader {
     whole = 1,  ///< it is complete: request() is
   };
 
-  /// `takes_options`: the method OPTIONS is read like the others, and not refused.
-  constexpr explicit http_request_reader(bool takes_options = false) noexcept : takes_options_(takes_options) {}
+  /// `takes_options`: the method OPTIONS is read like the others, and not refused. `status`: the password of the status
+  /// page, borrowed; without it there is no such page.
+  constexpr explicit http_request_reader(bool takes_options = false, const http_password& status = nobody) noexcept
+      : status_(&status), takes_options_(takes_options) {}
 
   /// The next line. `more`, `whole`, or a status: 400, 405, 411, 413, 414, 417, 431, 501 or 505.
   std::uint16_t line(std::string_view text) noexcept {
@@ -177,6 +183,8 @@ class http_request_reader {
     }
     if (fits && parts == 1 && part[0] == "metrics") r_.route = http_route::metrics;
     if (fits && parts == 1 && part[0] == "healthz") r_.route = http_route::health;
+    if (*status_ && parts == 1 && part[0].empty()) r_.route = http_route::status;
+    if (*status_ && parts == 1 && part[0] == "status.json") r_.route = http_route::status_json;
     if (fits && parts >= 3 && part[0] == "v1" && !part[1].empty() && part[1].size() <= 64) {
       const auto number = detail::http_version_number(part[2]);
       if ((number && *number != 0) || part[2] == "latest") {
@@ -246,6 +254,8 @@ class http_request_reader {
       const std::size_t space = value.find(' ');
       if (space != value.npos && detail::same_but_for_case(value.substr(0, space), "bearer"))
         return take_key(detail::trimmed(value.substr(space)));
+      r_.may_look = *status_ && space != value.npos && detail::same_but_for_case(value.substr(0, space), "basic") &&
+                    status_->is_in_basic(detail::trimmed(value.substr(space)));
     } else if (is("range")) {
       if (again(seen_range)) return 400;
       r_.range = detail::parse_range(value);
@@ -302,7 +312,10 @@ class http_request_reader {
     return whole;
   }
 
+  static constexpr http_password nobody{};
+
   http_request r_{};
+  const http_password* status_;
   std::size_t head_bytes_ = 0, fields_ = 0;
   std::uint32_t seen_ = 0;
   std::uint64_t version_of_key_ = 0;  // 0: it says none

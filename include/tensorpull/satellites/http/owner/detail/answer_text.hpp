@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tensorpull/framing/frame.hpp>
+#include <tensorpull/satellites/http/owner/detail/status_style.hpp>
 #include <tensorpull/satellites/http/owner/detail/text_writer.hpp>
 #include <tensorpull/satellites/http/owner/http_origin.hpp>
 #include <tensorpull/satellites/http/owner/http_request.hpp>
@@ -41,6 +42,10 @@ constexpr std::string_view reason_of(std::uint16_t status) noexcept {
   }
 }
 
+/// Whether it asks for what is told to whoever runs the owner, and to no web page of another origin.
+constexpr bool is_for_the_operator(const http_request& q) noexcept {
+  return q.route == http_route::metrics || q.route == http_route::status || q.route == http_route::status_json;
+}
 /// The status line, and what every answer has. `pages`: which web pages may read it; the same whatever the request
 /// says: then caches need no `Vary: Origin` (the Fetch standard, CORS protocol and HTTP caches).
 inline void begin_answer(text_writer& text, std::uint16_t status, const http_request& q, bool closes,
@@ -49,7 +54,7 @@ inline void begin_answer(text_writer& text, std::uint16_t status, const http_req
   text.date(std::time(nullptr)) << "\r\n";
   if (closes) text << "Connection: close\r\n";
   else if (q.old) text << "Connection: keep-alive\r\n";
-  if (pages && q.route != http_route::metrics)
+  if (pages && !is_for_the_operator(q))
     text << "Access-Control-Allow-Origin: " << pages.text()
          << "\r\nAccess-Control-Expose-Headers: Accept-Ranges, Content-Range, ETag, Repr-Digest, Retry-After\r\n";
 }
@@ -71,6 +76,15 @@ inline void add_validators(text_writer& text, const http_request& q, std::uint64
   if (q.version == 0) text << "no-cache\r\n";
   else text << (shared ? "public" : "private") << ", max-age=31536000, immutable\r\n";
   text << "Vary: Authorization\r\n";  // a cache gives what it holds only to clients that show the same key
+}
+
+/// What a browser may do with a status page: show it, with its own style alone, and to nobody else.
+inline void add_page_fields(text_writer& text, std::string_view type) noexcept {
+  text << "Content-Type: " << type
+       << "\r\nCache-Control: no-store\r\nContent-Security-Policy: default-src 'none'; style-src 'sha256-"
+       << std::string_view(status_style_digest.data(), status_style_digest.size())
+       << "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n"
+          "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n";
 }
 
 /// A refusal in a line of text.

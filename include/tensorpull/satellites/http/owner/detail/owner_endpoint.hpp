@@ -9,8 +9,10 @@
 #include <tensorpull/satellites/http/owner/detail/answer_text.hpp>
 #include <tensorpull/satellites/http/owner/detail/frameless_end.hpp>
 #include <tensorpull/satellites/http/owner/detail/input_window.hpp>
+#include <tensorpull/satellites/http/owner/detail/metrics_page.hpp>
 #include <tensorpull/satellites/http/owner/detail/owner_coverage.hpp>
-#include <tensorpull/satellites/http/owner/http_metrics.hpp>
+#include <tensorpull/satellites/http/owner/detail/status_views.hpp>
+#include <tensorpull/satellites/http/owner/http_shared.hpp>
 
 #include <chrono>
 #include <utility>
@@ -28,7 +30,7 @@ class owner_endpoint : public frameless_end {
   static constexpr std::size_t input_bytes = http_request_reader::most_line_bytes;
 
   owner_endpoint(Owner& owner, pool_type&, Handler& handler) noexcept
-      : owner_(&owner), handler_(handler), reader_(bool(handler.shared().options.allow_origin)) {
+      : owner_(&owner), handler_(handler), reader_(fresh_reader()) {
     static_assert(connection_end<owner_endpoint>);
     handler_.shared().counts.began();
   }
@@ -37,6 +39,7 @@ class owner_endpoint : public frameless_end {
 
   void closed() noexcept {
     if (owner_ == nullptr) return;
+    view_.end(handler_.shared());
     handler_.shared().counts.ended();
     std::exchange(owner_, nullptr)->forget(peer_);
   }
@@ -53,7 +56,7 @@ class owner_endpoint : public frameless_end {
   }
   /// Grows with each request that is answered with what it asks for.
   std::uint32_t heard() const noexcept { return heard_; }
-  bool output_ready() const noexcept { return !out_.empty() || at_ < stop_ || measures_ || page_at_ < page_bytes_; }
+  bool output_ready() const noexcept { return !out_.empty() || at_ < stop_ || metrics_.open() || view_.open(); }
   bool output_idle() const noexcept { return !output_ready(); }
   /// Once: all has been said, and what still comes is only thrown away.
   bool said_all() noexcept { return phase_ == phase::leaving && !std::exchange(said_, true); }
@@ -64,7 +67,8 @@ class owner_endpoint : public frameless_end {
     plan.descriptors = {};
     if (phase_ == phase::leaving) return clock::now() < leaves_at_ ? result<void>{} : failure(errc::cancelled);
     go_on();
-    if (measures_ || page_at_ < page_bytes_) plan_page(plan, scratch);
+    if (metrics_.open()) plan_text(plan, metrics_.next(scratch));
+    if (view_.open()) plan_text(plan, std::as_bytes(view_.next(*owner_, handler_.shared())));
     if (const auto ok = at_ < stop_ ? plan_image(plan, scratch) : result<void>{}; !ok) return ok;
     const std::span<const char> first = out_.rest();
     if (!first.empty()) {
@@ -80,7 +84,8 @@ class owner_endpoint : public frameless_end {
   template <class Transfer>
   result<void> written(Transfer&, const plan_type&, std::size_t n) noexcept {
     n = out_.sent(n);
-    page_at_ += std::min(n, page_bytes_ - page_at_);
+    metrics_.taken(n);
+    view_.taken(handler_.shared(), n);
     if (std::exchange(pinned_, false)) {
       const std::uint64_t from = at_;
       at_ += n;
@@ -103,7 +108,7 @@ class owner_endpoint : public frameless_end {
     }
     phase_ = interim_ ? phase::body : phase::head;
     if (!std::exchange(interim_, false)) {
-      reader_ = http_request_reader(bool(handler_.shared().options.allow_origin));
+      reader_ = fresh_reader();
       begun_ = false;
       if (++number_ == 0) number_ = 1;
     }
@@ -197,11 +202,11 @@ class owner_endpoint : public frameless_end {
 
   /// Begins an answer. The caller goes on with its fields, and ends with finish().
   text_writer begin(std::uint16_t status) noexcept {
-    at_ = stop_ = page_at_ = page_bytes_ = 0;
+    at_ = stop_ = 0;
     phase_ = phase::answering;
     handler_.shared().counts.answered(status);
     const http_request& q = reader_.request();
-    const bool needs_no_key = q.route == http_route::metrics || q.route == http_route::health;
+    const bool needs_no_key = (q.route == http_route::metrics && !q.may_look) || q.route == http_route::health;
     if (status < 400 && !needs_no_key && q.method != http_method::options) ++heard_;
     text_writer text = out_.begin();
     begin_answer(text, status, q, closes_, handler_.shared().options.allow_origin);
@@ -214,7 +219,10 @@ class owner_endpoint : public frameless_end {
   /// An answer of one line of text, which HEAD does not get.
   void say(std::uint16_t status, std::string_view line, bool head) noexcept {
     text_writer text = begin(status);
-    if (status == 401) text << "WWW-Authenticate: Bearer realm=\"tensorpull\"\r\n";
+    if (status == 401)
+      text << "WWW-Authenticate: "
+           << (is_for_the_operator(reader_.request()) ? "Basic realm=\"tensorpull\", charset=\"UTF-8\"\r\n"
+                                                      : "Bearer realm=\"tensorpull\"\r\n");
     if (status == 405) text << "Allow: GET, HEAD, POST\r\n";
     if (status == 503) text << "Retry-After: 1\r\n";
     text << "Content-Type: text/plain\r\nCache-Control: no-store\r\nContent-Length: " << std::uint64_t{line.size()}
@@ -238,9 +246,12 @@ class owner_endpoint : public frameless_end {
     const bool head = q.method == http_method::head;
     if (q.method == http_method::options) return finish(begin(204) << browser_fields);
     if (q.route == http_route::health) return say(200, "ok\n", head);
-    if (q.route == http_route::metrics && handler_.shared().options.metrics) return measure();
-    if (q.route == http_route::metrics || q.route == http_route::nothing)
+    const http_options& told = handler_.shared().options;
+    if (q.route == http_route::metrics && (told.metrics || q.may_look)) return measure(head);
+    if (q.route == http_route::nothing || (q.route == http_route::metrics && !told.status))
       return say(404, "there is nothing here\n", head);
+    if (is_for_the_operator(q) && !q.may_look) return say(401, "a password is needed\n", head);
+    if (is_for_the_operator(q)) return show(q);
     if (!q.key_given) return say(401, "a key is needed: Authorization: Bearer KEY\n", head);
     return q.route == http_route::image ? give(q) : settle(q, body);
   }
@@ -342,26 +353,35 @@ class owner_endpoint : public frameless_end {
     refuse_as(r.status, false);
   }
 
-  /// The page is written when it is sent, and again for what was not taken of it: it takes no buffer meanwhile.
-  void measure() noexcept {
-    totals_ = owner_->totals();
-    figures_ = handler_.shared().counts;
-    phase_ = phase::answering;
-    measures_ = true;
+  void measure(bool head) noexcept {
+    http_figures figures = handler_.shared().counts;
+    if (const pull_counts* const pulls = handler_.shared().options.pulls) figures.pulls = pull_figures(*pulls);
+    const std::size_t n = metrics_.begin(owner_->totals(), figures);
+    finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
+                                        "Content-Length: "
+                                     << std::uint64_t{n} << "\r\n");
+    if (head) metrics_.end();
   }
-  void plan_page(plan_type& plan, std::span<std::byte> scratch) noexcept {
-    const std::size_t n = write_http_metrics(totals_, figures_,
-                                             {reinterpret_cast<char*>(scratch.data()), scratch.size()});
-    if (std::exchange(measures_, false)) {
-      finish(begin(n != 0 ? 200 : 500) << "Content-Type: text/plain; version=0.0.4\r\nCache-Control: no-store\r\n"
-                                          "Content-Length: "
-                                       << std::uint64_t{n} << "\r\n");
-      if (reader_.request().method != http_method::head) page_bytes_ = n;
-    }
-    if (page_at_ == page_bytes_) return;
-    plan.spans[1] = scratch.subspan(page_at_, page_bytes_ - page_at_);
-    plan.bytes = page_bytes_ - page_at_;
+  /// Plans a part of a page, and leaves the first span to the head.
+  static void plan_text(plan_type& plan, std::span<const std::byte> text) noexcept {
+    plan.spans[1] = text;
+    plan.bytes = text.size();
     plan.span_count = 1;
+  }
+  /// Begins a page of status, whose length nobody knows: in chunks, or for HTTP/1.0 up to the connection's end.
+  void show(const http_request& q) noexcept {
+    const bool head = q.method == http_method::head, json = q.route == http_route::status_json;
+    if (!view_.begin(*owner_, handler_.shared(), json, !q.old)) return say(503, "others look at it\n", head);
+    closes_ = closes_ || q.old;
+    text_writer text = begin(200);
+    add_page_fields(text, json ? json_status::type : html_status::type);
+    if (!q.old) text << "Transfer-Encoding: chunked\r\n";
+    finish(text);
+    if (head) view_.end(handler_.shared());
+  }
+  http_request_reader fresh_reader() const noexcept {
+    const http_options& told = handler_.shared().options;
+    return http_request_reader(bool(told.allow_origin), told.status);
   }
 
   Owner* owner_;  // null once closed() was called
@@ -372,14 +392,12 @@ class owner_endpoint : public frameless_end {
   sent_to sent_to_{};  // what `reply_` gives
   std::uint64_t at_ = 0, stop_ = 0, image_bytes_ = 0;  // of the image, what is still to be sent
   std::size_t thrown_ = 0;
-  owner_totals totals_{};  // on the page
-  http_figures figures_{};
-  std::size_t page_at_ = 0, page_bytes_ = 0;
+  metrics_page metrics_{};
+  open_view view_{};  // a page of status that is being sent
   clock::time_point leaves_at_{};
   std::uint32_t heard_ = 0, number_ = 1;
   phase phase_ = phase::head;
-  bool begun_ = false, interim_ = false, closes_ = false, dirty_ = false, pinned_ = false, said_ = false,
-       measures_ = false;
+  bool begun_ = false, interim_ = false, closes_ = false, dirty_ = false, pinned_ = false, said_ = false;
   outgoing_text out_;
   input_window<input_bytes> in_;
 };

@@ -41,6 +41,11 @@ class text_writer {
 
   std::string_view text() const noexcept { return {memory_.data(), used_}; }
   bool whole() const noexcept { return whole_; }
+  /// Takes back all behind the first `n` bytes.
+  void cut(std::size_t n) noexcept {
+    used_ = n < used_ ? n : used_;
+    whole_ = true;
+  }
 
  private:
   std::span<char> memory_;
