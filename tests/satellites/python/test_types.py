@@ -197,6 +197,8 @@ def test_options_that_are_passed_on_are_those_of_the_calls():
     assert annotations_of(types.PullOptions) == given and set(session.parameters) == {"self", *(set(pull) - of_address)}
     assert annotations_of(types.LookOptions) == {name: look[name].annotation for name in ("version", "recipient", "retries")}
     assert annotations_of(types.AverageOptions) == {name: one.annotation for name, one in average.items() if one.kind is one.KEYWORD_ONLY and name not in ("peer", "round")}
+    into_file = inspect.signature(tensorpull.download_file).parameters
+    assert annotations_of(types.FileOptions) == {name: one.annotation for name, one in into_file.items() if name not in of_address | {"ref_id", "path"}}
     of_a_set = annotations_of(types.SetOptions)
     assert of_a_set == {name: pull[name].annotation for name in of_a_set}
 

@@ -19,7 +19,7 @@
   Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
   Error, ErrorCode                   what went wrong: help(tensorpull.ErrorCode) has each code with its cause and what to do
   TLS                                certificates, and how to make them
-  aio, messages, nvflare             modules: asyncio, message structs of C++, NVIDIA FLARE
+  aio, messages, nvflare, flower     modules: asyncio, message structs of C++, NVIDIA FLARE, Flower
 """
 
 # Each name is given twice, as type checkers want it. There is no __all__: with one, help(tensorpull) would be the help of every class.

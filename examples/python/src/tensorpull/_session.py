@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, overload
+import os
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union, overload
 
 from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._errors import Error
+from ._file import download_file, pull_into_file
 from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
 from ._publish import publish, status_of
 from ._tls import TLS, native
-from ._types import Abort, Access, Downloaded, Framework as Framework, LookOptions, OfOneProcess, Outcome, PartReference, Progress, PullOptions, Reference, Status, Tell, Unpack, Until  # the annotations that takes_what copies are looked up here
+from ._types import Abort, Access, Downloaded, FileOptions, Framework as Framework, LookOptions, OfOneProcess, Outcome, PartReference, Progress, PullOptions, Receipt, Reference, Status, Tell, Unpack, Until  # the annotations that takes_what copies are looked up here
 
 
 class Message(NamedTuple):
@@ -85,6 +87,11 @@ class Session(OfOneProcess):
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
         return pull(self._session, ref_id, per_request_timeout, chunk_size, progress, abort, **options)
+
+    @takes_what(download_file, "address", "ssl", "digest", "bearer", "connections")
+    def download_file(self, ref_id: str, path: Union[str, bytes, "os.PathLike[str]"], **options: Unpack[FileOptions]) -> Receipt:
+        """Pulls what the other end has published under `ref_id` into a safetensors file. Arguments and errors are those of `tensorpull.download_file`, and "unread_messages"."""
+        return pull_into_file(self._session, ref_id, path, **options)
 
     @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(

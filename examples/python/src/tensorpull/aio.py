@@ -202,6 +202,7 @@ class Session(OfOneProcess):
         return self._is
 
     download_tensors = _waited(_session.Session.download_tensors)
+    download_file = _waited(_session.Session.download_file)
     list_tensors = _waited(_session.Session.list_tensors)
     send = _waited(_session.Session.send)
     serve = _waited(_session.Session.serve)
