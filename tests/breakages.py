@@ -517,6 +517,7 @@ BREAKAGES = [
     ("transports/host_budget.hpp", "if ((ended_ == most && !crowds) || has_shown(a) ||", "if (a.trusted || a.heard != 0 ||", "transports/publisher", "*room*"),
     ("transports/host_budget.hpp", "now - w.first() < courtesy)", "false)", "transports/publisher", "*room*"),
     ("transports/over/udp/udp_link.hpp", "detail::ask_for_local_address(l.fd_.get(), list->ai_family);", "", "transports/udp_link", "*every_local*"),
+    ("transports/over/tls/tls_stream.hpp", "ERR_set_error(ERR_GET_LIB(last_), ERR_GET_REASON(last_), nullptr);", "", "transports/tls_conformance", "*Within_the_TLS*"),
     ("transports/over/tls/tls_stream.hpp", "s_->patience = {};  // OpenSSL", "// OpenSSL", "transports/tls_conformance", "*waits_for_no_other*"),
     ("transports/over/tls/tls.hpp", "return b.watch.over({}, now, {});", "(void)b.watch.over({}, now, {}); return false;", "transports/tls_strangers", "*Beside_each*"),
     ("transports/over/tls/tls.hpp", "if (now.status == io_status::would_block) continue;", "if (now.status == io_status::would_block) break;", "transports/tls_strangers", "*nobody_out*"),

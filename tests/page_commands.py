@@ -46,6 +46,7 @@ COMMANDS = {
     "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1865 --line 50 20": (
         LONG, "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1024 --rounds 2 --steps 2 --line 50 100"),
     "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
+    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 100 --rounds 1": (LONG, "bash examples/jobs/flower/run.sh --megabytes 10 --rounds 1"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
     "bash bench/run.sh --only wan": (LONG, "bash bench/run.sh --only wan --smoke"),
@@ -78,6 +79,7 @@ COMMANDS = {
     "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": (LONG, "apt-get install --simulate g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev"),
     "pip install ./examples/python": (TEST, "python.install"),
     'pip install "./examples/python[nvflare]"': (TEST, "python.install"),
+    'pip install "./examples/python[flower]"': (TEST, "python.install"),
     "pip install --config-settings=cmake.define.TENSORPULL_PYTHON_TLS=OFF": (TEST, "python.wheel"),
     "python -m tensorpull send model.safetensors --recipients 1": (TEST, "python.package"),
     "python -m tensorpull recv 127.0.0.1:40123 5d1f0c0a6f0e4c1b9d1f0c0a6f0e4ce2b13dc63db4b0ea6f -o copy.safetensors": (TEST, "python.package"),
@@ -92,6 +94,8 @@ COMMANDS = {
 SATELLITE = {
     "apt-get install g++ libboost-dev zlib1g-dev libcurl4-openssl-dev libssl-dev": "python",
     "pip install build/wheels/tensorpull-0.1.0-*.whl": "python",
+    'pip install "./examples/python[nvflare]"': "nvflare",
+    'pip install "./examples/python[flower]"': "flower",
 }
 
 

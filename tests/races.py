@@ -28,7 +28,7 @@ HELPERS = {"threads": ("tests/support/threads.hpp", "tests/support/painted_stack
 NO_TESTS = re.compile(r"tests/((satellites/\w+/)?(snippets|compile_fail|fuzz)/.*|without\.py)")
 #: Files in which addresses are text that nobody connects to; and programs of FLARE's, which have no tests/support.
 ADDRESSES = re.compile(r"tests/(.*/(address|link_url|http_text|proxy|nats_tls|nats_link|tcp_download|http_owner_browser|federated)\.test\.cpp|wire/.*)")
-OF_FLARE = ("tests/satellites/nvflare/client.py", "tests/satellites/nvflare/lies.py")
+OF_FLARE = ("tests/satellites/nvflare/client.py", "tests/satellites/nvflare/lies.py", "tests/satellites/nvflare/ranks.py")
 
 MADE_UP = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):[1-9]")
 COMMON = re.compile(r"\bTempDir\(\)|\btemp_directory_path\(\)|\bgetpid\(\)")

@@ -12,9 +12,10 @@ what it needs and no more.
 
   ground         the mission, with g++: laws over every transport of the ground floor, the protocol, the tensor adapters, programs that must not compile,
                  messages, averages, the engine of microcontrollers on this machine, a short form of the main job, the main paths of the Python package
-  satellites     the upper floor, with g++: every folder of tests/satellites but the next two, and the command-line tools; the tree without one satellite
+  satellites     the upper floor, with g++: every folder of tests/satellites but those of the next three groups, and the command-line tools; the tree without one satellite
   python         the Python package with PyTorch, the component torch, and Cap'n Proto's users in Python
   flare          jobs of NVIDIA FLARE with its own processes
+  flower         runs of Flower with its own processes
   documentation  pages, snippets and their commands; format; uses by other projects; files compared with Python's safetensors and NumPy; counts of templates
   sanitizers     clang++ with the address and undefined-behaviour sanitizers
   threads        g++ with the thread sanitizer, on what may run on several threads
@@ -39,7 +40,7 @@ fail() { printf 'run.sh: %s\n' "$*" >&2; exit 1; }
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-known=(ground satellites python flare documentation sanitizers threads fuzz freestanding machines long)
+known=(ground satellites python flare flower documentation sanitizers threads fuzz freestanding machines long)
 groups=()
 all=0 # the long schedules
 for argument in "$@"; do
@@ -167,7 +168,7 @@ run_ground() {
 needs_satellites() { printf '%s\n' "${compilers[@]}" "${libraries[@]}" "${of_satellites[@]}"; ((all == 0)) || echo chromium:chromium; }
 run_satellites() {
   local satellites
-  satellites=$(sed -nE 's/^satellites\/([a-z_]+) .*/\1/p' "$root/include/tensorpull/folders.txt" | grep -vxE 'python|nvflare')
+  satellites=$(sed -nE 's/^satellites\/([a-z_]+) .*/\1/p' "$root/include/tensorpull/folders.txt" | grep -vxE 'python|nvflare|flower')
   fetch_nginx "$build/nginx" "$log" || say "satellites: nginx is not installed and could not be fetched; the tests with it are left out"
   dev "ground;satellites" "$(tr '\n' ';' <<<"$satellites")" || return
   compile "$build/dev" all || return
@@ -197,6 +198,16 @@ run_flare() {
   compile "$build/dev" all || return
   built
   run_tests "$build/dev" "$jobs" -L '^nvflare$'
+}
+
+needs_flower() { needs_python; }
+run_flower() {
+  local python=$build/python/flower/bin/python
+  python_of flower flwr==1.42.0 numpy==2.4.6 ml_dtypes safetensors==0.8.0 tqdm pytest "${build_package[@]}" || return
+  dev "ground;satellites" "tools;python;flower" "-DTENSORPULL_PACKAGE_PYTHON=$python" || return
+  compile "$build/dev" all || return
+  built
+  run_tests "$build/dev" "$jobs" -L '^flower$'
 }
 
 needs_documentation() { needs_python; printf '%s\n' doxygen:doxygen clang-format-19:clang-format-19 libbenchmark-dev libeigen3-dev; }

@@ -318,9 +318,12 @@ class quic_server {
   /// The client writes a file, into memory that only this process and it see.
   bool pull() const {
     const char* const folder = "/dev/shm";
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("tmpfs", folder, "tmpfs", 0, nullptr) != 0)
+    if (::unshare(CLONE_NEWNS) != 0) return false;
+    // in a chroot "/" is no mount, but the folder may be one
+    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 &&
+        ::mount("none", folder, nullptr, MS_PRIVATE, nullptr) != 0)
       return false;
+    if (::mount("tmpfs", folder, "tmpfs", 0, nullptr) != 0) return false;
     if (const pid_t client = ::fork(); client == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       become({"gtlsclient", "-q", "--exit-on-all-streams-close", "--max-window=64M", "--max-stream-window=64M",

@@ -10,6 +10,7 @@
 #include <tensorpull/tensors/tensor_list.hpp>
 #if TENSORPULL_FACADE_RELAY
 #include <tensorpull/satellites/relay/relay.hpp>
+#include <tensorpull/satellites/relay/tunnel.hpp>
 #endif
 
 #include <mutex>
@@ -181,6 +182,17 @@ class session_of : public publisher_of<any_session, Session> {
       const auto done = relay<Parts>(this->end, to, ref, how.chunk, {how.idle_timeout, how.stop, how.bytes_per_second});
       if (!done) return failure(done.error());
       return relay_counts{done->bytes, done->chunks, done->completed, done->completed_unverified};
+    }
+#endif
+    return failure(errc::unsupported_request);
+  }
+  result<tunnel_counts> tunnel_to([[maybe_unused]] any_stream& to,
+                                  [[maybe_unused]] const relay_settings& how) noexcept override {
+#if TENSORPULL_FACADE_RELAY
+    if (any_stream* const mine = lend()) {
+      const auto done = tunnel(*mine, to, how.chunk, {how.idle_timeout, how.stop, how.bytes_per_second});
+      if (!done) return failure(done.error());
+      return tunnel_counts{done->forth, done->back};
     }
 #endif
     return failure(errc::unsupported_request);

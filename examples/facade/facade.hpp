@@ -26,6 +26,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace tensorpull::facade {
@@ -113,6 +114,10 @@ struct relay_settings {
 struct relay_counts {
   std::uint64_t bytes = 0, chunks = 0, completed = 0, completed_unverified = 0;
 };
+/// Bytes that a tunnel has passed on, to the other session and from there.
+struct tunnel_counts {
+  std::uint64_t forth = 0, back = 0;
+};
 class any_stream;  // streams.hpp
 /// One connection in both roles. One thread at a time. The views of a message are valid until the next receive().
 class any_session : public any_publisher {
@@ -135,7 +140,24 @@ class any_session : public any_publisher {
   /// Passes what the other end has published on to whoever pulls at the other end of `to`, as relay().
   /// unsupported_request: there is no stream, or this build has no relays.
   virtual result<relay_counts> relay_to(any_stream& to, const reference& ref, const relay_settings& how) noexcept = 0;
+  /// Passes all bytes of the other end and of that of `to` on to each other, as tunnel(). Errors: as relay_to, too.
+  virtual result<tunnel_counts> tunnel_to(any_stream& to, const relay_settings& how) noexcept = 0;
 };
+/// How an end of a tunnel knows the other one.
+struct tunnel_end {
+  std::shared_ptr<any_tls> tls{};  ///< none: nothing is encrypted
+  std::string peer{};  ///< the name that its certificate has to have: as its common name, and where an end that has
+                       ///< connected looks for names
+  bool accepts = false;  ///< whether this end has the part of a server in TLS. Clients have to show certificates then
+  std::chrono::milliseconds timeout = std::chrono::seconds(10);
+  stop_token stop{};
+};
+/// A session over the stream of `of`, to whose other end its other end passes all bytes on (any_session::tunnel_to).
+/// `of` can only be destroyed afterwards. Errors, of which the first two leave it as it is: unsupported_request: it has
+/// no stream of TCP, or no TLS can be had over it; unread_messages: it is not between frames; invalid_argument:
+/// `peer` or certificates of clients are missing; not_authenticated: the other end has another name; as
+/// tls_address::connect; out_of_memory.
+result<std::unique_ptr<any_session>> session_through(any_session& of, const tunnel_end& how) noexcept;
 /// Accepts connections that become sessions.
 struct any_listener {
   std::uint16_t port = 0;

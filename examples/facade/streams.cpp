@@ -2,6 +2,7 @@
 #include "engine.hpp"
 
 #include <tensorpull/links/posix/dialer.hpp>
+#include <tensorpull/links/posix/establish.hpp>
 #include <tensorpull/transports/over/tcp/tcp.hpp>
 #include <tensorpull/transports/session/stream_session.hpp>
 
@@ -122,6 +123,22 @@ result<any_listener> listen_streams(const place& at) {
   return listen_with<stream_net>(stream_place{&at}.listen(), authorised_at(at));
 }
 
+/// The stream below TLS, if there is to be TLS.
+result<any_stream> secured(any_stream below, [[maybe_unused]] const tunnel_end& how) noexcept {
+  if (!how.tls) return below;
+#if TENSORPULL_FACADE_TLS
+  const auto deadline = detail::deadline_after(how.timeout);
+  auto s = below.secured(context_of(*how.tls), how.peer, how.accepts);
+  if (!s) return s;
+  if (const auto ok = detail::establish_by(*s, deadline, how.stop); !ok) return failure(ok.error());
+  if (const peer_identity who = s->peer(); who.kind != identity_kind::certificate || who.name != how.peer)
+    return failure(errc::not_authenticated, 0, std::string_view("it has the certificate of somebody else"));
+  return s;
+#else
+  return failure(errc::unsupported_request);
+#endif
+}
+
 /// One program is served, and there is no other.
 class owner_over_pipe final : public publisher_of<any_owner, stream_net::session> {
  public:
@@ -158,6 +175,18 @@ constexpr link_kind kind(std::string_view name, link_traits is) {
 }
 
 }  // namespace
+
+result<std::unique_ptr<any_session>> session_through(any_session& of, const tunnel_end& how) noexcept {
+  using over_stream = session_of<stream_net::session, stream_net::parts>;
+  any_stream* const below = dynamic_cast<over_stream*>(&of) != nullptr ? of.lend() : nullptr;
+  if (below == nullptr || !below->is_tcp()) return failure(errc::unsupported_request);
+  if (!of.between_frames()) return failure(errc::unread_messages);
+  if (how.tls && (how.peer.empty() || (how.accepts && !how.tls->given.require_client_certificates)))
+    return failure(errc::invalid_argument);
+  auto s = secured(std::move(*below), how);
+  if (!s) return failure(s.error());
+  return boxed_session<stream_net>(stream_net::session::over(std::move(*s)));
+}
 
 extern const link_kind link_tcp = kind("tcp", {.port = true}), link_unix = kind("unix", {.path = true}),
                        link_tls = kind("tls", {.port = true, .encrypted = true}),

@@ -65,6 +65,29 @@ class any_stream {
     return ask(*this, [](auto& s) -> decltype(s.native_handle()) { return s.native_handle(); }, -1);
   }
   bool encrypted() const noexcept { return of_.index() > 3; }
+#if TENSORPULL_FACADE_TLS
+  /// TLS over this stream, as the end that has accepted or as the one that has connected; it is given up either way.
+  result<any_stream> secured(const tls_context& with, std::string_view peer, bool accepts) noexcept {
+    return std::visit(
+        [&](auto& s) noexcept -> result<any_stream> {
+          using stream = std::remove_cvref_t<decltype(s)>;
+          if constexpr (std::same_as<stream, posix_stream> || std::same_as<stream, tls_connection>) {
+            using over = tls_stream<stream>;
+            auto made = accepts ? over::server(std::move(s), with) : over::client(std::move(s), with, peer);
+            if (!made) return failure(made.error());
+            return any_stream(std::move(*made));
+          } else return failure(errc::unsupported_request);
+        },
+        of_);
+  }
+#endif
+  /// Whether it is TCP, with or without TLS.
+  bool is_tcp() const noexcept {
+#if TENSORPULL_FACADE_TLS
+    if (std::holds_alternative<tls_connection>(of_)) return true;
+#endif
+    return std::holds_alternative<posix_stream>(of_);
+  }
   /// To be called once, when it is established after a connect that did not wait.
   void connected() noexcept {
     if (auto* const s = std::get_if<posix_stream>(&of_)) tcp::connected(*s);
@@ -72,7 +95,8 @@ class any_stream {
 
  private:
 #if TENSORPULL_FACADE_TLS
-  using kinds = std::variant<posix_stream, unix_stream, child_stream, pipe_stream, tls_connection>;
+  using kinds = std::variant<posix_stream, unix_stream, child_stream, pipe_stream, tls_connection,
+                             tls_stream<tls_connection>>;  // the last: through a tunnel
 #else
   using kinds = std::variant<posix_stream, unix_stream, child_stream, pipe_stream>;
 #endif

@@ -14,9 +14,10 @@ class tls_configuration final : public any_tls {
 
 }  // namespace
 
-tls_context context_of(const place& p) noexcept {
-  return p.tls ? static_cast<const tls_configuration&>(*p.tls).context : tls_context{};
+tls_context context_of(const any_tls& configuration) noexcept {
+  return static_cast<const tls_configuration&>(configuration).context;
 }
+tls_context context_of(const place& p) noexcept { return p.tls ? context_of(*p.tls) : tls_context{}; }
 result<std::shared_ptr<any_tls>> make_tls(const tls_arguments& given) {
   auto context = tls_context::make(options_of(given));
   if (!context) return failure(context.error());

@@ -7,6 +7,8 @@
 
 namespace tensorpull::facade {
 
+/// The context of a configuration.
+tls_context context_of(const any_tls& configuration) noexcept;
 /// That of a place. None: the system's authorities.
 tls_context context_of(const place& p) noexcept;
 

@@ -14,31 +14,48 @@ namespace tls_conformance_test {
 using namespace test;
 using stream = tp::tls_stream<tp::posix_stream>;
 
-/// Two ends over a pair of Unix sockets, after their handshake.
+/// Two ends of TLS over two connected streams, after their handshake.
+template <class Next>
+tp::result<tp::testing::stream_pair<tp::tls_stream<Next>>> secured(Next near, Next far, const tp::tls_context& client,
+                                                                   const tp::tls_context& server) {
+  auto left = tp::tls_stream<Next>::client(std::move(near), client, "127.0.0.1");
+  auto right = tp::tls_stream<Next>::server(std::move(far), server);
+  if (!left || !right) return tp::failure(errc::out_of_memory);
+  for (int i = 0; i < 20; ++i) {
+    const auto a = left->establish(), b = right->establish();
+    if (a.status == tp::io_status::failed) return tp::failure(a.code);
+    if (b.status == tp::io_status::failed) return tp::failure(b.code);
+    if (a.status == tp::io_status::ok && b.status == tp::io_status::ok)
+      return tp::testing::stream_pair<tp::tls_stream<Next>>{std::move(*left), std::move(*right)};
+  }
+  return tp::failure(errc::timed_out);
+}
+/// Over a pair of Unix sockets.
 struct pairs {
   tp::tls_context client, server;
   tp::result<tp::testing::stream_pair<stream>> operator()() const {
     int fd[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fd) != 0) return tp::failure(errc::io);
-    auto left = stream::client(tp::posix_stream(fd[0]), client, "127.0.0.1");
-    auto right = stream::server(tp::posix_stream(fd[1]), server);
-    if (!left || !right) return tp::failure(errc::out_of_memory);
-    for (int i = 0; i < 20; ++i) {
-      const auto a = left->establish(), b = right->establish();
-      if (a.status == tp::io_status::failed || b.status == tp::io_status::failed)
-        return tp::failure(errc::not_authenticated);
-      if (a.status == tp::io_status::ok && b.status == tp::io_status::ok)
-        return tp::testing::stream_pair<stream>{std::move(*left), std::move(*right)};
-    }
-    return tp::failure(errc::timed_out);
+    return secured(tp::posix_stream(fd[0]), tp::posix_stream(fd[1]), client, server);
+  }
+};
+/// Over such a pair that has TLS itself.
+struct pairs_within {
+  pairs outer;
+  tp::tls_context client, server;
+  tp::result<tp::testing::stream_pair<tp::tls_stream<stream>>> operator()() const {
+    auto below = outer();
+    if (!below) return tp::failure(below.error());
+    return secured(std::move(below->left), std::move(below->right), client, server);
   }
 };
 
-void check(const tp::tls_context& client, const tp::tls_context& server) {
-  const auto report = tp::testing::check_byte_stream(pairs{client, server});
+void check(const auto& made) {
+  const auto report = tp::testing::check_byte_stream(made);
   if (!report.passed()) report.print(stderr);
   EXPECT_TRUE(report.passed());
 }
+void check(const tp::tls_context& client, const tp::tls_context& server) { check(pairs{client, server}); }
 
 TEST(TlsConformance, Each_requirement_of_a_byte_stream_holds) {
   const pki p;
@@ -51,6 +68,17 @@ TEST(TlsConformance, Each_holds_with_TLS_1_2) {
 TEST(TlsConformance, Each_holds_where_the_server_sends_tickets_between_the_bytes) {
   const pki p;
   check(p.calling(), p.serving({.session_tickets = true}));
+}
+
+TEST(TlsConformance, Each_holds_within_the_TLS_of_another_party) {
+  const pki outer, inner;
+  check(pairs_within{{outer.calling(), outer.serving()}, inner.calling(), inner.serving()});
+}
+TEST(TlsConformance, Within_the_TLS_of_another_party_a_certificate_that_is_refused_is_known_as_that) {
+  const pki outer, inner;
+  const auto made = pairs_within{{outer.calling(), outer.serving()}, outer.calling(), inner.serving()}();
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error(), errc::not_authenticated);
 }
 
 TEST(TlsConformance, Bytes_that_came_with_the_last_of_the_handshake_are_announced) {

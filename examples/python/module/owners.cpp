@@ -38,6 +38,8 @@ void bind_owners(py::module_& m) {
       .def("receive", &session::receive)
       .def("serve", &session::serve)
       .def("relay_to", &session::relay_to)
+      .def("tunnel_to", &session::tunnel_to)
+      .def("through_tunnel", &session::through_tunnel)
       .def_property_readonly("peer_name", &session::peer_name)
       .def("close", &session::close);
   py::class_<listener>(m, "Listener", in_cycles<listener>())

@@ -157,29 +157,39 @@ class session final : public source, public publishes<session> {
   /// digest, those without one). `to` is closed afterwards, unless it is refused.
   py::tuple relay_to(session& to, std::string_view ref, std::uint64_t chunk_bytes, std::int64_t timeout_ms,
                      std::uint64_t bytes_per_second, const py::object& abort) {
-    if (&to == this) throw py::value_error("a session relays to another one, and not to itself");
     const reference r{id_or_raise(ref), 0, 0};
-    interruption stop(abort);
-    result<facade::relay_counts> passed{facade::relay_counts{}};
+    const auto passed = pass_on_to<facade::relay_counts>(
+        to, chunk_bytes, timeout_ms, bytes_per_second, abort, false,
+        [&](facade::any_stream& recipient, const facade::relay_settings& how) {
+          return session_->relay_to(recipient, r, how);
+        });
+    return py::make_tuple(passed.bytes, passed.chunks, passed.completed, passed.completed_unverified);
+  }
+  /// Passes all bytes of this session's peer and of the peer of `to` on to each other: (bytes to that one, bytes from
+  /// there). Both are closed afterwards, unless it is refused.
+  py::tuple tunnel_to(session& to, std::uint64_t bytes, std::int64_t timeout_ms, std::uint64_t bytes_per_second,
+                      const py::object& abort) {
+    const auto passed = pass_on_to<facade::tunnel_counts>(
+        to, bytes, timeout_ms, bytes_per_second, abort, true,
+        [&](facade::any_stream& other, const facade::relay_settings& how) { return session_->tunnel_to(other, how); });
+    return py::make_tuple(passed.forth, passed.back);
+  }
+  /// A session over the stream of this one, which is closed (facade::session_through).
+  std::unique_ptr<session> through_tunnel(const tls_settings& tls, std::string peer, bool accepts,
+                                          std::int64_t timeout_ms, const py::object& abort) {
+    result<std::unique_ptr<facade::any_session>> made = failure(errc::out_of_memory);
     std::shared_ptr<facade::any_session> taken;
     {
-      const use mine(*this, true), others(to, true);
-      facade::any_stream* const recipient = others->lend();
-      if (recipient == nullptr || mine->lend() == nullptr)
-        raise(errc::unsupported_request, {}, "a relay needs streams on both sides: tcp://, tls://, unix: or shm:");
-      if (!others->between_frames())
-        raise(errc::unread_messages, {},
-              "the session that is relayed to has bytes in it already: its peer has to wait until it is told to pull");
-      const pages chunk(static_cast<std::size_t>(std::min<std::uint64_t>(chunk_bytes, max_payload_bytes)));
-      taken = std::exchange(to.session_, nullptr);  // nobody else speaks on it from now on
-      const interpreter_unlock unlocked;
-      passed = mine->relay_to(*recipient, r,
-                              {chunk.bytes(), waiting(timeout_ms), interruption_token{&stop}, bytes_per_second});
+      const use mine(*this, true);
+      made = interruptible(abort, [&](const stop_token& stop) {
+        return facade::session_through(*mine, {tls, std::move(peer), accepts, waiting(timeout_ms), stop});
+      });
+      if (made || made.error() != errc::unsupported_request) taken = std::exchange(session_, nullptr);
     }
-    let_go(std::move(taken), to.made_by_);
-    stop.rethrow();
-    if (!passed) raise(passed.error(), true);
-    return py::make_tuple(passed->bytes, passed->chunks, passed->completed, passed->completed_unverified);
+    let_go(std::move(taken), made_by_);
+    if (!made && made.error() == errc::unsupported_request)
+      raise(errc::unsupported_request, {}, "a tunnel ends in a session over tcp:// or tls://");
+    return std::make_unique<session>(value_or_raise(std::move(made)));
   }
   /// The common name in the certificate of the other end; empty if it has shown none.
   py::str peer_name() {
@@ -207,6 +217,38 @@ class session final : public source, public publishes<session> {
   }
 
  private:
+  /// `pass(stream of to, settings)`, without the interpreter's lock. `to` is closed afterwards, and this one if `both`.
+  template <class Counts, class F>
+  Counts pass_on_to(session& to, std::uint64_t bytes, std::int64_t timeout_ms, std::uint64_t bytes_per_second,
+                    const py::object& abort, bool both, F pass) {
+    if (&to == this) throw py::value_error("a session passes its bytes on to another one, and not to itself");
+    interruption stop(abort);
+    result<Counts> passed = failure(errc::cancelled);
+    std::shared_ptr<facade::any_session> taken, own;
+    {
+      const use mine(*this, true), others(to, true);
+      facade::any_stream* const recipient = others->lend();
+      if (recipient == nullptr || mine->lend() == nullptr)
+        raise(errc::unsupported_request, {}, "a relay needs streams on both sides: tcp://, tls://, unix: or shm:");
+      if (!others->between_frames() || (both && !mine->between_frames()))
+        raise(
+            errc::unread_messages, {},
+            "a session that is to pass bytes on has bytes in it already: its peer has to wait until it is told to go");
+      const pages memory(static_cast<std::size_t>(std::min<std::uint64_t>(bytes, max_payload_bytes)));
+      taken = std::exchange(to.session_, nullptr);  // nobody else speaks on it from now on
+      {
+        const interpreter_unlock unlocked;
+        passed = pass(*recipient, {memory.bytes(), waiting(timeout_ms), interruption_token{&stop}, bytes_per_second});
+      }
+      if (both) own = std::exchange(session_, nullptr);
+    }
+    let_go(std::move(taken), to.made_by_);
+    let_go(std::move(own), made_by_);
+    stop.rethrow();
+    if (!passed) raise(passed.error(), true);
+    return *passed;
+  }
+
   pid_t made_by_ = ::getpid();
   std::shared_ptr<facade::any_session> session_;
   std::optional<authoriser> may_;  // the session borrows it

@@ -48,7 +48,7 @@ def fedavg(a, name):
         program = "ranks.py"
         more["command"] = f"{sys.executable} -m torch.distributed.run --nproc_per_node={a.ranks} --master_addr=127.0.0.1 --master_port=0 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:0"
     recipe = FedAvgRecipe(
-        name=name, min_clients=a.clients, num_rounds=a.rounds, model=model, train_script=program, server_expected_format=a.format,
+        name=name, min_clients=a.min_clients or a.clients, num_rounds=a.rounds, model=model, train_script=program, server_expected_format=a.format,
         launch_external_process=a.external or a.ranks > 0, **more,
     )  # fmt: skip
     if a.readers:
@@ -103,6 +103,7 @@ def main():
     p.add_argument("--folder", required=True)
     p.add_argument("--poc", default="", help="project.yml; without it the simulator")
     p.add_argument("--clients", type=int, default=2)
+    p.add_argument("--min-clients", type=int, default=0, help="of them, so many take part in a round")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--server", default=OURS)
     p.add_argument("--site", default=OURS)

@@ -291,14 +291,85 @@ def fallback_where_one_of_two_sites_has_it(*format_):
         assert not job.count("tensorpull: ref", "site-2")
 
 
+CANNOT_IMPORT = "WARNING - tensorpull: models travel by FLARE's chunks in this process, which cannot import"
+
+
+def without_it_at_the_second_site(job, sampled=None):
+    """It is the one whose models go by FLARE's chunks, and each end gives one warning. `sampled`: the sites of each round, if they are not all."""
+    rounds = sampled or [[f"site-{i + 1}" for i in range(job.clients)]] * job.rounds
+    there, missing = sum(site != "site-2" for sites in rounds for site in sites), sum("site-2" in sites for sites in rounds)
+    assert job.count(UPDATE_BY_US) == there and job.count(BY_US) == 2 * there and not job.count("tensorpull: ref", "site-2")
+    assert job.count(UPDATE_BY_FLARE) == job.count(UPDATE_BY_FLARE.replace("site-", "site-2")) == missing
+    one = 1 if missing else 0
+    assert job.count(f"WARNING - tensorpull: .* go to .*{GAVE_BACK}") == job.count(f"WARNING - tensorpull: .* come from site-2.*{NO_OFFER}") == one
+    assert job.count(CANNOT_IMPORT, "site-2")
+
+
 @each_format
 def where_one_site_cannot_import_it(*format_):
     """Without the package, or with one that is broken, a site goes on with FLARE's chunks, and so does the job."""
     with Job("--site", "wherever it is", *format_, TENSORPULL_NOT_AT="site-2") as job:
         job.ends()
-        assert job.count(BY_US, "site-1") == 2 and job.count(UPDATE_BY_US) == 2 and not job.count("tensorpull: ref", "site-2")
-        assert job.count(f"WARNING - tensorpull: .* go to .*{GAVE_BACK}") == job.count(f"WARNING - tensorpull: .* come from site-2.*{NO_OFFER}") == 1
-        assert job.count("WARNING - tensorpull: models travel by FLARE's chunks in this process, which cannot import", "site-2")
+        without_it_at_the_second_site(job)
+
+
+@case
+def where_one_site_has_no_compiler():
+    """An installation without its compiled half."""
+    with Job("--site", "wherever it is", TENSORPULL_NOT_AT="site-2", TENSORPULL_LACKS="tensorpull._native") as job:
+        job.ends()
+        without_it_at_the_second_site(job)
+
+
+def with_fewer_sites_in_each_round(poc):
+    with Job("--site", "wherever it is", "--min-clients", "2", poc=poc, clients=3, rounds=3, TENSORPULL_NOT_AT="site-2") as job:
+        sampled = []
+
+        def the_sites():
+            sampled[:] = [re.findall(r"site-\d", chosen) for chosen in re.findall(r"Sampled clients: \[(.*)\]", job.logs("server"))]
+            return len(sampled) == 3
+
+        until(the_sites, 300, "it has not begun three rounds")
+        job.counted = [int(site[-1]) for sites in sampled for site in sites]
+        job.ends()
+        assert all(len(sites) == 2 for sites in sampled), sampled
+        without_it_at_the_second_site(job, sampled)
+
+
+@case
+def where_one_site_cannot_import_it_in_poc():
+    """With certificates, and with fewer sites in each round than there are."""
+    with_fewer_sites_in_each_round(poc=True)
+
+
+@case
+def where_one_site_cannot_import_it_and_fewer_take_part():
+    with_fewer_sites_in_each_round(poc=False)
+
+
+@case
+def where_one_site_has_no_torch():
+    """NumPy's arrays travel by tensorpull all the same."""
+    with Job("--recipe", "numpy_fedavg", "--site", "wherever it is", TENSORPULL_NOT_AT="site-2", TENSORPULL_LACKS="torch") as job:
+        job.runs_to_its_end()
+        assert job.count(BY_US) == 8 and not job.count(BY_FLARE)
+        assert job.count("NumPy's arrays are offered and pulled", "site-2") and not job.count("PyTorch's tensors are offered and pulled", "site-2")
+
+
+def another_version(name, by, **where):
+    def run():
+        with Job("--server", "lies.AnotherVersionAtTheSecondSite", "--site", "lies.AnotherVersionAtTheSecondSite", TENSORPULL_VERSION=by, **where) as job:
+            job.ends()
+            assert job.count(BY_US, "site-1") == job.rounds and job.count(UPDATE_BY_US) == job.rounds and not job.count(BY_US, "site-2")
+            assert job.count(BY_FLARE, "site-2") == job.count(UPDATE_BY_FLARE) == job.rounds
+            assert job.count("WARNING - tensorpull: .*its version is not known here", "site-2") == job.count("WARNING - tensorpull: .*its version is not known here", "server") == 1
+
+    CASES[f"where_one_site_is_{name}"] = run
+
+
+another_version("older", "-1")
+another_version("newer", "1")
+another_version("newer_in_poc", "1", poc=True)
 
 
 @each_format
@@ -310,10 +381,12 @@ def switched_off(*format_):
 
 @each_format
 def chunk_size_0(*format_):
-    """FLARE's word for: in the message itself. Nothing is downloaded then."""
-    with Job("--settings", '{"np_download_chunk_size": 0, "tensor_download_chunk_size": 0}', *format_, rounds=1) as job:
-        job.ends()
-        assert not job.count(BY_US) and not job.count(BY_FLARE)
+    """FLARE's word for: in the message itself. Nothing is downloaded then. At the server alone, sites still let their updates be downloaded, but not by tensorpull."""
+    zero = '{"np_download_chunk_size": 0, "tensor_download_chunk_size": 0}'
+    for where, updates in (("--settings", 0), ("--server-settings", 2)):
+        with Job(where, zero, *format_, rounds=1) as job:
+            job.ends()
+            assert not job.count(BY_US) and job.count(BY_FLARE) == job.count(UPDATE_BY_FLARE) == updates and not job.count("WARNING - tensorpull")
 
 
 @each_format
@@ -374,13 +447,12 @@ def swarm_in_poc():
 
 @case
 def swarm_that_flare_encrypts():
-    """From site to site, as FLARE does with certificates unless a job says otherwise: nothing of it comes to the door, whose process would see it."""
+    """From site to site, as FLARE does with certificates unless a job turns it off: TLS between the two sites, through the door of the server's process."""
     with Job("--recipe", "swarm", poc=True) as job:
         job.hear("JOBS")
         assert all(job.ask("results", "RESULTS"))
         job.ask("stop", "STOPPED")
-        assert not job.count(BY_US) and job.between_sites(UPDATE_BY_FLARE) == 6
-        assert job.count("FLARE encrypts this message from site to site") and not job.count("through the door")
+        assert job.between_sites() == 6 and not job.count(BY_FLARE) and job.count("through the door") == 6
 
 
 @case

@@ -79,12 +79,12 @@ DyingInMidTransfer = _both(Dying)
 class _Telling:
     """Says of each publication of the server whether its digest was known."""
 
-    def _publish(self, place):
+    def _publish(self, place, requester):
         owner = place.owner()[0]
         with _TOLD:
             if "add_tensors" not in vars(owner):
                 owner.add_tensors = self._told(owner.add_tensors)
-        return super()._publish(place)
+        return super()._publish(place, requester)
 
     def _told(self, add):
         def told(*tensors, version=None, **more):
@@ -106,6 +106,15 @@ class NotAtTheSecondSite(TensorDecomposer):
             fobs.register(self.flares)  # and FLARE has its own
         else:
             super().__init__()
+
+
+class AnotherVersionAtTheSecondSite(TensorDecomposer):
+    """A package that is older or newer by one version of what the two ends say (TENSORPULL_VERSION)."""
+
+    def __init__(self):
+        super().__init__()
+        if any("site-2" in word.split("/") for word in sys.orig_argv):
+            _offer.VERSION += int(os.environ["TENSORPULL_VERSION"])
 
 
 class _GoneHalfWay:

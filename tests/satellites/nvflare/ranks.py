@@ -53,7 +53,7 @@ def main():
             dist.barrier()
             wait_for = os.environ.get("TENSORPULL_WAIT")
             while wait_for and os.path.exists(wait_for):
-                time.sleep(0.05)  # noqa: this program is FLARE's, and has no tests/support
+                time.sleep(0.05)
             dist.barrier()
         # each rank trains a part, and the parts are gathered
         mine = {name: params[name] + 1e-3 * number for i, name in enumerate(params) if i % dist.get_world_size() == rank}

@@ -193,14 +193,15 @@ def both_ends(talk):
     asyncio.run(main())
 
 
-def test_a_session_is_awaited_in_both_directions():
+def test_a_session_is_awaited_in_both_directions(tmp_path):
     async def talk(_, dialled, accepted):
-        ref = dialled.add_tensors(model(), recipients=1)
-        await dialled.send(3, b"600 images", [ref])
-        serving = asyncio.create_task(dialled.serve(until=ref))
+        ref, another = dialled.add_tensors(model(), recipients=1), dialled.add_tensors(model(), recipients=1)
+        await dialled.send(3, b"600 images", [ref, another])
+        serving = asyncio.create_task(dialled.serve(until=[ref, another]))
         message = await accepted.receive()
         assert (message.kind, message.body) == (3, b"600 images") and list((await accepted.list_tensors(message.references[0])).tensors) == ["w"]
         got = await accepted.download_tensors(message.references[0])
+        assert (await accepted.download_file(message.references[1], tmp_path / "m", resume=False)).bytes == another.nbytes == (tmp_path / "m").stat().st_size
         assert np.array_equal(got["w"], model()["w"]) and await serving and dialled.settled(ref) and dialled.status(ref).completed == 1
         dialled.withdraw(ref)
         assert await accepted.receive(timeout=0.05) is None
@@ -353,7 +354,7 @@ def test_a_session_is_used_once_it_is_connected():
 
 
 def test_each_signature_is_that_of_the_call_that_waits():
-    for name in ("download_tensors", "list_tensors", "send", "serve", "receive", "relay_to", "add_tensors", "withdraw", "status", "settled", "__init__"):
+    for name in ("download_tensors", "download_file", "list_tensors", "send", "serve", "receive", "relay_to", "tunnel_to", "through_tunnel", "add_tensors", "withdraw", "status", "settled", "__init__"):
         theirs, ours_ = inspect.signature(getattr(tensorpull.Session, name)), inspect.signature(getattr(aio.Session, name))
         assert list(theirs.parameters) == list(ours_.parameters) and [p.default for p in theirs.parameters.values()] == [p.default for p in ours_.parameters.values()], name
     for mine, other in ((aio.Listener, tensorpull.Listener), (aio.WeightedAverage, tensorpull.WeightedAverage)):

@@ -6,7 +6,6 @@ import functools
 import inspect
 import pydoc
 import re
-import subprocess
 import sys
 import textwrap
 import typing
@@ -74,7 +73,7 @@ def test_an_atomic_download_into_what_cannot_be_landed_in_is_counted_by_nobody(o
 
 def test_ctrl_c_leaves_an_atomic_download_as_it_was_or_whole():
     """It is sent while the last step copies, which is not left in the middle; however it falls, all tensors are old, or all are new."""
-    done = subprocess.run(
+    done = processes.run(
         [sys.executable, "-c", textwrap.dedent("""
             import os, signal, threading, time
             import numpy as np, tensorpull

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 import processes
 
 import tensorpull
@@ -389,3 +390,22 @@ def test_an_owner_and_downloads_over_other_addresses(listen):
         one = owner.add_tensors({"w": np.ones(4, np.float32)})
         mean = tensorpull.weighted_average([(owner.address, one, 2.0)], like={"w": np.zeros(4, np.float32)})
         assert same(mean, {"w": np.ones(4, np.float32)})
+
+
+def test_a_session_pulls_into_a_file(tmp_path):
+    """As download_file does, over the connection that the other end has made."""
+    with connected() as (client, server):
+        ref, another = client.add_tensors(MODEL, recipients=1), client.add_tensors(MODEL)
+        client.send(1, b"", [ref, another])
+        published, refuses = server.receive(60).references
+        client_serves = processes.JoinedThread(target=lambda: client.serve(until=ref, timeout=60))
+        client_serves.start()
+        with pytest.raises(Error) as refused:
+            server.download_file(refuses, tmp_path / "m", max_bytes=1000)
+        assert refused.value.code == "too_large" and not os.listdir(tmp_path)
+        receipt = server.download_file(published, tmp_path / "m", resume=False)
+        client_serves.join()
+        assert receipt.outcome == "completed" and receipt.confirmed and receipt.digest == ref.version and client.settled(ref)
+        assert os.listdir(tmp_path) == ["m"]
+        got = load_file(tmp_path / "m")
+        assert got.keys() == MODEL.keys() and all(np.array_equal(got[k], MODEL[k]) for k in MODEL)

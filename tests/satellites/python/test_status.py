@@ -13,6 +13,7 @@ import urllib.request
 import zlib
 
 import numpy as np
+import processes
 import pytest
 
 import tensorpull
@@ -137,7 +138,7 @@ def test_a_browser_shows_it_in_light_and_dark(tmp_path):
             with pytest.raises(tensorpull.Error):
                 tensorpull.download_tensors(owner.address, ref, recipient=name, abort=over.is_set)
 
-        pulls = [threading.Thread(target=slowly, args=(name,)) for name in ("site-1", HOSTILE)]
+        pulls = [processes.JoinedThread(target=slowly, args=(name,)) for name in ("site-1", HOSTILE)]
         for thread in pulls:
             thread.start()
         url = owner.http_address.replace("//", "//me:" + PASSWORD.replace(" ", "%20") + "@") + "/"

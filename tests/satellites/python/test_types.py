@@ -8,10 +8,10 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import textwrap
 
+import processes
 import pytest
 
 import tensorpull
@@ -19,6 +19,8 @@ import tensorpull
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PACKAGE = pathlib.Path(tensorpull.__file__).parent
+#: Seconds that a checker may take on a busy machine.
+CHECKING = 600
 for checker in ("mypy", "pyright"):
     pytest.importorskip(checker)
 pytest.importorskip("torch")
@@ -161,14 +163,14 @@ def said_by(checker, folder):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
     if checker == "mypy":
         files = sorted(path.name for path in folder.iterdir() if path.suffix in (".py", ".pyi"))
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", ".mypy_cache", *files], cwd=folder, env=env, capture_output=True, text=True)
+        done = processes.run([sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", ".mypy_cache", *files], cwd=folder, env=env, capture_output=True, text=True, timeout=CHECKING)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         objections = [re.fullmatch(r"(.+?):(\d+): error: (.*)", line) for line in done.stdout.splitlines() if ": error: " in line]
         assert (done.returncode == 0) == (not objections), done.stdout
         found = [(one[1], int(one[2]), one[3]) for one in objections if one]
     else:
         (folder / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "include": ["."], "extraPaths": [str(PACKAGE.parent)]}))
-        done = subprocess.run([sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "-p", "."], cwd=folder, env=env, capture_output=True, text=True)
+        done = processes.run([sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", "-p", "."], cwd=folder, env=env, capture_output=True, text=True, timeout=CHECKING)
         assert done.returncode in (0, 1), done.stdout + done.stderr
         told = json.loads(done.stdout)
         assert told["summary"]["filesAnalyzed"] == len(list(folder.glob("*.py*")))
@@ -183,7 +185,7 @@ def test_the_package_itself():
     """Its sources, but those for NVIDIA FLARE, which has no types."""
     files = sorted(str(path) for path in PACKAGE.glob("*.py"))
     assert len(files) > 25 and (PACKAGE / "py.typed").is_file()
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", os.devnull, "--follow-imports", "silent", *files], cwd=PACKAGE.parent, capture_output=True, text=True)
+    done = processes.run([sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", os.devnull, "--follow-imports", "silent", *files], cwd=PACKAGE.parent, capture_output=True, text=True, timeout=CHECKING)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -197,6 +199,8 @@ def test_options_that_are_passed_on_are_those_of_the_calls():
     assert annotations_of(types.PullOptions) == given and set(session.parameters) == {"self", *(set(pull) - of_address)}
     assert annotations_of(types.LookOptions) == {name: look[name].annotation for name in ("version", "recipient", "retries")}
     assert annotations_of(types.AverageOptions) == {name: one.annotation for name, one in average.items() if one.kind is one.KEYWORD_ONLY and name not in ("peer", "round")}
+    into_file = inspect.signature(tensorpull.download_file).parameters
+    assert annotations_of(types.FileOptions) == {name: one.annotation for name, one in into_file.items() if name not in of_address | {"ref_id", "path"}}
     of_a_set = annotations_of(types.SetOptions)
     assert of_a_set == {name: pull[name].annotation for name in of_a_set}
 

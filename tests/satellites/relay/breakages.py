@@ -10,7 +10,11 @@ BREAKAGES = [
     ("satellites/relay/relay_machine.hpp", "if (!is_request(m.kind)) return", "if (false) return", "satellites/relay/relay", "*"),
     ("satellites/relay/relay_machine.hpp", "if (nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0) return fail(why);", "return fail(why);", "satellites/relay/relay", "*leaves_once_it_has_the_confirmation*"),
     ("satellites/relay/relay_machine.hpp", "nonce_ != 0 || asked_count_ != 0 || report_.completed + report_.completed_unverified == 0", "false", "satellites/relay/relay", "*leaves_before*"),
-    ("satellites/relay/relay.hpp", "limiter_({0, bytes_per_second})", "limiter_({0, 100 * bytes_per_second})", "satellites/relay/relay", "*no_more_in_a_second*"),
+    ("satellites/relay/detail/two_streams.hpp", "limiter_({0, bytes_per_second})", "limiter_({0, 100 * bytes_per_second})", "satellites/relay/relay", "*no_more_in_a_second*"),
     ("transports/session/session.hpp", "if (queued) {  // if it leaves at once", "if (false) {  // if it leaves at once", "satellites/relay/relay", "*while_it_is_told_to_go*"),
     ("transports/session/session.hpp", "!s_->box.unread() && !s_->end.stalled()", "!s_->end.stalled()", "satellites/relay/relay", "*not_between_frames*"),
+    ("satellites/relay/tunnel.hpp", "back.write(first, at_once) || moved", "moved", "satellites/relay/tunnel", "*both_directions*"),
+    ("satellites/relay/tunnel.hpp", "return ended_ && !has_bytes();", "return ended_;", "satellites/relay/tunnel", "*before_it_hangs_up*"),
+    ("satellites/relay/tunnel.hpp", "if (left.count() <= 0) return ended(errc::timed_out);", "", "satellites/relay/tunnel", "*by_time*"),
+    ("satellites/relay/tunnel.hpp", "moved = forth.write(second, pace) || moved;", "moved = forth.write(second, at_once) || moved;", "satellites/relay/tunnel", "*rate_says*"),
 ]

@@ -10,7 +10,7 @@
   Downloader                         publishes dicts of tensors, and serves them
   download_tensors, download_file    pull into tensors, or into a file; Downloaded, Receipt, Cursor
   list_tensors, view_tensors         what is published; tensors in memory that is shared: Listing, TensorView
-  Session, Listener                  both directions over one connection; Message, Relayed
+  Session, Listener                  both directions over one connection; Message, Relayed, Tunnelled
   WeightedAverage, weighted_average  federated averaging while updates arrive; Update
   Weighing, clip_norms               updates are compared before they are weighed; Differences
   narrowed, ErrorFeedback            a step in 8 or 4 bits
@@ -19,7 +19,7 @@
   Reference, Progress, Outcome, Status, Access, recipient_named  what an owner tells and is told
   Error, ErrorCode                   what went wrong: help(tensorpull.ErrorCode) has each code with its cause and what to do
   TLS                                certificates, and how to make them
-  aio, messages, nvflare             modules: asyncio, message structs of C++, NVIDIA FLARE
+  aio, messages, nvflare, flower     modules: asyncio, message structs of C++, NVIDIA FLARE, Flower
 """
 
 # Each name is given twice, as type checkers want it. There is no __all__: with one, help(tensorpull) would be the help of every class.
@@ -35,7 +35,7 @@ from ._images import Landing as Landing, PublishedImage as PublishedImage, read_
 from ._listing import Listing as Listing, list_tensors as list_tensors
 from ._native import Cursor as Cursor
 from ._options import recipient_named as recipient_named
-from ._session import Listener as Listener, Message as Message, Relayed as Relayed, Session as Session
+from ._session import Listener as Listener, Message as Message, Relayed as Relayed, Session as Session, Tunnelled as Tunnelled
 from ._tls import TLS as TLS
 from ._trees import FlatTree as FlatTree, flatten as flatten, local_shards as local_shards, unflatten as unflatten
 from ._types import Access as Access, Downloaded as Downloaded, Outcome as Outcome, Progress as Progress, Receipt as Receipt, Reference as Reference, Status as Status, TensorDict as TensorDict, TensorView as TensorView, Update as Update

@@ -59,22 +59,51 @@ def download_file(
     address = kept(address)
     told = throughout(progress, address)
     at_a_time = connections_to(address, connections, chunk_size)
-    within_it = within(timeout, wait, abort, address)
-    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
-    name = os.fsencode(path)
     web = web_settings(address, ref_id, digest, bearer, recipient)
-    with within_it as heard:
-
-        def settings_of(told: Any) -> Any:
-            return pull_settings(ref_id, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)
-
-        settings_of(told)  # what makes no sense is said first
-
-        def pull(route: Any, told: Any) -> Any:
-            settings = settings_of(told)
-            return _native.download_file(route, route.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings)
-
-        got, source = over_addresses(address, ssl, lambda route: newest(ref_id, version, retries, told, lambda told: pull(route, told)), web, told, at_a_time)
-    receipt = Receipt(*got)
+    with within(timeout, wait, abort, address) as heard:
+        _settings(ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)  # what makes no sense is said first
+        receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(
+            route, ref_id, path, resume=resume, overwrite=overwrite, max_bytes=max_bytes, per_request_timeout=per_request_timeout, chunk_size=chunk_size, progress=told, abort=heard,
+            progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries, unverified=unverified, believe=believe,
+        ), web, told, at_a_time)  # fmt: skip
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt
+
+
+def pull_into_file(
+    source: Any,
+    ref_id: str,
+    path: Union[str, bytes, "os.PathLike[str]"],
+    *,
+    resume: bool = True,
+    overwrite: bool = False,
+    max_bytes: Optional[int] = None,
+    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
+    chunk_size: Optional[int] = None,
+    progress: Tell = None,
+    abort: Abort = None,
+    progress_interval: float = 0.1,
+    version: Optional[int] = None,
+    recipient: Optional[str] = None,
+    window: int = 0,
+    retries: int = RETRIES,
+    unverified: bool = False,
+    believe: bool = False,
+    timeout: Optional[float] = None,
+    wait: Optional[float] = None,
+) -> Receipt:
+    """The same from a source of the compiled half: a route, or a session."""
+    with within(timeout, wait, abort) as heard:
+
+        def pull(told: Any) -> Any:
+            limit, name, settings = _settings(
+                ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe
+            )  # fmt: skip
+            return _native.download_file(source, source.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings)
+
+        return Receipt(*newest(ref_id, version, retries, progress, pull))
+
+
+def _settings(ref_id: str, max_bytes: Optional[int], path: Any, *more: Any) -> Any:
+    limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
+    return limit, os.fsencode(path), pull_settings(ref_id, *more)

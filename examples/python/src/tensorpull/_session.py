@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, overload
+import os
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Tuple, Union, overload
 
 from . import _native
 from ._decomposed import references_of_sets
 from ._download import download_tensors, pull
 from ._errors import Error
+from ._file import download_file, pull_into_file
 from ._listing import Listing, list_tensors, look, looking
 from ._options import DEFAULT_CHUNK_BYTES, PER_REQUEST_TIMEOUT, RETRIES, as_abort, as_authoriser, as_until, listening, milliseconds, reference_id, several, takes_what, text, whole, with_port, within
 from ._publish import publish, status_of
 from ._tls import TLS, native
-from ._types import Abort, Access, Downloaded, Framework as Framework, LookOptions, OfOneProcess, Outcome, PartReference, Progress, PullOptions, Reference, Status, Tell, Unpack, Until  # the annotations that takes_what copies are looked up here
+from ._types import Abort, Access, Downloaded, FileOptions, Framework as Framework, LookOptions, OfOneProcess, Outcome, PartReference, Progress, PullOptions, Receipt, Reference, Status, Tell, Unpack, Until  # the annotations that takes_what copies are looked up here
 
 
 class Message(NamedTuple):
@@ -31,6 +33,13 @@ class Relayed(NamedTuple):
     chunks: int
     completed: int  #: confirmations with a digest that the owner has accepted
     completed_unverified: int  #: confirmations without one
+
+
+class Tunnelled(NamedTuple):
+    """Bytes that passed through a tunnel."""
+
+    forth: int  #: to the other session
+    back: int  #: from there
 
 
 class Session(OfOneProcess):
@@ -78,6 +87,11 @@ class Session(OfOneProcess):
         """Pulls what the other end has published under `ref_id`. Arguments and errors are those of `tensorpull.download_tensors`; it asks again
         over this connection only. One more error: "unread_messages": messages are in the way; `receive()` them first."""
         return pull(self._session, ref_id, per_request_timeout, chunk_size, progress, abort, **options)
+
+    @takes_what(download_file, "address", "ssl", "digest", "bearer", "connections")
+    def download_file(self, ref_id: str, path: Union[str, bytes, "os.PathLike[str]"], **options: Unpack[FileOptions]) -> Receipt:
+        """Pulls what the other end has published under `ref_id` into a safetensors file. Arguments and errors are those of `tensorpull.download_file`, and "unread_messages"."""
+        return pull_into_file(self._session, ref_id, path, **options)
 
     @takes_what(list_tensors, "address", "ssl", "digest", "bearer")
     def list_tensors(
@@ -178,6 +192,35 @@ class Session(OfOneProcess):
                 whole(bytes_per_second, "bytes_per_second", 2**63 - 1), as_abort(abort),
             )
         )  # fmt: skip
+
+    def tunnel_to(self, other: "Session", *, memory: int = 1 << 20, timeout: Optional[float] = 600.0, abort: Any = None, bytes_per_second: int = 0) -> Tunnelled:
+        """Passes all bytes of this session's peer and of the peer of `other` on to each other, until either hangs up. Both peers call `through_tunnel` when this program has told them to, and
+        have a session of their own then, of which this program sees nothing but TLS. First it tells the one that accepts, and waits for an answer, since that one reads what the other one says first.
+
+        `memory`: bytes, and the only buffer. `bytes_per_second`: the most that the peer of `other` is sent; 0: no limit. `timeout`: seconds without a byte in either direction. Both sessions are
+        closed afterwards. A peer that is lost has hung up, too: only the two know what should have arrived. Errors: "timed_out", "cancelled"; before a byte has moved "unsupported_request", and
+        "unread_messages": a peer has sent something that nobody has received."""
+        if not isinstance(other, Session):
+            raise TypeError(f"other is a Session; not {other!r}")
+        return Tunnelled._make(
+            self._session.tunnel_to(
+                other._session, whole(memory, "memory", _native.max_chunk_bytes, 4), milliseconds(timeout, "timeout"), whole(bytes_per_second, "bytes_per_second", 2**63 - 1), as_abort(abort)
+            )
+        )
+
+    def through_tunnel(self, ssl: Optional[TLS] = None, peer: str = "", *, accepts: bool = False, timeout: Optional[float] = 10.0, abort: Any = None) -> "Session":
+        """A session with whoever is at the far end, once this session's peer passes all bytes on (`tunnel_to`). This session is closed.
+
+            door.send(WANTS, word)
+            door.receive()                              # the peer says that it passes bytes on from now on
+            with door.through_tunnel(tls, "site-1") as site:
+                site.receive()
+
+        With `ssl`, TLS goes from end to end. `peer` is the common name that the far end's certificate has to have. One end has `accepts=True` and the part of a server: it waits for the other one,
+        `timeout` seconds at most, and its `ssl` has `require_client_certificates`. The other end finds `peer` among its subjectAltNames, too. The end without `accepts` speaks first.
+
+        Errors: those of a connection over TLS ("not_authenticated": the far end is somebody else); "unsupported_request": this is not a session over tcp:// or tls://; "unread_messages"."""
+        return Session._of(self._session.through_tunnel(native(ssl), text(peer, "peer", "a name") if peer else "", bool(accepts), milliseconds(timeout, "timeout"), as_abort(abort)))
 
     @property
     def peer_name(self) -> str:

@@ -78,6 +78,24 @@ class PullOptions(LookOptions, total=False):
     adapt: bool
 
 
+class FileOptions(LookOptions, total=False):
+    """Options of `download_file` over a session."""
+
+    resume: bool
+    overwrite: bool
+    max_bytes: Optional[int]
+    per_request_timeout: Optional[float]
+    chunk_size: Optional[int]
+    progress: Tell
+    abort: Abort
+    progress_interval: float
+    window: int
+    unverified: bool
+    believe: bool
+    timeout: Optional[float]
+    wait: Optional[float]
+
+
 class TransferOptions(LookOptions, total=False):
     """Those of every pull that is not the first argument of its call."""
 

@@ -26,7 +26,7 @@ from . import _average, _download, _file, _listing, _session
 from ._downloader import Downloader
 from ._options import DEFAULT_CHUNK_BYTES, RETRIES, as_abort, milliseconds
 from ._route import Addresses
-from ._session import Message, Relayed
+from ._session import Message, Relayed, Tunnelled
 from ._tls import TLS
 from ._types import Abort, Access, AverageOptions, OfOneProcess, Outcome, Receipt, TensorDict, Unpack, Update
 
@@ -202,6 +202,7 @@ class Session(OfOneProcess):
         return self._is
 
     download_tensors = _waited(_session.Session.download_tensors)
+    download_file = _waited(_session.Session.download_file)
     list_tensors = _waited(_session.Session.list_tensors)
     send = _waited(_session.Session.send)
     serve = _waited(_session.Session.serve)
@@ -234,6 +235,16 @@ class Session(OfOneProcess):
         """As of `tensorpull.Session.relay_to`."""
         relay = _awaitable(self.blocking.relay_to)
         return await relay(other.blocking, ref_id, chunk_size=chunk_size, timeout=timeout, abort=abort, bytes_per_second=bytes_per_second)
+
+    async def tunnel_to(self, other: "Session", *, memory: int = 1 << 20, timeout: Optional[float] = 600.0, abort: Abort = None, bytes_per_second: int = 0) -> Tunnelled:
+        """As of `tensorpull.Session.tunnel_to`."""
+        tunnel = _awaitable(self.blocking.tunnel_to)
+        return await tunnel(other.blocking, memory=memory, timeout=timeout, abort=abort, bytes_per_second=bytes_per_second)
+
+    async def through_tunnel(self, ssl: Optional[TLS] = None, peer: str = "", *, accepts: bool = False, timeout: Optional[float] = 10.0, abort: Abort = None) -> "Session":
+        """As of `tensorpull.Session.through_tunnel`."""
+        through = _awaitable(self.blocking.through_tunnel, _session.Session.close)
+        return Session._of(await through(ssl, peer, accepts=accepts, timeout=timeout, abort=abort))
 
     @property
     def peer_name(self) -> str:

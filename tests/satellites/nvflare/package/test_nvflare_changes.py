@@ -413,7 +413,7 @@ def test_a_model_of_another_site_leaves_the_copy_alone(job, kind):
     with tensorpull.Downloader() as owner:
         owner.start()
         ref = owner.add_tensors(other, metadata={_changes.ASKS_TO_KEEP: "1"})
-        got = pulled.land(job.place("site-1"), tensorpull, (owner.address,), ref.id, per_request_timeout=30.0, retries=1, max_bytes=1 << 30, abort=None, version=ref.version)
+        got = pulled.land(job.place("site-1"), tensorpull, (owner.address,), ref.id, per_request_timeout=30.0, chunk_size=1 << 21, retries=1, max_bytes=1 << 30, abort=None, version=ref.version)
     assert same(got, other) and not pulled._keeps and same(job.place("site-1").base._of[kind].tensors, model)
     assert job.round(stepped(model), "site-1")[0] < 0.8 * ALL
 

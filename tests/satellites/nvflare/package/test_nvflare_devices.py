@@ -40,6 +40,7 @@ class Site:
         self.model = {"client": {"hidden_weight": torch.ones(5, 3), "hidden_bias": torch.zeros(5)}, "board": {"w": torch.ones(2)}}
         self.clients = tensorpull.Session(self.address)
         self.clients.send(FIGURES)
+        assert processes.eventually(lambda: self.devices._control)  # or another process could be the first
 
     def round(self, number):
         """Begins it. A function that ends it, and says what has come of it; `late`: the time is over before that."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
+import socket
 import threading
 import time
 import types
@@ -15,15 +16,15 @@ import processes
 pytest.importorskip("nvflare")
 
 from authority import certificates  # noqa: E402
+from flare_cell import Silence  # noqa: E402
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, ReturnCode  # noqa: E402
 from nvflare.fuel.f3.cellnet.utils import make_reply  # noqa: E402
 from nvflare.fuel.f3.streaming.download_service import ProduceRC  # noqa: E402
-from nvflare.fuel.utils.fobs import FOBSContextKey  # noqa: E402
 
 import tensorpull  # noqa: E402
 from tensorpull import Error, Listener, Session  # noqa: E402
-from tensorpull.nvflare import _relayed, _offer, _process, _registration, _transfer  # noqa: E402
-from tensorpull.nvflare._relayed import GO, NO, OFFERS, WANTS  # noqa: E402
+from tensorpull.nvflare import _relayed, _offer, _process, _transfer  # noqa: E402
+from tensorpull.nvflare._relayed import GO, HERE, NO, OFFERS, WANTS  # noqa: E402
 from tensorpull.nvflare._offer import KEY  # noqa: E402
 from tensorpull.nvflare.decomposers.array import OfferedArrays, PulledArrays  # noqa: E402
 
@@ -34,9 +35,22 @@ def until(what):
     assert processes.eventually(what)
 
 
+SITES = ("site-1", "site-2", "site-3")
+
+
 @pytest.fixture(scope="module")
-def ssl(tmp_path_factory):
-    return certificates(tmp_path_factory.mktemp("certificates"), "site-1", "site-2", "site-3")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def ssl(folder):
+    """What each shows at the door, and, under "to " and its name, to another site."""
+    made = certificates(folder, *SITES)
+    to_site = {
+        f"to {name}": tensorpull.TLS(ca_file=folder / "ca.pem", cert_file=folder / f"{name}.pem", key_file=folder / f"{name}.key", require_client_certificates=True) for name in SITES
+    }
+    return {**made, **to_site}
 
 
 class At:
@@ -44,42 +58,55 @@ class At:
 
     def __init__(self, ssl, pairs=4, rate=0):
         self.ssl = ssl
-        scheme = "tls" if ssl else "tcp"
+        scheme = "tls" if "server" in ssl else "tcp"
         listener = Listener(f"{scheme}://127.0.0.1:0", ssl=ssl.get("server"))
-        self.door = _process.Door(listener, lambda port: f"{scheme}://127.0.0.1:{port}", pairs, bool(ssl), rate)
+        self.door = _process.Door(listener, lambda port: f"{scheme}://127.0.0.1:{port}", pairs, "server" in ssl, rate)
         self.over = threading.Event()
         self.sessions, self.threads = [], []
 
-    def say(self, site, kind, word, refs=(), session=None):
+    def say(self, site, kind, word, session=None):
         """A session that has said it, and what the door has answered."""
         session = session or Session(self.door.address, ssl=self.ssl.get(site), timeout=60)
         self.sessions.append(session)
-        session.send(kind, word.encode(), refs)
+        session.send(kind, word.encode())
         try:
             return session, session.receive(timeout=60)
         except Error as e:
             return session, e
 
-    def own(self, site, word, model=MODEL):
+    def own(self, site, word, model=MODEL, to="site-2"):
         """An owner that waits at the door, or what it was told instead."""
-        session = Session(self.door.address, ssl=self.ssl.get(site), timeout=60)
-        ref = session.add_tensors(model, recipients=1)
-        _, answer = self.say(site, OFFERS, word, [ref], session)
+        door, answer = self.say(site, OFFERS, word)
         if getattr(answer, "kind", None) != GO:
             return answer
-        gone = threading.Event()
+        owner = types.SimpleNamespace(gone=threading.Event(), heard=None, ref=None, failed=None)
+
+        def ends():
+            return self.over.is_set() or owner.gone.is_set()
 
         def serve():
             try:
-                session.serve(until=lambda: self.over.is_set() or gone.is_set())
-            except Error:
-                pass
-            session.close()
+                inner = self.ssl.get(f"to {site}")
+                with door.through_tunnel(inner, to if inner else "", accepts=True, timeout=60, abort=ends) as session:
+                    owner.heard = session.receive(timeout=60, abort=ends)
+                    owner.ref = session.add_tensors(model, recipients=1)
+                    session.send(HERE, b"", [owner.ref])
+                    session.serve(until=ends)
+            except Error as e:
+                owner.failed = e.code
+            door.close()
 
-        thread = processes.JoinedThread(target=serve)
-        thread.start()
-        self.threads.append(thread)
-        return types.SimpleNamespace(ref=ref, gone=gone, thread=thread)
+        owner.thread = processes.JoinedThread(target=serve)
+        owner.thread.start()
+        self.threads.append(owner.thread)
+        return owner
+
+    def pull(self, session, site, word, source="site-1", **how):
+        """Through the tunnel that the door has said is there."""
+        inner = self.ssl.get(f"to {site}")
+        with session.through_tunnel(inner, source if inner else "", timeout=60) as there:
+            there.send(WANTS, word.encode())
+            return there.download_tensors(there.receive(timeout=60).references[0], **how)
 
     def __enter__(self):
         return self
@@ -111,12 +138,85 @@ def test_two_sites_meet_and_the_digest_is_the_owners(at):
     word = at.door.pairs.place_for("site-1", "site-2")
     owner = at.own("site-1", word)
     session, go = at.say("site-2", WANTS, word)
-    assert go.kind == GO and go.references == (owner.ref,)
-    got = session.download_tensors(owner.ref)
+    assert go.kind == GO and not go.references
+    got = at.pull(session, "site-2", word)
     assert got.receipt.confirmed and not got.receipt.believed and got.receipt.digest == owner.ref.version
-    assert all(np.array_equal(got[name], value) for name, value in MODEL.items())
-    session.close()
+    assert all(np.array_equal(got[name], value) for name, value in MODEL.items()) and owner.heard.body == word.encode()
     until(lambda: pairs_of(at.door) == 0)
+
+
+def test_the_door_passes_on_what_it_cannot_read(ssl, monkeypatch):
+    """All that goes through its tunnel, as its process sees it: sockets of plain text on both sides."""
+    seen = []
+    real = Session.tunnel_to
+
+    def tapped(owner, recipient, **how):
+        with tapping(seen) as (near, far):
+            first = processes.JoinedThread(target=real, args=(owner, far()), kwargs=how)
+            first.start()
+            passed = real(near(), recipient, **how)
+            first.join()
+        return passed
+
+    for secret in (True, False):
+        seen.clear()
+        with At({name: tls for name, tls in ssl.items() if secret and name.startswith("to ")}) as at:
+            monkeypatch.setattr(Session, "tunnel_to", lambda owner, recipient, **how: tapped(owner, recipient, **{k: v for k, v in how.items() if k != "abort"}))
+            word = at.door.pairs.place_for("site-1", "site-2")
+            at.own("site-1", word, NAMED)
+            session, _ = at.say("site-2", WANTS, word)
+            got = at.pull(session, "site-2", word)
+            assert np.array_equal(got["layer.with.a.name"], NAMED["layer.with.a.name"])
+            until(lambda: pairs_of(at.door) == 0)
+            passed = b"".join(seen)
+            assert len(passed) > 400_000
+            raw = NAMED["layer.with.a.name"].tobytes()
+            found = [raw[at : at + 16] in passed for at in range(0, len(raw), 40_000)], b"layer.with.a.name" in passed
+            assert found == ([not secret] * 10, not secret)
+
+
+NAMED = {"layer.with.a.name": np.random.default_rng(7).random(100_000, np.float32)}
+
+
+@contextlib.contextmanager
+def tapping(seen):
+    """Two sessions whose bytes pass through this process's sockets, which keep them."""
+    with Listener() as door, socket.create_server(("127.0.0.1", 0)) as middle:
+
+        def copy(a, b):
+            with contextlib.suppress(OSError):
+                while data := a.recv(1 << 16):
+                    seen.append(data)
+                    b.sendall(data)
+            for end in (a, b):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+        dialled = Session(f"127.0.0.1:{middle.getsockname()[1]}")
+        with middle.accept()[0] as a, socket.create_connection(("127.0.0.1", door.port)) as b:
+            accepted = door.accept(timeout=60)
+            threads = [processes.JoinedThread(target=copy, args=ends) for ends in ((a, b), (b, a))]
+            for thread in threads:
+                thread.start()
+            yield lambda: dialled, lambda: accepted
+            for thread in threads:
+                thread.join()
+
+
+@pytest.mark.parametrize("liar", ["owner", "recipient"])
+def test_a_site_that_shows_anothers_certificate_through_the_tunnel_is_refused(ssl, liar):
+    """The door, or whoever has taken it over, may put anybody at the far end."""
+    lies = {"owner": {"to site-1": ssl["to site-3"]}, "recipient": {"to site-2": ssl["to site-3"]}}
+    with At({**ssl, **lies[liar]}) as at:
+        word = at.door.pairs.place_for("site-1", "site-2")
+        owner = at.own("site-1", word)
+        session, go = at.say("site-2", WANTS, word)
+        assert go.kind == GO
+        with pytest.raises(Error) as e:
+            at.pull(session, "site-2", word)
+        owner.thread.join()
+        assert owner.heard is None and owner.ref is None, "nothing was published for it"
+        assert (owner.failed if liar == "recipient" else e.value.code) == "not_authenticated"
 
 
 def test_a_strangers_name_opens_nothing(ssl):
@@ -124,12 +224,9 @@ def test_a_strangers_name_opens_nothing(ssl):
         word = at.door.pairs.place_for("site-1", "site-2")
         assert refused(at.own("site-3", word), "not for this site")
         assert refused(at.own("site-2", word), "not for this site")
-        owner = at.own("site-1", word)
+        at.own("site-1", word)
         for stranger in ("site-3", "site-1"):
-            session, answer = at.say(stranger, WANTS, word)
-            assert refused(answer, "not for this site")
-            with pytest.raises(Error):
-                session.download_tensors(owner.ref, retries=0)
+            assert refused(at.say(stranger, WANTS, word)[1], "not for this site")
         assert at.say("site-2", WANTS, word)[1].kind == GO, "the one that it is for is let in all the same"
 
 
@@ -138,7 +235,7 @@ def test_a_site_that_shows_no_certificate_does_not_come_in(ssl, tmp_path):
         word = at.door.pairs.place_for("site-1", "site-2")
         with pytest.raises(Error):
             with Session(at.door.address, ssl=certificates(tmp_path, "site-1")["site-1"], timeout=5) as session:  # of another authority
-                session.send(OFFERS, word.encode(), [session.add_tensors(MODEL)])
+                session.send(OFFERS, word.encode())
                 session.receive(timeout=60)
         assert at.door.pairs._pairs[word].session is None
 
@@ -147,38 +244,42 @@ def test_a_word_that_is_wrong_opens_nothing(at):
     word = at.door.pairs.place_for("site-1", "site-2")
     assert refused(at.own("site-1", "0" * 32), "not for this site")
     assert refused(at.say("site-2", WANTS, "f" * 32)[1], "not for this site")
-    for kind, said in ((OFFERS, word), (WANTS, word[:-1]), (WANTS, "é" * 16), (99, word), (_process.HELLO, word)):
+    assert refused(at.say("site-2", WANTS, word)[1], "is not there"), "before its owner has come"
+    for kind, said in ((WANTS, word[:-1]), (WANTS, "é" * 16), (99, word), (_process.HELLO, word)):
         answer = at.say("site-1", kind, said)[1]
         assert isinstance(answer, Error) or answer.kind == NO, (kind, said)
-    assert refused(at.say("site-2", WANTS, word)[1], "is not there"), "before its owner has come"
+    with Session(at.door.address, ssl=at.ssl.get("site-1"), timeout=60) as session:  # with a reference, as an earlier version
+        session.send(OFFERS, word.encode(), [session.add_tensors(MODEL)])
+        with pytest.raises(Error):
+            session.receive(timeout=60)
     assert pairs_of(at.door) == 1
 
 
 def test_a_word_is_said_once(at):
     word = at.door.pairs.place_for("site-1", "site-2")
-    owner = at.own("site-1", word)
+    at.own("site-1", word)
     assert refused(at.own("site-1", word), "said already")
     first, go = at.say("site-2", WANTS, word)
     assert go.kind == GO
     assert refused(at.say("site-2", WANTS, word)[1], "said already")
-    assert first.download_tensors(owner.ref).receipt.confirmed
-    first.close()
+    assert at.pull(first, "site-2", word).receipt.confirmed
     until(lambda: pairs_of(at.door) == 0)
     assert refused(at.say("site-2", WANTS, word)[1], "not for this site")
 
 
 def test_nobody_is_passed_on_to_while_the_owner_is_still_being_told(at, monkeypatch):
     """Two threads would use one session. The owner may have heard it, and told the other site, before the call that tells it is over."""
-    real, over = Session.send, threading.Event()
+    real, over, told = Session.send, threading.Event(), []
 
     def send(self, kind, *what, **how):
         real(self, kind, *what, **how)
-        if kind == GO and len(what) == 0:
+        if kind == GO and not told:
+            told.append(self)
             assert over.wait(60)
 
     monkeypatch.setattr(Session, "send", send)
     word = at.door.pairs.place_for("site-1", "site-2")
-    owner = at.own("site-1", word)
+    at.own("site-1", word)
     heard = []
     thread = processes.JoinedThread(target=lambda: heard.append(at.say("site-2", WANTS, word)))
     thread.start()
@@ -187,18 +288,15 @@ def test_nobody_is_passed_on_to_while_the_owner_is_still_being_told(at, monkeypa
     over.set()
     thread.join()
     session, go = heard[0]
-    assert go.kind == GO and session.download_tensors(owner.ref).receipt.confirmed
+    assert go.kind == GO and at.pull(session, "site-2", word).receipt.confirmed
 
 
 def test_what_is_meant_for_another_is_not_pulled_with_ones_own_word(at):
     words = [at.door.pairs.place_for("site-1", site) for site in ("site-2", "site-3")]
-    owners = [at.own("site-1", word, {"T0": np.full(1000, i, np.float32)}) for i, word in enumerate(words)]
+    for i, word in enumerate(words):
+        at.own("site-1", word, {"T0": np.full(1000, i, np.float32)}, to=f"site-{i + 2}")
     session, go = at.say("site-3", WANTS, words[1])
-    assert go.references == (owners[1].ref,)
-    with pytest.raises(Error) as e:
-        session.download_tensors(owners[0].ref, retries=0)
-    assert e.value.code == "unknown_reference"
-    assert (session.download_tensors(owners[1].ref)["T0"] == 1).all()
+    assert go.kind == GO and (at.pull(session, "site-3", words[1])["T0"] == 1).all()
 
 
 def test_a_full_door_refuses_and_half_of_it_is_the_most_that_one_owner_has(at):
@@ -249,7 +347,7 @@ def test_an_owner_that_goes_away_in_the_middle(ssl):
         owner = at.own("site-1", word)
         session, _ = at.say("site-2", WANTS, word)
         with pytest.raises(Error) as e:
-            session.download_tensors(owner.ref, retries=0, progress=lambda p: owner.gone.set() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
+            at.pull(session, "site-2", word, retries=0, progress=lambda p: owner.gone.set() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
         assert e.value.code == "connection_lost" and 0 < e.value.landed < 1_200_000
         until(lambda: pairs_of(at.door) == 0)
 
@@ -257,7 +355,7 @@ def test_an_owner_that_goes_away_in_the_middle(ssl):
 def test_a_door_that_is_closed_ends_its_relays(ssl):
     with At(ssl, rate=100_000) as at:
         word = at.door.pairs.place_for("site-1", "site-2")
-        owner = at.own("site-1", word)
+        at.own("site-1", word)
         session, _ = at.say("site-2", WANTS, word)
         closing = []
 
@@ -267,10 +365,10 @@ def test_a_door_that_is_closed_ends_its_relays(ssl):
                 closing[0].start()
 
         with pytest.raises(Error) as e:
-            session.download_tensors(owner.ref, retries=0, progress=lambda p: close() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
-        assert e.value.code == "connection_lost"
+            at.pull(session, "site-2", word, retries=0, progress=lambda p: close() if p.bytes_done else None, progress_interval=0, chunk_size=4096)
+        assert e.value.code in ("connection_lost", "truncated")
         closing[0].join()
-        until(lambda: not any(t.name == "tensorpull-relay" for t in threading.enumerate()))
+        until(lambda: not any(t.name == "tensorpull-tunnel" for t in threading.enumerate()))
 
 
 # Both ends of FLARE's download.
@@ -351,6 +449,17 @@ def test_a_model_goes_from_site_to_site_through_the_door(job):
     until(lambda: pairs_of(_process.place_of(job.server).door()) == 0)
 
 
+def test_a_door_behind_a_firewall_that_drops_packets_leaves_flares_chunks(job, caplog):
+    silence = Silence()
+    job.settings["connect_timeout"] = 0.5
+    _process.place_of(job.server).door().address = f"tcp://*:{silence.port}"
+    a, b = job.ends()
+    assert kinds(job.transfer(a, b)) == ["offer between sites", "wanted", "failed"]
+    assert b.way == "FLARE's chunks" and f"localhost:{silence.port}" in caplog.text
+    silence.close()
+    a.release()
+
+
 def test_flare_may_ask_again(job):
     a, b = job.ends()
     first = a.produce(None, "site-2.4d5f")
@@ -361,12 +470,11 @@ def test_flare_may_ask_again(job):
     a.release()
 
 
-def test_what_flare_encrypts_between_sites_does_not_come_to_the_door(job, caplog):
-    _transfer._said.clear()
+def test_what_flare_encrypts_goes_by_flare_where_a_site_has_no_certificates(job, caplog):
     a, b = job.ends(secure=True)
     states = job.transfer(a, b)
     assert b.way == "FLARE's chunks" and kinds(states) == ["offer between sites"]
-    assert "FLARE encrypts this message from site to site" in caplog.text
+    assert "FLARE encrypts this message, and there is no TLS here" in caplog.text
     assert not a._waits and _process._places.get(id(job.server)) is None, "nothing was asked of the server, and nothing published there"
 
 
@@ -402,9 +510,8 @@ def test_a_door_that_is_full_or_switched_off_or_not_there_leaves_flares_chunks(j
 
 
 LIES = [
-    {"v": 1}, {"job": "other"}, {"site": "site-3.4d5f"}, {"more": 1}, {"bytes": 2**60}, {"bytes": -1}, {"bytes": True}, {"bytes": 8}, {"is": "nonsense"}, {"is": "offer"},
-    {"address": "tcp://192.0.2.1:9"}, {"address": "tcp://localhost:1"}, {"token": "f" * 32}, {"token": "x"}, {"ref": "e" * 32}, {"ref": "x"}, {"version": 5}, {"version": -1},
-    {"model": "d" * 32}, {"model": None},
+    {"v": 1}, {"job": "other"}, {"site": "site-3.4d5f"}, {"more": 1}, {"bytes": 2**60}, {"bytes": -1}, {"bytes": True}, {"bytes": 8}, {"chunk": 0}, {"chunk": 2**31}, {"chunk": None}, {"is": "nonsense"}, {"is": "offer"},
+    {"address": "tcp://192.0.2.1:9"}, {"address": "tcp://localhost:1"}, {"token": "f" * 32}, {"token": "x"},
 ]  # fmt: skip
 
 
@@ -424,7 +531,7 @@ def test_a_lie_ends_in_flares_chunks(job, lie):
 
 
 def test_another_address_than_the_servers_is_not_called():
-    said = _offer.through("4d5f", "site-2.4d5f", "tls://192.0.2.1:9", "f" * 32, "e" * 32, 7, "d" * 32)
+    said = _offer.through("4d5f", "site-2.4d5f", "tls://192.0.2.1:9", "f" * 32)
     with pytest.raises(_offer.Refused, match="is not the FLARE server's"):
         _offer.parse_through(said, "4d5f", "site-2.4d5f", _offer.Trust(True, "fl.example.org"))
     assert _offer.parse_through({**said, "address": "tls://*:9"}, "4d5f", "site-2.4d5f", _offer.Trust(True, "fl.example.org")).address == "tls://fl.example.org:9"
@@ -462,62 +569,3 @@ def test_whatever_the_server_answers(job, said):
     job.transfer(a, b)
     assert b.way == "FLARE's chunks" and len(a._calls["site-2.4d5f"]) < 400 and "\n" not in a._calls["site-2.4d5f"]
     a.release()
-
-
-class Reads:
-    """What FLARE's decomposer does with a reference in a message."""
-
-    def process_datum(self, datum, manager):
-        return datum.value
-
-
-def came(ref, secure, reads=None):
-    message = types.SimpleNamespace(get_header=lambda key, default=None: secure if key == MessageHeaderKey.SECURE else default)
-    there = reads or Reads()
-    assert reads or _registration._listen_in(there)
-    value = json.dumps({"ref_id": ref, "fqcn": "site-1.4d5f"}) if isinstance(ref, str) else ref
-    assert there.process_datum(types.SimpleNamespace(value=value), types.SimpleNamespace(fobs_ctx={FOBSContextKey.MESSAGE: message})) == value
-
-
-@pytest.fixture
-def marks(monkeypatch):
-    monkeypatch.setattr(_relayed, "_marked", set())
-    monkeypatch.setattr(_relayed, "_known", [True])
-
-
-def test_the_mark_of_a_message_is_kept_although_flare_downloads_later(job, marks):
-    came("R0", True)
-    came("R1", False)
-    a, b = job.ends()
-    job.transfer(a, b)
-    assert b.way == "tensorpull"
-    a.release()
-    came("R1", True)
-    a, b = job.ends()
-    assert kinds(job.transfer(a, b)) == ["offer between sites"] and b.way == "FLARE's chunks"
-
-
-def test_what_cannot_be_known_counts_as_marked(marks, monkeypatch):
-    assert not _relayed.is_marked("R")
-    monkeypatch.setattr(_relayed, "MARKED", 3)
-    for i in range(5):
-        came("x" * 1000 + str(i), True)
-    assert _relayed.is_marked("R") and len(_relayed._marked) == 3, "more of them than are remembered"
-    _relayed._marked.clear()
-    assert not _relayed.is_marked("R")
-    came(b"no JSON", True)
-    assert _relayed.is_marked("R")
-
-
-def test_a_flare_that_reads_messages_in_another_way_has_no_marks(marks):
-    class Other:
-        def process_datum(self, datum, manager, more):
-            pass
-
-    there = Reads()
-    there.process_datum = lambda datum, manager: None
-    for decomposer in (Other(), there):
-        assert not _registration._listen_in(decomposer)
-    _relayed.marks_are_known(False)
-    _relayed.marks_are_known(True)
-    assert _relayed.is_marked("R")

@@ -23,14 +23,14 @@ REF, WORD = "0123456789abcdef" * 2, "fedcba9876543210" * 2
 
 
 def offer(**changes):
-    made = _offer.offer(JOB, SITE, "tcp://127.0.0.1:8004", REF, 7, 1000, "R1", WORD)
+    made = _offer.offer(JOB, SITE, "tcp://127.0.0.1:8004", REF, 7, 1000, 4096, "R1", WORD)
     made.update(changes)
     return made
 
 
 def test_what_one_end_says_the_other_understands():
-    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000, "R1", WORD)
-    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12, "", "")
+    assert parse_offer(offer(), JOB, SITE, LOCAL, 1000) == ("tcp://127.0.0.1:8004", REF, 7, 1000, 4096, "R1", WORD)
+    assert parse_offer(_offer.offer(JOB, SITE, None, "", 0, 12, 5), JOB, SITE, LOCAL, 1000) == (None, "", 0, 12, 5, "", "")
     assert parse_offer(offer(address="tls://FL.example.org:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tls://*:8004"), JOB, SITE, SECURE, 1000).address == "tls://fl.example.org:8004"
     assert parse_offer(offer(address="tcp://*:8004"), JOB, SITE, Trust(False, "::1"), 1000).address == "tcp://[::1]:8004"
@@ -41,8 +41,8 @@ def test_what_one_end_says_the_other_understands():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"v": 1}, {"v": 3}, {"v": True}, {"v": "2"}, {"v": None}, {"is": "offer to call"}, {"is": ["offer"]}, {"is": 3}, {"job": "another"}, {"job": ""}, {"job": "a" * 256}, {"job": 1},
-        {"site": "site-2.4d5f"}, {"site": b"site-1"}, {"bytes": 2**60}, {"bytes": 1001}, {"bytes": -1}, {"bytes": 10.0}, {"bytes": True}, {"version": -1}, {"version": 2**64},
+        {"v": 2}, {"v": 4}, {"v": True}, {"v": "3"}, {"v": None}, {"is": "offer to call"}, {"is": ["offer"]}, {"is": 3}, {"job": "another"}, {"job": ""}, {"job": "a" * 256}, {"job": 1},
+        {"site": "site-2.4d5f"}, {"site": b"site-1"}, {"bytes": 2**60}, {"bytes": 1001}, {"bytes": -1}, {"bytes": 10.0}, {"bytes": True}, {"chunk": 0}, {"chunk": -1}, {"chunk": 2**31}, {"chunk": True}, {"chunk": 1.0}, {"version": -1}, {"version": 2**64},
         {"version": "7"}, {"ref": REF.upper()}, {"ref": REF[:-1]}, {"ref": REF + "\n"}, {"ref": REF + "0"}, {"ref": 5}, {"ref": None}, {"of": ""}, {"of": 1}, {"of": "R" * 256}, {"model": WORD[1:]}, {"model": None}, {"model": "G" * 32}, {"more": 1}, {1: 2},
     ],
 )  # fmt: skip
@@ -51,7 +51,7 @@ def test_an_offer_that_makes_no_sense_is_refused(changes):
         parse_offer({**offer(), **changes}, JOB, SITE, LOCAL, 1000)
 
 
-@pytest.mark.parametrize("field", ["v", "is", "job", "site", "bytes", "version", "ref", "address", "of", "model"])
+@pytest.mark.parametrize("field", ["v", "is", "job", "site", "bytes", "chunk", "version", "ref", "address", "of", "model"])
 def test_each_field_has_to_be_there(field):
     said = offer()
     del said[field]
@@ -188,7 +188,7 @@ def test_a_model_lands_in_files_and_a_failed_one_leaves_none(tmp_path):
     from tensorpull.nvflare._files import land_in_files
 
     model = {"../T0": np.arange(100_000, dtype=np.float32).reshape(100, 1000), "T1": np.zeros((0, 3), np.int64), "T2": np.array(2.5)}
-    how = dict(per_request_timeout=30.0, retries=1, max_bytes=1_000_000, abort=None)
+    how = dict(per_request_timeout=30.0, chunk_size=1 << 21, retries=1, max_bytes=1_000_000, abort=None)
     with tensorpull.Downloader() as owner:
         owner.start()
         ref = owner.add_tensors(model, metadata={"nvflare.ref": "x"})
@@ -214,7 +214,7 @@ def test_a_model_of_more_tensors_than_descriptors_lands_in_files(tmp_path):
     from tensorpull.nvflare._files import land_in_files
 
     model = {f"layers.{i}.weight": np.full((16,), i, np.float32) for i in range(600)}
-    how = dict(per_request_timeout=30.0, retries=0, max_bytes=1_000_000, abort=None)
+    how = dict(per_request_timeout=30.0, chunk_size=1 << 21, retries=0, max_bytes=1_000_000, abort=None)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with tensorpull.Downloader() as owner:
         owner.start()
@@ -253,6 +253,6 @@ def test_a_disk_that_is_full_leaves_no_file_behind(tmp_path, monkeypatch, fails)
         monkeypatch.setattr(_files.os, fails, full)
         with pytest.raises((OSError, tensorpull.Error)):
             _files.land_in_files(
-                tensorpull, (owner.address,), str(ref), str(tmp_path), version=ref.version, per_request_timeout=30.0, retries=0, max_bytes=1_000_000, abort=None
+                tensorpull, (owner.address,), str(ref), str(tmp_path), version=ref.version, per_request_timeout=30.0, chunk_size=1 << 21, retries=0, max_bytes=1_000_000, abort=None
             )
     assert len(calls) >= 3 and list(tmp_path.iterdir()) == []

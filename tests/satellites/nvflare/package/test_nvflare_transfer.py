@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import weakref
 
 import numpy as np
+import processes
 import pytest
-from flare_cell import Cell
+from flare_cell import Cell, Silence
 
 pytest.importorskip("nvflare")
 
@@ -595,3 +597,173 @@ def test_a_peer_that_sends_without_an_offer_is_named_once_unless_it_is_small(cel
     assert "come from site-2.4d5f by FLARE's chunks: it offers nothing" in caplog.text
     decomposer._warn_of_no_offer("site-2.other", cells[1], MODEL)
     assert "come from site-2.other by FLARE's chunks: neither end is a FLARE server" in caplog.text
+
+
+def cut_into(monkeypatch, chunk):
+    """FLARE's setting at whoever owns a model."""
+    real = OfferedArrays.__init__
+    monkeypatch.setattr(OfferedArrays, "__init__", lambda self, items, _, cell: real(self, items, chunk, cell))
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("chunk, chunks", [(65_536, 19), (300_000, 5), (1 << 30, 1), (1, 294)])
+def test_chunks_are_as_long_as_flares_setting_at_the_owner_says(cells, monkeypatch, back, chunk, chunks):
+    cut_into(monkeypatch, chunk)
+    a, b, who = ends(cells, of("numpy", MODEL), back)
+    transfer(a, b, who)
+    assert b.way == "tensorpull" and b.chunks == chunks, b.bytes
+    a.release()
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("kind, name", [("numpy", "np_download_chunk_size"), ("torch", "tensor_download_chunk_size")])
+def test_where_flares_downloads_are_switched_off_nothing_is_pulled(cells, monkeypatch, caplog, back, kind, name):
+    monkeypatch.setattr(_transfer, "flares_setting", lambda asked: 0 if asked == name else None)
+    model = of(kind, MODEL)
+    a, b, who = ends(cells, model, back)
+    transfer(a, b, who)
+    assert b.way == "FLARE's chunks" and same(b.result, model) and not caplog.text
+    a.release()
+    other = of("torch" if kind == "numpy" else "numpy", MODEL)
+    a, b, who = ends(cells, other, back)
+    transfer(a, b, who)
+    assert b.way == "tensorpull", "each kind has a setting of its own"
+    a.release()
+
+
+@pytest.mark.parametrize(
+    "kind, told, settings, seconds",
+    [
+        ("numpy", 600.0, {}, 30.0), ("torch", 600.0, {}, 30.0), ("torch", 45.0, {}, 45.0), ("numpy", 7.0, {}, 7.0), ("numpy", None, {}, 30.0),
+        ("torch", 600.0, {"streaming_per_request_timeout": 900.0}, 900.0), ("torch", 600.0, {"streaming_per_request_timeout": 600.0}, 600.0),
+        ("torch", 120.0, {"streaming_per_request_timeout": 900.0}, 120.0),
+        ("numpy", 600.0, {"streaming_per_request_timeout": 0.0}, 30.0), ("numpy", 600.0, {"streaming_per_request_timeout": -1.0}, 30.0),
+    ],
+)  # fmt: skip
+def test_the_time_without_progress_is_what_flares_setting_says(cells, monkeypatch, kind, told, settings, seconds):
+    monkeypatch.setattr(_transfer, "flares_setting", settings.get)
+    assert _transfer.patience(told) == seconds
+    heard = []
+    a, b, who = ends(cells, of(kind, MODEL), False)
+    b._timeout, real = told, b.land
+    b.land = lambda *given, **how: (heard.append(how["per_request_timeout"]), real(*given, **how))[1]
+    transfer(a, b, who)
+    assert heard == [seconds] and b.way == "tensorpull"
+    a.release()
+
+
+@pytest.fixture
+def silence(monkeypatch):
+    """`setting` says half a second for what is 5 s otherwise."""
+    said = {"connect_timeout": 0.5, "least_bytes": 0}
+    for module in (_transfer, _process):
+        real = module.setting
+        monkeypatch.setattr(module, "setting", lambda name, default, real=real: said.get(name, real(name, default)))
+    made = Silence()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_firewalls_silence_is_noticed_and_remembered(cells, monkeypatch, caplog, silence, back):
+    server = _process.place_of(cells[0])
+    owner, door = server.owner()[0], server.door()
+    monkeypatch.setattr(server, "owner", lambda: (owner, f"tcp://*:{silence.port}"))
+    monkeypatch.setattr(door, "address", f"tcp://*:{silence.port}")
+    tried, real = [], {name: getattr(place, name) for place, name in ((_process.socket, "create_connection"), (tensorpull, "Session"))}
+    monkeypatch.setattr(_process.socket, "create_connection", lambda *given, **how: (tried.append(how["timeout"]), real["create_connection"](*given, **how))[1])
+    monkeypatch.setattr(tensorpull, "Session", lambda *given, **how: (tried.append(how["timeout"]), real["Session"](*given, **how))[1])
+    for _ in range(2):
+        a, b, who = ends(cells, of("numpy", MODEL), back)
+        transfer(a, b, who)
+        assert b.way == "FLARE's chunks" and same(b.result, MODEL)
+        a.release()
+    assert tried == [0.5], "the second transfer does not wait again"
+    assert f"127.0.0.1:{silence.port}" in caplog.text or f"localhost:{silence.port}" in caplog.text
+    _process.place_of(cells[1])._failed.clear()
+
+
+def test_so_long_is_waited_for_a_connection():
+    assert _process.setting("connect_timeout", _process.CONNECT_TIMEOUT) == 5.0
+
+
+def test_asking_for_flares_settings_changes_none_of_them(monkeypatch):
+    from nvflare.fuel.utils import app_config_utils as acu
+
+    monkeypatch.setattr(acu.ConfigService, "_var_values", {})
+    assert _process.flares_setting("tensor_download_chunk_size") is None
+    assert acu.get_int_var("tensor_download_chunk_size", 77) == 77
+    assert _process.flares_setting("tensor_download_chunk_size") == 77, "it remembers its own default"
+
+
+def test_each_site_pulls_at_its_own_pace(cells):
+    """One that has stopped half-way holds up no other."""
+    model = of("numpy", MODEL)
+    other = Cell("site-2.4d5f")
+    slow, fast = threading.Event(), threading.Event()
+    a, b, who = ends(cells, model, False)
+    c, d = OfferedArrays(model, 1 << 20, cells[0]), PulledArrays(None, {}).begin(other, "server.4d5f", "R1", "numpy", 60.0, False, None)
+    c._flare_ref, c.num_receivers = "R1", 1
+    real = b.land
+
+    def land(place, through, where, ref, **how):
+        tensorpull.download_tensors(where[0], ref, progress=lambda p: (slow.set(), fast.wait(60)) if 0 < p.bytes_done else None, progress_interval=0, chunk_size=65_536)
+        return real(place, through, where, ref, **how)
+
+    b.land = land
+    first = processes.JoinedThread(target=transfer, args=(a, b, who))
+    first.start()
+    assert slow.wait(60)
+    transfer(c, d, "site-2.4d5f")
+    assert d.way == "tensorpull" and not fast.is_set()
+    fast.set()
+    first.join()
+    assert b.way == "tensorpull"
+    for one in (a, c):
+        one.release()
+
+
+def test_flares_own_functions_are_left_alone(cells):
+    """`add_tensors` and `download_tensors` of its guide make FLARE's own objects, also where this package is registered."""
+    from nvflare.app_opt.pt.tensor_downloader import TensorDownloadable, add_tensors
+    from nvflare.app_common.np.np_downloader import ArrayDownloadable, add_arrays
+
+    from tensorpull.nvflare.decomposers.tensor import TensorDecomposer
+
+    TensorDecomposer()
+    made = []
+
+    class Downloader:
+        def add_object(self, obj, *more, **how):
+            made.append(obj)
+            return "R1"
+
+    add_tensors(Downloader(), of("torch", MODEL), 1 << 20)
+    add_arrays(Downloader(), of("numpy", MODEL), 1 << 20)
+    assert [type(one) for one in made] == [TensorDownloadable, ArrayDownloadable]
+
+
+def two_free_ports():
+    """A number that is free, and so is the next one."""
+    while True:
+        with tensorpull.Listener("127.0.0.1:0") as one:
+            try:
+                with tensorpull.Listener(f"127.0.0.1:{one.port + 1}"):
+                    return one.port
+            except (tensorpull.Error, OverflowError):
+                pass
+
+
+def test_a_jobs_ports_are_two_of_those_that_a_firewall_lets_in(monkeypatch):
+    first = two_free_ports()
+    real = _process.setting
+    monkeypatch.setattr(_process, "setting", lambda name, default: f"{first}-{first + 1}" if name == "ports" else real(name, default))
+    one, other = (_process.Place(Cell(f"server.{job}")) for job in ("j1", "j2"))
+    owner, door = one.owner()[0], one.door()
+    try:
+        assert {owner.port, int(door.address.rpartition(":")[2])} == {first, first + 1}
+        with pytest.raises(_process.Refuge, match="no port to listen on"):
+            other.owner()
+    finally:
+        owner.close()
+        door.close()

@@ -184,7 +184,8 @@ class Earlier:
                 ended.end()
 
     def land(
-        self, site: str, through: Session, ref: str, framework: str, kept: Kept, lasting: Any, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any
+        self, site: str, through: Session, ref: str, framework: str, kept: Kept, lasting: Any, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int,
+        abort: Any
     ) -> Optional[TensorDict]:  # fmt: skip
         """Pulls a site's update into new tensors, which are first a copy of the model that it keeps: what has changed since comes. None: it says nothing of that, or there is no memory, and
         nothing has come. `lasting` is referred to as long as one of the tensors is there."""
@@ -205,13 +206,15 @@ class Earlier:
             return None
         # those that are one at the site are one here, whatever the model had
         tensors = {name: mine[one.name] for name, one in seen.listing.tensors.items()}
-        return _land_in(tensors, through._session, ref, per_request_timeout, retries, abort, None)
+        return _land_in(tensors, through._session, ref, per_request_timeout, chunk_size, retries, abort, None)
 
 
-def _land_in(tensors: Dict[str, Any], source: Any, ref: str, per_request_timeout: Optional[float], retries: int, abort: Any, version: Optional[int]) -> TensorDict:
+def _land_in(
+    tensors: Dict[str, Any], source: Any, ref: str, per_request_timeout: Optional[float], chunk_size: int, retries: int, abort: Any, version: Optional[int]
+) -> TensorDict:  # fmt: skip
     """Pulls into these tensors what is another than theirs."""
     return pull(
-        source, ref, per_request_timeout, abort=abort, out=tensors, max_header_bytes=_MOST_HEADER, max_tensors=_MOST_TENSORS, version=version, retries=retries, base=tensors
+        source, ref, per_request_timeout, chunk_size, abort=abort, out=tensors, max_header_bytes=_MOST_HEADER, max_tensors=_MOST_TENSORS, version=version, retries=retries, base=tensors
     )  # fmt: skip
 
 
@@ -255,8 +258,8 @@ class Base:
         return True
 
     def land(
-        self, through: Any, where: Tuple[Any, ...], ref: str, framework: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
-        version: Optional[int] = None, ssl: Any = None,
+        self, through: Any, where: Tuple[Any, ...], ref: str, framework: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int,
+        abort: Any, version: Optional[int] = None, ssl: Any = None,
     ) -> Optional[TensorDict]:  # fmt: skip
         """Pulls what has changed since the copy into it, and returns new tensors with all of it. None: there is no copy, or not of such a model, and nothing has come."""
         with self._lock:
@@ -266,7 +269,7 @@ class Base:
             return None
 
         def begin(source: Any) -> TensorDict:
-            return _land_in(base, source, ref, per_request_timeout, retries, abort, version)
+            return _land_in(base, source, ref, per_request_timeout, chunk_size, retries, abort, version)
 
         try:
             got = begin(through._session) if isinstance(through, Session) else over_addresses(where[0], ssl, begin)[0]

@@ -72,13 +72,13 @@ def _bytes_of(dtype: str, shape: Tuple[int, ...]) -> int:
 
 
 def fetch(
-    through: Any, where: Tuple[Any, ...], ref: str, make: Any, clear: Any, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    through: Any, where: Tuple[Any, ...], ref: str, make: Any, clear: Any, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int], ssl: Any,
 ) -> Any:  # fmt: skip
     """Pulls into what `make` makes for each tensor; the receipt and the metadata. `clear`: it begins anew."""
     from .._session import Session
 
-    settings = pull_settings(ref, per_request_timeout, None, None, 0.1, abort, version, None, 4, retries, False)
+    settings = pull_settings(ref, per_request_timeout, chunk_size, None, 0.1, abort, version, None, 4, retries, False)
 
     def pull(source: Any) -> Any:
         return _native.download_new(source, ref, make, clear, max_bytes, 16 << 20, 1_000_000, settings)
@@ -87,13 +87,13 @@ def fetch(
 
 
 def land_in_files(
-    through: Any, where: Tuple[Any, ...], ref: str, folder: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    through: Any, where: Tuple[Any, ...], ref: str, folder: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """Pulls into `folder`: a dict of (path, name), as FLARE's LazyTensorDict takes it. The files have their names once the digest is right."""
     files = _Files(folder)
     try:
-        receipt, metadata = fetch(through, where, ref, files.make, files.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+        receipt, metadata = fetch(through, where, ref, files.make, files.clear, per_request_timeout, chunk_size, retries, max_bytes, abort, version, ssl)
         result = files.finish()
     except BaseException:
         files.clear()

@@ -162,12 +162,12 @@ class Room:
 
 
 def land_in_room(
-    room: Room, most: int, through: Any, where: Tuple[Any, ...], ref: str, *, per_request_timeout: Optional[float], retries: int, max_bytes: int, abort: Any,
+    room: Room, most: int, through: Any, where: Tuple[Any, ...], ref: str, *, per_request_timeout: Optional[float], chunk_size: int, retries: int, max_bytes: int, abort: Any,
     version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """As land_in_kept; what stands for a tensor is its row."""
     room.begin(most)
-    receipt, metadata = fetch(through, where, ref, room.make, room.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    receipt, metadata = fetch(through, where, ref, room.make, room.clear, per_request_timeout, chunk_size, retries, max_bytes, abort, version, ssl)
     arrived = arrive(room.rows, metadata)
     landed = TensorDict(arrived.tensors)
     landed.metadata, landed.structure, landed.receipt = arrived.metadata, arrived.structure, Receipt(*receipt)

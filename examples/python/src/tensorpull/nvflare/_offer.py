@@ -9,7 +9,7 @@ from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 #: The key in FLARE's state. A peer that does not know it sends it back or drops it; both mean FLARE's own chunks.
 KEY = "tensorpull"
 #: Another number is a version that this side does not speak.
-VERSION = 2
+VERSION = 3
 _DIGITS = re.compile(r"[0-9a-f]{32}\Z")
 _TEXT = re.compile(r"[\x20-\x7e]{1,255}\Z")
 _ADDRESS = re.compile(r"(tls|tcp)://(\*|\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})\Z")
@@ -26,6 +26,7 @@ class Offer(NamedTuple):
     ref: str
     version: int
     nbytes: int
+    chunk: int  #: bytes to ask for at a time, as FLARE's setting at the owner has them
     of: str = ""  #: which of FLARE's references it is
     model: str = ""  #: the word that the publication carries
 
@@ -38,13 +39,10 @@ class Call(NamedTuple):
 
 
 class Through(NamedTuple):
-    """Where a model waits that another site has: at the server's door, to which both connect; the word that opens it; and what is there."""
+    """Where a site waits that has a model: at the server's door, to which both connect; and the word that opens it."""
 
     address: str
     token: str
-    ref: str
-    version: int
-    model: str
 
 
 class Trust(NamedTuple):
@@ -118,6 +116,13 @@ def _bytes(said: Dict[str, Any], most: int) -> int:
     return nbytes
 
 
+def _chunk(said: Dict[str, Any]) -> int:
+    chunk: int = _field(said, "chunk", int)
+    if not 0 < chunk < 2**31:
+        raise Refused("the size of its chunks makes no sense")
+    return chunk
+
+
 def _version(said: Dict[str, Any]) -> int:
     version: int = _field(said, "version", int)
     if not 0 <= version < 2**64:
@@ -131,9 +136,9 @@ def what(said: Any) -> str:
     return kind if type(kind) is str else ""
 
 
-def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int, of: str = "", model: str = "") -> Dict[str, Any]:
+def offer(job: str, site: str, address: Optional[str], ref: str, version: int, nbytes: int, chunk: int, of: str = "", model: str = "") -> Dict[str, Any]:
     """An offer for one site of one job. Without an address there is no reference yet: it comes over the connection."""
-    made = {"v": VERSION, "is": "offer" if address else "offer to call", "job": job, "site": site, "bytes": nbytes}
+    made = {"v": VERSION, "is": "offer" if address else "offer to call", "job": job, "site": site, "bytes": nbytes, "chunk": chunk}
     return {**made, "address": address, "ref": ref, "version": version, "of": of, "model": model} if address else made
 
 
@@ -142,26 +147,27 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     calls = what(said) == "offer to call"
     if not calls and what(said) != "offer":
         raise Refused("it is no offer")
-    said = _envelope(said, job, site, frozenset({"bytes"} if calls else {"bytes", "address", "ref", "version", "of", "model"}))
-    nbytes = _bytes(said, max_bytes)
+    said = _envelope(said, job, site, frozenset({"bytes", "chunk"} if calls else {"bytes", "chunk", "address", "ref", "version", "of", "model"}))
+    nbytes, chunk = _bytes(said, max_bytes), _chunk(said)
     if calls:
-        return Offer(None, "", 0, nbytes)
+        return Offer(None, "", 0, nbytes, chunk)
     version = _version(said)
     ref = _field(said, "ref", str, _DIGITS)
     of, model = _field(said, "of", str, _TEXT), _field(said, "model", str, _DIGITS)
-    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes, of, model)
+    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes, chunk, of, model)
 
 
-def offer_between(job: str, site: str, nbytes: int) -> Dict[str, Any]:
+def offer_between(job: str, site: str, nbytes: int, chunk: int) -> Dict[str, Any]:
     """An offer to another site: if it wants the model, the server's process passes it on."""
-    return {"v": VERSION, "is": "offer between sites", "job": job, "site": site, "bytes": nbytes}
+    return {"v": VERSION, "is": "offer between sites", "job": job, "site": site, "bytes": nbytes, "chunk": chunk}
 
 
-def parse_offer_between(said: Any, job: str, site: str, max_bytes: int) -> int:
-    """The bytes of the model that is offered, or Refused."""
+def parse_offer_between(said: Any, job: str, site: str, max_bytes: int) -> Tuple[int, int]:
+    """The bytes of the model that is offered and of its chunks, or Refused."""
     if what(said) != "offer between sites":
         raise Refused("it is no offer")
-    return _bytes(_envelope(said, job, site, frozenset({"bytes"})), max_bytes)
+    said = _envelope(said, job, site, frozenset({"bytes", "chunk"}))
+    return _bytes(said, max_bytes), _chunk(said)
 
 
 def wanted(job: str, site: str) -> Dict[str, Any]:
@@ -174,16 +180,15 @@ def parse_wanted(said: Any, job: str, site: str) -> None:
     _envelope(said, job, site, frozenset())
 
 
-def through(job: str, site: str, address: str, token: str, ref: str, version: int, model: str) -> Dict[str, Any]:
-    """The model waits at the door."""
-    return {"v": VERSION, "is": "at the door", "job": job, "site": site, "address": address, "token": token, "ref": ref, "version": version, "model": model}
+def through(job: str, site: str, address: str, token: str) -> Dict[str, Any]:
+    """This site waits at the door."""
+    return {"v": VERSION, "is": "at the door", "job": job, "site": site, "address": address, "token": token}
 
 
 def parse_through(said: Any, job: str, site: str, trust: Trust) -> Through:
     """Where it waits, or Refused."""
-    said = _envelope(said, job, site, frozenset({"address", "token", "ref", "version", "model"}))
-    fields = (_field(said, "token", str, _DIGITS), _field(said, "ref", str, _DIGITS), _version(said), _field(said, "model", str, _DIGITS))
-    return Through(checked_address(_field(said, "address", str), trust), *fields)
+    said = _envelope(said, job, site, frozenset({"address", "token"}))
+    return Through(checked_address(_field(said, "address", str), trust), _field(said, "token", str, _DIGITS))
 
 
 def ask_for_a_place(job: str, owner: str, recipient: str) -> Dict[str, Any]:

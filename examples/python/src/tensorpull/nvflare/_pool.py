@@ -238,12 +238,12 @@ class _Arrays:
 
 
 def land_in_kept(
-    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, lasting: Any = None, *, per_request_timeout: Optional[float], retries: int, max_bytes: int,
-    abort: Any, version: Optional[int] = None, ssl: Any = None,
+    through: Any, where: Tuple[Any, ...], ref: str, kept: Kept, framework: str, lasting: Any = None, *, per_request_timeout: Optional[float], chunk_size: int, retries: int,
+    max_bytes: int, abort: Any, version: Optional[int] = None, ssl: Any = None,
 ) -> Any:  # fmt: skip
     """Pulls into new tensors of the framework, as `download_tensors` does. `lasting` is referred to as long as one of them is there."""
     made: Dict[str, Any] = {}
-    receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework, lasting), made.clear, per_request_timeout, retries, max_bytes, abort, version, ssl)
+    receipt, metadata = fetch(through, where, ref, kept_maker(made, kept, framework, lasting), made.clear, per_request_timeout, chunk_size, retries, max_bytes, abort, version, ssl)
     if _prepared is not None:
         _prepared.end()  # later models land in this one's memory
     arrived = arrive(made, metadata)

@@ -31,6 +31,8 @@ from ._admission import Turns
 HANDSHAKE = 3.0
 #: Threads for callers that have not done so yet; more wait until one has done or has run out of time. Over TLS the listener itself shakes hands with up to 64.
 UNFINISHED = 16
+#: Seconds for a connection, unless a setting says otherwise: a firewall that drops packets says nothing at all.
+CONNECT_TIMEOUT = 5.0
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
 LEAST_BYTES = 2 << 20
 #: The kind of the message in which a caller says its word.
@@ -45,6 +47,15 @@ def setting(name: str, default: Any) -> Any:
     except Exception:  # FLARE's configuration is not there, as in a program of tests
         value = default
     return default if value is None else value
+
+
+def flares_setting(name: str) -> Optional[float]:
+    """One of FLARE's own; None: it is not known to be set. With a default FLARE would give that one to itself, too, since it remembers what it has answered."""
+    try:
+        value = ConfigService.get_float_var(name=name, conf=SystemConfigs.APPLICATION_CONF, default=None)
+    except Exception:  # as above
+        value = None
+    return float(value) if value is not None else None
 
 
 def site_setting(name: str) -> str:
@@ -104,6 +115,8 @@ class Place:
             self.tls = tensorpull.TLS(
                 ca_file=ca, cert_file=cert, key_file=key, require_client_certificates=self.is_server, check_hostname=None if self.is_server else self.server_host
             )  # fmt: skip
+        #: From site to site. FLARE encrypts its own messages between sites with the same certificates, also over connections without TLS.
+        self.to_site = tensorpull.TLS(ca_file=ca, cert_file=cert, key_file=key, require_client_certificates=True) if cert and key and ca and not self.is_server else None
         also = {host.strip().lower() for host in site_setting("hosts").split(",") if host.strip()}
         self.trust = Trust(self.tls is not None, self.server_host, frozenset(also), without_tls())
         self._lock = threading.Lock()
@@ -163,7 +176,7 @@ class Place:
         """Finds out within seconds whether anybody is there: a wall drops packets, and the transfer itself would be patient."""
         self.refuses(address)
         try:
-            socket.create_connection((host, port), timeout=setting("connect_timeout", 5.0)).close()
+            socket.create_connection((host, port), timeout=setting("connect_timeout", CONNECT_TIMEOUT)).close()
         except OSError as e:
             self.is_out_of_reach(address)
             raise Refuge(f"{address} is out of reach: {e}") from None
@@ -172,7 +185,7 @@ class Place:
         """A session with the server's door. Refuge or Error: nobody answered there, which is remembered."""
         self.refuses(address)
         try:
-            return tensorpull.Session(address, timeout=setting("connect_timeout", 5.0), retries=0, abort=abort, ssl=self.tls)
+            return tensorpull.Session(address, timeout=setting("connect_timeout", CONNECT_TIMEOUT), retries=0, abort=abort, ssl=self.tls)
         except tensorpull.Error as e:
             if e.code in ("connection_failed", "timed_out", "unknown_host"):
                 self.is_out_of_reach(address)
@@ -339,8 +352,8 @@ class Door:
 
     def _take(self, kind: int, token: str, session: tensorpull.Session, references: Tuple[tensorpull.Reference, ...]) -> bool:
         """Whether the caller's session is somebody's from now on. NoPlace: this word of two sites is not for it."""
-        if kind == _relayed.OFFERS and len(references) == 1:
-            self.pairs.owner_came(session, token, references[0])
+        if kind == _relayed.OFFERS and not references:
+            self.pairs.owner_came(session, token)
         elif kind == _relayed.WANTS and not references:
             self.pairs.recipient_came(session, token)
         elif kind == HELLO and len(references) == 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 import nvflare.fuel.utils.fobs as fobs
 
-from . import _relayed, _trainers
+from . import _trainers
 
 #: What FLARE calls. Its versions of these take no more than ours take, or the seam is another one.
 _METHODS = ("to_downloadable", "download")
@@ -31,7 +31,7 @@ def take_over(ours: Any, kind: str) -> None:
         if not why:
             for name in _METHODS:
                 setattr(there, name, getattr(ours, name))
-            _relayed.marks_are_known(_listen_in(there))
+            _listen_in(there)
             setattr(there, _MARK, ours)
     except Exception as e:  # whatever another version of FLARE has made of it, its own way goes on
         why = f"{type(e).__name__}: {e}"
@@ -42,13 +42,12 @@ def take_over(ours: Any, kind: str) -> None:
 
 
 def _listen_in(there: Any) -> bool:
-    """From now on it is noted which references came in a message that FLARE encrypts from site to site. False: this version of FLARE reads messages in another way."""
+    """From now on a trainer's process may ask for what a message has brought. False: this version of FLARE reads messages in another way."""
     reads = there.process_datum
     if "process_datum" in vars(there) or list(inspect.signature(reads).parameters) != ["datum", "manager"]:
         return False
 
     def process_datum(datum: Any, manager: Any) -> Any:
-        _relayed.note_mark(datum.value, manager.fobs_ctx)
         try:
             _trainers.note(datum.value, manager.fobs_ctx)
         except Exception as e:  # noqa: BLE001: another form of it, which its trainer cannot ask for

@@ -1,13 +1,13 @@
 """Models between two sites, of which neither has a port: both dial the door of FLARE's server, and its process passes the bytes on.
 
-The site that has the model asks the server for a place over FLARE's own connection, and gets the door's address and a word (`ask_for_a_place`). It dials the door, says the word, publishes, and
-tells the other site the word in the state of FLARE's download. That one dials too and says the word. The door has noted which two sites a word is for, and each of them shows its certificate.
+The site that has the model asks the server for a place over FLARE's own connection, and gets the door's address and a word (`ask_for_a_place`). It dials the door, says the word, and tells it
+to the other site in the state of FLARE's download. That one dials too and says the word. The door has noted which two sites a word is for, and each of them shows its certificate.
+
+From then on the door reads nothing. The two sites have TLS between them, with the certificates of their startup kits, and each looks for the other's name in the certificate that it is shown.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import threading
 import time
@@ -24,53 +24,24 @@ from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from . import _offer
 
-#: What an end says at the door: the one that has the model (with a reference), and the one that wants it (without). Both say the word.
+#: What an end says at the door: the one that has the model, and the one that wants it. Both say the word. Through the tunnel the second one says it again.
 OFFERS, WANTS = 0x74700002, 0x74700003
-#: What the door answers: "go", to the one that wants the model with its reference; or why not, in ASCII.
+#: What the door answers: "go", and it passes all on that follows; or why not, in ASCII.
 GO, NO = 0x74700004, 0x74700005
+#: What the end that has the model answers through the tunnel, with a reference.
+HERE = 0x74700006
 #: Pairs of sites at the same time, if no setting says another number.
 PAIRS = 16
 #: Seconds from the word until both of its sites have come.
 WAITING = 120.0
-#: Seconds without a byte in either direction, after which a relay ends.
+#: Seconds without a byte in either direction, after which a tunnel ends.
 IDLE = 60.0
-#: Bytes of memory of one relay.
-CHUNK_BYTES = 1 << 20
+#: Bytes of memory of one tunnel.
+MEMORY = 1 << 20
 #: Seconds that a site waits for what the server and its door answer.
 PATIENCE = 10.0
 #: Where a site asks the server for a place, over FLARE's own connection.
 CHANNEL, TOPIC = "tensorpull", "place_for_two_sites"
-
-
-#: References of messages that FLARE encrypts from site to site. FLARE itself forgets the mark if it downloads later (its PASS_THROUGH).
-_marked: Set[bytes] = set()  # by digests, since a peer chooses how long they are
-#: How many of them; if there are more, or the marks are not known, all that comes from a site counts as marked.
-MARKED = 65536
-_known = [True]
-
-
-def _digest(ref_id: str) -> bytes:
-    return hashlib.blake2b(ref_id.encode("utf-8", "replace"), digest_size=16).digest()
-
-
-def marks_are_known(known: bool) -> None:
-    """Whether note_mark hears of every reference."""
-    _known[0] = _known[0] and known
-
-
-def note_mark(datum: Any, fobs_ctx: Any) -> None:
-    """A message has come with a reference, FLARE's JSON."""
-    try:
-        message = fobs_ctx.get(FOBSContextKey.MESSAGE)
-        if message is not None and message.get_header(MessageHeaderKey.SECURE, False) and len(_marked) < MARKED:
-            _marked.add(_digest(json.loads(datum)["ref_id"]))
-    except Exception:  # noqa: BLE001: another form of it
-        _known[0] = False
-
-
-def is_marked(ref_id: str) -> bool:
-    """Whether it came in a message that FLARE encrypts from site to site, as far as anybody knows."""
-    return _digest(ref_id) in _marked or len(_marked) >= MARKED or not _known[0]
 
 
 class NoPlace(Exception):
@@ -85,7 +56,6 @@ class Pair:
         self.until = time.monotonic() + WAITING
         self.came = False  # the owner has said the word
         self.session: Optional[tensorpull.Session] = None  # of the owner, once it was told to wait
-        self.reference: Optional[tensorpull.Reference] = None
         self.passing = False
 
     def has_gone(self) -> bool:
@@ -108,7 +78,7 @@ class Pair:
 
 
 class Pairs:
-    """Who may meet at the door, and the relays between them: at most `most` pairs, of which one owner has at most half."""
+    """Who may meet at the door, and the tunnels between them: at most `most` pairs, of which one owner has at most half."""
 
     def __init__(self, most: int, names: bool, bytes_per_second: int, closed: Callable[[], bool]) -> None:
         """`names`: whether the callers have certificates. `bytes_per_second`: to each recipient; 0: no limit. `closed`: whether the door is."""
@@ -149,7 +119,7 @@ class Pairs:
         """Whether the caller is this site. Without TLS the word is all that there is, and only this machine can call."""
         return not self._names or session.peer_name == site
 
-    def owner_came(self, session: tensorpull.Session, word: str, reference: tensorpull.Reference) -> None:
+    def owner_came(self, session: tensorpull.Session, word: str) -> None:
         """NoPlace: this word is not for this caller. Else the session is the door's."""
         with self._changed:
             pair = self._pairs.get(word)
@@ -167,7 +137,7 @@ class Pairs:
                 if self._pairs.get(word) is not pair:
                     told = False
                 elif told:
-                    pair.session, pair.reference = session, reference
+                    pair.session = session
                 else:
                     del self._pairs[word]
                 self._changed.notify_all()
@@ -186,7 +156,7 @@ class Pairs:
                 raise NoPlace("the word was said already")
             if pair.session is None or self._pairs.get(word) is not pair:
                 raise NoPlace("the site that has the model is not there")
-            thread = threading.Thread(target=self._pass_on, args=(word, pair, session), name="tensorpull-relay", daemon=True)
+            thread = threading.Thread(target=self._pass_on, args=(word, pair, session), name="tensorpull-tunnel", daemon=True)
             thread.start()  # it waits for this lock before it uses either session
             pair.passing = True
             self._threads.add(thread)
@@ -194,17 +164,16 @@ class Pairs:
     def _pass_on(self, word: str, pair: Pair, recipient: tensorpull.Session) -> None:
         began = time.monotonic()
         with self._changed:
-            owner, reference = pair.session, pair.reference
-        assert owner is not None and reference is not None
+            owner = pair.session
+        assert owner is not None
         try:
             with recipient:
                 if pair.has_gone():
                     recipient.send(NO, b"the site that has the model has gone away", timeout=PATIENCE)
                     raise NoPlace("the first has gone away")
-                recipient.send(GO, b"", [reference], timeout=PATIENCE, abort=self._closed)
-                passed = owner.relay_to(recipient, reference, chunk_size=CHUNK_BYTES, timeout=IDLE, abort=self._closed, bytes_per_second=self._rate)
-            how = "confirmed" if passed.completed else "not confirmed"
-            self.logger.info(f"tensorpull: {passed.bytes} bytes from {pair.owner} to {pair.recipient} through the door in {time.monotonic() - began:.3f} s, {how}")
+                recipient.send(GO, timeout=PATIENCE, abort=self._closed)
+                passed = owner.tunnel_to(recipient, memory=MEMORY, timeout=IDLE, abort=self._closed, bytes_per_second=self._rate)
+            self.logger.info(f"tensorpull: {passed.forth} bytes from {pair.owner} to {pair.recipient} through the door in {time.monotonic() - began:.3f} s")
         except (tensorpull.Error, NoPlace, ValueError, RuntimeError) as e:
             self.logger.info(f"tensorpull: the door passes nothing more from {pair.owner} to {pair.recipient}: {e}")
         finally:
@@ -214,7 +183,7 @@ class Pairs:
             pair.close()
 
     def close(self) -> None:
-        """After the door has closed: its relays have ended when this returns, which takes them 0.1 s."""
+        """After the door has closed: its tunnels have ended when this returns, which takes them 0.1 s."""
         with self._changed:
             waiting = [pair for pair in self._pairs.values() if not pair.passing]
             self._pairs = {word: pair for word, pair in self._pairs.items() if pair.passing}
@@ -298,6 +267,19 @@ def heard_go(message: Optional[tensorpull.Message]) -> None:
         raise NoPlace("the server's door says nothing")
     if message.kind != GO:
         raise NoPlace(f"the server's door refuses: {_line(message.body[:200].decode('ascii', 'replace'))}")
+
+
+def heard_word(message: Optional[tensorpull.Message], word: str) -> None:
+    """NoPlace, if the other site does not say it through the tunnel."""
+    if message is None or message.kind != WANTS or message.body != word.encode():
+        raise NoPlace("the other site does not say the word")
+
+
+def heard_here(message: Optional[tensorpull.Message]) -> tensorpull.Reference:
+    """What the other site has published. NoPlace: it has said something else."""
+    if message is None or message.kind != HERE or len(message.references) != 1:
+        raise NoPlace("the other site does not say what it has")
+    return message.references[0]
 
 
 def _line(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 import traceback
@@ -14,16 +13,19 @@ from nvflare.fuel.f3.streaming.download_service import ProduceRC, download_objec
 from nvflare.fuel.f3.streaming.obj_downloader import ObjectDownloader
 from nvflare.fuel.utils.fobs import FOBSContextKey
 
+from .. import _native
 from . import _relayed, _offer, _trainers
 from ._memory import Room, Sealed, land_in_room
 from ._changes import ASKS_TO_KEEP, LONGEST, SOON, Changes
 from ._pool import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._process import HELLO, LEAST_BYTES, Off, Place, Refuge, is_server, job_of, meeting_at, place_of, setting
+from ._process import CONNECT_TIMEOUT, HELLO, LEAST_BYTES, Off, Place, Refuge, flares_setting, is_server, job_of, meeting_at, place_of, setting
 from ._registration import take_over
 from ._admission import Turn
 
+#: Bytes of the shortest chunk that is asked for, whatever an owner suggests.
+LEAST_CHUNK = 4096
 #: Bytes of a chunk of FLARE's, where none is asked for.
 _CHUNK = 2 << 20
 #: What FLARE's own chunks begin with.
@@ -32,6 +34,10 @@ _BEGINNING = {"start": 0, "count": 0}
 REFERENCE = "nvflare.ref"
 #: What a framework's tensors are called in the log.
 KINDS = {"numpy": "NumPy's arrays", "torch": "PyTorch's tensors"}
+#: How FLARE's settings of them begin.
+PREFIXES = {"numpy": "np", "torch": "tensor"}
+#: FLARE's own seconds for one request, if no setting says another number; and ours.
+FLARES_PATIENCE, PATIENCE = 600.0, 30.0
 #: What stands for the server's door, of which a site knows no address yet, among the addresses that nobody has answered at.
 SERVERS_DOOR = "the server's door"
 #: What ends a try and leaves the transfer to FLARE's chunks: whatever goes wrong here, the job goes on. Each is logged.
@@ -53,8 +59,12 @@ def warn_once(logger: Any, what: str, more: str = "") -> None:
         logger.warning(f"tensorpull: {what}{more}")
 
 
-class Private(Refuge):
-    """FLARE lets nobody but the two ends read it."""
+def patience(told: Optional[float]) -> float:
+    """Seconds without progress, after which FLARE's chunks go on: what FLARE has been told with a prefix, or the setting that its page names, which it does not read."""
+    if told and told != FLARES_PATIENCE:
+        return float(told)
+    alone = flares_setting("streaming_per_request_timeout")
+    return alone if alone is not None and alone > 0 else PATIENCE
 
 
 class Offering:
@@ -64,7 +74,7 @@ class Offering:
 
     def __init__(self, tensors: Dict[str, Any], max_chunk_size: int, cell: Any) -> None:
         super().__init__(tensors, max_chunk_size)
-        self._cell = cell
+        self._cell, self._chunk = cell, max_chunk_size
         self._flare_ref = ""
         self._once = threading.Lock()
         self._published: Optional[Tuple[tensorpull.Reference, str, str]] = None  # with the address and the word
@@ -136,21 +146,21 @@ class Offering:
                 if setting("pairs", _relayed.PAIRS) <= 0:
                     raise Off("models between sites are switched off (tensorpull_pairs)")
                 place.refuses(SERVERS_DOOR)
-                return _offer.offer_between(job, requester, nbytes)
+                return _offer.offer_between(job, requester, nbytes, self._chunk)
             if place.is_server:
                 published = self._publish(place, requester)
                 if published is None:
                     return _offer.word("soon")
                 ref, address, word = published
                 self._offered.add(requester)
-                return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._flare_ref, word)
+                return _offer.offer(job, requester, address, ref.id, ref.version, ref.nbytes, self._chunk, self._flare_ref, word)
             with self._once:
                 if self._update is None and place.base is not None:
                     self._update = place.base.changes(self.framework, self._there())
                 update = self._update
             if update is not None and not update.there.wait(SOON) and update.may_come():
                 return _offer.word("soon")
-            return _offer.offer(job, requester, None, "", 0, nbytes)
+            return _offer.offer(job, requester, None, "", 0, nbytes, self._chunk)
         except Off as e:
             self.logger.info(f"tensorpull: ref={self._flare_ref} is not offered to {requester}: {e}")
         except _GOES_ON as e:
@@ -197,7 +207,7 @@ class Offering:
             model[0].earlier.keeps(requester, self.framework, model[1], tensors)
 
     def _wait_at_the_door(self, said: Any, requester: str) -> Dict[str, Any]:
-        """Publishes the model at the server's door for another site; where it is. A connection and a publication for each site, so that each one's confirmation counts."""
+        """Waits at the server's door for another site; where that is. A connection and a publication for each site, so that each one's confirmation counts."""
         try:
             place = place_of(self._cell)
             job = _relayed.job_between(place.fqcn, requester)
@@ -224,27 +234,35 @@ class Offering:
         if _offer.what(answer) != "call":
             raise Refuge(f"FLARE's server has no place for it: {_relayed.why_not(answer)}")
         call = _offer.parse_call(answer, job, place.fqcn, place.trust)
-        tensors, word = self.base_obj, secrets.token_hex(16)
-        if self._gone.is_set() or tensors is None:
+        if self._gone.is_set() or self.base_obj is None:
             raise Refuge("the model is no longer there")
         session = place.dial(call.address, self._gone)
         try:
-            ref = session.add_tensors(tensors, recipients=1, metadata={REFERENCE: word}, transaction_idle_timeout=None, recipient_idle_timeout=None)
-            session.send(_relayed.OFFERS, call.token.encode(), [ref], timeout=_relayed.PATIENCE, abort=self._gone)
+            session.send(_relayed.OFFERS, call.token.encode(), timeout=_relayed.PATIENCE, abort=self._gone)
             _relayed.heard_go(session.receive(timeout=_relayed.PATIENCE, abort=self._gone))
         except BaseException:
             session.close()
             raise
-        threading.Thread(target=self._serve_at_the_door, args=(session, ref, requester), name="tensorpull-call", daemon=True).start()
-        return _offer.through(job, requester, call.address, call.token, ref.id, ref.version, word)
+        threading.Thread(target=self._serve_at_the_door, args=(place, session, call.token, requester), name="tensorpull-call", daemon=True).start()
+        return _offer.through(job, requester, call.address, call.token)
 
-    def _serve_at_the_door(self, session: tensorpull.Session, ref: tensorpull.Reference, requester: str) -> None:
-        with session:
-            try:
-                session.serve(until=lambda: self._gone.is_set())  # until the server closes it or FLARE lets go of the model
-            except _GOES_ON as e:
-                if not session.settled(ref):
-                    self.logger.info(f"tensorpull: ref={self._flare_ref}: the connection that {requester} is served over has ended: {e}")
+    def _serve_at_the_door(self, place: Place, door: tensorpull.Session, token: str, requester: str) -> None:
+        """Waits for the other site, which has to be the one that its certificate names, and is pulled from. The server's process passes on what it cannot read."""
+        settled = threading.Event()
+        try:
+            with door, door.through_tunnel(place.to_site, _relayed.site_of(requester) if place.to_site else "", accepts=True, timeout=_relayed.WAITING, abort=self._gone) as session:
+                _relayed.heard_word(session.receive(timeout=_relayed.WAITING, abort=self._gone), token)
+                tensors = self.base_obj
+                if tensors is None:
+                    return
+                ref = session.add_tensors(
+                    tensors, recipients=1, metadata={REFERENCE: self._flare_ref}, settled=lambda _: settled.set(), transaction_idle_timeout=None, recipient_idle_timeout=None
+                )
+                session.send(_relayed.HERE, b"", [ref], timeout=_relayed.PATIENCE, abort=self._gone)
+                session.serve(until=lambda: self._gone.is_set())  # until the other site closes it or FLARE lets go of the model
+        except _GOES_ON as e:
+            if not settled.is_set():
+                self.logger.info(f"tensorpull: ref={self._flare_ref}: the connection that {requester} is served over has ended: {e}")
 
     def _call(self, said: Any, requester: str) -> None:
         """Connects to the address that FLARE's server asks for, and is pulled from there, on a thread that ends with the transfer."""
@@ -271,7 +289,7 @@ class Offering:
         settled = threading.Event()
         try:
             place.refuses(call.address)
-            with tensorpull.Session(call.address, timeout=setting("connect_timeout", 5.0), retries=0, abort=self._gone, ssl=place.tls) as session:
+            with tensorpull.Session(call.address, timeout=setting("connect_timeout", CONNECT_TIMEOUT), retries=0, abort=self._gone, ssl=place.tls) as session:
                 tensors = self.base_obj
                 if tensors is None:
                     return
@@ -338,12 +356,12 @@ class Pulling:
         self._got: Any = None
         self._failure: Optional[BaseException] = None
         self._token, self._caller = "", None
-        self._most, self._asked = 0, False  # bytes that are offered; whether another site was asked to go to the door
+        self._most, self._chunk, self._asked = 0, 0, False  # bytes that are offered, and of a chunk; whether another site was asked to go to the door
         self._keeps, self._began = False, time.monotonic()
         self._turn: Optional[Turn] = None
         self.room: Optional[Room] = None  # memory for another process, where it lands then
         self.without_offer = False
-        self.way, self.bytes, self.kept_bytes = "FLARE's chunks", 0, 0
+        self.way, self.bytes, self.kept_bytes, self.chunks = "FLARE's chunks", 0, 0, 0
         return self
 
     # How bytes land: FLARE's result, and what to call for it.
@@ -373,16 +391,20 @@ class Pulling:
         return self._stop.is_set() or bool(self._abort is not None and self._abort.triggered)
 
     def _pull_between(self, place: Place, at: _offer.Through, how: Dict[str, Any]) -> Any:
-        """Over a connection to the server's door, which passes on what another site has published there."""
-        with place.dial(at.address, self._stopped) as session:
-            session.send(_relayed.WANTS, at.token.encode(), timeout=_relayed.PATIENCE, abort=self._stopped)
-            _relayed.heard_go(session.receive(timeout=_relayed.PATIENCE, abort=self._stopped))
-            return self.land(place, session, (), at.ref, version=at.version, **how)
+        """Over a connection to the server's door, which passes on all that another site says. That one has to be who its certificate names."""
+        with place.dial(at.address, self._stopped) as door:
+            door.send(_relayed.WANTS, at.token.encode(), timeout=_relayed.PATIENCE, abort=self._stopped)
+            _relayed.heard_go(door.receive(timeout=_relayed.PATIENCE, abort=self._stopped))
+            with door.through_tunnel(place.to_site, _relayed.site_of(self._source) if place.to_site else "", timeout=_relayed.WAITING, abort=self._stopped) as session:
+                session.send(_relayed.WANTS, at.token.encode(), timeout=_relayed.PATIENCE, abort=self._stopped)
+                ref = _relayed.heard_here(session.receive(timeout=_relayed.WAITING, abort=self._stopped))
+                return self.land(place, session, (), ref.id, version=ref.version, **how)
 
     def _pull(self, place: Place, offer: Union[_offer.Offer, _offer.Through]) -> None:
         try:
-            # without progress for so long, FLARE's chunks are the better way
-            how = dict(per_request_timeout=min(self._timeout or 30.0, 30.0), retries=1, max_bytes=self._most, abort=self._stopped)
+            how = dict(
+                per_request_timeout=patience(self._timeout), chunk_size=min(max(self._chunk, LEAST_CHUNK), _native.max_chunk_bytes), retries=1, max_bytes=self._most, abort=self._stopped
+            )
             if isinstance(offer, _offer.Through):
                 got = self._pull_between(place, offer, how)
             elif offer.address is not None:
@@ -401,7 +423,7 @@ class Pulling:
             if got.metadata.get(REFERENCE) != self._word:
                 raise Refused("it is another model than FLARE's reference says")
             check_names(got)
-            self.bytes, self.kept_bytes = got.receipt.bytes, got.receipt.kept_bytes
+            self.bytes, self.kept_bytes, self.chunks = got.receipt.bytes, got.receipt.kept_bytes, got.receipt.chunks
             self.landed(_apart(got))
         except BaseException as e:  # noqa: BLE001: whatever it is, the thread of FLARE hears it
             self._failure = _alone(e)
@@ -418,25 +440,25 @@ class Pulling:
 
     def _start(self, said: Any) -> Optional[Dict[str, Any]]:
         """Begins to pull what is offered; the state for FLARE's next request. Raises what makes that impossible."""
+        chunk = flares_setting(f"{PREFIXES[self._framework]}_download_chunk_size")
+        if chunk is not None and chunk <= 0:
+            raise Off("downloads of these are switched off here")
         place = place_of(self._cell)
         between = _relayed.job_between(place.fqcn, self._source)
-        if between and (self._secure or _relayed.is_marked(self._flare_ref)):
-            raise Private("FLARE encrypts this message from site to site, and the server's process would see what it passes on")
-        if self._secure and place.tls is None:
+        if self._secure and (place.to_site if between else place.tls) is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
         job = between or job_of(place.fqcn, self._source)
         most = setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if between and not self._asked:
-            self._most = _offer.parse_offer_between(said, job, place.fqcn, most)
+            self._most, self._chunk = _offer.parse_offer_between(said, job, place.fqcn, most)
             self._asked = True
             return _with(_offer.wanted(job, self._source))
         offer: Union[_offer.Offer, _offer.Through]
         if between:
             offer = _offer.parse_through(said, job, place.fqcn, place.trust)
-            self._word = offer.model
             return self._begin(place, offer, _offer.word("pulling"))
         offer = _offer.parse_offer(said, job, place.fqcn, place.trust, most)
-        self._most = offer.nbytes
+        self._most, self._chunk = offer.nbytes, offer.chunk
         state = _offer.word("pulling")
         if offer.address is not None:
             if offer.of != self._flare_ref:
@@ -500,10 +522,10 @@ class Pulling:
     def _fall_back(self, why: BaseException) -> Dict[str, Any]:
         self._stop.set()
         self._own_chunks = True
-        if isinstance(why, Private):
-            warn_once(self.logger, f"{KINDS[self._framework]} come from {self._source} by FLARE's chunks: {why}", f"; ref={self._flare_ref}")
+        if isinstance(why, Off):
+            self.logger.info(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
         else:
-            self.logger.warning(f"tensorpull: ref={self._flare_ref} goes on with FLARE's chunks: {why}")
+            warn_once(self.logger, f"what comes from {self._source} goes on with FLARE's chunks: {why}", f"; ref={self._flare_ref}")
         if isinstance(why, tensorpull.Error) and why.code == "digest_mismatch":
             return _with(_offer.word("changed"))
         return dict(_BEGINNING)
@@ -588,7 +610,7 @@ class Decomposing:
 
     def send(self, tensors: Dict[str, Any], cell: Any, ref_id: str, place: Place, call: _offer.Call, server: str, gone: Any) -> str:
         """Is pulled by FLARE's server, for another process of this machine, until that has `gone`; "" or why not."""
-        offering = self.offering(tensors, _CHUNK, cell)
+        offering = self.offering(tensors, int(flares_setting(f"{PREFIXES[self.offering.framework]}_download_chunk_size") or _CHUNK), cell)
         offering._flare_ref, offering._gone = ref_id, gone
         offering._serve(place, call, server)
         return offering._calls.get(server, "")

@@ -196,17 +196,42 @@ class tls_stream {
   io_ready wait(bool read, bool write, std::chrono::milliseconds timeout) noexcept {
     if (read && !s_->drained && SSL_has_pending(s_->ssl.get()) == 1)
       return {true, write && s_->next.wait(false, true, {}).write};
-    const io_ready wants = interest({read, write});
+    const io_ready wants = of_next({read, write});
     const io_ready is = s_->next.wait(wants.read, wants.write, timeout);
     return {read && (s_->read_wants_write ? is.write : is.read), write && (s_->write_wants_read ? is.read : is.write)};
   }
-  /// The directions of Next to wait for.
+  /// The directions of the descriptor to wait for.
   io_ready interest(io_ready wanted) const noexcept {
-    return {(wanted.read && !s_->read_wants_write) || (wanted.write && s_->write_wants_read),
-            (wanted.write && !s_->write_wants_read) || (wanted.read && s_->read_wants_write)};
+    const io_ready here = of_next(wanted);
+    if constexpr (requires { s_->next.interest(here); }) return s_->next.interest(here);
+    else return here;
   }
 
  private:
+  /// The directions of Next.
+  io_ready of_next(io_ready wanted) const noexcept {
+    return {(wanted.read && !s_->read_wants_write) || (wanted.write && s_->write_wants_read),
+            (wanted.write && !s_->write_wants_read) || (wanted.read && s_->read_wants_write)};
+  }
+  /// Keeps the last error that OpenSSL has noted for this thread while Next is called. A Next with TLS of its own notes
+  /// others, or clears it.
+  class own_reason {
+   public:
+    own_reason() noexcept = default;
+    own_reason(const own_reason&) = delete;
+    own_reason& operator=(const own_reason&) = delete;
+    ~own_reason() {
+      if constexpr (requires(const Next& n) { n.cipher(); }) {
+        ERR_clear_error();
+        if (last_ == 0) return;
+        ERR_new();
+        ERR_set_error(ERR_GET_LIB(last_), ERR_GET_REASON(last_), nullptr);
+      }
+    }
+
+   private:
+    unsigned long last_ = ERR_peek_last_error();
+  };
   /// Where the next byte of a list of spans is.
   struct cursor {
     explicit cursor(gather_list list) noexcept : spans(list) {
@@ -345,6 +370,7 @@ class tls_stream {
       if (m == nullptr) return m;
       BIO_meth_set_read_ex(m, [](BIO* b, char* to, std::size_t size, std::size_t* n) noexcept {
         state& s = *static_cast<state*>(BIO_get_data(b));
+        const own_reason kept;
         const std::array<std::span<std::byte>, 1> in{std::span(reinterpret_cast<std::byte*>(to), size)};
         if constexpr (requires { s.next.read_or_wait(in, s.patience); }) {
           const auto patience = std::exchange(s.patience, {});  // only the first read waits
@@ -357,6 +383,7 @@ class tls_stream {
       });
       BIO_meth_set_write_ex(m, [](BIO* b, const char* from, std::size_t size, std::size_t* n) noexcept {
         state& s = *static_cast<state*>(BIO_get_data(b));
+        const own_reason kept;
         const std::array<std::span<const std::byte>, 1> out{std::span(reinterpret_cast<const std::byte*>(from), size)};
         s.last = s.next.write_some(out);
         *n = s.last.bytes;

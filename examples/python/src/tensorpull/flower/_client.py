@@ -1,0 +1,147 @@
+"""A node's end: the mod that pulls a message's models before the app has it, and has its update pulled by the server."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import flwr.clientapp
+
+import tensorpull
+
+from ._arrays import as_tensors, from_memory, size
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer
+from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict, logger
+
+#: Seconds in which a server that is there answers.
+CONNECT = 10.0
+#: Tries again in a row, of a model or of a connection: about 4 s without anybody.
+RETRIES = 4
+#: Seconds without a byte after which an update is given up, and goes by Flower's records.
+IDLE = 600.0
+
+App = Callable[[Message, Context], Message]
+
+
+class _Site:
+    """What this node's own configuration allows (`flower-supernode --node-config`): the server does not decide it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        def text(name: str) -> Optional[str]:
+            return str(config[name]) if config.get(name) else None
+
+        hosts = frozenset(host.strip().lower() for host in (text("tensorpull-hosts") or "").split(",") if host.strip())
+        self.trust = Trust(hosts, config.get("tensorpull-without-tls") is True)
+        self._files = {name: text(f"tensorpull-{name.replace('_', '-')}") for name in ("ca_file", "cert_file", "key_file")}
+
+    def ssl(self, address: str) -> Optional[tensorpull.TLS]:
+        if not address.startswith("tls://"):
+            return None
+        return tensorpull.TLS(**{name: file for name, file in self._files.items() if file})  # type: ignore[arg-type]
+
+
+def mod(message: Message, context: Context, call_next: App) -> Message:
+    """For `flwr.clientapp.ClientApp(mods=[...])`, as the first of them. The app also has to answer the query whether it is there, which `ClientApp` of this package does by itself:
+    `app.query("tensorpull")(lambda message, context: None)`, which the mod answers before it is called."""
+    if message.metadata.message_type == QUERY:
+        return _greet(message, context)
+    said = message.content.get(KEY) if message.has_content() else None
+    if not isinstance(said, ConfigRecord) or "is" not in said:
+        return call_next(message, context)
+    site = _Site(context.node_config)
+    try:
+        offer = parse_offer(said, site.trust)
+        message.content = _pull(message.content, offer, site)
+    except (Refused, tensorpull.Error, MemoryError) as e:
+        logger.warning("tensorpull: the model of message %s cannot be had: %s", message.metadata.message_id[:8], str(e))
+        return Message(Error(UNUSABLE, f"tensorpull: the model cannot be had: {e}"), reply_to=message)
+    reply = call_next(message, context)
+    if reply.has_content():
+        reply.content = _have_pulled(reply.content, offer, site)
+    return reply
+
+
+class ClientApp(flwr.clientapp.ClientApp):
+    """Flower's, with this package's mod around all of its own."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        return mod(message, context, super().__call__)
+
+
+def _greet(message: Message, context: Context) -> Message:
+    """Tries the way to the server's doors, as a transfer would take it."""
+    said = message.content.get(KEY) if message.has_content() else None
+    token = said.get("token") if isinstance(said, ConfigRecord) else None
+    why = ""
+    try:
+        site = _Site(context.node_config)
+        doors = parse_hello(said, site.trust)
+        with _session(doors, site) as session:
+            session.send(TRIES, doors.token.encode(), timeout=CONNECT)
+            _hear_well(session)
+        _knock(doors, site)
+    except (Refused, tensorpull.Error) as e:
+        why = str(e)
+        logger.warning("tensorpull: models go by Flower's own records to this node: %s", str(e))
+    return Message(RecordDict({KEY: greeting(token if isinstance(token, str) and len(token) == 32 else "0" * 32, why)}), reply_to=message)
+
+
+def _session(doors: Doors, site: _Site) -> tensorpull.Session:
+    return tensorpull.Session(doors.updates, timeout=CONNECT, retries=1, ssl=site.ssl(doors.updates))
+
+
+def _hear_well(session: tensorpull.Session) -> None:
+    heard = session.receive(CONNECT)
+    if heard is None or heard.kind != WELL:
+        raise Refused("the server does not answer at the door for updates")
+
+
+def _knock(doors: Doors, site: _Site) -> None:
+    """Asks for what cannot be there, at the door for models."""
+    try:
+        tensorpull.list_tensors(doors.models, secrets.token_hex(16), ssl=site.ssl(doors.models), retries=1, timeout=CONNECT)
+    except tensorpull.Error as e:
+        if e.code != "unknown_reference":
+            raise
+
+
+def _pull(content: RecordDict, offer: Offer, site: _Site) -> RecordDict:
+    """The content as it was before its records became references."""
+    if set(content) - {KEY} != set(offer.order) - set(offer.keys):
+        raise Refused("its order is not that of its records")
+    ssl = site.ssl(offer.doors.models)
+    found: Dict[str, ArrayRecord] = {}
+    pulled: Dict[str, tensorpull.Downloaded] = {}
+    for key, ref in zip(offer.keys, offer.references):
+        if ref not in pulled:
+            pulled[ref] = tensorpull.download_tensors(offer.doors.models, ref, recipient=offer.doors.token, ssl=ssl, retries=RETRIES)
+        found[key] = from_memory(pulled[ref])
+    return RecordDict({key: found[key] if key in found else content[key] for key in offer.order})
+
+
+def _have_pulled(content: RecordDict, offer: Offer, site: _Site) -> RecordDict:
+    """The answer with references in place of its records, once the server has them. The same, if that cannot be: then Flower sends them."""
+    records: Dict[str, Tuple[Dict[str, Any], Dict[str, str]]] = {}
+    for key, record in content.items():
+        if isinstance(record, ArrayRecord) and size(record) >= offer.least and KEY not in content:
+            try:
+                records[key] = as_tensors(record)
+            except Refused as e:
+                logger.info("tensorpull: %s goes by Flower's own record: %s", key, str(e))
+    if not records:
+        return content
+    try:
+        with _session(offer.doors, site) as session:
+            refs: List[tensorpull.Reference] = [
+                session.add_tensors(tensors, recipients=1, metadata=metadata, recipient_idle_timeout=IDLE, transaction_idle_timeout=IDLE)
+                for tensors, metadata in records.values()
+            ]
+            session.send(UPDATE, offer.doors.token.encode(), refs, timeout=CONNECT)
+            session.serve(until=refs)
+            _hear_well(session)  # so that the reply never is there before the update
+    except (Refused, tensorpull.Error, MemoryError) as e:
+        logger.warning("tensorpull: the update goes by Flower's own records: %s", str(e))
+        return content
+    made = RecordDict({key: record for key, record in content.items() if key not in records})
+    made[KEY] = answer(offer.doors.token, list(records), list(content))
+    return made
