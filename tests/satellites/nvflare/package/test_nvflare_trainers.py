@@ -157,7 +157,7 @@ def landed(tensors, most=None, **more):
     with tensorpull.Downloader("tcp://127.0.0.1:0").start() as owner:
         ref = owner.add_tensors(tensors, **more)
         got = land_in_room(
-            room, ref.nbytes if most is None else most, tensorpull, (f"tcp://127.0.0.1:{owner.port}",), ref.id, per_request_timeout=processes.AMPLE, retries=1, max_bytes=1 << 30, abort=None
+            room, ref.nbytes if most is None else most, tensorpull, (f"tcp://127.0.0.1:{owner.port}",), ref.id, per_request_timeout=processes.AMPLE, chunk_size=1 << 20, retries=1, max_bytes=1 << 30, abort=None
         )  # fmt: skip
     return room.seal(got)
 
@@ -495,6 +495,8 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
     assert np.array_equal(params["T0"], MODEL["T0"])
     assert len(brings._held) == 1
     del params, there
+    assert same({name: pickle.loads(sent)[name] for name in MODEL}, MODEL)  # by a rank that is late
+    assert not first.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))[0]
     assert processes.eventually(lambda: not brings._held and not held_here())
     with pytest.raises(Refused, match="no longer there"):
         pickle.loads(sent)

@@ -154,6 +154,7 @@ class Taking:
         """The tensors, which keep the connection: the job process has the memory for other ranks until it ends."""
         tensors = _memory_of(word, fds, self.offering.framework)
         check_names(tensors)
+        _for_others.pop(self.offering.framework, None)
         _came[self.offering.framework] = _Came(str(word.get("key")), tensors)
         there = tensors.mapping() if tensors.mapping is not None else None
         if there is not None:
@@ -165,12 +166,12 @@ class _Came:
     """What this process was given last, of one framework: where each tensor lies."""
 
     def __init__(self, key: str, tensors: _memory.Opened) -> None:
-        self.key, self._mapping = key, tensors.mapping
+        self.key, self.mapping = key, tensors.mapping
         self._names = {_address(t): (name, _kind_of(t)) for name, t in tensors.items() if t.nbytes and name not in tensors.apart}
 
     def name_of(self, tensor: Any) -> Optional[str]:
         """Of a tensor that lies there, also if it is seen through the other framework. None: it is not one of them, or a part of one, or its bits seen as another type."""
-        there = self._mapping() if self._mapping is not None else None
+        there = self.mapping() if self.mapping is not None else None
         name, kind = self._names.get(_address(tensor), (None, None))
         return name if there is not None and name is not None and _kind_of(tensor) == kind else None
 
@@ -180,6 +181,8 @@ def _kind_of(tensor: Any) -> Any:
 
 
 _came: Dict[str, _Came] = {}
+#: What other ranks may still be about to map, until the next model comes: the first one may have done with it before the last one has heard of it.
+_for_others: Dict[str, Any] = {}
 
 
 def _address(tensor: Any) -> int:
@@ -197,6 +200,8 @@ class ForRanks(Dict[str, Any]):
                 others[name] = value
             else:
                 mapped[name] = (*there, tuple(value.shape), hasattr(value, "data_ptr"))
+        keys = {key for key, *_ in mapped.values()}
+        _for_others.update((framework, came.mapping()) for framework, came in _came.items() if came.key in keys and came.mapping is not None)
         return _as_came, (list(self), mapped, others)
 
 
@@ -230,7 +235,7 @@ def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -
 def for_ranks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The params that `flare.receive()` has returned in the first rank, to be sent to other ranks of this machine with pickle, as `torch.distributed.broadcast_object_list` does.
     There they are over the same memory: nothing is copied. A write changes the writer's own alone, and none of the first rank's before the call is seen. Tensors that did not come
-    through shared memory are pickled as usual."""
+    through shared memory are pickled as usual. The memory stays until the next model comes."""
     return ForRanks(params)
 
 
