@@ -124,6 +124,7 @@ class Taking:
         own: Any = getattr(super(), "download")
         more = {"fobs_ctx": fobs_ctx} if "fobs_ctx" in inspect.signature(own).parameters else {}
         parent = FQCN.get_parent(cell.get_fqcn())
+        _for_others.pop(self.offering.framework, None)
         with contextlib.ExitStack() as kept:
             if from_fqcn != parent:  # else its job process has made it, as in swarm learning
                 try:
@@ -154,7 +155,6 @@ class Taking:
         """The tensors, which keep the connection: the job process has the memory for other ranks until it ends."""
         tensors = _memory_of(word, fds, self.offering.framework)
         check_names(tensors)
-        _for_others.pop(self.offering.framework, None)
         _came[self.offering.framework] = _Came(str(word.get("key")), tensors)
         there = tensors.mapping() if tensors.mapping is not None else None
         if there is not None:
@@ -181,7 +181,7 @@ def _kind_of(tensor: Any) -> Any:
 
 
 _came: Dict[str, _Came] = {}
-#: What other ranks may still be about to map, until the next model comes: the first one may have done with it before the last one has heard of it.
+#: What other ranks may still be about to map, until the next model is asked for: the first one may have done with it before the last one has heard of it.
 _for_others: Dict[str, Any] = {}
 
 
@@ -235,7 +235,7 @@ def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -
 def for_ranks(params: Dict[str, Any]) -> Dict[str, Any]:
     """The params that `flare.receive()` has returned in the first rank, to be sent to other ranks of this machine with pickle, as `torch.distributed.broadcast_object_list` does.
     There they are over the same memory: nothing is copied. A write changes the writer's own alone, and none of the first rank's before the call is seen. Tensors that did not come
-    through shared memory are pickled as usual. The memory stays until the next model comes."""
+    through shared memory are pickled as usual. The memory stays until the next model is asked for."""
     return ForRanks(params)
 
 
