@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import json
@@ -452,6 +453,23 @@ def test_memory_that_cannot_be_sealed_goes_on_by_chunks(monkeypatch):
     assert (error, said) == (None, "again") and same(made[0], MODEL)
 
 
+def test_a_pull_that_was_given_up_keeps_its_memory(monkeypatch):
+    """Its thread may not have heard yet, as when a server answers that it has failed: what it writes must not land anywhere else."""
+    ours, rooms = ArrayDecomposer(), []
+
+    def run(consumer, *_):
+        rooms.append(consumer.room)
+        consumer.room.begin(1 << 20)
+        consumer.way = "FLARE's chunks"
+        return None, MODEL
+
+    monkeypatch.setattr(ours, "_run", run)
+    error, given = ours.bring("server.job", "one", 5.0, Cell("site-1.job"), False, None)
+    assert not error and same(opened(given.fd, given.rows, "numpy"), MODEL)
+    address, nbytes = rooms[0].make("T0", "F32", (1000,))
+    ctypes.memset(address, 1, nbytes)
+
+
 def test_no_memory_at_all(monkeypatch):
     (error, said), made = brought(monkeypatch, "FLARE's chunks", MODEL, begin=errno.EPERM)
     assert (error, said) == (None, "again") and same(made[0], MODEL)
@@ -600,3 +618,13 @@ def test_another_process_is_no_job_process(monkeypatch):
     path = list(sys.path)
     _trainers.wait_for_trainers()
     assert _trainers._here is None and sys.path == path and _trainers.VARIABLE not in os.environ
+
+
+def test_a_job_process_without_such_sockets_goes_on(monkeypatch):
+    """As in a service that may use the network alone: jobs without a trainer have no need of one."""
+    path = list(sys.path)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name=_trainers._JOB_PROCESSES[0]))
+    monkeypatch.setattr(_trainers.socket, "socket", lambda *_: raises(errno.EAFNOSUPPORT))
+    monkeypatch.setattr(_trainers, "_nobody", "")
+    _trainers.wait_for_trainers()
+    assert _trainers._here is None and sys.path == path and _trainers.VARIABLE not in os.environ and "not supported" in _trainers._nobody

@@ -213,16 +213,22 @@ def client_cell() -> Any:
 
 
 _here: Optional[Trainers] = None
+#: Why that is None.
+_nobody = "this process is not known as a site's job process"
 _once = threading.Lock()
 
 
 def wait_for_trainers() -> None:
     """A trainer that FLARE starts from now on takes part, if this is a site's job process."""
-    global _here
+    global _here, _nobody
     main = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", "")
     with _once:
         if _here is None and hasattr(os, "memfd_create") and main in _JOB_PROCESSES:
-            _here = Trainers()
+            try:
+                _here = Trainers()
+            except (OSError, RuntimeError) as e:  # no such socket, or no thread
+                _nobody = f"its job process cannot be called: {e}"
+                return
             os.environ[VARIABLE] = _here.name
             sys.path.insert(0, FOLDER)  # FLARE makes the trainer's PYTHONPATH from it
 
@@ -231,7 +237,7 @@ def note(datum: Any, fobs_ctx: Any) -> None:
     """FLARE has read a reference, its JSON. One that it passes on to a trainer is what the trainer may ask for; if no trainer does, a warning says why."""
     if not fobs_ctx.get(fobs.FOBSContextKey.PASS_THROUGH):
         return
-    why = "this process is not known as a site's job process"
+    why = _nobody
     if _here is not None:
         ref = json.loads(datum)
         if not _here.note(ref["fqcn"], ref["ref_id"], fobs_ctx.get(fobs.FOBSContextKey.CELL)):

@@ -591,18 +591,21 @@ class Decomposing:
     def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Union[Sealed, "Again"]]]:
         """As `download`, for another process of this machine: the error, or the memory that the model has landed in, or, where there is no such memory for it, FLARE's chunks."""
         consumer = self.consumer(cell, {FOBSContextKey.TENSOR_DISK_OFFLOAD: False}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
-        room = consumer.room = Room(self.offering.framework)
+        consumer.room = Room(self.offering.framework)
         error, result = self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, False, abort_signal, None)
         if error:
             return error, None
         ours = consumer.way == "tensorpull"
         try:
-            if not ours:
-                room.fill(result)
-            return None, room.seal(result if ours else None)
+            if ours:
+                return None, consumer.room.seal(result)
+            consumer.room = None  # a pull that has been given up may still write there
+            room = Room(self.offering.framework)
+            room.fill(result)
+            return None, room.seal()
         except _GOES_ON as e:
             warn_once(self.logger, f"{KINDS[self.offering.framework]} go on to the trainer by FLARE's chunks: {e}")
-            return None, self.again(room.tensors(result) if ours else result, cell, per_request_timeout)
+            return None, self.again(consumer.room.tensors(result) if ours else result, cell, per_request_timeout)
 
     def again(self, tensors: Dict[str, Any], cell: Any, timeout: float) -> "Again":
         """For another process of this machine, by FLARE's chunks from this one: their source has let go of the model when this process had it."""
