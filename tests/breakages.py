@@ -542,12 +542,17 @@ BREAKAGES = [
     ("transports/host/event_loop.hpp", "if (sleeping_ > 0 && !has_work()) wake();", "", "transports/event_loop", "*takes_the_last_away*"),
     ("transports/host/event_loop.hpp", "(void)harvest(at_once);  //", "//", "transports/event_loop", "*between_stop_and_restart*"),
     ("transports/host/event_loop.hpp", "if (clock::now() >= end) break;", "", "transports/event_loop", "*the_time_that_it_is_told_to*"),
+    # what was replaced and stays
+    ("protocol/owner/detail/placement.hpp", "if (meant(p) && p.now == publication::state::published) take(p);", "if (&p == last && p.now == publication::state::published) take(p);", "protocol/republish", "*Withdrawing*"),
+    ("protocol/owner/detail/publication_table.hpp", "(stays(p) != stays(*last) ? stays(p) : p.order > last->order)", "p.order > last->order", "protocol/republish", "*Withdrawing*"),
+    ("protocol/owner/owner.hpp", "const publication* const p = this->asked(from, asked);", "const publication* const p = slots().find(m.ref);", "protocol/republish", "*only_looks*"),
+    ("protocol/owner/owner.hpp", "return goes_on ? before : now;", "return now;", "protocol/republish", "*served_to_its_end*"),
     # every schedule of hosts' endpoints
     ("protocol/owner/detail/transaction_table.hpp", "if (r->state == recipient_state::absent || r->state == recipient_state::vanished) await_again(*t, who);", "", "explored/host_endpoints", "*Time*"),
     ("protocol/owner/detail/transaction_table.hpp", "count_again(t);\n    check(t);", "check(t);", "explored/host_endpoints", "*same*"),
     ("protocol/owner/detail/transaction_table.hpp", "t->moved_at = now;\n    if (t->options.progress)", "if (t->options.progress)", "explored/host_endpoints", "*Time*"),
     ("protocol/owner/detail/placement.hpp", "if (old != nullptr && !stays) await_unpinned(*old);\n      return id;", "return id;", "explored/host_endpoints", "*same*"),
-    ("protocol/owner/detail/placement.hpp", "const transaction_id of = slot->transaction;\n    await_unpinned(*slot);", "const transaction_id of = slot->transaction;", "explored/host_endpoints", "*withdrawn*"),
+    ("protocol/owner/detail/placement.hpp", "if (meant(p) && p.now == publication::state::withdrawn) await_unpinned(p);", "if (meant(p)) {}", "explored/host_endpoints", "*withdrawn*"),
     ("protocol/owner/detail/transaction_events.hpp", "&& !is_read(t);", ";", "explored/host_endpoints", "*withdrawn*:*same*"),
     ("protocol/owner/detail/transaction_events.hpp", "t.now = transaction::state::told;", "", "explored/host_endpoints", "*same*"),
     ("protocol/owner/owner.hpp", "if (slots().gone(r)) return nullptr;\n    ++p.pins;", "++p.pins;", "explored/host_endpoints", "*same*"),
