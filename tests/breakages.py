@@ -544,6 +544,7 @@ BREAKAGES = [
     ("transports/host/event_loop.hpp", "if (clock::now() >= end) break;", "", "transports/event_loop", "*the_time_that_it_is_told_to*"),
     # what was replaced and stays
     ("protocol/owner/detail/placement.hpp", "if (meant(p) && p.now == publication::state::published) take(p);", "if (&p == last && p.now == publication::state::published) take(p);", "protocol/republish", "*Withdrawing*"),
+    ("protocol/owner/detail/table_room.hpp", "if (images[i].as.id == p.id && !p.replaced) p.leaving", "if (images[i].as.id == p.id) p.leaving", "protocol/transactions", "*of_what_stays*"),
     ("protocol/owner/detail/publication_table.hpp", "(stays(p) != stays(*last) ? stays(p) : p.order > last->order)", "p.order > last->order", "protocol/republish", "*Withdrawing*"),
     ("protocol/owner/owner.hpp", "const publication* const p = this->asked(from, asked);", "const publication* const p = slots().find(m.ref);", "protocol/republish", "*only_looks*"),
     ("protocol/owner/owner.hpp", "return goes_on ? before : now;", "return now;", "protocol/republish", "*served_to_its_end*"),
