@@ -155,6 +155,72 @@ TEST(Republish, Withdrawing_an_ID_ends_what_stays_under_it) {
     EXPECT_EQ(described(p.left, 0, 8).kind, one ? kind::description : kind::refused);
   }
 }
+TEST(Republish, Withdrawing_ends_what_stays_also_if_its_content_is_the_newest_again) {
+  for (const bool one : {false, true}) {
+    owning_pair p(cut{97});
+    const model second = mixed_model().fill(2), third = mixed_model().fill(3);
+    const std::uint64_t first = version_of(p.source);
+    receiving<short_chunks> slow(of(7, 1));
+    p.right.end.begin_pull();
+    while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+    const auto before = described(p.left, first, 7);  // as if it were half sent
+    publish_beside_those_under_way(p.left, second);
+    publish_beside_those_under_way(p.left, p.source);
+    EXPECT_EQ(p.left.references.totals().references, 2u);
+    if (one) {
+      publish_beside_those_under_way(p.left, third);
+      EXPECT_FALSE(p.left.references.settled(tp::reference{id, first, 0}));  // a slow one still reads it
+      ASSERT_TRUE(p.left.references.withdraw(tp::reference{id, first, 0}));
+    } else {
+      ASSERT_TRUE(p.left.references.withdraw(id));
+    }
+    EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
+    EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
+    EXPECT_EQ(p.left.references.pin(before), nullptr);
+  }
+}
+TEST(Republish, What_stays_is_served_to_its_end_also_if_its_content_is_the_newest_again) {
+  owning_pair p(cut{97}, 1);
+  const model second = mixed_model().fill(2), third = mixed_model().fill(3);
+  const std::uint64_t first = version_of(p.source);
+  receiving<short_chunks> slow(of(7, 1));
+  p.right.end.begin_pull();
+  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+  publish_beside_those_under_way(p.left, second);
+  publish_beside_those_under_way(p.left, p.source);
+  EXPECT_EQ(described(p.left, first, 8).slot, described(p.left, 0, 9).slot);  // who begins is counted by the newest
+  for (int i = 0; i < 3; ++i) pump(p, slow.t);
+  ASSERT_TRUE(p.left.references.publish(third.source(), version_of(third), true, id, 0));  // which ends the newest
+  EXPECT_EQ(described(p.left, first, 7).kind, kind::description);
+  for (int i = 0; i < 1'000'000 && !slow.t.ended() && !testing::Test::HasFailure(); ++i) pump(p, slow.t);
+  ASSERT_TRUE(slow.t.ended());
+  ASSERT_TRUE(succeeded(slow.t.outcome()));
+  EXPECT_TRUE(slow.mine.same_tensors(p.source));
+  EXPECT_TRUE(slow.t.outcome()->confirmed);
+  EXPECT_EQ(p.left.references.totals().transfers.completed(), 1u);
+}
+TEST(Republish, Who_only_looks_sees_what_stays_for_it) {
+  owning_pair p(cut{97});
+  const model second = mixed_model().fill(2);
+  const std::uint64_t first = version_of(p.source);
+  receiving<short_chunks> slow(of(7, 1));
+  p.right.end.begin_pull();
+  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+  publish_beside_those_under_way(p.left, second);
+  const auto looks = [&](std::uint64_t version, std::uint64_t who) {
+    owner::peer from;
+    tp::frame m;
+    m.ref = id;
+    m.version = version;
+    m.recipient = {who};
+    tp::publication_facts facts;
+    const tp::status said = p.left.references.look(from, m, facts);
+    return std::pair(said, facts.version);
+  };
+  EXPECT_EQ(looks(first, 7), std::pair(tp::status::ok, first));
+  EXPECT_EQ(looks(0, 7), std::pair(tp::status::ok, version_of(second)));
+  EXPECT_EQ(looks(first, 8), std::pair(tp::status::stale, version_of(second)));
+}
 TEST(Republish, Between_the_last_byte_and_the_confirmation_it_costs_the_last_byte_once_more) {
   owning_pair p;
   receiving<short_chunks> x(of(7));

@@ -939,6 +939,33 @@ TEST(TransactionsInASmallTable, A_completed_recipient_is_not_forgotten_and_count
   EXPECT_EQ(o.status_of(id)->completed, 1u);
 }
 
+TEST(TransactionsInASmallTable, Records_of_what_stays_are_no_room_for_images_that_are_published_together) {
+  const model first = mixed_model().fill(1), second = mixed_model().fill(2), third = mixed_model().fill(3);
+  tp::owner_storage<4, 4> storage;
+  tp::owner_memory memory = storage.view();
+  memory.records = memory.records.first(2);
+  generator random{5};
+  owner o{memory, [&random] { return random(); }};
+  ASSERT_TRUE(o.publish(first.source(), version_of(first), true, id, 0u));
+  owner::peer begins;
+  tp::frame asks;
+  tp::pending_reply described;
+  asks.kind = kind::describe;
+  asks.ref = id;
+  o.handle(begins, asks, described);
+  ASSERT_EQ(described.kind, kind::description);
+  const auto in = o.open_transaction({});
+  ASSERT_TRUE(o.publish(second.source(), version_of(second), true, id, *in, tp::detail::tells_nobody{}, false, true));
+  o.seal(*in);
+  const tp::recipient_id both[] = {ada, bob};
+  tp::transaction_options how;
+  how.named = both;
+  const auto together = o.open_transaction(how);
+  ASSERT_TRUE(together);
+  std::vector<tp::transaction_image> images{{third.source(), {id, version_of(third), 0}}};
+  EXPECT_EQ(code_of(o.publish_all(images, true, *together)), errc::table_full);
+  EXPECT_EQ(o.totals().references, 2u);
+}
 TEST(TransactionsInASmallTable, How_a_recipient_has_ended_is_told_before_its_record_is_used_again) {
   model m = mixed_model().fill(1);
   tp::owner_storage<2, 2> storage;

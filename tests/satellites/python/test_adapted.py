@@ -72,6 +72,22 @@ def test_landing_in_one_that_may_be_written_to(owner):
         assert (e.value.code, e.value.name) == ("unsupported_layout", "w")
 
 
+def test_one_that_lends_a_copy_is_published_and_not_landed_in(owner):
+    class Copies(Lent):
+        def __dlpack__(self, **options):
+            if options.get("copy") is False:
+                raise BufferError("it has to be copied")
+            return self._of.copy().__dlpack__(**options)
+
+    mine = np.zeros(4)
+    ref = owner.add_tensors({"w": Copies(np.arange(4.0))})
+    assert (tensorpull.download_tensors(owner.address, ref)["w"] == np.arange(4)).all()
+    for options in ({}, {"atomic": True}, {"adapt": True}):
+        with pytest.raises(Error, match="may not be written to") as e:
+            tensorpull.download_tensors(owner.address, ref, out={"w": Copies(mine)}, **options)
+        assert (e.value.code, e.value.name) == ("unsupported_layout", "w")
+
+
 def test_what_lends_nothing_is_refused_by_name(owner):
     with pytest.raises(Error, match="Keeps does not lend its memory: ") as e:
         owner.add_tensors({"layer.w": Keeps(np.zeros(3))})
@@ -162,6 +178,14 @@ def test_what_does_not_fit_nevertheless_changes_nothing(owner):
             tensorpull.download_tensors(owner.address, ref, out=out, adapt=True)
         assert e.value.code == "schema_mismatch" and not any(t.any() for t in out.values())
     assert tensorpull.download_tensors(owner.address, ref, out={"w": np.zeros(3)}, subset=True, adapt=True)["w"].all()
+    # one memory, for two that are published apart: one of them as it is, the other to be converted
+    apart = owner.add_tensors({"a": np.full(3, 1, np.float32), "b": np.full(3, 2, np.float64)})
+    for one in (np.zeros(3, np.float32), np.zeros(3), torch.zeros(3), torch.zeros(3, dtype=torch.float64), np.zeros(3, np.float16)):
+        for atomic in (False, True):
+            for names in ("ab", "ba"):
+                with pytest.raises(Error) as e:
+                    tensorpull.download_tensors(owner.address, apart, out={name: one for name in names}, adapt=True, atomic=atomic)
+                assert e.value.code == "schema_mismatch" and not one.any()
     for wrong in ({"adapt": True}, {"adapt": True, "out": {}, "base": {}}):
         with pytest.raises(ValueError, match="adapt is for out"):
             tensorpull.download_tensors(owner.address, ref, **wrong)

@@ -325,6 +325,27 @@ def test_an_owner_that_answers_http():
         assert e.value.code == "unknown_reference"
 
 
+def test_what_is_replaced_is_gone_on_with_over_http_too():
+    with Downloader(http="127.0.0.1:0") as owner:
+        owner.start()
+        first = owner.add_tensors({"w": np.arange(9.0)}, ref_id=32 * "1")
+
+        def ask(recipient, path="", body=None, **more):
+            fields = {"Authorization": f"Bearer {first}", "Tensorpull-Recipient": recipient, **more}
+            with urllib.request.urlopen(urllib.request.Request(owner.url(first) + path, body, fields), timeout=20) as answer:
+                return answer.read()
+
+        begun = ask("site-1", Range="bytes=0-9")
+        owner.add_tensors({"w": np.ones(9)}, ref_id=first)
+        whole = begun + ask("site-1", Range="bytes=10-")  # over another connection
+        assert len(whole) == first.nbytes and whole.endswith(np.arange(9.0).tobytes())
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask("site-2")
+        assert refused.value.code == 404 and not owner.settled(first)
+        assert ask("site-1", "/cancel", b"") == b"cancelled\n"
+        assert owner.settled(first) and owner.outcome(first).counts.cancelled == 1
+
+
 def test_web_pages_of_another_origin():
     with Downloader(http="127.0.0.1:0", allow_origin="https://app.example") as owner:
         owner.start()

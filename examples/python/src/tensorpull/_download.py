@@ -229,19 +229,21 @@ def _adapted(
     )  # fmt: skip
     called = as_published(flat, there)
     like: Dict[str, Any] = {}
-    convert: Dict[str, Any] = {}  # by the names of out; tied ones are one
-    tied: Dict[Any, Any] = {}
+    convert: Dict[str, Any] = {}  # by the names of out
+    places: Dict[Any, Tuple[Any, bool]] = {}  # tensors of out that are one memory land in one, whichever of them is converted
     described = {one[0]: one for one in Tensors(flat, apart=True).described}
     for name, tensor in flat.items():
         theirs, its = there.tensors.get(called[name]), described[name]
-        like[called[name]] = tensor
-        if theirs is not None and theirs.dtype != its[1] and {theirs.dtype, its[1]} <= FLOATING and tuple(theirs.shape) == tuple(its[2]):
-            place = (*its[1:6], *its[7:]) if 0 not in its[2] else name
-            if place not in tied:
-                made: Dict[str, Any] = {}
+        other = theirs is not None and theirs.dtype != its[1] and {theirs.dtype, its[1]} <= FLOATING and tuple(theirs.shape) == tuple(its[2])
+        place = (*its[1:6], *its[7:]) if 0 not in its[2] else name
+        if place not in places:
+            made: Dict[str, Any] = {}
+            if theirs is not None and other:
                 (torch_maker if hasattr(tensor, "requires_grad") else numpy_maker)(made)(name, theirs.dtype, theirs.shape)
-                tied[place] = made[name]
-            convert[name] = like[called[name]] = tied[place]
+            places[place] = made.get(name, tensor), bool(made)
+        like[called[name]], converted = places[place]
+        if converted:
+            convert[name] = like[called[name]]
     if atomic:
         staged = empty_like(flat)
         like.update({called[name]: tensor for name, tensor in staged.items() if name not in convert})

@@ -93,6 +93,15 @@ def _describe_torch(torch: Any, name: str, tensor: Any, blocks: Blocks, spaces: 
     return name, ours, shape, strides, address, 0
 
 
+def _numpy_lent(numpy: Any, tensor: Any) -> Any:
+    try:
+        return numpy.from_dlpack(tensor, copy=False)
+    except Exception:  # it lends a copy, or neither it nor NumPy knows to say that it does not
+        array = numpy.from_dlpack(tensor)
+    array.flags.writeable = False  # what landed in a copy would be lost
+    return array
+
+
 def lent(name: str, tensor: Any) -> Any:
     """A tensor of another library as torch's or NumPy's over the same memory, if it lends that by DLPack; any other as it is."""
     if not is_foreign(tensor):
@@ -100,7 +109,7 @@ def lent(name: str, tensor: Any) -> Any:
     where = tensor.__dlpack_device__()
     if where[0] == _CPU:
         try:
-            return numpy_or_say().from_dlpack(tensor)
+            return _numpy_lent(numpy_or_say(), tensor)
         except Exception:  # NumPy has no bfloat16, or is not there
             pass
     try:

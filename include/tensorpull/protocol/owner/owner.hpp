@@ -238,7 +238,7 @@ class owner : public publication_book<Lock> {
     asked.recipient = m.recipient;
     const bool may = authorised(from, asked, who);
     const lock_guard hold(lock_);
-    const publication* const p = slots().find(m.ref);
+    const publication* const p = this->asked(from, asked);
     if (!may || p == nullptr) return status::unknown_reference;
     if (p->now != publication::state::published) return detail::status_over(*p);
     const image_schema& schema = *p->image.schema;
@@ -308,12 +308,20 @@ class owner : public publication_book<Lock> {
 
   // The caller of these holds the lock.
   /// The publication that a request is about: the newest, or the version that it names if that stays for this
-  /// recipient.
+  /// recipient. If the newest has the same content, who begins is served that, and who has begun goes on where it was.
   publication* asked(peer& from, const frame& m) noexcept {
     publication* const now = slots().find(m.ref);
     publication* const before = m.version != 0 ? slots().replaced(m.ref) : nullptr;
-    if (before == nullptr || before->version != m.version || (now != nullptr && now->version == m.version)) return now;
-    if (from.find(slots().index(*before), before->generation) != nullptr) return before;
+    if (before == nullptr || before->version != m.version) return now;
+    const bool again = now->now == publication::state::published && now->version == m.version;
+    const auto* const begun = from.find(slots().index(*before), before->generation);
+    if (begun != nullptr && !again) return before;
+    if (again) {
+      const bool goes_on = m.kind != frame_kind::describe && begun != nullptr &&
+                           from.find(slots().index(*now), now->generation) == nullptr &&
+                           !is_final(transactions_.records.at(begun->record).state);
+      return goes_on ? before : now;
+    }
     const recipient_id who = m.kind == frame_kind::describe ? m.recipient : from.who();
     const recipient_record* const r = who ? transactions_.record_of(*before, who) : nullptr;
     return r != nullptr && detail::has_asked(r->state) && !is_final(r->state) ? before : now;

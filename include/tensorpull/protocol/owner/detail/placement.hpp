@@ -77,17 +77,23 @@ class placement {
     }
     return {};
   }
-  /// Ends a publication by `take(publication)`, unless it is over. Gives its transaction. Errors: as owner::withdraw.
+  /// Ends all that is published under a key by `take(publication)`: also what was replaced and stays. Gives the
+  /// transaction of the latest. Errors: as owner::withdraw.
   template <class Take>
   result<transaction_id> end(publication_key which, Take take) noexcept {
-    publication* const slot = slots().find(which);
-    if (slot == nullptr) return failure(errc::unknown_reference);
-    if (pinned_here(*slot)) return failure(errc::busy);
-    if (slot->now == publication::state::published) take(*slot);
-    const transaction_id of = slot->transaction;
-    await_unpinned(*slot);
-    if (publication* const other = which.version == 0 ? slots().replaced(which.id) : nullptr; other != nullptr)
-      if (const auto ended = end(reference{other->id, other->version, 0}, take); !ended) return ended;
+    const publication* const last = slots().find(which);
+    if (last == nullptr) return failure(errc::unknown_reference);
+    const transaction_id of = last->transaction;
+    const auto meant = [which](const publication& p) {
+      return p.now != publication::state::empty && p.id == which.id &&
+             (which.version == 0 || which.version == p.version);
+    };
+    for (const publication& p : slots().all())
+      if (meant(p) && pinned_here(p)) return failure(errc::busy);
+    for (publication& p : slots().all())  // the same content may be there twice: what stays, and what is the newest
+      if (meant(p) && p.now == publication::state::published) take(p);
+    for (publication& p : slots().all())
+      if (meant(p) && p.now == publication::state::withdrawn) await_unpinned(p);
     return of;
   }
 

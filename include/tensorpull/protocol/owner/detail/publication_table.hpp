@@ -18,17 +18,20 @@ class publication_table {
   publication& at(std::uint32_t i) const noexcept { return slots_[i]; }
   std::uint32_t index(const publication& p) const noexcept { return static_cast<std::uint32_t>(&p - slots_.data()); }
 
-  /// The publication under a key, or else the latest that was, or that stays if it is of the version that is named;
-  /// nullptr: nothing is known under it.
+  /// The publication under a key, or else what stays if it is of the version that is named, or else the latest that
+  /// was; nullptr: nothing is known under it.
   publication* find(publication_key which) const noexcept {
     publication* last = nullptr;
+    const auto stays = [which](const publication& p) {
+      return which.version != 0 && p.now == publication::state::published;
+    };
     for (publication& p : slots_) {
       // an ID is a key: how long this takes does not say how much of one is right
       const std::uint64_t differs = (p.id.high ^ which.id.high) | (p.id.low ^ which.id.low);
       if (p.now == publication::state::empty || differs != 0) continue;
       if (which.version != 0 && which.version != p.version) continue;
       if (p.now == publication::state::published && !p.replaced) return &p;
-      if (last == nullptr || p.order > last->order) last = &p;
+      if (last == nullptr || (stays(p) != stays(*last) ? stays(p) : p.order > last->order)) last = &p;
     }
     return last;
   }

@@ -53,7 +53,7 @@ class table_room {
     const auto leave = [&](bool all) {
       for (publication& p : all_.publications.all())
         for (std::size_t i = 0; i < images.size(); ++i)
-          if (images[i].as.id == p.id) p.leaving = all;
+          if (images[i].as.id == p.id && !p.replaced) p.leaving = all;  // what was replaced before stays
     };
     leave(true);
     const auto free = has_room(std::uint64_t{images.size()} * t->options.named.size());
