@@ -538,8 +538,8 @@ def test_ctrl_c_is_heard_while_a_step_is_made():
             sys.executable, "-c",
             "import numpy as np, tensorpull, time\n"
             "a = np.ones(60_000_000, np.float32)\nb = {'a': a}\nc = {'a': a + np.arange(60_000_000, dtype=np.float32) % 251 * np.float32(1e-5)}\n"
-            "tensorpull.narrowed({'a': c['a'][:3000]}, {'a': a[:3000]})\nprint('r', flush=True)\n"
-            "try:\n  while True: tensorpull._native.narrow_tensors([('a', 'F32', (60_000_000,), None, c['a'].ctypes.data, 0)], [('a', 'F32', (60_000_000,), None, a.ctypes.data, 0)], 8)\n"
+            "tensorpull.narrowed({'a': c['a'][:3000]}, {'a': a[:3000]})\n"
+            "try:\n  print('r', flush=True)\n  while True: tensorpull._native.narrow_tensors([('a', 'F32', (60_000_000,), None, c['a'].ctypes.data, 0)], [('a', 'F32', (60_000_000,), None, a.ctypes.data, 0)], 8)\n"
             "except KeyboardInterrupt: print('heard', bool((a == 1).all()), flush=True)\n",
         ],
         stdout=subprocess.PIPE, text=True,

@@ -560,7 +560,7 @@ def python(tmp_path, program, **more):
         (folder / "__init__.py").write_text("")
     (package / "api.py").write_text("print('api')\n")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([FOLDER, str(tmp_path)]), **more}
-    return processes.run([sys.executable, "-c", program], stdout=-1, stderr=-2, text=True, env=env, check=True).stdout
+    return processes.run([sys.executable, "-u", "-c", program], stdout=-1, stderr=-2, text=True, env=env, check=True).stdout
 
 
 TRAINER = {"TENSORPULL_NVFLARE_TRAINER": "nobody", "NVFLARE_CLIENT_API_BOOTSTRAP": "none"}
