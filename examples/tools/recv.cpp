@@ -66,8 +66,8 @@ agrees: that of --digest, or the one that the server states (Repr-Digest).
       --chunk SIZE     bytes that are asked for at a time, 1 to 511M; 0: all of it at once (2M)
       --timeout SECS   how long all of it may take (no limit)
       --wait SECS      how long nothing may come: from a sender that is not there yet, is started again, or is silent
-      --retries N      without --wait: tries to connect again without progress in between, with growing pauses (8, about a minute); each ends
-                       after 60 s in which nothing comes
+      --retries N      without --wait: tries to connect again without progress in between, with growing pauses (8, about a minute); each
+                       ends after 60 s in which nothing comes
       --name NAME      who pulls, as in 'send --expect NAME'
       --digest TEXT    of a URL: sha256:HEX or xxh3:HEX that the file has to have, whatever the server states
       --bearer-file FILE  of a URL: its first line is sent as the authorisation (Bearer), to the host of the URL alone

@@ -25,19 +25,24 @@ class transfer_line {
     stir();
   }
   /// Something has come that is not counted.
-  void stir() { moved_ = clock::now(); }
+  void stir() {
+    moved_ = clock::now();
+    silent_ = {};
+  }
   /// Sets where the download begins: the bytes before were there already. Later calls change nothing.
   void begin(std::uint64_t offset) {
     if (begun_) return;
     begun_ = true;
     first_ = bytes_ = offset;
-    rated_ = moved_ = told_ = clock::now();
+    stir();
+    rated_ = told_ = moved_;
     if (began_ == clock::time_point{}) began_ = rated_;
   }
   /// What is counted in seconds begins before the first byte.
   void prelude() { began_ = clock::now(); }
   void arrived(std::uint64_t bytes) {
-    const auto now = moved_ = clock::now();
+    stir();
+    const auto now = moved_;
     bytes_ += bytes, unrated_ += bytes;
     const double passed = std::chrono::duration<double>(now - rated_).count();
     if (passed < 0.2) return;
@@ -48,8 +53,11 @@ class transfer_line {
   }
   /// Draws the line; may be called often.
   void tick() {
-    if (line_.due()) return draw();
     const auto now = clock::now();
+    // drivers ask several times a second: a longer time is that of a program that was stopped, and nobody's silence
+    silent_ += std::min<clock::duration>(now - asked_, std::chrono::seconds(1));
+    asked_ = now;
+    if (line_.due()) return draw();
     if (line_.on_terminal() || !lines_ || !begun_ || now - told_ < std::chrono::seconds(30)) return;
     told_ = now;
     say(tool_, figures());
@@ -61,9 +69,9 @@ class transfer_line {
   /// Bytes that were there already, and bytes that have come.
   std::uint64_t first() const { return first_; }
   std::uint64_t received() const { return bytes_ - first_; }
-  /// Since this was made, and since something came last.
+  /// Since this was made, and for how long this program has waited since something came last.
   clock::duration open_for() const { return clock::now() - opened_; }
-  clock::duration silent_for() const { return clock::now() - moved_; }
+  clock::duration silent_for() const { return silent_; }
   double seconds() const { return begun_ ? std::chrono::duration<double>(clock::now() - began_).count() : 0; }
 
  private:
@@ -98,7 +106,8 @@ class transfer_line {
   std::uint64_t bytes_ = 0, total_ = 0, first_ = 0, unrated_ = 0;
   bool begun_ = false;
   double rate_ = 0;
-  clock::time_point began_{}, rated_{}, told_{}, opened_ = clock::now(), moved_ = opened_;
+  clock::time_point began_{}, rated_{}, told_{}, opened_ = clock::now(), moved_ = opened_, asked_ = opened_;
+  clock::duration silent_{};
 };
 
 }  // namespace tools

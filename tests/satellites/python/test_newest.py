@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import types
 
 import numpy as np
@@ -226,3 +227,18 @@ def test_of_several_addresses_each_is_asked(owner):
     port = processes.OwnPort()
     ref = owner.add_tensors(model(1))
     assert tensorpull.download_tensors([port.address, "unix:/nowhere", owner.address], ref, wait=processes.AMPLE, retries=1).receipt.confirmed
+
+
+def test_a_process_that_was_stopped_has_not_waited_meanwhile(monkeypatch):
+    now = 100.0
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: now)
+        with options.within(None, 10, None) as heard:
+            for step in (0.9, 0.9, 3600, 0.9):
+                now += step
+                assert not heard()
+            late = 0
+            while not heard() and late < 100:
+                now += 0.5
+                late += 1
+    assert late == 13  # 3.7 of the ten seconds were over

@@ -542,7 +542,7 @@ def several_connections_and_several_senders():
     done = get("--also", three.address, "--retries", 0, status=1)
     assert done["code"] == "connection_failed" and "1 other sender" in done["message"], done
     for words, why in ((("h:1", NO_REF, "--also", "unix:/x"), "same kind"), (("udp://h:1", NO_REF, "--connections", 2), "are for TCP"),
-                       (("shm:/x", NO_REF, "--also", "shm:/y"), "without" if without("shm:/x") else "are for TCP"),
+                       (("shm:/x", NO_REF, "--also", "shm:/y"), "is no address" if "shared_memory" in satellites_that_are_not_here() else "are for TCP"),
                        (("http://h/m", "--connections", 2), "are for TCP"), (("h:1", NO_REF, "--chunk", 0, "--connections", 2), "excludes"), (("h:1", NO_REF, "--connections", 9), "1 to 8"),
                        (("h:1", NO_REF, *["--also", "h:2"] * 8), "eight"), (("h:1", NO_REF, "--also", "h"), "no address")):  # fmt: skip
         assert why in run("recv", *words, "-o", "x", status=2)[1], words
@@ -1527,9 +1527,14 @@ def without(link):
     return refusal.returncode == 2 and "built without" in refusal.stderr
 
 
+def satellites_that_are_not_here():
+    """Those that this build has not."""
+    return os.environ.get("TENSORPULL_TOOLS_WITHOUT", "").split()
+
+
 def lacks(case, cases):
-    """Whether the case is about a satellite that this build has not (TENSORPULL_TOOLS_WITHOUT names those)."""
-    return any(case in cases.get(satellite, ()) for satellite in os.environ.get("TENSORPULL_TOOLS_WITHOUT", "").split())
+    """Whether the case is about a satellite that this build has not."""
+    return any(case in cases.get(satellite, ()) for satellite in satellites_that_are_not_here())
 
 
 def links_of_tls():
@@ -1637,7 +1642,7 @@ def cases_are_all_listed():
     assert os.environ["TENSORPULL_TOOL_CASES"].split() == [case.__name__ for case in CASES[:-1]]
 
 
-HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "lacks"}
+HELPERS = {"safetensors", "npy", "npz", "noise", "parsed", "command", "run", "Sender", "SlowPath", "Store", "in_terminal", "write", "names", "without_override", "delivered", "without", "serial_ends", "stepped", "versions", "lacks", "satellites_that_are_not_here"}
 CASES = [case for name, case in list(globals().items()) if callable(case) and getattr(case, "__module__", None) == __name__ and name not in HELPERS]
 OF_SATELLITES = {
     "parallel": (several_connections_and_several_senders,),

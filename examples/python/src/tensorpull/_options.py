@@ -234,7 +234,7 @@ class within:
         self._timeout, self._wait, self._abort, self._asked = timeout, wait, abort, as_abort(abort)
         self._several = not isinstance(address, str)  # after some tries another is asked
         self._seconds = [math.inf if seconds is None else milliseconds(seconds, what) / 1000 for what, seconds in (("timeout", timeout), ("wait", wait))]
-        self._began = self._came = time.monotonic()
+        self._began = self._came = self._looked = time.monotonic()
         self._why = ""
 
     def __enter__(self) -> Any:
@@ -244,6 +244,9 @@ class within:
         if self._asked is not None and self._asked():
             return True
         now = time.monotonic()
+        # it is asked several times a second: a longer time is that of a process that was stopped, and nobody's silence
+        self._came += max(0.0, now - self._looked - 1)
+        self._looked = now
         if now - self._began >= self._seconds[0]:
             self._why = f"it was not done within timeout={self._timeout} seconds"
         elif now - self._came >= self._seconds[1]:
@@ -252,7 +255,7 @@ class within:
 
     def here(self) -> bool:
         """The same while this end is at work, which is no waiting."""
-        self._came = time.monotonic()
+        self._came = self._looked = time.monotonic()
         return self()
 
     def noting(self, settings: "PullSettings") -> None:
@@ -266,7 +269,7 @@ class within:
         def note(event: Any) -> None:
             nonlocal last
             if event[0] in ("started", "active"):  # it is told if something has come
-                self._came = time.monotonic()
+                self._came = self._looked = time.monotonic()
             if tell is not None and (event[0] != "active" or self._came - last >= interval):
                 last = self._came
                 tell(event)
