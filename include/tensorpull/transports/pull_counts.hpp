@@ -11,7 +11,9 @@ namespace tensorpull {
 
 /// The counts at one moment.
 struct pull_figures {
-  std::uint64_t completed = 0, completed_unverified = 0, failed = 0;  ///< pulls that have ended so
+  std::uint64_t completed = 0;  ///< pulls that have ended so
+  std::uint64_t completed_unverified = 0;  ///< pulls that have ended so
+  std::uint64_t failed = 0;  ///< pulls that have ended so
   std::uint64_t bytes = 0;  ///< of those that have completed
   std::uint64_t damaged = 0;  ///< chunks of theirs that arrived with wrong bytes and were fetched again
 };

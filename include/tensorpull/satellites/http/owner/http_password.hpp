@@ -16,7 +16,8 @@ namespace tensorpull {
 /// try as many as the line carries, so draw it (`openssl rand -hex 16`).
 class http_password {
  public:
-  static constexpr std::size_t least_bytes = 16, most_bytes = 128;
+  static constexpr std::size_t least_bytes = 16;  ///< of a password
+  static constexpr std::size_t most_bytes = 128;  ///< of a password
 
   /// None: nobody may look.
   constexpr http_password() noexcept = default;

@@ -21,6 +21,7 @@ class status_names {
  public:
   static constexpr std::size_t most_bytes = 96;  ///< of a name
 
+  /// `most`: names that it remembers.
   explicit status_names(std::size_t most = 4096) noexcept : most_(std::max<std::size_t>(most, 1)) {}
 
   /// A recipient that is known by its name (recipient_named).
@@ -32,6 +33,7 @@ class status_names {
 
   /// Copies a name, as much as fits. Returns its length; 0: there is none.
   std::size_t find(recipient_id who, std::span<char> out) const noexcept { return get({who.value, 0, true}, out); }
+  /// The same of a title.
   std::size_t find(const ref_id& id, std::span<char> out) const noexcept { return get({id.high, id.low, false}, out); }
 
  private:
