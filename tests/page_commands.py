@@ -96,6 +96,7 @@ SATELLITE = {
     "pip install build/wheels/tensorpull-0.1.0-*.whl": "python",
     'pip install "./examples/python[nvflare]"': "nvflare",
     'pip install "./examples/python[flower]"': "flower",
+    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 100 --rounds 1": "python",
 }
 
 
