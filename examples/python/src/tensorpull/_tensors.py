@@ -25,7 +25,7 @@ _TORCH = {
     "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float4_e2m1fn_x2": "F4",
 }  # fmt: skip
 _TORCH_NAMES = {ours: name for name, ours in _TORCH.items()}
-#: What is narrowed, and what is converted.
+#: The dtypes that are narrowed, and converted.
 FLOATING = frozenset({"F16", "BF16", "F32", "F64"})
 _CPU = 1  # of DLPack's kinds of devices
 _MESSAGES = {"unsupported_dtype": "this dtype is not supported here", "unsupported_layout": "this layout is not supported here"}

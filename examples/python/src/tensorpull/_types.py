@@ -43,7 +43,7 @@ class Bar(Protocol):
 
 #: What ends a call.
 Abort = Union[Event, Signal, Callable[[], object], None]
-#: What is waited for: a reference, several, or something that becomes true.
+#: The end of a wait: of a reference, of several, or something that becomes true.
 Until = Union[str, Iterable[str], Event, Signal, Callable[[], object], None]
 
 
@@ -193,7 +193,7 @@ class Progress(NamedTuple):
     name: str = ""  #: the recipient's, if it is one of those that the publication was given
 
 
-#: What is told how far a transfer is.
+#: It is told how far a transfer is.
 Tell = Union[Callable[[Progress], object], Bar, None]
 
 

@@ -9,7 +9,7 @@
         message = await session.receive()
 
 Each call that waits has a thread of its own, which is over when its `await` returns or raises. Cancelling stops it within 0.1 s: the `await` raises
-`CancelledError` when nothing is written to the tensors or the file any more, and the owner has been told. What had come by then is not lost: the next `receive()` or `accept()` has it.
+`CancelledError` when nothing is written to the tensors or the file any more, and the owner has been told. Everything that had arrived by then is kept: the next `receive()` or `accept()` has it.
 Callbacks are called on that thread, not on the loop's. Any event loop of asyncio will do. The end of the main thread stops a
 transfer too, if its loop was left without cancelling it.
 """

@@ -10,9 +10,10 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 import tensorpull
 
+from .._loopback import is_loopback
 from ._arrays import MAX_HEADER_BYTES, as_tensors, from_file, held, identity, size
 from ._door import Door
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Refused, hello, is_loopback, offer, parse_answer, parse_greeting, printable
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Refused, hello, offer, parse_answer, parse_greeting, printable
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Error, Grid as FlowersGrid, Message, RecordDict, logger, make_message
 from ._spool import Landed, Spool
 

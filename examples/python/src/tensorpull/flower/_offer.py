@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from .._loopback import is_loopback
 from ._seam import ConfigRecord
 
 #: The key of the record, and the action of the query that asks a node whether it knows it.
@@ -58,15 +58,6 @@ class Trust(NamedTuple):
 
     hosts: "frozenset[str]" = frozenset()
     plain: bool = False
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def checked_address(address: str, trust: Trust) -> str:

@@ -1,6 +1,6 @@
 """Memory that a site's job process and its trainer give each other. It has no name, so nothing is left behind when both are gone, and it is sealed: nobody can change it any more.
 
-What comes with a descriptor is hostile until it was checked. It is mapped privately, so a write copies its page and nobody else sees it.
+Everything that arrives with a descriptor is hostile until it is checked. It is mapped privately, so a write copies its page and nobody else sees it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
+
+from .._loopback import is_loopback
 
 #: The key in FLARE's state. A peer that does not know it sends it back or drops it; both mean FLARE's own chunks.
 KEY = "tensorpull"
@@ -60,15 +61,6 @@ def split(address: Any) -> Tuple[str, str, int]:
     if not found or not 0 < int(found[3]) < 65536:
         raise Refused("its address is none")
     return found[1], found[2].strip("[]").lower(), int(found[3])
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def checked_address(address: Any, trust: Trust) -> str:

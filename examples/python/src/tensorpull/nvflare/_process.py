@@ -20,11 +20,12 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
+from .._loopback import is_loopback
 from . import _relayed
 from ._changes import OFF, Base, Earlier, mode_of
 from ._pool import KEEP_BYTES, Kept
 from ._models import Models
-from ._offer import Trust, is_loopback
+from ._offer import Trust
 from ._admission import Turns
 
 #: Seconds in which a caller has to finish its handshake and say its word.
