@@ -184,7 +184,7 @@ def test_received_arrays_outlive_the_grid_and_their_file_goes_with_them(tmp_path
 
 def test_a_strategy_that_reads_some_reads_only_those(pulled):
     record = ask(pulled(FakeGrid({1: app()})), [1])[1].content["arrays"]
-    path = record["layer.weight"].__dict__["_read"]._path
+    path = record["layer.weight"].__dict__["_read"]._file.path
     with open(path, "r+b") as f:  # only what is read is looked at
         f.truncate(os.path.getsize(path) - 1)
     shorter = {name: read(array) for name, array in record.items()}
@@ -252,6 +252,77 @@ def test_every_dtype_that_both_have(dtype, pulled):
     record = ArrayRecord({"x": Array(values), "y": Array(values), "z": Array(values.reshape(5, 10))})
     record["tied"] = record["x"]
     assert same(ask(pulled(fake), [1], record)[1].content["arrays"], record) and by_us(fake) == (1, 0)
+
+
+# A node's folder
+
+
+@pytest.fixture
+def arrived(monkeypatch):
+    """The bytes that each pull of a model into a file took; None: it failed."""
+    taken, download = [], tensorpull.download_file
+
+    def noted(*a, **k):
+        taken.append(None)
+        receipt = download(*a, **k)
+        taken[-1] = receipt.bytes
+        return receipt
+
+    monkeypatch.setattr(tensorpull, "download_file", noted)
+    return taken
+
+
+def test_a_model_that_a_node_has_already_is_not_sent_again(pulled, tmp_path, arrived):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    grid = pulled(FakeGrid({1: app()}, {1: {"tensorpull-folder": str(folder)}}))
+    first, second = model(), model(1)
+    ask(grid, [1], first, kind="evaluate")
+    for record in (first, second, second, first):  # the same arrays are another publication in each exchange
+        assert same(ask(grid, [1], record)[1].content["arrays"], expected(1, record))
+    whole = arrived[0]
+    assert whole > first.count_bytes() // 2 and arrived == [whole, 1, whole, 1, whole] and os.listdir(folder) == [_client.LAST]
+
+
+def test_what_a_killed_node_has_left_in_its_folder_is_no_model(pulled, tmp_path, arrived):
+    grid = pulled(FakeGrid({1: app()}, {1: {"tensorpull-folder": str(tmp_path)}}), folder=None)
+    (tmp_path / f".{_client.LAST}.part").write_bytes(bytes(100))
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and os.listdir(tmp_path) == [_client.LAST]
+    changed = bytearray((tmp_path / _client.LAST).read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / _client.LAST).write_bytes(changed)
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and arrived[1] == arrived[0]
+
+
+def test_arrays_of_a_model_stay_when_the_next_takes_its_place(pulled, tmp_path):
+    seen = []
+
+    def keep(message, context):
+        seen.append(message.content["arrays"])
+        return train(message, context)
+
+    grid = pulled(FakeGrid({1: app(train=keep)}, {1: {"tensorpull-folder": str(tmp_path)}}), folder=None)
+    ask(grid, [1], model())
+    ask(grid, [1], model(1))
+    assert same(seen[0], model()) and same(seen[1], model(1))
+    seen.clear()
+
+
+@pytest.mark.parametrize("folder", ["missing", "file", "taken", "full"])
+def test_a_folder_that_cannot_be_used_is_a_warning(folder, pulled, tmp_path, caplog, monkeypatch):
+    path = tmp_path / "node"
+    if folder == "file":
+        path.write_bytes(b"")
+    elif folder != "missing":
+        path.mkdir()
+    held = _spool.hold(str(path)) if folder == "taken" else None
+    if folder == "full":
+        monkeypatch.setattr(_client.shutil, "disk_usage", lambda path: type("usage", (), {"free": 1000}))
+    fake = FakeGrid({1: app()}, {1: {"tensorpull-folder": str(path)}})
+    assert same(ask(pulled(fake), [1])[1].content["arrays"], expected(1)) and by_us(fake) == (1, 0)
+    assert sum("the model is not kept in" in r.getMessage() for r in caplog.records) == 1
+    if held is not None:
+        os.close(held)
 
 
 # Negotiation

@@ -459,7 +459,7 @@ class Grid(FlowersGrid):
         try:
             landed = Landed(self._spool)
             session.download_file(ref, landed.path, resume=False, max_bytes=min(most + MAX_HEADER_BYTES, 2**63 - 1), abort=stop)
-            return from_file(landed.path, landed)
+            return from_file(landed)
         finally:
             self._pulls.release()
 
