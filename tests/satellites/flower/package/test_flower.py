@@ -6,6 +6,7 @@ import copy
 import gc
 import glob
 import os
+import socket
 import threading
 
 import flwr.clientapp
@@ -19,7 +20,8 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum
 
 import tensorpull
 import tensorpull.flower
-from tensorpull.flower import _client, _door, _grid, _offer, _spool
+from tensorpull import _peers
+from tensorpull.flower import _client, _grid, _offer, _spool
 
 
 @pytest.fixture(autouse=True)
@@ -676,9 +678,9 @@ def test_an_update_whose_names_lie_is_not_taken(metadata, pulled):
 
 
 def test_callers_that_say_nothing_hold_up_nobody(pulled, monkeypatch):
-    monkeypatch.setattr(_door, "HANDSHAKE", 60.0)
+    monkeypatch.setattr(_peers, "HANDSHAKE", 60.0)
     grid = pulled(FakeGrid({1: app()}))
-    silent = [tensorpull.Session(grid._door.address) for _ in range(20)]
+    silent = [tensorpull.Session(grid._addresses[1]) for _ in range(20)]
     assert same(ask(grid, [1])[1].content["arrays"], expected(1))
     for session in silent:
         session.close()
@@ -696,7 +698,7 @@ def an_offer(**change):
 
 @pytest.mark.parametrize("change", [
     {"v": 0}, {"v": None}, {"is": "hello"}, {"token": "g" * 32}, {"token": "a" * 31}, {"models": "127.0.0.1:1"}, {"models": "tcp://127.0.0.1:0"}, {"updates": "tcp://127.0.0.1:65536"},
-    {"updates": "unix:@name"}, {"updates": "pipe:sh"}, {"models": "tcp://user@127.0.0.1:1"}, {"models": "tcp://192.0.2.1:1"}, {"models": "tcp://127.0.0.1.example.org:1"}, {"models": 1},
+    {"updates": "unix:@name"}, {"updates": "pipe:sh"}, {"models": "tcp://user@127.0.0.1:1"}, {"models": "tls://*:1"}, {"models": "tcp://192.0.2.1:1"}, {"models": "tcp://127.0.0.1.example.org:1"}, {"models": 1},
     {"references": []}, {"references": ["b" * 32]}, {"references": ["b" * 48, "b" * 48]}, {"references": [1]}, {"keys": ["other"]}, {"keys": [b"arrays"]}, {"order": ["config"]},
     {"order": ["arrays", "arrays"]}, {"least": -1}, {"least": 1.0}, {"more": 1}, {"updates": "tcp://127.0.0.1:1" + " " * 300},
 ], ids=str)  # fmt: skip
@@ -746,7 +748,7 @@ def test_forty_rounds_with_participants_that_vary_leave_nothing(pulled, tmp_path
             thread.join()
         fake.threads.clear()
         gc.collect()
-        assert processes.eventually(lambda: not grid._door._callers)
+        assert processes.eventually(lambda: len(grid._door._threads) == 1)  # the one that accepts
         counted.append((
             len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir(grid._spool.path)), len(grid._sent), len(grid._by_message), len(grid._may), len(grid._models), len(grid._greeted),
         ))  # fmt: skip
@@ -817,6 +819,20 @@ def test_tls_and_certificates_of_nodes(pulled, tmp_path_factory):
     fake.config[2] = fake.config[1]  # another site has got node 2's messages: its name is another one
     replies = ask(grid, [1, 2])
     assert not replies[1].has_error() and same(replies[2].content["arrays"], expected(2)) and by_us(fake) == (4, 3)
+
+
+def test_connections_that_never_begin_tls_hold_up_nobody(pulled, tmp_path_factory):
+    from authority import certificates
+
+    folder = tmp_path_factory.mktemp("certificates")
+    ssl = certificates(folder, "site-1")["server"]
+    fake = FakeGrid({1: app()}, {1: {"tensorpull-ca-file": f"{folder}/ca.pem", "tensorpull-cert-file": f"{folder}/site-1.pem", "tensorpull-key-file": f"{folder}/site-1.key"}})
+    grid = pulled(fake, ssl=ssl)
+    port = int(grid._addresses[1].rpartition(":")[2])
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and by_us(fake) == (1, 0)
+    for one in silent:
+        one.close()
 
 
 @pytest.mark.parametrize("given", [{"listen": "0.0.0.0"}, {"listen": "0.0.0.0", "without_tls": True}, {"listen": "192.0.2.7"}])
