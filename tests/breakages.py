@@ -252,7 +252,7 @@ BREAKAGES = [
     ("protocol/owner/detail/owner_tables.hpp", "if (open) return recipient_state::acquired;", "", "protocol/transaction_references", "*"),
     ("protocol/owner/detail/transaction_table.hpp", "|| is_final(r.state)) return;\n    forget(r);", "|| true) return;\n    forget(r);", "consumers/published_schema", "*counts_for_nobody*"),
     ("protocol/owner/detail/serve_book.hpp", "r->serving && r->at_end &&", "r->serving &&", "protocol/transactions", "*may_pull_again*"),
-    ("protocol/owner/detail/transaction_table.hpp", "is_final(r->state) && !has_completed(r->state)", "is_final(r->state) && r->state != recipient_state::completed", "explored/host_endpoints", "*break*"),
+    ("protocol/owner/detail/transaction_table.hpp", "is_final(r->state) && !has_completed(r->state)", "is_final(r->state) && r->state != recipient_state::completed", "protocol/transactions:explored/host_endpoints", "*completed_recipient_stays*:*break*"),
     ("protocol/owner/detail/table_room.hpp", "if (recipients * references > most)", "if (recipients > most)", "protocol/transactions", "*More_recipients*"),
     ("protocol/owner/detail/transaction_events.hpp", "out = take_event(r, ++events_, now);", "out = take_event(r, ++events_, now); out.bytes_total = publications.at(r.slot).image.schema->image_bytes;", "protocol/transactions:transports/publish_all", "*ended_is_not_read*:*may_be_freed*"),
     ("protocol/owner/detail/transaction_table.hpp", "if (first) { ++t->outcome.counts.acquired;", "if (true) { ++t->outcome.counts.acquired;", "protocol/transaction_references", "*"),
@@ -565,5 +565,5 @@ BREAKAGES = [
     ("protocol/recipient/recipient.hpp", "give_up_requests();\n      request_sent_ = false;", "give_up_requests();", "explored/host_endpoints", "*break*"),
     ("protocol/recipient/transfer.hpp", "from.offset == there.schema->image_bytes ? from.offset - 1 : from.offset", "from.offset", "explored/host_endpoints", "*starts*"),
     ("protocol/connection/endpoint.hpp", "answers_.close();\n    long_.end(answers_.pool);", "answers_.close();", "explored/host_endpoints", "*stranger*"),
-    ("protocol/owner/owner.hpp", "!to->anonymous && has_completed(to->state))", "false)", "explored/host_endpoints", "*starts*"),
+    ("protocol/owner/owner.hpp", "!to->anonymous && has_completed(to->state))", "false)", "protocol/transactions:explored/host_endpoints", "*before_the_end*:*starts*"),
 ]

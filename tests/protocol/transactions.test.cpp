@@ -151,6 +151,46 @@ TEST_F(Transactions, R8_afterwards_only_those_who_completed_are_told_so) {
   EXPECT_EQ(settled[0].counts.completed, 1u) << "the outcome was a value";
 }
 
+TEST_F(Transactions, One_that_has_completed_is_told_so_even_if_it_asked_before_the_end) {
+  publish(named(std::array{ada, bob}));
+  owner::peer a, again, b, e;
+  complete(a, ada);
+  tp::pending_reply completed = describe(again, ada), other = describe(e, eve);
+  complete(b, bob);
+  ASSERT_EQ(settled.size(), 1u);
+  for (tp::pending_reply* const r : {&completed, &other}) {
+    ASSERT_EQ(o.pin(*r), nullptr);
+    o.refuse_gone(*r);
+  }
+  EXPECT_EQ(completed.status, status::already_final);
+  EXPECT_EQ(other.status, status::ended);
+}
+
+TEST_F(Transactions, A_completed_recipient_stays_so_whatever_its_other_connections_still_ask) {
+  for (const bool verified : {false, true}) {
+    publish(counted(2));
+    owner::peer late, quick, third;
+    describe(late, ada), pull(late, 0, 8);
+    const auto nonce = take_all(quick, ada);
+    EXPECT_EQ(confirm(quick, ada, nonce, verified ? version : 0).status, status::ok);
+    const auto end = verified ? recipient_state::completed : recipient_state::completed_unverified;
+    ASSERT_EQ(state(ada), end);
+    EXPECT_EQ(pull(late, 8, 8).kind, kind::chunk) << "it is served all the same";
+    EXPECT_EQ(state(ada), end);
+    EXPECT_EQ(describe(third, ada).kind, kind::description);
+    EXPECT_EQ(state(ada), end);
+    cancel(late, ada, nonce);
+    for (owner::peer* const l : {&late, &quick, &third}) o.forget(*l);
+    EXPECT_EQ(state(ada), end);
+    EXPECT_EQ(o.status_of(id)->final(), 1u);
+    EXPECT_EQ(o.status_of(id)->lost, 0u);
+    const std::size_t before = settled.size();
+    owner::peer b;
+    EXPECT_EQ(complete(b, bob), status::ok);
+    EXPECT_TRUE(settled_as(before + 1, verified ? verdict::completed : verdict::completed_unverified, {.all = 2}));
+  }
+}
+
 TEST_F(Transactions, A_recipient_that_completed_without_a_digest_may_pull_again_and_confirm_with_one) {
   publish(counted(2));
   owner::peer a;
