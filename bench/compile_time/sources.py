@@ -90,6 +90,8 @@ PULLS = {
 OWNERS = {
     "tcp, owner": ("transports/host/owner.hpp", "tcp", "net0::downloader::open()"),
 }
+# A pull over TCP with the headers that it needs instead of the umbrella, which has owners and sessions, too.
+ALONE = ("chunking/policies.hpp", "consumers/land.hpp", "integrity/xxhash/policies.hpp", "pipeline.hpp", "tensors/structs/raw.hpp", "transports/over/tcp/tcp.hpp")
 # What else the file does around the same pipeline, over TCP: headers, code.
 USES = {
     "weighing": (("consumers/average/weighing.hpp",),
@@ -120,6 +122,8 @@ def roles(role):
     if role in USES:
         headers, does = USES[role]
         return "".join(f"#include <tensorpull/{header}>\n" for header in headers) + HEADERS + model + pipeline(transport="tcp") + does
+    if role == "tcp, without the umbrella":
+        return roles("tcp").replace(HEADERS, "".join(f"#include <tensorpull/{header}>\n" for header in ALONE))
     header, transport, *rest = (PULLS | OWNERS)[role]
     text = (f"#include <tensorpull/{header}>\n" if header else "") + HEADERS + model
     if role in OWNERS:
@@ -162,6 +166,12 @@ def image_of_mp11(count):
     listed = ", ".join(f"of_w{i}" for i in range(count))
     return (f'#include "mp11.hpp"\n{model}{members}'
             f"image_table image(const model& m) {{ return table_of<boost::mp11::mp_list<{listed}>>(m); }}\n")
+
+
+def image_of_pfr(count):
+    names = ", ".join(f'"w{i}"' for i in range(count))
+    return (f'#include "pfr.hpp"\n{distinct_model(count, adapted=struct)}'
+            f"image_table image(const model& m) {{\n  static constexpr const char* names[] = {{{names}}};\n  return table_of(m, names);\n}}\n")
 
 
 def image_of_run_time_table(count):

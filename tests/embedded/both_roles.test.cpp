@@ -1,4 +1,4 @@
-// A machine that pulls and is pulled from over one line at once: beside a host, and beside another small machine.
+// A machine that pulls and is pulled from over one line at once beside a host; line.test.cpp has two small machines.
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/embedded/line.hpp>
@@ -22,7 +22,6 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
   for (const double noise : {0.0, 0.05, 0.2})
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       generator dice(seed);
-      const auto chance = [&](double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; };
       const device_model global = random_model(seed), mine = random_model(seed + 100);
       const model global_on_host = twin_of(global);
       const auto image = twin_of(mine).image_bytes();
@@ -46,8 +45,8 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
 
       std::vector<std::pair<datagram, std::size_t>> up, down;
       const auto put = [&](auto& line, const datagram& d, std::size_t n) {
-        for (int copies = chance(noise) ? 2 : 1; copies > 0; --copies)
-          if (!chance(noise)) line.emplace_back(d, n);
+        for (int copies = dice.chance(noise) ? 2 : 1; copies > 0; --copies)
+          if (!dice.chance(noise)) line.emplace_back(d, n);
       };
       std::uint32_t now = 1000;
       bool together = false;
@@ -55,22 +54,16 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
         for (tp::datagram_plan plan;;) {
           host.end->plan_datagram(t, plan, host.room(), std::chrono::milliseconds(now));
           if (plan.bytes == 0) break;
-          datagram d;
-          byte_vector bytes;
-          for (std::size_t i = 0; i < plan.span_count; ++i)
-            bytes.insert(bytes.end(), plan.spans[i].begin(), plan.spans[i].end());
-          d.resize(bytes.size() / 8 + 1);
-          std::memcpy(d.data(), bytes.data(), bytes.size());
+          const byte_vector bytes = bytes_of(plan);
           host.end->sent(t, plan, true);
-          put(up, d, bytes.size());
+          put(up, datagram_of(bytes), bytes.size());
         }
         for (const auto& [d, n] : std::exchange(up, {})) {
           const const_byte_span bytes{reinterpret_cast<const std::byte*>(d.data()), n};
           recipient.received(bytes, now);
           const auto said = answer_of(owner, bytes, now);
           read_answers(said, image);
-          datagram a(said.size() / 8 + 1);
-          if (!said.empty()) std::memcpy(a.data(), said.data(), said.size()), put(down, a, said.size());
+          if (!said.empty()) put(down, datagram_of(said), said.size());
         }
         datagram ask(20);
         if (const std::size_t n = recipient.next(std::as_writable_bytes(std::span(ask)), now); n > 0) put(down, ask, n);
@@ -92,76 +85,6 @@ TEST(EmbeddedBothRoles, A_host_publishes_and_pulls_over_the_same_lossy_link_at_o
       EXPECT_EQ(host.references.status_of(average)->completed, 1u);
     }
   EXPECT_GE(at_once, 8) << "neither waits for the other";
-}
-
-/// One direction of a line that changes, loses and inserts bytes.
-struct noisy_bytes {
-  std::deque<std::byte> bytes;
-  generator dice{1};
-  std::uint64_t one_in = 0;  // 0: it is quiet
-
-  void put(std::byte b) {
-    const bool hit = one_in != 0 && dice.below(one_in) == 0;
-    const std::uint64_t how = hit ? dice.below(3) : 3;
-    if (how == 0) b ^= static_cast<std::byte>(1 << dice.below(8));
-    if (how == 1) bytes.push_back(static_cast<std::byte>(dice()));
-    if (how != 2) bytes.push_back(b);
-  }
-};
-struct device {
-  noisy_bytes &in, &out;
-  tp::io_result read(byte_span to) noexcept {
-    tp::io_result r;
-    for (; r.bytes < to.size() && !in.bytes.empty(); ++r.bytes) to[r.bytes] = in.bytes.front(), in.bytes.pop_front();
-    if (r.bytes == 0) r.status = tp::io_status::would_block;
-    return r;
-  }
-  tp::io_result write(const_byte_span from) noexcept {  // in parts, as a small buffer of a device does
-    tp::io_result r;
-    for (; r.bytes < from.size() && out.bytes.size() < 100; ++r.bytes) out.put(from[r.bytes]);
-    if (r.bytes == 0) r.status = tp::io_status::would_block;
-    return r;
-  }
-};
-
-struct machine_on_a_line {
-  machine_on_a_line(noisy_bytes& in, noisy_bytes& out, const device_model& publishes, tp::ref_id as, tp::ref_id pulls,
-                    std::uint64_t seed)
-      : port{in, out}, recipient(landing, {.ref = pulls, .retry_ms = 60}, seed) {
-    owner.publish(publishes, as, seed + 1);
-  }
-  bool over() const { return recipient.ended() && owner.state() == state::completed; }
-  device port;
-  tp::embedded_line<device, 592, 592> line{port};
-  device_model landed{};
-  tp::model_landing<device_model> landing{landed};
-  tp::embedded_recipient<tp::model_landing<device_model>, 512> recipient;
-  small_owner<> owner;
-};
-
-TEST(EmbeddedBothRoles, Two_small_machines_exchange_their_models_over_one_line) {
-  for (const std::uint64_t one_in : {0u, 100'000u, 10'000u, 3'000u})
-    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-      noisy_bytes there, back;
-      there.dice = generator(seed), back.dice = generator(seed + 50);
-      there.one_in = back.one_in = one_in;
-      const device_model a = random_model(seed), b = random_model(seed + 9);
-      machine_on_a_line left(there, back, a, update, average, 1000 * seed),
-          right(back, there, b, average, update, 5000 * seed);
-      for (std::uint32_t now = 0; now < 400'000 && !(left.over() && right.over()); ++now) {
-        while (tp::step(left.line, left.recipient, left.owner, now)) {
-        }
-        while (tp::step(right.line, right.recipient, right.owner, now)) {
-        }
-      }
-      ASSERT_TRUE(left.recipient.ended() && right.recipient.ended())
-          << one_in << ' ' << seed << ' ' << left.recipient.landed_bytes() << ' ' << right.recipient.landed_bytes();
-      for (machine_on_a_line* const m : {&left, &right}) {
-        ASSERT_TRUE(completed(m->recipient.outcome()));
-        EXPECT_EQ(m->owner.state(), state::completed);
-      }
-      EXPECT_TRUE(same(left.landed, b) && same(right.landed, a));
-    }
 }
 
 /// A wire that carries eleven bytes in a millisecond each way, as 115,200 baud do, between a large buffer at one end
@@ -223,9 +146,8 @@ TEST(EmbeddedBothRoles, A_host_that_asks_faster_than_the_line_answers_is_served_
         tp::datagram_plan plan;
         host.end->plan_datagram(t, plan, host.room(), std::chrono::milliseconds(now));
         if (plan.bytes == 0) break;
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size())
-          std::memcpy(room.data() + at, plan.spans[i].data(), plan.spans[i].size());
+        const byte_vector bytes = bytes_of(plan);
+        std::memcpy(room.data(), bytes.data(), bytes.size());
         host.end->sent(t, plan, true);
         host_line.send(plan.bytes);
         ++requests;

@@ -40,7 +40,7 @@ template <class Flash>
 struct FlashRecipient : testing::Test {
   std::uint64_t sent() { return pair.status().bytes_sent; }
   small_pair pair;
-  model source = fill(list_of<net>(), 1), second = fill(list_of<net>(), 2);
+  model source = fill(list_of<net>(), 1);
 };
 using flashes =
     testing::Types<simulated_flash<256, 4>, simulated_flash<128, 16>, simulated_flash<128, 8, flash_kind::ecc>>;
@@ -91,26 +91,6 @@ TYPED_TEST(FlashRecipient, A_finished_image_is_not_fetched_again) {
   EXPECT_TRUE(done->confirmed);
   EXPECT_LE(this->sent() - before, 1u);
   EXPECT_EQ(d.flash.operations(), operations);
-}
-
-TYPED_TEST(FlashRecipient, A_new_version_or_a_wrong_byte_begins_at_byte_0) {
-  this->pair.left->publish(this->source);
-  device<TypeParam> d(1);
-  ASSERT_TRUE(d.start(this->pair));
-  this->pair.start_again();
-  this->pair.left->publish(this->second);
-  ASSERT_TRUE(d.start(this->pair));
-  EXPECT_EQ(this->sent(), image::image_bytes);
-  EXPECT_TRUE(d.holds(this->second));
-  EXPECT_EQ(d.finished(), version_of(this->second));
-  this->pair.start_again();
-  this->pair.left->publish(this->second);
-  d.flash.bytes()[(first_page + 2) * d.flash.page_bytes + 100] ^= std::byte{1};
-  EXPECT_FALSE(d.valid());
-  ASSERT_TRUE(d.start(this->pair));
-  EXPECT_EQ(this->sent(), image::image_bytes);
-  EXPECT_TRUE(d.valid());
-  EXPECT_EQ(d.flash.complaint(), "");
 }
 
 TYPED_TEST(FlashRecipient, An_owner_with_metadata_is_pulled_whole_each_time) {

@@ -170,34 +170,6 @@ TEST_F(EmbeddedOwner, R6_reference_zero_and_near_misses_are_unknown_and_look_the
   EXPECT_EQ(o.state(), state::unseen);
 }
 
-TEST_F(EmbeddedOwner, R10_confirmations_before_the_end_of_another_serve_and_twice_change_nothing) {
-  publish();
-  const auto nonce = describe();
-  EXPECT_EQ(o.state(), state::acquired);
-  EXPECT_EQ(refusal(confirmation(nonce, version)), status::bad_request) << "nothing was served";
-  ASSERT_EQ(reply(pull_of(0, 100)).kind, kind::chunk);
-  EXPECT_EQ(refusal(confirmation(nonce, version)), status::bad_request) << "not to the end";
-  ASSERT_EQ(pull_all(), nonce);
-  EXPECT_EQ(o.state(), state::provisional);
-  EXPECT_EQ(refusal(confirmation(nonce + 1, version)), status::bad_request);
-  EXPECT_EQ(refusal(confirmation(0, version)), status::bad_request);
-  EXPECT_EQ(refusal(confirmation(nonce, version, true, bob)), status::bad_request);
-  auto other = confirmation(nonce, version);
-  other.version = version + 1;
-  EXPECT_EQ(refusal(other), status::stale);
-  EXPECT_EQ(o.state(), state::provisional);
-  for (int i = 0; i < 3; ++i) {
-    const tp::frame c = reply(confirmation(nonce, version));
-    EXPECT_EQ(c.kind, kind::confirmed);
-    EXPECT_EQ(c.status, status::ok);
-    EXPECT_EQ(c.version, version);
-    EXPECT_EQ(c.nonce, nonce);
-    EXPECT_EQ(o.state(), state::completed);
-  }
-  EXPECT_EQ(reply(confirmation(nonce, version + 1)).status, status::digest_mismatch);
-  EXPECT_EQ(o.state(), state::completed);
-}
-
 TEST_F(EmbeddedOwner, R8_after_completion_nothing_of_the_model_is_read_and_everybody_hears_it) {
   publish();
   const auto nonce = pull_all();
@@ -218,43 +190,6 @@ TEST_F(EmbeddedOwner, R8_after_completion_nothing_of_the_model_is_read_and_every
       << "the next one is in the making, perhaps under the same reference";
   EXPECT_EQ(reply(confirmation(nonce, version)).status, status::ok) << "whose answer was lost";
   EXPECT_EQ(o.state(), state::completed);
-}
-
-TEST_F(EmbeddedOwner, A_wrong_digest_fails_and_one_that_was_not_computed_is_another_outcome) {
-  publish();
-  auto nonce = pull_all();
-  EXPECT_EQ(reply(confirmation(nonce, version ^ 1)).status, status::digest_mismatch);
-  EXPECT_EQ(o.state(), state::failed);
-  EXPECT_EQ(reply(confirmation(nonce, version)).status, status::digest_mismatch) << "the same answer";
-  EXPECT_EQ(o.state(), state::failed);
-  nonce = pull_all();
-  EXPECT_EQ(o.state(), state::provisional) << "it came back";
-  EXPECT_EQ(reply(confirmation(nonce, 0, false)).status, status::ok);
-  EXPECT_EQ(o.state(), state::completed_unverified);
-  EXPECT_EQ(reply(confirmation(nonce, 0, false)).status, status::ok);
-}
-
-TEST_F(EmbeddedOwner, R11_a_cancellation_is_heard_and_final_unless_the_recipient_comes_back) {
-  publish();
-  const auto nonce = describe();
-  auto cancel = ask(kind::cancel);
-  cancel.nonce = nonce + 1, cancel.reason = 77;
-  EXPECT_TRUE(silent(cancel));
-  cancel.id = ++last_id, cancel.nonce = nonce, cancel.recipient = bob;
-  EXPECT_TRUE(silent(cancel));
-  EXPECT_EQ(o.state(), state::acquired) << "of another serve, and of another recipient";
-  cancel.id = ++last_id, cancel.recipient = alice;
-  EXPECT_TRUE(silent(cancel));
-  EXPECT_EQ(o.state(), state::cancelled);
-  EXPECT_EQ(o.reason(), 77u);
-  EXPECT_EQ(reply(confirmation(nonce, version)).status, status::already_final);
-  EXPECT_EQ(describe(), nonce) << "it goes on";
-  EXPECT_EQ(o.state(), state::acquired);
-  EXPECT_EQ(o.reason(), 0u);
-  cancel.id = ++last_id, cancel.status = status::digest_mismatch;
-  EXPECT_TRUE(silent(cancel));
-  EXPECT_EQ(o.state(), state::failed) << "what it got is not what was published";
-  EXPECT_NE(describe(bob), nonce) << "another may come now";
 }
 
 TEST_F(EmbeddedOwner, R9_a_late_double_does_not_bring_back_who_has_cancelled) {

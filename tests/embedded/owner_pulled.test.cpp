@@ -127,59 +127,6 @@ TEST_F(EmbeddedOwnerPulled, A_host_waits_for_a_model_that_is_in_the_making) {
   EXPECT_EQ(target.image_bytes(), image);
 }
 
-TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_goes_on_with_the_same_content) {
-  pair.owner.publish(source, id, 3);
-  pair.image = image;
-  pull<> t(to, of(), {}, pair.right.end->next_id());
-  int restarts = 0;
-  pair.after_answer = [&] {
-    if (t.landed_bytes() > static_cast<std::uint64_t>(restarts + 1) * 4000 && restarts < 6)
-      ++restarts, pair.owner = small_owner<>(), pair.owner.publish(source, id, 100u + static_cast<unsigned>(restarts));
-  };
-  const auto done = pair.pull(t);
-  ASSERT_TRUE(succeeded(done));
-  EXPECT_EQ(restarts, 6);
-  EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
-  EXPECT_EQ(target.image_bytes(), image);
-  EXPECT_EQ(pair.owner.state(), state::completed);
-  EXPECT_LT(pair.owner.bytes_served(), image.size() / 2) << "of the last part alone";
-}
-
-TEST_F(EmbeddedOwnerPulled, A_machine_that_was_switched_off_before_the_confirmation_asks_for_the_last_byte_again) {
-  pair.owner.publish(source, id, 3);
-  pair.image = image;
-  pull<> t(to, of(), {}, pair.right.end->next_id());
-  pair.before_answer = [&, off = false]() mutable {
-    if (t.landed_bytes() == image.size() && !off)
-      off = true, pair.owner = small_owner<>(), pair.owner.publish(source, id, 4);
-  };
-  const auto done = pair.pull(t);
-  ASSERT_TRUE(confirmed(done));
-  EXPECT_EQ(pair.owner.state(), state::completed);
-  EXPECT_LE(pair.owner.bytes_served(), 512u);
-}
-
-TEST_F(EmbeddedOwnerPulled, A_model_published_anew_or_withdrawn_in_the_middle_is_an_error_by_name) {
-  for (const bool anew : {false, true}) {
-    pulled_by_a_host<small_owner<>> other{lossy};
-    const device_model next = random_model(2);
-    other.owner.publish(source, id, 3);
-    model mine = model_on_a_host();
-    tp::land into(mine.destination());
-    pull<> t(into, of(), {}, other.right.end->next_id());
-    other.after_answer = [&, done = false]() mutable {
-      if (t.landed_bytes() < 4000 || std::exchange(done, true)) return;
-      if (anew) other.owner.publish(next, id, 4);
-      else other.owner.withdraw(21);
-    };
-    const auto done = other.pull(t);
-    ASSERT_FALSE(done);
-    EXPECT_EQ(done.error().code, anew ? errc::stale_version : errc::withdrawn);
-    EXPECT_EQ(done.error().system, anew ? 0 : 21);
-    EXPECT_EQ(other.owner.state(), anew ? state::unseen : state::unfinished);
-  }
-}
-
 TEST_F(EmbeddedOwnerPulled, A_host_that_gives_up_says_so_and_may_come_back) {
   pair.owner.publish(source, id, 3);
   pair.image = image;
@@ -219,23 +166,6 @@ TEST_F(EmbeddedOwnerPulled, Named_tensors_and_other_schemas_fail_by_name_and_at_
   EXPECT_EQ(code_of(done), errc::schema_mismatch);
   EXPECT_TRUE(part.untouched());
   EXPECT_LT(pair.now - before, 30s);
-}
-
-TEST_F(EmbeddedOwnerPulled, Garbage_on_the_line_changes_nothing) {
-  pair.owner.publish(source, id, 3);
-  pair.image = image;
-  pull<> t(to, of(), {}, pair.right.end->next_id());
-  pair.after_answer = [&] {
-    datagram noise(1 + pair.dice.below(150));
-    pair.dice.fill(std::as_writable_bytes(std::span(noise)));
-    if (pair.chance(0.5))
-      noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
-    answers_of(pair.owner, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)),
-               pair.milliseconds(), image);
-  };
-  const auto done = pair.pull(t);
-  ASSERT_TRUE(succeeded(done));
-  EXPECT_EQ(target.image_bytes(), image);
 }
 
 TEST_F(EmbeddedOwnerPulled, A_host_that_is_started_again_in_the_middle_of_a_description_in_pieces) {
@@ -325,9 +255,7 @@ TEST(EmbeddedOwnerBesideTheOwnerOfAHost, Both_say_the_same) {
           ASSERT_TRUE(host.end->received(idle, f.bytes(), 1'000'000us));
           tp::datagram_plan plan;
           host.end->plan_datagram(idle, plan, host.room(), 1'000'000us);
-          byte_vector bytes;
-          for (std::size_t s = 0; s < plan.span_count; ++s)
-            bytes.insert(bytes.end(), plan.spans[s].begin(), plan.spans[s].end());
+          const byte_vector bytes = bytes_of(plan);
           if (plan.bytes > 0) host.end->sent(idle, plan, true);
           said[1] = read_answers(bytes, image);
         }

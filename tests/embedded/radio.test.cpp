@@ -1,6 +1,6 @@
 // Radios, whose datagrams are short: 128 bytes with chunks of 48, 256 bytes with chunks of 176, and what is left of
-// them if the link adds 8 bytes of its own. A frame has 80 bytes before its payload, on every link. Small machines and
-// hosts pull from each other, in virtual time.
+// them if the link adds 8 bytes of its own. A frame has 80 bytes before its payload, on every link. A small machine
+// pulls from another, in virtual time; hosts are in recipient.test.cpp and owner_pulled.test.cpp.
 #include "support/embedded_link.hpp"
 
 #include <tensorpull/embedded/recipient.hpp>
@@ -38,98 +38,44 @@ using small_recipient = tp::embedded_recipient<tp::model_landing<device_model>, 
 template <std::size_t Bytes>
 using radio_owner = small_owner<chunk_of(Bytes), tp::detail::no_hash, Bytes>;
 
-/// The owner of a host, as a small machine hears it.
-template <std::size_t Bytes>
-struct host_end {
-  datagram_party<> party;
-  tp::no_transfer idle;
-  host_end(std::uint64_t seed, const device_model& m, const model& twin) : party(seed, Bytes) {
-    (void)m, party.publish(twin, id, 1);
-  }
-
-  bool completed() { return party.references.status_of(id)->completed == 1; }
-  void received(const_byte_span d, microseconds now) { EXPECT_TRUE(party.end->received(idle, d, now)); }
-  template <class Put>
-  void send(Put put, microseconds now) {
-    party.references.advance(std::chrono::duration_cast<std::chrono::milliseconds>(now));
-    for (tp::datagram_plan plan;;) {
-      party.end->plan_datagram(idle, plan, party.room(), now);
-      if (plan.bytes == 0) return;
-      byte_vector d;
-      for (std::size_t i = 0; i < plan.span_count; ++i) d.insert(d.end(), plan.spans[i].begin(), plan.spans[i].end());
-      party.end->sent(idle, plan, true);
-      put(d);
-    }
-  }
-};
-/// The owner of a small machine.
-template <std::size_t Bytes>
-struct small_end {
-  radio_owner<Bytes> owner;
-  std::vector<byte_vector> said;
-  small_end(std::uint64_t seed, const device_model& m, const model&) { owner.publish(m, id, seed); }
-
-  bool completed() { return owner.state() == tp::recipient_state::completed; }
-  void received(const_byte_span d, microseconds now) {
-    said.push_back(answer_of(owner, d, static_cast<std::uint32_t>(now.count() / 1000)));
-  }
-  template <class Put>
-  void send(Put put, microseconds) {
-    for (const auto& d : said)
-      if (!d.empty()) put(d);
-    said.clear();
-  }
-};
-
 /// What a transfer cost on the air.
 struct cost {
   std::uint64_t datagrams_up = 0, datagrams_down = 0, bytes_up = 0, bytes_down = 0;
   microseconds time{0};
 };
 
-/// A small machine pulls from `Owner`.
-template <class Owner, std::size_t Bytes>
+/// A small machine pulls from another.
+template <std::size_t Bytes>
 cost pull_by_radio(link_conditions air, std::uint64_t seed) {
+  air.datagram_bytes = Bytes;
   cost c;
   const device_model source = random_model(seed);
   const model twin = twin_of(source);
   device_model mine{};
-  Owner owner(seed + 5, source, twin);
+  radio_owner<Bytes> owner;
+  owner.publish(source, id, seed + 5);
+  std::vector<byte_vector> said;
   tp::model_landing<device_model> landing(mine);
   small_recipient<Bytes> r(landing, {.ref = id, .recipient = {9}, .timeout_ms = 60'000, .retry_ms = 250},
                            seed * 0x9e3779b97f4a7c15);
   generator dice(seed + 9);
   lossy_line up, down;
   microseconds now{1'000'000};
-  const auto chance = [&](double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; };
-  const auto put = [&](lossy_line& line, const_byte_span d) {
-    ASSERT_LE(d.size(), Bytes);
-    datagram words(d.size() / 8 + 1);
-    std::memcpy(words.data(), d.data(), d.size());
-    for (int copies = chance(air.doubled) ? 2 : 1; copies > 0; --copies)
-      if (!chance(air.loss))
-        line.on_its_way.emplace(
-            now + air.delay +
-                microseconds(air.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(air.jitter.count()) : 0),
-            std::pair(words, d.size()));
-  };
   const auto ms = [&] { return static_cast<std::uint32_t>(now.count() / 1000); };
   for (const auto limit = now + 2h; !r.ended() && now < limit;) {
     std::array<std::byte, small_recipient<Bytes>::max_out> out;
     if (const std::size_t n = r.next(out, ms()); n > 0)
-      ++c.datagrams_up, c.bytes_up += n, put(up, std::span(out).first(n));
-    owner.send([&](const_byte_span d) { ++c.datagrams_down, c.bytes_down += d.size(), put(down, d); }, now);
-    microseconds wake = now + 10ms;
-    for (const lossy_line* l : {&up, &down})
-      if (!l->on_its_way.empty()) wake = std::min(wake, std::max(now, l->on_its_way.begin()->first));
-    now = wake;
-    for (std::pair<datagram, std::size_t> d; pulled_by_a_host<radio_owner<Bytes>>::next(up, now, d);)
-      owner.received({reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
-    std::pair<datagram, std::size_t> d;
-    if (pulled_by_a_host<radio_owner<Bytes>>::next(down, now, d)) {
-      const auto* const p = reinterpret_cast<const std::byte*>(d.first.data());
-      r.received(byte_vector(p, p + d.second), ms());  // of exactly its size
+      ++c.datagrams_up, c.bytes_up += n, up.put(datagram_of(std::span(out).first(n)), n, air, dice, now);
+    for (const byte_vector& d : std::exchange(said, {}))
+      if (!d.empty()) {
+        ++c.datagrams_down, c.bytes_down += d.size();
+        down.put(datagram_of(d), d.size(), air, dice, now);
+      }
+    now = std::min(now + 10ms, std::max(now, std::min(up.next_time(), down.next_time())));
+    while (up.next(now, [&](const_byte_span d) { said.push_back(answer_of(owner, d, ms())); })) {
     }
+    down.next(now, [&](const_byte_span d) { r.received(byte_vector(d.begin(), d.end()), ms()); });  // of exactly its
+                                                                                                    // size
   }
   c.time = now - 1'000'000us;
   EXPECT_TRUE(r.ended()) << seed;
@@ -140,81 +86,16 @@ cost pull_by_radio(link_conditions air, std::uint64_t seed) {
   EXPECT_EQ(done->outcome, tp::outcome::completed);
   EXPECT_TRUE(done->confirmed) << to_string(done->unconfirmed_because);
   EXPECT_EQ(twin_of(mine).image_bytes(), twin.image_bytes());
-  EXPECT_TRUE(owner.completed());
+  EXPECT_EQ(owner.state(), tp::recipient_state::completed);
   return c;
-}
-
-TEST_P(Radio, A_small_machine_pulls_from_a_host) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    pull_by_radio<host_end<128>, 128>(GetParam().air, seed);
-    pull_by_radio<host_end<256>, 256>(GetParam().air, seed);
-    pull_by_radio<host_end<120>, 120>(GetParam().air, seed);
-    pull_by_radio<host_end<248>, 248>(GetParam().air, seed);
-  }
 }
 
 TEST_P(Radio, A_small_machine_pulls_from_another) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    pull_by_radio<small_end<128>, 128>(GetParam().air, seed);
-    pull_by_radio<small_end<256>, 256>(GetParam().air, seed);
-    pull_by_radio<small_end<120>, 120>(GetParam().air, seed);
-    pull_by_radio<small_end<248>, 248>(GetParam().air, seed);
-  }
-}
-
-template <std::size_t Bytes>
-void pull_to_a_host(link_conditions air, std::uint64_t seed) {
-  air.datagram_bytes = Bytes;
-  pulled_by_a_host<radio_owner<Bytes>> pair(air, seed);
-  const device_model source = random_model(seed);
-  pair.image = twin_of(source).image_bytes();
-  pair.owner.publish(source, id, seed + 7);
-  model target = model_on_a_host();
-  tp::land to(target.destination());
-  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(
-      to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
-  const auto done = pair.pull(t);
-  ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code) << ' ' << t.landed_bytes();
-  EXPECT_EQ(done->outcome, tp::outcome::completed);
-  EXPECT_EQ(target.image_bytes(), pair.image);
-  EXPECT_TRUE(target.guards_intact());
-  EXPECT_EQ(pair.owner.state(), tp::recipient_state::completed);
-}
-
-TEST_P(Radio, A_host_pulls_from_a_small_machine) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    pull_to_a_host<128>(GetParam().air, seed);
-    pull_to_a_host<256>(GetParam().air, seed);
-    pull_to_a_host<120>(GetParam().air, seed);
-    pull_to_a_host<248>(GetParam().air, seed);
-  }
-}
-
-template <std::size_t Bytes>
-void pull_between_hosts(link_conditions air, std::uint64_t seed) {
-  air.datagram_bytes = Bytes;
-  lossy_pair<> pair(air, seed);
-  const device_model source = random_model(seed);
-  const model twin = twin_of(source);
-  pair.left.publish(twin, id, 1);
-  model target = model_on_a_host();
-  tp::land to(target.destination());
-  tp::datagram_transfer<tp::land, tp::bytes_up_to<chunk_of(Bytes)>, tp::image_digest> t(
-      to, {.ref = id, .recipient = {9}}, {}, pair.right.end->next_id());
-  t.fits(Bytes);
-  pair.right.end->begin_pull();
-  ASSERT_TRUE(pair.run(t, [&] { return t.ended(); })) << seed;
-  const auto done = t.outcome();
-  ASSERT_TRUE(done) << seed << ' ' << to_string(done.error().code);
-  EXPECT_EQ(target.image_bytes(), twin.image_bytes());
-}
-
-TEST_P(Radio, A_host_pulls_from_a_host) {
-  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    pull_between_hosts<128>(GetParam().air, seed);
-    pull_between_hosts<256>(GetParam().air, seed);
-    pull_between_hosts<120>(GetParam().air, seed);
-    pull_between_hosts<248>(GetParam().air, seed);
+    pull_by_radio<128>(GetParam().air, seed);
+    pull_by_radio<256>(GetParam().air, seed);
+    pull_by_radio<120>(GetParam().air, seed);
+    pull_by_radio<248>(GetParam().air, seed);
   }
 }
 
@@ -240,11 +121,11 @@ TEST(RadioCosts, Are_those_of_the_page) {
   };
   constexpr std::uint64_t image = tp::embedded_image<device_model>::image_bytes;
   const link_conditions air = airs[0].air;
-  row(120, image, pull_by_radio<small_end<120>, 120>(air, 1));
-  row(128, image, pull_by_radio<small_end<128>, 128>(air, 1));
-  row(248, image, pull_by_radio<small_end<248>, 248>(air, 1));
-  row(256, image, pull_by_radio<small_end<256>, 256>(air, 1));
-  row(592, image, pull_by_radio<small_end<592>, 592>(air, 1));
+  row(120, image, pull_by_radio<120>(air, 1));
+  row(128, image, pull_by_radio<128>(air, 1));
+  row(248, image, pull_by_radio<248>(air, 1));
+  row(256, image, pull_by_radio<256>(air, 1));
+  row(592, image, pull_by_radio<592>(air, 1));
   EXPECT_EQ(image, 25'892u);
 }
 

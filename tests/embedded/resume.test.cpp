@@ -62,34 +62,6 @@ struct CutTest : testing::Test {
   static constexpr std::uint64_t image = kept::image::image_bytes, header = kept::image::header_bytes;
 };
 
-TEST_F(CutTest, A_pull_that_is_cut_at_any_moment_goes_on_and_fetches_one_chunk_again_at_most) {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    SCOPED_TRACE(seed);
-    const double noise = seed % 3 == 0 ? 0.1 : 0;
-    // without noise, so that what is sent twice was asked for twice
-    pair = small_pair({640, noise, noise / 2, 1, 5}, seed);
-    landing = {};
-    pair.left->publish(source, {1, 2}, 1);
-    std::uint64_t cuts = 0;
-    tp::result<tp::receipt> done = tp::failure(errc::cancelled);
-    for (bool over = false; !over; ++cuts) {
-      const auto until = pair.now + 1 + pair.dice() % 400;
-      const auto before = landing.saved.offset;
-      done = start(
-          [&](const program&) { return static_cast<std::int32_t>(pair.now - static_cast<std::uint32_t>(until)) >= 0; });
-      over = done || done.error().code != errc::cancelled;
-      ASSERT_GE(landing.saved.offset, before);
-      ASSERT_TRUE(std::equal(landing.data.begin(), landing.data.begin() + landing.next, data_of(source).begin()))
-          << "a wrong byte";
-    }
-    ASSERT_TRUE(confirmed(done));
-    EXPECT_EQ(landing.data, data_of(source));
-    if (pair.link.loss == 0) {
-      EXPECT_LE(sent(), image + 64 * cuts);
-    }
-    EXPECT_EQ(pair.status().completed, 1u);
-  }
-}
 TEST_F(CutTest, The_cursor_is_kept_once_for_each_chunk) {
   pair.left->publish(source);
   ASSERT_TRUE(start());
@@ -131,42 +103,6 @@ TEST_F(CutTest, A_cursor_or_bytes_that_are_wrong_begin_at_the_start) {
   ASSERT_TRUE(start());
   EXPECT_EQ(sent() - so_far, image - good.saved.offset) << "and the right one does not";
   EXPECT_GT(before, 0u);
-}
-TEST_F(CutTest, A_cursor_of_another_reference_goes_on_since_the_version_proves_the_bytes) {
-  pair.left->publish(source);
-  (void)start([](const program& r) { return r.landed_bytes() > 1'500; });
-  landing.saved.ref.low ^= 1;
-  const auto so_far = sent(), there = landing.saved.offset;
-  ASSERT_TRUE(succeeded(start()));
-  EXPECT_EQ(landing.data, data_of(source));
-  EXPECT_EQ(sent() - so_far, image - there);
-  landing.saved.ref.low ^= 1;
-  ASSERT_TRUE(succeeded(start()));
-  EXPECT_EQ(landing.saved.ref, (tp::ref_id{1, 2})) << "it tells what was pulled last";
-}
-TEST_F(CutTest, Another_version_begins_at_the_start) {
-  pair.left->publish(source);
-  (void)start([](const program& r) { return r.landed_bytes() > 1'500; });
-  const model second = fill(list_of<net>(), 2);
-  pair.left->publish(second);
-  const auto done = start();
-  ASSERT_TRUE(done);
-  EXPECT_EQ(done->version, version_of(second));
-  EXPECT_EQ(landing.data, data_of(second));
-}
-TEST_F(CutTest, Cut_before_the_confirmation_it_confirms_and_fetches_one_byte) {
-  pair.left->publish(source, {1, 2}, 1);
-  bool confirms = false;
-  pair.meddle = [&](byte_span d, bool down) { return !(confirms = confirms || (!down && d[20] == std::byte{5})); };
-  (void)start([&](const program&) { return confirms; });
-  pair.meddle = {};
-  EXPECT_EQ(pair.status().completed, 0u);
-  const auto before = sent(), writes = landing.writes;
-  const auto done = start();
-  ASSERT_TRUE(confirmed(done));
-  EXPECT_EQ(sent() - before, 1u);
-  EXPECT_EQ(landing.writes, writes) << "nothing is written again";
-  EXPECT_EQ(pair.status().completed, 1u);
 }
 TEST_F(CutTest, Cut_behind_the_confirmation_it_learns_that_it_is_final) {
   for (const int how : {0, 1, 2}) {

@@ -85,14 +85,13 @@ struct small_pair {
     bool down;
   };
   byte_span bytes_of(flying& f) { return {reinterpret_cast<std::byte*>(f.memory.data()), f.size}; }
-  bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
 
   void put(const_byte_span what, bool down) {
     flying f{bytes(what.size() / 8 + 1), what.size(), down};
     std::memcpy(f.memory.data(), what.data(), what.size());
     if (meddle && !meddle(bytes_of(f), down)) return;
-    for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
-      if (!chance(link.loss))
+    for (int copies = dice.chance(link.doubled) ? 2 : 1; copies > 0; --copies)
+      if (!dice.chance(link.loss))
         on_its_way.emplace(now + link.delay + (link.jitter > 0 ? static_cast<std::uint32_t>(dice() % link.jitter) : 0),
                            f);
   }
@@ -112,8 +111,7 @@ struct small_pair {
       left->end->plan_datagram(idle, plan, left->room(), time());
       if (plan.bytes == 0) break;
       EXPECT_LE(plan.bytes, link.datagram_bytes);
-      byte_vector d;
-      for (std::size_t i = 0; i < plan.span_count; ++i) d.insert(d.end(), plan.spans[i].begin(), plan.spans[i].end());
+      const byte_vector d = test::bytes_of(plan);
       left->end->sent(idle, plan, true);
       put(d, true);
     }

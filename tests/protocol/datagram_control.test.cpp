@@ -251,7 +251,7 @@ TEST(DatagramControl, Garbage_changes_nothing) {
   pair.spoil = [&](datagram&, std::size_t) {
     datagram noise(1 + pair.dice.below(150));
     pair.dice.fill(std::as_writable_bytes(std::span(noise)));
-    if (pair.chance(0.5))
+    if (pair.dice.chance(0.5))
       noise[0] = (noise.size() - 1) << 32, noise[1 % noise.size()] = tp::detail::payload_prefix::root_pointer;
     (void)pair.left.end->received(idle, std::as_bytes(std::span(noise)), pair.now);
     (void)pair.right.end->received(t, std::as_bytes(std::span(noise)).first(pair.dice.below(noise.size() * 8)),

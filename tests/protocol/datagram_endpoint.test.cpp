@@ -20,8 +20,7 @@ struct spoken_to {
   byte_vector says(bool taken = true) {
     tp::datagram_plan plan;
     p.end->plan_datagram(idle, plan, p.room(), now);
-    byte_vector all;
-    for (std::size_t i = 0; i < plan.span_count; ++i) all.insert(all.end(), plan.spans[i].begin(), plan.spans[i].end());
+    const byte_vector all = bytes_of(plan);
     if (plan.bytes > 0) p.end->sent(idle, plan, taken);
     return all;
   }

@@ -202,7 +202,7 @@ TEST(DatagramRecovery, Damaged_chunks_are_fetched_again_if_each_has_a_digest) {
   t.hold(std::as_writable_bytes(std::span(hold)));
   pair.begin(t);
   pair.spoil = [&](datagram& d, std::size_t n) {
-    if (n > 1000 && pair.chance(0.05)) d[100] ^= 1;
+    if (n > 1000 && pair.dice.chance(0.05)) d[100] ^= 1;
   };
   ASSERT_TRUE(succeeded(pair.finish(t)));
   EXPECT_GT(t.outcome()->damaged, 0u);

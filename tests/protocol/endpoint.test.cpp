@@ -385,7 +385,7 @@ TEST(Endpoint, A_buffer_that_another_thread_takes_meanwhile_ends_no_pull_by_name
                                     : tp::pump_once(s->end, t, right_end, scratch);
       other_thread::pool = nullptr;
       if (other_thread::taken != nullptr) s->pool.release(std::exchange(other_thread::taken, nullptr));
-      ASSERT_TRUE(moved) << to_string(moved.error().code);
+      ASSERT_TRUE(succeeded(moved));
     }
   EXPECT_TRUE(completed(t.outcome()));
   EXPECT_TRUE(mine.same_tensors(source));
@@ -443,23 +443,6 @@ TEST(Endpoint, L10_a_transfer_cancelled_at_any_moment_writes_nothing_more_and_th
     const auto done = p.pull(x.t);
     ASSERT_TRUE(done) << to_string(done.error().code) << " after " << rounds;
     EXPECT_TRUE(x.mine.same_tensors(p.source) && x.mine.guards_intact());
-  }
-}
-
-TEST(Endpoint, Random_bytes_and_damaged_requests_never_harm) {
-  const model source = mixed_model().fill(1);
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
-    generator random(seed);
-    party p(seed);
-    p.publish(source);
-    byte_vector bytes = joined({ask(kind::describe, 1), ask(kind::pull, 2, 0, 300), every_message()[11],
-                                ask(kind::schema, 3), every_message()[13], ask(kind::pull, 4, 77, 600)});
-    for (std::uint64_t n = 1 + random.below(4); n > 0; --n)
-      bytes[random.below(bytes.size())] = static_cast<std::byte>(random());
-    (void)fed(p, bytes, 1 + random.below(400));
-    p.end.closed();
-    ASSERT_EQ(p.pool.available(), 4u) << seed;
-    ASSERT_EQ(p.status().completed, 0u) << seed;
   }
 }
 

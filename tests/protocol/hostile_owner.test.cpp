@@ -409,24 +409,4 @@ TEST(HostileOwner, Every_status_of_a_refusal_is_an_error_of_its_own) {
     }
 }
 
-TEST(HostileOwner, Random_damage_to_any_frame_never_harms) {
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    generator random(seed);
-    owning_pair p(cut{1 + random.below(200), &random});
-    const std::uint64_t victim = random.below(10);
-    std::uint64_t n = 0;
-    p.owner_lies = [&](byte_vector& f) {
-      if (n++ != victim) return;
-      for (int k = 0; k < 3; ++k)
-        f[random.below(std::min<std::size_t>(f.size(), 96))] = static_cast<std::byte>(random());
-    };
-    receiving<tp::fixed_bytes<page>> x;
-    const auto done = p.pull(x.t);
-    ASSERT_TRUE(x.mine.guards_intact()) << seed;
-    if (done && done->outcome == tp::outcome::completed) {
-      ASSERT_TRUE(x.mine.same_tensors(p.source)) << seed;
-    }
-  }
-}
-
 }  // namespace hostile_owner_test

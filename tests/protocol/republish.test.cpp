@@ -109,13 +109,30 @@ tp::pending_reply described(party& p, std::uint64_t version, std::uint64_t who) 
   EXPECT_TRUE(p.references.handle(from, m, out));
   return out;
 }
-TEST(Republish, What_is_replaced_stays_for_those_who_have_begun_with_it) {
-  owning_pair p(cut{97});
+/// A slow recipient has begun with the first version when others are published.
+struct Republished : testing::Test {
+  explicit Republished(std::uint32_t recipients = 0) : p(cut{97}, recipients) {}
+  void SetUp() override {
+    p.right.end.begin_pull();
+    while (slow.t.landed_bytes() < 1000 && !HasFailure()) pump(p, slow.t);
+  }
+  void run_to_the_end() {
+    for (int i = 0; i < 1'000'000 && !slow.t.ended() && !HasFailure(); ++i) pump(p, slow.t);
+    ASSERT_TRUE(slow.t.ended());
+    ASSERT_TRUE(confirmed(slow.t.outcome()));
+    EXPECT_TRUE(slow.mine.same_tensors(p.source));
+  }
+  owning_pair p;
   const model second = mixed_model().fill(2), third = mixed_model().fill(3);
   const std::uint64_t first = version_of(p.source);
-  receiving<short_chunks> slow(of(7, 1));
-  p.right.end.begin_pull();
-  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+  receiving<short_chunks> slow{of(7, 1)};
+};
+struct RepublishedAndWithdrawn : Republished, testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(OneOrAll, RepublishedAndWithdrawn, testing::Bool());
+struct RepublishedForOne : Republished {
+  RepublishedForOne() : Republished(1) {}
+};
+TEST_F(Republished, What_is_replaced_stays_for_those_who_have_begun_with_it) {
   publish_beside_those_under_way(p.left, second);
   // nobody else begins with it, and the one that has may come back over another connection
   EXPECT_EQ(described(p.left, 0, 8).version, version_of(second));
@@ -127,11 +144,7 @@ TEST(Republish, What_is_replaced_stays_for_those_who_have_begun_with_it) {
   EXPECT_EQ(described(p.left, version_of(second), 8).status, tp::status::stale);
   p.left.references.advance(std::chrono::milliseconds(1));
   EXPECT_FALSE(p.left.references.settled(tp::reference{id, first, 0}));
-  for (int i = 0; i < 1'000'000 && !slow.t.ended() && !testing::Test::HasFailure(); ++i) pump(p, slow.t);
-  ASSERT_TRUE(slow.t.ended());
-  ASSERT_TRUE(succeeded(slow.t.outcome()));
-  EXPECT_TRUE(slow.t.outcome()->confirmed);
-  EXPECT_TRUE(slow.mine.same_tensors(p.source));
+  run_to_the_end();
   p.left.references.advance(std::chrono::milliseconds(2));
   EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
   EXPECT_EQ(p.left.references.totals().references, 1u);
@@ -139,73 +152,43 @@ TEST(Republish, What_is_replaced_stays_for_those_who_have_begun_with_it) {
   ASSERT_TRUE(succeeded(p.pull(next.t)));
   EXPECT_TRUE(next.mine.same_tensors(third));
 }
-TEST(Republish, Withdrawing_an_ID_ends_what_stays_under_it) {
-  for (const bool one : {false, true}) {
-    owning_pair p(cut{97});
-    const model second = mixed_model().fill(2);
-    const std::uint64_t first = version_of(p.source);
-    receiving<short_chunks> slow(of(7, 1));
-    p.right.end.begin_pull();
-    while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
-    publish_beside_those_under_way(p.left, second);
-    ASSERT_TRUE(p.left.references.withdraw(one ? tp::publication_key(tp::reference{id, first, 0}) : id));
-    EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
-    EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
-    EXPECT_EQ(described(p.left, first, 7).status, one ? tp::status::stale : tp::status::withdrawn);
-    EXPECT_EQ(described(p.left, 0, 8).kind, one ? kind::description : kind::refused);
-  }
+TEST_P(RepublishedAndWithdrawn, Withdrawing_an_ID_ends_what_stays_under_it) {
+  const bool one = GetParam();
+  publish_beside_those_under_way(p.left, second);
+  ASSERT_TRUE(p.left.references.withdraw(one ? tp::publication_key(tp::reference{id, first, 0}) : id));
+  EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
+  EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
+  EXPECT_EQ(described(p.left, first, 7).status, one ? tp::status::stale : tp::status::withdrawn);
+  EXPECT_EQ(described(p.left, 0, 8).kind, one ? kind::description : kind::refused);
 }
-TEST(Republish, Withdrawing_ends_what_stays_also_if_its_content_is_the_newest_again) {
-  for (const bool one : {false, true}) {
-    owning_pair p(cut{97});
-    const model second = mixed_model().fill(2), third = mixed_model().fill(3);
-    const std::uint64_t first = version_of(p.source);
-    receiving<short_chunks> slow(of(7, 1));
-    p.right.end.begin_pull();
-    while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
-    const auto before = described(p.left, first, 7);  // as if it were half sent
-    publish_beside_those_under_way(p.left, second);
-    publish_beside_those_under_way(p.left, p.source);
-    EXPECT_EQ(p.left.references.totals().references, 2u);
-    if (one) {
-      publish_beside_those_under_way(p.left, third);
-      EXPECT_FALSE(p.left.references.settled(tp::reference{id, first, 0}));  // a slow one still reads it
-      ASSERT_TRUE(p.left.references.withdraw(tp::reference{id, first, 0}));
-    } else {
-      ASSERT_TRUE(p.left.references.withdraw(id));
-    }
-    EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
-    EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
-    EXPECT_EQ(p.left.references.pin(before), nullptr);
+TEST_P(RepublishedAndWithdrawn, Withdrawing_ends_what_stays_also_if_its_content_is_the_newest_again) {
+  const bool one = GetParam();
+  const auto before = described(p.left, first, 7);  // as if it were half sent
+  publish_beside_those_under_way(p.left, second);
+  publish_beside_those_under_way(p.left, p.source);
+  EXPECT_EQ(p.left.references.totals().references, 2u);
+  if (one) {
+    publish_beside_those_under_way(p.left, third);
+    EXPECT_FALSE(p.left.references.settled(tp::reference{id, first, 0}));  // a slow one still reads it
+    ASSERT_TRUE(p.left.references.withdraw(tp::reference{id, first, 0}));
+  } else {
+    ASSERT_TRUE(p.left.references.withdraw(id));
   }
+  EXPECT_EQ(p.left.references.totals().references, one ? 1u : 0u);
+  EXPECT_TRUE(p.left.references.settled(tp::reference{id, first, 0}));
+  EXPECT_EQ(p.left.references.pin(before), nullptr);
 }
-TEST(Republish, What_stays_is_served_to_its_end_also_if_its_content_is_the_newest_again) {
-  owning_pair p(cut{97}, 1);
-  const model second = mixed_model().fill(2), third = mixed_model().fill(3);
-  const std::uint64_t first = version_of(p.source);
-  receiving<short_chunks> slow(of(7, 1));
-  p.right.end.begin_pull();
-  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+TEST_F(RepublishedForOne, What_stays_is_served_to_its_end_also_if_its_content_is_the_newest_again) {
   publish_beside_those_under_way(p.left, second);
   publish_beside_those_under_way(p.left, p.source);
   EXPECT_EQ(described(p.left, first, 8).slot, described(p.left, 0, 9).slot);  // who begins is counted by the newest
   for (int i = 0; i < 3; ++i) pump(p, slow.t);
   ASSERT_TRUE(p.left.references.publish(third.source(), version_of(third), true, id, 0));  // which ends the newest
   EXPECT_EQ(described(p.left, first, 7).kind, kind::description);
-  for (int i = 0; i < 1'000'000 && !slow.t.ended() && !testing::Test::HasFailure(); ++i) pump(p, slow.t);
-  ASSERT_TRUE(slow.t.ended());
-  ASSERT_TRUE(succeeded(slow.t.outcome()));
-  EXPECT_TRUE(slow.mine.same_tensors(p.source));
-  EXPECT_TRUE(slow.t.outcome()->confirmed);
+  run_to_the_end();
   EXPECT_EQ(p.left.references.totals().transfers.completed(), 1u);
 }
-TEST(Republish, Who_only_looks_sees_what_stays_for_it) {
-  owning_pair p(cut{97});
-  const model second = mixed_model().fill(2);
-  const std::uint64_t first = version_of(p.source);
-  receiving<short_chunks> slow(of(7, 1));
-  p.right.end.begin_pull();
-  while (slow.t.landed_bytes() < 1000 && !testing::Test::HasFailure()) pump(p, slow.t);
+TEST_F(Republished, Who_only_looks_sees_what_stays_for_it) {
   publish_beside_those_under_way(p.left, second);
   const auto looks = [&](std::uint64_t version, std::uint64_t who) {
     owner::peer from;

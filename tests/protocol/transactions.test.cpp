@@ -9,20 +9,6 @@ namespace transactions_test {
 using namespace test;
 using namespace test::transactions;
 
-TEST_F(Transactions, Named_recipients_complete_when_each_of_them_has_confirmed) {
-  const std::array who{ada, bob};
-  publish(named(who));
-  owner::peer a, b;
-  EXPECT_EQ(state(ada), recipient_state::unseen);
-  EXPECT_EQ(complete(a, ada), status::ok);
-  EXPECT_FALSE(o.settled(id));
-  EXPECT_EQ(complete(b, bob), status::ok);
-  EXPECT_TRUE(o.settled(id));
-  ASSERT_TRUE(settled_as(1, verdict::completed, {.completed = 2}));
-  EXPECT_EQ(settled[0].expected, 2u);
-  EXPECT_EQ(o.settlement_of(id)->verdict, verdict::completed);
-}
-
 TEST_F(Transactions, A_name_that_comes_twice_is_refused) {
   const std::array twice{ada, bob, ada};
   tensorpull::transaction_options options;
@@ -109,20 +95,6 @@ TEST_F(Transactions, T1_a_recipient_that_vanishes_is_dropped_by_its_idle_budget_
   EXPECT_TRUE(settled_as(1, verdict::failed, {.completed = 1, .vanished = 1}));
 }
 
-TEST_F(Transactions, A_dropped_recipient_may_return_until_it_has_settled) {
-  auto t = counted(2);
-  t.budgets.recipient_idle = 1000ms;
-  publish(t);
-  owner::peer a, b, again;
-  describe(a, ada);
-  at(1500);
-  EXPECT_EQ(state(ada), recipient_state::vanished);
-  EXPECT_EQ(complete(again, ada), status::ok);
-  EXPECT_EQ(o.status_of(id)->vanished, 0u);
-  EXPECT_EQ(complete(b, bob), status::ok);
-  EXPECT_EQ(settled.back().verdict, verdict::completed);
-}
-
 TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_as_its_worst) {
   const auto t = o.open_transaction(counted(2));
   ASSERT_TRUE(t);
@@ -144,25 +116,6 @@ TEST_F(Transactions, Several_references_settle_together_and_a_recipient_counts_a
   EXPECT_EQ(settled[0].counts.failed, 1u);
   EXPECT_TRUE(o.settled(id) && o.settled(other));
   EXPECT_FALSE(o.publish(m.source(), version, true, id, *t)) << "a settled transaction takes nothing more";
-}
-
-TEST_F(Transactions, R10_confirmations_repeated_late_lost_and_of_others) {
-  publish(counted(2));
-  owner::peer a, b;
-  const auto nonce = take_all(a, ada);
-  EXPECT_EQ(confirm(b, bob, nonce, version).status, status::bad_request) << "of another's fetch";
-  EXPECT_EQ(confirm(a, ada, nonce + 1, version).status, status::bad_request);
-  o.forget(a);  // before the confirmation: it comes over another connection, which has not asked for anything
-  owner::peer c;
-  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok);
-  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "the answer may have been lost";
-  EXPECT_EQ(o.status_of(id)->completed, 1u);
-  EXPECT_EQ(complete(b, bob), status::ok);
-  ASSERT_EQ(settled.size(), 1u);
-  EXPECT_EQ(confirm(c, ada, nonce, version).status, status::ok) << "late, and still what it was";
-  EXPECT_EQ(confirm(c, ada, nonce, version ^ 1).status, status::digest_mismatch);
-  EXPECT_EQ(settled.size(), 1u);
-  EXPECT_EQ(o.settlement_of(id)->counts.completed, 2u);
 }
 
 TEST_F(Transactions, A_reconnected_recipient_goes_on_with_its_serve) {
@@ -258,17 +211,6 @@ TEST_F(Transactions, A_recipient_that_completed_without_a_digest_may_pull_again_
   owner::peer b;
   EXPECT_EQ(complete(b, bob), status::ok);
   EXPECT_TRUE(settled_as(1, verdict::completed));
-}
-
-TEST_F(Transactions, R11_a_cancelled_serve_stays_cancelled) {
-  publish(counted(2));
-  owner::peer a;
-  const auto nonce = take_all(a, ada);
-  cancel(a, ada, nonce);
-  cancel(a, ada, nonce);
-  EXPECT_EQ(o.status_of(id)->cancelled, 1u);
-  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::already_final);
-  EXPECT_EQ(o.status_of(id)->completed, 0u);
 }
 
 TEST_F(Transactions, T9_an_end_and_a_time_out_in_the_same_tick_are_one_end) {
@@ -444,19 +386,6 @@ TEST_F(Transactions, A_transaction_of_nothing_and_one_whose_parts_were_withdrawn
     deliver();
     ASSERT_EQ(settled.size(), static_cast<std::size_t>(i) + 1);
   }
-}
-
-TEST_F(Transactions, A_failed_publication_leaves_the_earlier_one) {
-  publish(counted(1));
-  owner::peer a;
-  const auto nonce = take_all(a, ada);
-  auto crowd = numbered(17);
-  EXPECT_EQ(code_of(o.publish(m.source(), version, true, id, named(crowd))), errc::table_full);
-  EXPECT_EQ(code_of(o.publish(m.source(), version, true, id, tp::transaction_id{1, 77})), errc::invalid_argument);
-  deliver();
-  EXPECT_EQ(settled.size(), 0u);
-  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
-  EXPECT_EQ(o.settlement_of(id)->verdict, verdict::completed);
 }
 
 TEST_F(Transactions, A_recipient_forgotten_for_lack_of_room_is_not_waited_for) {
@@ -785,54 +714,6 @@ TEST_F(Transactions, Invented_identities_push_out_no_recipient_between_two_conne
   o.forget(honest);
   for (std::uint64_t i = 1; i <= 1000; ++i) describe(attacker, {1'000 + i});
   EXPECT_EQ(confirm(again, ada, nonce, version).status, status::ok);
-}
-
-TEST_F(Transactions, An_owner_that_restarts_knows_nothing_and_waits_for_those_that_are_left) {
-  const std::array both{ada, bob};
-  std::vector<tp::recipient_id> left(both.begin(), both.end());  // what the program writes down
-  auto watch = [&](const tp::progress_event& e) {
-    if (e.phase == tp::progress_phase::completed) std::erase(left, e.recipient);
-  };
-  auto t = named(both);
-  t.progress = watch;
-  publish(t);
-  owner::peer a;
-  const auto nonce = take_all(a, ada);
-  EXPECT_EQ(confirm(a, ada, nonce, version).status, status::ok);
-  tp::progress_event e;
-  for (tp::callback<const tp::progress_event&> tell; o.next_event(e, tell);) tell(e);
-  ASSERT_EQ(left, std::vector{bob});
-
-  tp::owner_storage<4, 16> fresh;
-  owner restarted{fresh, [this] { return random(); }};
-  ASSERT_TRUE(restarted.publish(m.source(), version, true, id, named(left)));
-  const auto say_to = [&](owner::peer& l, tp::frame q) {
-    tp::pending_reply r;
-    restarted.handle(l, q, r);
-    return r;
-  };
-  // ada did not hear the answer: it confirms again, is refused, asks for the last byte and confirms that serve
-  owner::peer again, b;
-  auto q = ask(kind::confirm, ada);
-  q.version = q.digest = version;
-  q.nonce = nonce;
-  q.flag = true;
-  EXPECT_EQ(say_to(again, q).status, status::bad_request) << "nothing is known of the first run";
-  const auto finish = [&](owner::peer& l, tp::recipient_id who) {
-    auto ends = ask(kind::pull, {});
-    q.nonce = say_to(l, ask(kind::describe, who)).nonce;
-    ends.offset = m.schema().image_bytes - 1;
-    ends.length = 1;
-    EXPECT_EQ(say_to(l, ends).kind, kind::chunk);
-    q.recipient = who;
-    return say_to(l, q).status;
-  };
-  EXPECT_EQ(finish(again, ada), status::ok);
-  EXPECT_EQ(restarted.recipient_of(id, ada)->state, recipient_state::completed);
-  EXPECT_FALSE(restarted.settled(id)) << "ada is none of those that are left";
-  EXPECT_EQ(finish(b, bob), status::ok);
-  ASSERT_TRUE(restarted.settled(id));
-  EXPECT_EQ(restarted.settlement_of(id)->verdict, verdict::completed);
 }
 
 TEST_F(Transactions, Recipients_are_told_why_an_owner_gives_up_in_every_answer) {

@@ -207,24 +207,6 @@ TEST(Transfer, An_owner_that_restarts_before_it_is_heard_costs_the_last_byte_onc
       EXPECT_TRUE(p.left.references.settled({1, 2}));
     }
 }
-TEST(Transfer, An_owner_that_restarts_at_any_frame_costs_nothing_but_time) {
-  for (const bool part : {false, true})
-    for (std::uint64_t victim = 0;; ++victim) {
-      owning_pair p({}, 1);
-      wanted_part want(part, p.source);
-      tp::land to(want.mine.destination());
-      transfer<tp::fixed_bytes<1024>, tp::chunk_and_image_digest> t(
-          to, {.ref = {1, 2}, .subset = want.names, .recipient = {7}}, {}, 1);
-      if (!cut_after(p, t, victim)) {
-        EXPECT_GE(victim, part ? 5u : 9u);
-        break;
-      }
-      const auto done = pull_after_restart(p, t, p.source);
-      ASSERT_TRUE(confirmed(done)) << ", frame " << victim;
-      EXPECT_EQ(p.left.status().completed, 1u);
-      EXPECT_TRUE(part || want.mine.same_tensors(p.source));
-    }
-}
 TEST(Transfer, A_confirmation_that_is_lost_for_good_leaves_what_was_checked) {
   for (const errc why : {errc::timed_out, errc::connection_lost, errc::cancelled}) {
     owning_pair p;

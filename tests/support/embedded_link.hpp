@@ -13,24 +13,6 @@ struct pulled_by_a_host {
   explicit pulled_by_a_host(const link_conditions& c, std::uint64_t seed = 1)
       : link(c), right(seed + 1, c.datagram_bytes), dice(seed + 2) {}
 
-  bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
-  void put(lossy_line& line, const datagram& d, std::size_t bytes) {
-    EXPECT_LE(bytes, link.datagram_bytes);
-    ++line.sent;
-    for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies)
-      if (chance(link.loss)) ++line.lost;
-      else
-        line.on_its_way.emplace(
-            now + link.delay +
-                microseconds(link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0),
-            std::pair(d, bytes));
-  }
-  static bool next(lossy_line& line, microseconds now, std::pair<datagram, std::size_t>& out) {
-    if (line.on_its_way.empty() || line.on_its_way.begin()->first > now) return false;
-    out = std::move(line.on_its_way.begin()->second);
-    line.on_its_way.erase(line.on_its_way.begin());
-    return true;
-  }
   std::uint32_t milliseconds() const { return static_cast<std::uint32_t>(now.count() / 1000); }
 
   /// Runs until `done()`, or until `limit` of virtual time is over.
@@ -40,16 +22,11 @@ struct pulled_by_a_host {
       for (tp::datagram_plan plan;;) {
         right.end->plan_datagram(t, plan, right.room(), now);
         if (plan.bytes == 0) break;
-        datagram d(plan.bytes / 8 + 1);
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size())
-          std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
+        const datagram d = datagram_of(bytes_of(plan));
         right.end->sent(t, plan, true);
-        put(up, d, plan.bytes);
+        up.put(d, plan.bytes, link, dice, now);
       }
-      microseconds wake = microseconds::max();
-      for (const lossy_line* l : {&up, &down})
-        if (!l->on_its_way.empty()) wake = std::min(wake, l->on_its_way.begin()->first);
+      microseconds wake = std::min(up.next_time(), down.next_time());
       if (const microseconds wait = right.end->next_time(t, now); wait != microseconds::max())
         wake = std::min(wake, now + wait);
       if (wake == microseconds::max()) return done();
@@ -59,19 +36,17 @@ struct pulled_by_a_host {
         return false;
       }
       now = std::max(wake, now);
-      for (std::pair<datagram, std::size_t> d; next(up, now, d);) {
-        if (before_answer) before_answer();
-        const auto bytes = answer_of(owner, {reinterpret_cast<const std::byte*>(d.first.data()), d.second},
-                                     milliseconds());
+      while (up.next(now, [&](const_byte_span d) {
+        const auto bytes = answer_of(owner, d, milliseconds());
         if (!image.empty()) read_answers(bytes, image);
-        datagram answer(bytes.size() / 8 + 1);
-        if (!bytes.empty()) std::memcpy(answer.data(), bytes.data(), bytes.size()), put(down, answer, bytes.size());
+        if (!bytes.empty()) down.put(datagram_of(bytes), bytes.size(), link, dice, now);
         if (after_answer) after_answer();
+      })) {
       }
-      for (std::pair<datagram, std::size_t> d; next(down, now, d);)
-        if (const auto ok = right.end->received(t, {reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
-            !ok)
-          ++not_understood, last_error = ok.error().code;
+      while (down.next(now, [&](const_byte_span d) {
+        if (const auto ok = right.end->received(t, d, now); !ok) ++not_understood, last_error = ok.error().code;
+      })) {
+      }
     }
     return done();
   }
@@ -97,7 +72,7 @@ struct pulled_by_a_host {
   lossy_line up, down;
   microseconds now{1'000'000};
   byte_vector image;  // of what is published, to compare every answer with; empty: do not
-  std::function<void()> before_answer, after_answer;  // called when a datagram has come, and when it was answered
+  std::function<void()> after_answer;  // called when a datagram was answered
   std::uint64_t not_understood = 0;
   errc last_error{};
 

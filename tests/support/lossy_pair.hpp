@@ -34,6 +34,19 @@ inline tp::pull_request request_for(tp::ref_id id, std::uint64_t who = 9) { retu
 
 using datagram = std::vector<std::uint64_t>;  // aligned, with zeros at its end
 
+inline datagram datagram_of(const_byte_span bytes) {
+  datagram d(bytes.size() / 8 + 1);
+  if (!bytes.empty()) std::memcpy(d.data(), bytes.data(), bytes.size());
+  return d;
+}
+/// The bytes that an endpoint sends as one datagram.
+inline byte_vector bytes_of(const tp::datagram_plan& plan) {
+  byte_vector all;
+  for (std::size_t i = 0; i < plan.span_count; ++i) all.insert(all.end(), plan.spans[i].begin(), plan.spans[i].end());
+  EXPECT_EQ(all.size(), plan.bytes);
+  return all;
+}
+
 /// One direction of a link.
 struct lossy_line {
   /// What IP, UDP and a frame of Ethernet add to a datagram, and what one takes at least.
@@ -42,6 +55,32 @@ struct lossy_line {
   bottleneck* sender = nullptr;  ///< none: it carries everything at once
   std::multimap<microseconds, std::pair<datagram, std::size_t>> on_its_way;
   std::uint64_t sent = 0, lost = 0, payload = 0;
+
+  void put(const datagram& d, std::size_t bytes, const link_conditions& link, generator& dice, microseconds now) {
+    EXPECT_LE(bytes, link.datagram_bytes);
+    ++sent;
+    for (int copies = dice.chance(link.doubled) ? 2 : 1; copies > 0; --copies) {
+      const bool loses = dice.chance(link.loss);
+      const auto leaves = sender != nullptr ? sender->departs(now, bytes + overhead_bytes) : std::optional(now);
+      if (loses || !leaves) {
+        ++lost;
+        continue;
+      }
+      const auto jitter = link.jitter.count() > 0 ? dice.below(static_cast<std::uint64_t>(link.jitter.count())) : 0;
+      const auto delay = dice.chance(link.overtakes) ? microseconds(0) : link.delay + microseconds(jitter);
+      on_its_way.emplace(*leaves + delay, std::pair(d, bytes));
+    }
+  }
+  microseconds next_time() const { return on_its_way.empty() ? microseconds::max() : on_its_way.begin()->first; }
+  /// Calls `take(bytes)` with the next one that has come, if there is one.
+  template <class Take>
+  bool next(microseconds now, Take take) {
+    if (next_time() > now) return false;
+    const auto [d, bytes] = std::move(on_its_way.begin()->second);
+    on_its_way.erase(on_its_way.begin());
+    take(const_byte_span{reinterpret_cast<const std::byte*>(d.data()), bytes});
+    return true;
+  }
 };
 
 template <class Limits = tp::default_limits>
@@ -83,46 +122,26 @@ struct lossy_pair {
   explicit lossy_pair(const link_conditions& c, std::uint64_t seed = 1)
       : link(c), left(seed, c.datagram_bytes), right(seed + 1, c.datagram_bytes), dice(seed + 2) {}
 
-  bool chance(double p) { return static_cast<double>(dice() >> 11) * 0x1p-53 < p; }
-
   template <class Party, class Transfer>
   void send(Party& from, Transfer& t, lossy_line& line) {
     for (tp::datagram_plan plan;;) {
       from.end->plan_datagram(t, plan, from.room(), now);
       if (plan.bytes == 0) break;
-      ASSERT_LE(plan.bytes, link.datagram_bytes);
       ASSERT_LE(plan.scratch, from.room().size());
-      datagram d(plan.bytes / 8 + 1);
-      std::size_t at = 0;
-      for (std::size_t i = 0; i < plan.span_count; at += plan.spans[i++].size())
-        std::memcpy(reinterpret_cast<std::byte*>(d.data()) + at, plan.spans[i].data(), plan.spans[i].size());
-      ASSERT_EQ(at, plan.bytes);
+      datagram d = datagram_of(bytes_of(plan));
       from.end->sent(t, plan, true);
-      ++line.sent;
       if (plan.bytes > 104) line.payload += plan.bytes;
       if (spoil) spoil(d, plan.bytes);
-      for (int copies = chance(link.doubled) ? 2 : 1; copies > 0; --copies) {
-        const bool loses = chance(link.loss);
-        const auto leaves = line.sender != nullptr ? line.sender->departs(now, plan.bytes + lossy_line::overhead_bytes)
-                                                   : std::optional(now);
-        if (loses || !leaves) {
-          ++line.lost;
-          continue;
-        }
-        const auto jitter = link.jitter.count() > 0 ? dice() % static_cast<std::uint64_t>(link.jitter.count()) : 0;
-        const auto delay = chance(link.overtakes) ? microseconds(0) : link.delay + microseconds(jitter);
-        line.on_its_way.emplace(*leaves + delay, std::pair(d, plan.bytes));
-      }
+      line.put(d, plan.bytes, link, dice, now);
     }
   }
   template <class Party, class Transfer>
   void receive(Party& to, Transfer& t, lossy_line& line) {
     // as a driver does: what was asked is answered before more is taken
-    while (!line.on_its_way.empty() && line.on_its_way.begin()->first <= now && !to.end->answers_wait()) {
-      auto d = std::move(line.on_its_way.begin()->second);
-      line.on_its_way.erase(line.on_its_way.begin());
-      const auto ok = to.end->received(t, {reinterpret_cast<const std::byte*>(d.first.data()), d.second}, now);
+    while (!to.end->answers_wait() && line.next(now, [&](const_byte_span d) {
+      const auto ok = to.end->received(t, d, now);
       if (!ok) ++not_understood, last_error = ok.error().code;
+    })) {
     }
   }
   /// Runs until `done()`, or until nothing will happen any more, or `limit` of virtual time is over.
@@ -132,9 +151,7 @@ struct lossy_pair {
     for (const microseconds end = now + limit; !done() && now < end;) {
       send(*&right, t, up);
       send(*&left, idle, down);
-      microseconds next = microseconds::max();
-      for (const lossy_line* l : {&up, &down})
-        if (!l->on_its_way.empty()) next = std::min(next, l->on_its_way.begin()->first);
+      microseconds next = std::min(up.next_time(), down.next_time());
       for (const microseconds wait : {right.end->next_time(t, now), left.end->next_time(idle, now)})
         if (wait != microseconds::max()) next = std::min(next, now + wait);
       if (besides) next = std::min(next, besides(now));

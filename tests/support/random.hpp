@@ -19,6 +19,8 @@ class generator {
   std::uint64_t operator()() noexcept { return next_(); }
   /// in [0, n)
   std::uint64_t below(std::uint64_t n) noexcept { return (*this)() % n; }
+  /// true: with this probability
+  bool chance(double p) noexcept { return static_cast<double>((*this)() >> 11) * 0x1p-53 < p; }
 
   void fill(byte_span bytes) noexcept {
     for (std::byte& b : bytes) b = static_cast<std::byte>((*this)());

@@ -2,7 +2,6 @@
 #include "network.hpp"
 
 #include <tensorpull/consumers/any_schema/digest.hpp>
-#include <tensorpull/framing/word_framing.hpp>
 
 #include <functional>
 
@@ -73,28 +72,6 @@ TEST(Loopback, Every_integrity_policy_with_every_chunking) {
 
 using net = tp::pipeline<tp::loopback, tp::raw_tensors<mlp>, tp::fixed_bytes<64_KiB>>;
 
-TEST(Loopback, Other_bytes_never_complete_for_a_recipient_that_was_given_the_version) {
-  const auto owner = std::make_unique<net::downloader>();
-  const auto source = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
-  const auto ref = owner->add_tensors(*source);
-  ASSERT_TRUE(ref);
-  EXPECT_FALSE(net::download_tensors(*owner, *ref, *mine)->believed);
-  EXPECT_TRUE(net::download_tensors(*owner, ref->id, *mine)->believed);
-  ASSERT_TRUE(owner->add_tensors(*other, {.id = ref->id}));
-  EXPECT_EQ(code_of(net::download_tensors(*owner, *ref, *mine)), errc::stale_version);
-  ASSERT_TRUE(owner->add_tensors(*other, {.id = ref->id, .version = ref->version}));
-  EXPECT_EQ(code_of(net::download_tensors(*owner, *ref, *mine)), errc::digest_mismatch);
-}
-
-TEST(Loopback, Withdrawn_and_unknown_references) {
-  const auto owner = std::make_unique<net::downloader>();
-  const auto source = random_model<mlp>(1), mine = blank<mlp>();
-  const auto ref = owner->add_tensors(*source);
-  ASSERT_TRUE(owner->withdraw(*ref));
-  EXPECT_EQ(code_of(net::download_tensors(*owner, *ref, *mine)), errc::withdrawn);
-  EXPECT_EQ(code_of(net::download_tensors(*owner, tp::ref_id{1, 1}, *mine)), errc::unknown_reference);
-  EXPECT_TRUE(same(*mine, *blank<mlp>()));
-}
 /// Acts in the middle of a chunk's delivery.
 struct meddler : tp::land {
   std::function<void()> act;
@@ -174,64 +151,6 @@ TEST(Loopback, C2_WithdrawingOrPublishingAgainFromACallbackIsBusyAndChangesNothi
       ASSERT_TRUE(owner->withdraw(ref)) << "nobody reads it now";
       EXPECT_EQ(code_of(net::download_tensors(*owner, ref, *mine)), errc::withdrawn);
     }
-}
-/// Has memory for half a chunk, then none until it is told.
-struct stingy : tp::land {
-  std::uint64_t most = ~std::uint64_t{0};
-  explicit stingy(mlp& m) : tp::land(tp::raw_tensors<mlp>::destination(m)) {}
-  tp::prepared prepare(std::uint64_t offset, std::uint64_t length, std::span<byte_span> out) noexcept {
-    return tp::land::prepare(offset, offset < most ? std::min(length, most - offset) : 0, out);
-  }
-};
-TEST(Loopback, C2_WithdrawingOrPublishingAgainWhileAChunkIsHalfSentBreaksTheConnectionAndSendsNoOtherBytes) {
-  tp::ignore_messages handler;
-  for (const bool again : {false, true}) {
-    const auto owner = std::make_unique<net::downloader>();
-    auto source = random_model<mlp>(1);
-    const auto first = random_model<mlp>(1), other = random_model<mlp>(2), mine = blank<mlp>();
-    const auto ref = *owner->add_tensors(*source, {.id = {3, 4}});
-    stingy to(*mine);
-    to.most = 3 * 64_KiB + 1000;
-    tp::no_owner none;
-    tp::no_transfer nothing;
-    tp::buffer_pool<> pool({}, 4096);
-    using limits = tp::default_limits;
-    tp::endpoint<tp::word_framing, limits, net::downloader::owner_type, tp::ignore_messages> owner_end(owner->machine(),
-                                                                                                       pool, handler);
-    tp::endpoint<tp::word_framing, limits, tp::no_owner, tp::ignore_messages> end(none, pool, handler);
-    tp::transfer<stingy, tp::fixed_bytes<64_KiB>, tp::image_digest> t(to, {ref.id}, {}, 1);
-    end.begin_pull();
-    tp::result<std::size_t> answered = std::size_t{0};
-    const auto run = [&] {
-      for (std::size_t moved = 1; moved > 0 && answered && !t.ended(); moved += answered ? *answered : 0) {
-        moved = *tp::detail::move_frames(end, t, owner_end, nothing, owner->scratch(), 64_KiB);
-        answered = tp::detail::move_frames(owner_end, nothing, end, t, owner->scratch(), 64_KiB);
-      }
-    };
-    run();
-    ASSERT_TRUE(answered);
-    ASSERT_EQ(t.landed_bytes(), to.most);
-    ASSERT_TRUE(again ? owner->add_tensors(*other, {.id = ref.id}).has_value() : owner->withdraw(ref).has_value())
-        << "nothing reads between two moves";
-    std::memset(source.get(), 0xee, sizeof *source);
-    source.reset();
-    to.most = ~std::uint64_t{0};
-    run();
-    EXPECT_EQ(code_of(answered), errc::connection_lost);
-    EXPECT_EQ(t.landed_bytes(), 3 * 64_KiB + 1000);
-    const auto landed = std::as_bytes(std::span(mine.get(), 1)), sent = std::as_bytes(std::span(first.get(), 1));
-    for (std::size_t i = 0; i < landed.size(); ++i)
-      ASSERT_TRUE(landed[i] == std::byte{} || landed[i] == sent[i]) << "bytes of something else at " << i;
-  }
-}
-TEST(Loopback, C1_AChangedSourceIsADigestMismatch) {
-  const auto owner = std::make_unique<net::downloader>();
-  const auto source = random_model<mlp>(1), mine = blank<mlp>();
-  const auto ref = *owner->add_tensors(*source, {.recipients = 1});
-  source->step ^= 1;
-  const auto done = net::download_tensors(*owner, ref, *mine);
-  EXPECT_EQ(code_of(done), errc::digest_mismatch);
-  EXPECT_EQ(owner->status_of(ref)->completed, 0u);
 }
 TEST(Loopback, Abort_is_heard) {
   const auto owner = std::make_unique<net::downloader>();

@@ -227,23 +227,6 @@ TYPED_TEST(SessionLaws, Authorise_is_asked_before_anything_is_said) {
   EXPECT_EQ(asked, 1);
 }
 
-TYPED_TEST(SessionLaws, F17_a_request_of_an_unknown_kind_is_refused_and_the_next_one_answered) {
-  const frame newer = single_segment(static_cast<tp::frame_kind>(17), {0});
-  script peer{.says = {bytes_of(newer), bytes_of(encode(describe_of_nothing(2)))}};
-  auto session = TestFixture::with(peer);
-  const auto answers = [&] {
-    byte_vector all;
-    for (const auto& piece : peer.told) all.insert(all.end(), piece.begin(), piece.end());
-    return all;
-  };
-  EXPECT_TRUE(session.serve([&](const auto&) { return answers().size() == 160; }, 30s, peer.waited.get_token()));
-  const auto all = answers();
-  ASSERT_EQ(all.size(), 160u);
-  const decoded first{frame(std::span(all).first(80))}, second{frame(std::span(all).subspan(80))};
-  EXPECT_EQ(std::tuple(first.m.status, first.m.id), std::tuple(tp::status::unsupported, 1u));
-  EXPECT_EQ(std::tuple(second.m.status, second.m.id), std::tuple(tp::status::unknown_reference, 2u));
-}
-
 /// Whether the answer to its question is among the first `n` pieces that the other end was told.
 bool located(const script& s, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i)

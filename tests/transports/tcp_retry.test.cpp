@@ -202,60 +202,6 @@ TEST(TcpRetry, T8_an_abort_ends_the_wait_for_an_owner_that_never_starts) {
   }
 }
 
-TEST(TcpRetry, An_owner_that_restarts_and_has_forgotten_is_named_with_what_has_landed) {
-  running first({.id = {5, 6}});
-  auto second = net::downloader::open();
-  serving server(*second);
-  middle m(first.port, [&](std::size_t n) {
-    if (n == 0) return std::size_t{150'000};
-    first.server.reset();
-    first.port = second->port();
-    return uncut;
-  });
-  const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), first.ref, *mine,
-                                          {.per_request_timeout = 60s, .retry = quick});
-  ASSERT_EQ(code_of(done), errc::unknown_reference);
-  EXPECT_GT(done.error().at, 0u);
-}
-
-TEST(TcpRetry, An_owner_that_restarts_after_the_last_byte_hears_of_it) {
-  running first({.id = {5, 6}});
-  auto second = net::downloader::open();
-  ASSERT_TRUE(second->add_tensors(*first.source, {.recipients = 1, .id = {5, 6}}));
-  serving server(*second);
-  const std::size_t all = static_cast<std::size_t>(tp::raw_tensors<mlp>::source(*first.source).schema->image_bytes);
-  middle m(first.port, [&](std::size_t n) {
-    if (n == 0)
-      // the chunks with their prefixes and the description, and nothing of the answer to the confirmation
-      return all + 26 * 80 + 128;
-    first.server.reset();
-    first.port = second->port();
-    return uncut;
-  });
-  const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), first.ref, *mine,
-                                          {.per_request_timeout = 60s, .retry = quick});
-  server.stop();
-  ASSERT_TRUE(confirmed(done));
-  EXPECT_TRUE(same(*mine, *first.source));
-  EXPECT_EQ(m.connections(), 2u);
-  EXPECT_EQ(second->status_of({{5, 6}})->bytes_sent, 1u);
-  EXPECT_TRUE(second->settled({{5, 6}}));
-}
-TEST(TcpRetry, A_confirmation_that_nobody_answers_leaves_what_was_checked) {
-  running r({.id = {5, 6}});
-  const std::size_t all = static_cast<std::size_t>(tp::raw_tensors<mlp>::source(*r.source).schema->image_bytes);
-  middle m(r.port, [&](std::size_t n) { return n == 0 ? all + 26 * 80 + 128 : std::size_t{0}; }, 60s);
-  const auto mine = blank<mlp>();
-  const auto done = net::download_tensors(local(m.port()), r.ref, *mine, {.per_request_timeout = 60s, .retry = quick});
-  ASSERT_TRUE(completed(done));
-  EXPECT_FALSE(done->confirmed);
-  EXPECT_EQ(done->unconfirmed_because, errc::timed_out);
-  EXPECT_TRUE(same(*mine, *r.source));
-  EXPECT_EQ(m.connections_up_to(4), 4u) << "as often as the policy says";
-}
-
 TEST(TcpRetry, T8_an_abort_in_back_off_is_heard_at_once) {
   running r;
   middle m(r.port, [](std::size_t) { return std::size_t{20'000}; });

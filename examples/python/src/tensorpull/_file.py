@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Union
+from typing import Any, Optional, Tuple, Union
 
 from . import _native
 from ._log import logger, place, short
-from ._options import PER_REQUEST_TIMEOUT, RETRIES, newest, pull_settings, whole, within
+from ._options import PER_REQUEST_TIMEOUT, RETRIES, PullSettings, newest, pull_settings, whole, within
 from ._route import Addresses, connections_to, kept, over_addresses, throughout, web_settings
 from ._tls import TLS
-from ._types import Abort, Receipt, Tell
+from ._types import Abort, FileOptions, Receipt, Tell
 
 
 def download_file(
@@ -61,49 +61,29 @@ def download_file(
     at_a_time = connections_to(address, connections, chunk_size)
     web = web_settings(address, ref_id, digest, bearer, recipient)
     with within(timeout, wait, abort, address) as heard:
-        _settings(ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe)  # what makes no sense is said first
-        receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(
-            route, ref_id, path, resume=resume, overwrite=overwrite, max_bytes=max_bytes, per_request_timeout=per_request_timeout, chunk_size=chunk_size, progress=told, abort=heard,
-            progress_interval=progress_interval, version=version, recipient=recipient, window=window, retries=retries, unverified=unverified, believe=believe,
-        ), web, told, at_a_time)  # fmt: skip
+        how: FileOptions = {
+            "resume": resume, "overwrite": overwrite, "max_bytes": max_bytes, "per_request_timeout": per_request_timeout, "chunk_size": chunk_size, "progress_interval": progress_interval, "version": version,
+            "recipient": recipient, "window": window, "retries": retries, "unverified": unverified, "believe": believe, "progress": told, "abort": heard,
+        }  # fmt: skip
+        _settings(ref_id, path, **how)  # what makes no sense is said first
+        receipt, source = over_addresses(address, ssl, lambda route: pull_into_file(route, ref_id, path, **how), web, told, at_a_time)
     logger.info("%s downloaded from %s: %d bytes, %s", short(ref_id), place(source), receipt.bytes, receipt.outcome)
     return receipt
 
 
 def pull_into_file(
-    source: Any,
-    ref_id: str,
-    path: Union[str, bytes, "os.PathLike[str]"],
-    *,
-    resume: bool = True,
-    overwrite: bool = False,
-    max_bytes: Optional[int] = None,
-    per_request_timeout: Optional[float] = PER_REQUEST_TIMEOUT,
-    chunk_size: Optional[int] = None,
-    progress: Tell = None,
-    abort: Abort = None,
-    progress_interval: float = 0.1,
-    version: Optional[int] = None,
-    recipient: Optional[str] = None,
-    window: int = 0,
-    retries: int = RETRIES,
-    unverified: bool = False,
-    believe: bool = False,
-    timeout: Optional[float] = None,
-    wait: Optional[float] = None,
-) -> Receipt:
-    """The same from a source of the compiled half: a route, or a session."""
-    with within(timeout, wait, abort) as heard:
+    source: Any, ref_id: str, path: Union[str, bytes, "os.PathLike[str]"], *, timeout: Optional[float] = None, wait: Optional[float] = None, **how: Any
+) -> Receipt:  # fmt: skip
+    """The same from a source of the compiled half: a route, or a session. `how`: FileOptions."""
+    with within(timeout, wait, how.get("abort")) as heard:
 
         def pull(told: Any) -> Any:
-            limit, name, settings = _settings(
-                ref_id, max_bytes, path, per_request_timeout, chunk_size, told, progress_interval, heard, version, recipient, window, retries, unverified, believe
-            )  # fmt: skip
-            return _native.download_file(source, source.reference_of(ref_id, settings.version), name, bool(resume), bool(overwrite), limit, settings)
+            file, settings = _settings(ref_id, path, **{**how, "progress": told, "abort": heard})
+            return _native.download_file(source, source.reference_of(ref_id, settings.version), *file, settings)
 
-        return Receipt(*newest(ref_id, version, retries, progress, pull))
+        return Receipt(*newest(ref_id, how.get("version"), how.get("retries", RETRIES), how.get("progress"), pull))
 
 
-def _settings(ref_id: str, max_bytes: Optional[int], path: Any, *more: Any) -> Any:
+def _settings(ref_id: str, path: Any, resume: bool = True, overwrite: bool = False, max_bytes: Optional[int] = None, **how: Any) -> Tuple[Tuple[bytes, bool, bool, int], PullSettings]:
     limit = 2**64 - 1 if max_bytes is None else whole(max_bytes, "max_bytes", 2**63 - 1)
-    return limit, os.fsencode(path), pull_settings(ref_id, *more)
+    return (os.fsencode(path), bool(resume), bool(overwrite), limit), pull_settings(ref_id, **how)
