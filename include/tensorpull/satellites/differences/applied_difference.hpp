@@ -186,6 +186,9 @@ class applied_difference {
     const std::span block(here ? to_.address(tensor_) + within_ : room_->block, n);
     if (!here)
       if (const auto read = detail::read_range(to_, at, block); !read) return read;
+    // few elements lie too far from each other for a processor to fetch them ahead; all are hashed next anyway
+    if (here && coded.size() * 64 < n)
+      for (std::size_t line = 0; line < n; line += 64) __builtin_prefetch(block.data() + line);
     if (const auto ok = apply_block(*coder_, t.type, block, coded, std::span(room_->scratch, n)); !ok)
       return failure(ok.error().code, taken_, t.name);
     hash_.update(block);
