@@ -649,8 +649,9 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
         pickle.loads(sent)
 
 
-def test_a_rank_keeps_the_model_that_it_has(brings, monkeypatch):
-    """Although the first one has done with it, and has the next ones. A rank that is killed holds nothing up."""
+@pytest.fixture
+def lands(brings, monkeypatch):
+    """A job process whose models have their numbers in them, and what asks it for the next one."""
     rooms, numbers = Rooms("numpy"), iter(range(1, 9))
 
     class Lands(Brings):
@@ -665,13 +666,19 @@ def test_a_rank_keeps_the_model_that_it_has(brings, monkeypatch):
             raise AssertionError("by FLARE's chunks")
 
     def receives():
-        error, params = first.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))
+        taken = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
+        error, params = taken.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))
         assert not error
         return params
 
     monkeypatch.setattr(_trainers, "_ours", lambda word: Lands())
+    return Lands, receives
+
+
+def test_a_rank_keeps_the_model_that_it_has(brings, lands):
+    """Although the first one has done with it, and has the next ones. A rank that is killed holds nothing up."""
+    _, receives = lands
     before = held_here()
-    first = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
     params = receives()
     program = """
         import pickle, sys
@@ -700,7 +707,57 @@ def test_a_rank_keeps_the_model_that_it_has(brings, monkeypatch):
     assert same(receives(), of(4)) and held_here() == before + 1
 
 
-def lent_by(model, program=""):
+def test_a_child_of_a_trainer_keeps_the_model_that_it_has(lands):
+    """As those that load data, which fork() makes."""
+    _, receives = lands
+    params = receives()
+    goes_on, told = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(goes_on[0], 1)
+        os.write(told[1], b"1" if same(params, of(1)) else b"0")
+        os.read(goes_on[0], 1)
+        os._exit(0)
+    for number in (2, 3):
+        params = receives()
+        assert same(params, of(number))
+    os.write(goes_on[1], b"x")
+    assert os.read(told[0], 1) == b"1"
+    os.write(goes_on[1], b"x")
+    os.waitpid(child, 0)
+
+
+def test_two_trainers_have_a_model_each(lands):
+    _, receives = lands
+    first, second = receives(), receives()
+    assert same(first, of(1)) and same(second, of(2))
+    del first
+    third = receives()
+    assert same(second, of(2)) and same(third, of(3))
+
+
+def test_a_model_that_chunks_bring_from_the_job_process_stays_as_it_is(lands, brings, monkeypatch):
+    """Meanwhile another one lands."""
+    Lands, receives = lands
+    there, again = [], Again()
+
+    def goes_again(self, tensors, *_):
+        there.append(tensors)
+        return again
+
+    monkeypatch.setattr(Lands, "again", goes_again, raising=False)
+    with connected_to(brings) as cannot:
+        _memory.send(cannot, BRING)
+        word, fds = receive(cannot)
+        os.close(fds[0])
+        _memory.send(cannot, {"is": "chunks"})
+        assert receive(cannot)[0]["is"] == "chunks"
+        assert same(receives(), of(2)) and same(there[0], of(1))
+        del there[:]
+    assert again.ended.wait(processes.AMPLE)
+
+
+def lent_by(model):
     """Another process with these tensors; it, and their table."""
     text = f"""
         import json, sys
