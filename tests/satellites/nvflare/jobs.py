@@ -582,7 +582,7 @@ def external_trainer_without_memory_to_share(*format_):
     """The job process has the model, and FLARE's server has let go of it: FLARE's chunks bring it from the one process to the other."""
     with Job("--external", *format_, clients=1, rounds=2, TENSORPULL_NO_MEMORY="1") as job:
         job.ends()
-        assert job.count("go on to the trainer by FLARE's chunks") >= 1 and job.count(UPDATE_BY_FLARE) == 2
+        assert job.count("go on to the trainer by FLARE's chunks") >= 1 and job.count(UPDATE_BY_US) == 2
 
 
 def figures(job, lines):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -29,7 +30,8 @@ import nvflare.fuel.utils.fobs.dots as dots  # noqa: E402
 
 import tensorpull  # noqa: E402
 from tensorpull.nvflare import _memory, _offer, _trainer, _trainers  # noqa: E402
-from tensorpull.nvflare._memory import Gone, Room, land_in_room, opened, receive  # noqa: E402
+from tensorpull.nvflare._lent import Lent, Theirs, Unreadable  # noqa: E402
+from tensorpull.nvflare._memory import Gone, Room, Rooms, dtype_of, land_in_room, opened, receive  # noqa: E402
 from tensorpull.nvflare._offer import Refused  # noqa: E402
 from tensorpull.nvflare.decomposers.array import ArrayDecomposer  # noqa: E402
 
@@ -37,9 +39,7 @@ MODEL = {"T0": np.arange(12, dtype=np.float32).reshape(3, 4), "T1": np.zeros((0,
 
 
 def sealed(tensors=MODEL, framework="numpy"):
-    room = Room(framework)
-    room.fill(tensors)
-    return room.seal()
+    return Room(framework).fill(tensors)
 
 
 def same(a, b):
@@ -84,6 +84,13 @@ def test_tensors_that_share_memory_arrive_apart():
     assert np.array_equal(got["T0"], MODEL["T0"])
 
 
+def punched(fd, nbytes):
+    """Takes pages away from a file."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(ctypes.c_int(fd), ctypes.c_int(3), ctypes.c_long(0), ctypes.c_long(nbytes)):
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
 def unsealed(seals):
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.write(fd, bytes(4096))
@@ -94,7 +101,8 @@ def unsealed(seals):
 def of_holes():
     fd = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, 1 << 20)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _memory._SEALS)
+    os.pwrite(fd, b"x", 1 << 19)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _memory._SIZE | _memory._WRITE)
     return fd
 
 
@@ -125,6 +133,15 @@ def test_a_descriptor_of_anything_else_is_refused(make, why, tmp_path):
         opened(fd, ROWS, "numpy")
 
 
+@pytest.mark.parametrize("seals", [0x10, SHRINK | 0x10, GROW | 0x10, SHRINK | GROW])
+def test_an_owner_that_waits_has_sealed_its_memory_all_the_same(seals):
+    fd = unsealed(seals)
+    with pytest.raises(Refused, match="not sealed"):
+        opened(fd, ROWS, "numpy", owner_waits=True)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SHRINK | GROW | 0x10)
+    assert not opened(fd, ROWS, "numpy", owner_waits=True)["T0"].any()
+
+
 @pytest.mark.parametrize("rows", [
     None, {}, "T0", [None], [[]], [["T0", "F32", [4]]], [["T0", "F32", [4], 0, 0]], [[b"T0".hex(), "F32", [4], True]], [[0, "F32", [4], 0]], [["T0", 7, [4], 0]],
     [["T0", "F32", 4, 0]], [["T0", "F32", [-4], 0]], [["T0", "F32", [True], 0]], [["T0", "F32", [2**62, 4], 0]], [["T0", "F32", [4], -64]], [["T0", "F32", [4], 1]],
@@ -152,9 +169,17 @@ def test_room_for_less_than_what_lands():
         room.make("T0", "U8", (_memory._ALIGNED * _memory.MOST_TENSORS + 1,))
 
 
-def landed(tensors, most=None, **more):
+def land(room, tensors):
+    """As a pull does it."""
+    room.begin(sum(tensor.nbytes for tensor in tensors.values()))
+    for name, tensor in tensors.items():
+        address, nbytes = room.make(name, dtype_of(tensor, room.framework), tensor.shape)
+        ctypes.memmove(address, np.ascontiguousarray(tensor).ctypes.data, nbytes)
+
+
+def landed(tensors, most=None, room=None, **more):
     """Pulled into a room, and sealed."""
-    room = Room("numpy")
+    room = room or Room("numpy")
     with tensorpull.Downloader("tcp://127.0.0.1:0").start() as owner:
         ref = owner.add_tensors(tensors, **more)
         got = land_in_room(
@@ -165,16 +190,119 @@ def landed(tensors, most=None, **more):
 
 def test_a_model_lands_in_memory_that_is_sealed_afterwards():
     given = landed(MODEL)
-    assert same(opened(given.fd, given.rows, "numpy"), MODEL)
+    got = opened(given.fd, given.rows, "numpy", owner_waits=True)
+    for change in (lambda: os.pwrite(given.fd, b"x", 0), lambda: os.ftruncate(given.fd, 1), lambda: mmap.mmap(given.fd, 4096), lambda: punched(given.fd, os.fstat(given.fd).st_blocks * 512)):
+        with pytest.raises(OSError):
+            change()
     with pytest.raises(OSError):
-        os.pwrite(given.fd, b"x", 0)
+        fcntl.fcntl(given.fd, fcntl.F_ADD_SEALS, WRITE)
+    assert same(got, MODEL)
 
 
 def test_tied_tensors_land_once_and_arrive_apart():
     given = landed({"T0": MODEL["T3"], "T1": MODEL["T3"]})
-    got = opened(given.fd, given.rows, "numpy")
+    got = opened(given.fd, given.rows, "numpy", owner_waits=True)
     got["T0"][:] = 1
-    assert os.fstat(given.fd).st_size == MODEL["T3"].nbytes and np.array_equal(got["T1"], MODEL["T3"])
+    assert os.fstat(given.fd).st_blocks * 512 < 1.1 * MODEL["T3"].nbytes and np.array_equal(got["T1"], MODEL["T3"])
+
+
+def of(number, n=200_000):
+    return {"T0": np.full(n, number, np.int32), "T1": np.full(7, number, np.int64)}
+
+
+def given_of(rooms, model):
+    room = rooms.take()
+    land(room, model)
+    return room.seal(room.rows)
+
+
+def memory_of(given):
+    return os.fstat(given.fd).st_ino
+
+
+def test_a_model_lands_where_the_last_one_was():
+    before = held_here()
+    rooms = Rooms("numpy")
+    seen = set()
+    for number in range(4):
+        given = given_of(rooms, of(number))
+        got = opened(given.fd, given.rows, "numpy", owner_waits=True)
+        assert same(got, of(number)) and held_here() == before + 1
+        seen.add(memory_of(given))
+        del given, got
+    assert len(seen) == 1
+    del rooms
+    assert held_here() == before
+
+
+def test_a_model_that_somebody_has_is_not_written_over():
+    """Neither before it is read nor afterwards, and no third memory is kept."""
+    before = held_here()
+    rooms = Rooms("numpy")
+    first = given_of(rooms, of(1))
+    got = opened(first.fd, first.rows, "numpy", owner_waits=True)
+    second = given_of(rooms, of(2))
+    assert memory_of(first) != memory_of(second) and same(got, of(1)) and held_here() == before + 2
+    del first, got
+    assert held_here() == before + 1  # a site holds no more than the models that it has
+    assert same(opened(second.fd, second.rows, "numpy", owner_waits=True), of(2))
+    where = memory_of(second)
+    del second
+    third = given_of(rooms, of(3))
+    assert memory_of(third) == where and held_here() == before + 1
+
+
+@pytest.mark.parametrize("n, stays", [(200_001, False), (400_000, False), (199_000, True), (20, False)])
+def test_a_model_of_another_size(n, stays):
+    """A larger one has no room, and one that is much smaller would keep what it does not need."""
+    before = held_here()
+    rooms = Rooms("numpy")
+    given = given_of(rooms, of(1))
+    where = memory_of(given)
+    del given
+    given = given_of(rooms, of(2, n))
+    assert (memory_of(given) == where) == stays and same(opened(given.fd, given.rows, "numpy", owner_waits=True), of(2, n))
+    assert held_here() == before + 1
+
+
+def test_a_model_of_more_tensors_has_room_where_the_last_one_was():
+    """Each of them begins at a multiple of 64 bytes, so they need more than their bytes."""
+    rooms = Rooms("numpy")
+    del (given := {"given": given_of(rooms, {"T0": np.zeros(40_000, np.uint8)})})["given"]
+    many = {f"T{i}": np.full(4, i % 200, np.uint8) for i in range(10_000)}
+    given = given_of(rooms, many)
+    assert same(opened(given.fd, given.rows, "numpy", owner_waits=True), many)
+
+
+def test_memory_of_a_pull_that_has_failed_is_not_used_again():
+    """Its thread may still write there."""
+    before = held_here()
+    rooms = Rooms("numpy")
+    room = rooms.take()
+    room.begin(100)
+    late, _ = room.make("T0", "U8", (100,))
+    given = given_of(rooms, of(1))
+    ctypes.memset(late, 1, 100)
+    del given
+    again = rooms.take()
+    assert again is not room
+    del again, room
+    assert held_here() == before
+    given = given_of(rooms, of(2))
+    del given
+    assert held_here() == before + 1  # it is not counted for ever
+
+
+def test_a_system_that_cannot_seal_against_later_writing(monkeypatch):
+    """Before Linux 5.1: nobody writes there again, so the next model lands elsewhere."""
+    monkeypatch.setattr(_memory, "_FUTURE_WRITE", 1 << 20)
+    before = held_here()
+    rooms = Rooms("numpy")
+    given = given_of(rooms, of(1))
+    assert same(opened(given.fd, given.rows, "numpy"), of(1))
+    del given
+    assert held_here() == before
+    assert same(opened((given := given_of(rooms, of(2))).fd, given.rows, "numpy"), of(2))
 
 
 def test_more_bytes_than_were_offered_do_not_land():
@@ -213,7 +341,7 @@ BRING = {"is": "bring", "dot": dots.NUMPY_DOWNLOAD, "from": "server.job", "ref":
 @pytest.mark.parametrize("word, why", [
     ({}, "not known"), ({"is": ["bring"]}, "not known"), ({**BRING, "ref": "another"}, "has not passed on"), ({**BRING, "from": "server.other"}, "has not passed on"),
     ({**BRING, "ref": 1}, "ref makes no sense"), ({**BRING, "ref": "x" * 600}, "ref makes no sense"), ({**BRING, "dot": "1"}, "does not travel"), ({**BRING, "dot": 10**9}, "does not travel"),
-    ({**BRING, "timeout": "x"}, "time-out"), ({**BRING, "timeout": -1}, "time-out"), ({**BRING, "timeout": True}, "time-out"), ({"is": "map", "key": "x"}, "no longer there"), ({"is": "send"}, "not known"),
+    ({**BRING, "timeout": "x"}, "time-out"), ({**BRING, "timeout": -1}, "time-out"), ({**BRING, "timeout": True}, "time-out"), ({"is": "map", "key": "x"}, "no longer there"), ({"is": "send"}, "does not travel"),
 ])  # fmt: skip
 def test_a_word_that_makes_no_sense_is_refused(trainers, word, why):
     trainers.note("server.job", "one", object())
@@ -308,14 +436,15 @@ def test_a_trainer_waits_for_its_turn(monkeypatch):
 
 
 def held_here():
-    """Descriptors of such memory that this process has."""
-    found = 0
+    """Pieces of such memory that this process has."""
+    found = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
-            found += "memfd:tensorpull" in os.readlink(f"/proc/self/fd/{fd}")
+            if "memfd:tensorpull" in os.readlink(f"/proc/self/fd/{fd}"):
+                found.add(os.stat(f"/proc/self/fd/{fd}").st_ino)
         except OSError:
             pass
-    return found
+    return len(found)
 
 
 class Brings:
@@ -402,7 +531,7 @@ def test_a_trainer_that_cannot_map_a_model_asks_its_job_process_again(brings, mo
             assert same(tensors, MODEL)
             return again
 
-    def fails_once(*a):
+    def fails_once(*_, **__):
         monkeypatch.setattr(_memory, "opened", opens)
         raise why
 
@@ -427,7 +556,7 @@ def brought(monkeypatch, way, result, **fails):
     def run(consumer, *_):
         consumer.way = way
         if way == "tensorpull":
-            consumer.room.fill(result)
+            land(consumer.room, result)
         return None, dict(consumer.room.rows) if way == "tensorpull" else result
 
     monkeypatch.setattr(ours, "_run", run)
@@ -471,7 +600,7 @@ def test_a_pull_that_was_given_up_keeps_its_memory(monkeypatch):
 
 
 def test_no_memory_at_all(monkeypatch):
-    (error, said), made = brought(monkeypatch, "FLARE's chunks", MODEL, begin=errno.EPERM)
+    (error, said), made = brought(monkeypatch, "FLARE's chunks", MODEL, _begin_anew=errno.EPERM)
     assert (error, said) == (None, "again") and same(made[0], MODEL)
 
 
@@ -520,10 +649,268 @@ def test_the_other_ranks_map_what_the_first_was_given(brings):
         pickle.loads(sent)
 
 
+@pytest.fixture
+def lands(brings, monkeypatch):
+    """A job process whose models have their numbers in them, and what asks it for the next one."""
+    rooms, numbers = Rooms("numpy"), iter(range(1, 9))
+
+    class Lands(Brings):
+        def bring(self, *_):
+            return None, given_of(rooms, of(next(numbers)))
+
+    class FLARE:
+        def get_download_dot(self):
+            return dots.NUMPY_DOWNLOAD
+
+        def download(self, **_):
+            raise AssertionError("by FLARE's chunks")
+
+    def receives():
+        taken = type("Taken", (_trainer.Taking, FLARE), {"offering": Brings.offering, "logger": None})()
+        error, params = taken.download("server.job", "one", 5.0, Cell("site-1.job.trainer"))
+        assert not error
+        return params
+
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Lands())
+    return Lands, receives
+
+
+def test_a_rank_keeps_the_model_that_it_has(brings, lands):
+    """Although the first one has done with it, and has the next ones. A rank that is killed holds nothing up."""
+    _, receives = lands
+    before = held_here()
+    params = receives()
+    program = """
+        import pickle, sys
+        model = pickle.load(sys.stdin.buffer)
+        print("has it", flush=True)
+        sys.stdin.buffer.read(1)
+        print({int(x) for t in model.values() for x in (t[0], t[-1])}, flush=True)
+        sys.stdin.buffer.read(1)
+    """
+    with processes.Program([sys.executable, "-c", textwrap.dedent(program)], stdin=-1, stdout=-1) as rank:
+        rank.stdin.write(pickle.dumps(_trainer.for_ranks(params)))
+        rank.stdin.flush()
+        assert rank.stdout.readline() == b"has it\n"
+        for number in (2, 3):
+            params = receives()
+            assert same(params, of(number))
+        rank.stdin.write(b"x")
+        rank.stdin.flush()
+        assert rank.stdout.readline() == b"{1}\n"  # pages that it had not looked at before
+        assert held_here() == before + 2
+        rank.kill()
+        rank.wait(processes.AMPLE)
+    assert processes.eventually(lambda: held_here() == before + 1)
+    del params
+    assert processes.eventually(lambda: not brings._held)
+    assert same(receives(), of(4)) and held_here() == before + 1
+
+
+def test_a_child_of_a_trainer_keeps_the_model_that_it_has(lands):
+    """As those that load data, which fork() makes."""
+    _, receives = lands
+    params = receives()
+    goes_on, told = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(goes_on[0], 1)
+        os.write(told[1], b"1" if same(params, of(1)) else b"0")
+        os.read(goes_on[0], 1)
+        os._exit(0)
+    for number in (2, 3):
+        params = receives()
+        assert same(params, of(number))
+    os.write(goes_on[1], b"x")
+    assert os.read(told[0], 1) == b"1"
+    os.write(goes_on[1], b"x")
+    os.waitpid(child, 0)
+
+
+def test_two_trainers_have_a_model_each(lands):
+    _, receives = lands
+    first, second = receives(), receives()
+    assert same(first, of(1)) and same(second, of(2))
+    del first
+    third = receives()
+    assert same(second, of(2)) and same(third, of(3))
+
+
+def test_a_model_that_chunks_bring_from_the_job_process_stays_as_it_is(lands, brings, monkeypatch):
+    """Meanwhile another one lands."""
+    Lands, receives = lands
+    there, again = [], Again()
+
+    def goes_again(self, tensors, *_):
+        there.append(tensors)
+        return again
+
+    monkeypatch.setattr(Lands, "again", goes_again, raising=False)
+    with connected_to(brings) as cannot:
+        _memory.send(cannot, BRING)
+        word, fds = receive(cannot)
+        os.close(fds[0])
+        _memory.send(cannot, {"is": "chunks"})
+        assert receive(cannot)[0]["is"] == "chunks"
+        assert same(receives(), of(2)) and same(there[0], of(1))
+        del there[:]
+    assert again.ended.wait(processes.AMPLE)
+
+
+def lent_by(model):
+    """Another process with these tensors; it, and their table."""
+    text = f"""
+        import json, sys
+        import numpy as np
+        from tensorpull.nvflare._lent import Lent
+        model = {{name: np.full(n, i + 1, np.int32) for i, (name, n) in enumerate({model!r}.items())}}
+        lent = Lent(model, "numpy")
+        print(json.dumps([lent.rows, lent.version({{"a": "b"}})]), flush=True)
+        for _ in sys.stdin:
+            model["T1"][-1] += 1
+            print(flush=True)
+    """
+    process = processes.Program([sys.executable, "-c", textwrap.dedent(text)], stdin=-1, stdout=-1, text=True)
+    return process, *json.loads(process.stdout.readline())
+
+
+LENT = {"T0": 3, "T1": 1_000_000, "T2": 0, "T3": 300_000}
+LENT_MODEL = {name: np.full(n, i + 1, np.int32) for i, (name, n) in enumerate(LENT.items())}
+
+
+def serves(session, over):
+    with contextlib.suppress(tensorpull.Error):  # the recipient has gone
+        session.serve(until=over)
+
+
+def pulled(theirs, version=None, until=None):
+    """What a recipient gets that pulls them over a connection of their publisher's."""
+    with tensorpull.Listener("tcp://127.0.0.1:0") as listener, tensorpull.Session(f"tcp://127.0.0.1:{listener.port}") as session, listener.accept(timeout=processes.AMPLE) as other:
+        ref = theirs.publish(session._session, {"a": "b"}, None)
+        assert version is None or ref.version == version
+        if until:
+            until()
+        over = threading.Event()
+        server = threading.Thread(target=serves, args=(session, over), daemon=True)
+        server.start()
+        try:
+            return other.download_tensors(ref, per_request_timeout=processes.AMPLE, retries=0)
+        finally:
+            over.set()
+            server.join(processes.AMPLE)
+
+
+def test_tensors_are_pulled_from_another_processs_memory():
+    process, rows, version = lent_by(LENT)
+    with process:
+        for said in (version, 0):
+            got = pulled(Theirs(process.pid, rows, "numpy", 1 << 30, lambda: False, said), version)
+            assert same(dict(got), LENT_MODEL)
+        process.kill()
+
+
+def test_tensors_that_change_before_they_are_pulled_do_not_arrive():
+    process, rows, version = lent_by(LENT)
+    with process:
+        def change():
+            process.stdin.write("x\n")
+            process.stdin.flush()
+            process.stdout.readline()
+
+        with pytest.raises(tensorpull.Error, match="digest"):
+            pulled(Theirs(process.pid, rows, "numpy", 1 << 30, lambda: False, version), until=change)
+        process.kill()
+
+
+def test_a_process_that_is_killed_is_read_no_more():
+    """Nor is another one that has its number."""
+    process, rows, version = lent_by(LENT)
+    with process:
+        theirs = Theirs(process.pid, rows, "numpy", 1 << 30, lambda: False, version)
+
+        def kill():
+            process.kill()
+            process.wait(processes.AMPLE)
+
+        with pytest.raises(tensorpull.Error):
+            pulled(theirs, until=kill)
+        with pytest.raises(Unreadable):
+            Theirs(process.pid, rows, "numpy", 1 << 30, lambda: False, version)
+    own = Lent(MODEL, "numpy")
+    with pytest.raises(Refused, match="has gone"):
+        Theirs(os.getpid(), own.rows, "numpy", 1 << 30, lambda: True)
+
+
+def test_torchs_tensors_are_lent_as_they_are():
+    torch = pytest.importorskip("torch")
+    model = {"T0": torch.arange(6.0).reshape(2, 3).T, "T1": torch.ones(5, dtype=torch.bfloat16), "T2": torch.zeros(0), "T3": torch.tensor(True), "T4": torch.ones(3, requires_grad=True)}
+    lent = Lent(model, "torch")
+    assert lent.rows[1][3] == model["T1"].data_ptr()
+    theirs = Theirs(os.getpid(), lent.rows, "torch", 1 << 30, lambda: False)
+    with tensorpull.Listener("tcp://127.0.0.1:0") as listener, tensorpull.Session(f"tcp://127.0.0.1:{listener.port}") as session, listener.accept(timeout=processes.AMPLE) as other:
+        ref = theirs.publish(session._session, {}, None)
+        assert lent.version({}) == ref.version
+        over = threading.Event()
+        server = threading.Thread(target=serves, args=(session, over), daemon=True)
+        server.start()
+        got = other.download_tensors(ref, per_request_timeout=processes.AMPLE, framework="torch")
+        over.set()
+        server.join(processes.AMPLE)
+    assert all(torch.equal(got[name], model[name]) and got[name].dtype == model[name].dtype for name in model)
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda row: [*row[:3], 8], Unreadable), (lambda row: [*row[:3], 2**64 - 8], Unreadable), (lambda row: [*row[:3], 2**80], Exception), (lambda row: [*row[:3], -8], Refused),
+    (lambda row: [*row[:2], [1 << 45], row[3]], Refused), (lambda row: [*row[:2], [1 << 27], row[3]], Unreadable), (lambda row: [row[0], "O", *row[2:]], Exception), (lambda row: row[:3], Refused),
+])  # fmt: skip
+def test_a_table_of_addresses_that_lies_is_refused(change, why):
+    row = Lent({"T0": np.zeros(4, np.float32)}, "numpy").rows[0]
+    with pytest.raises(why):
+        pulled(Theirs(os.getpid(), [change(row)], "numpy", 1 << 30, lambda: False))
+
+
+@pytest.mark.parametrize("version", [-1, 2**64, "1", None, True, 1.0])
+def test_a_digest_that_makes_no_sense_is_refused(version):
+    with pytest.raises(Refused, match="digest"):
+        Theirs(os.getpid(), Lent(MODEL, "numpy").rows, "numpy", 1 << 30, lambda: False, version)
+
+
+def test_a_trainer_whose_memory_cannot_be_read_makes_a_copy(trainers, monkeypatch):
+    """As where the system lets nobody read another process's, or a device's driver has its pages."""
+    cell, sent = Cell("site-1.job"), []
+
+    class Sends:
+        offering = types.SimpleNamespace(framework="numpy")
+
+        def send(self, tensors, *_):
+            sent.append(dict(tensors))
+            return ""
+
+    def unreadable(*_):
+        raise Unreadable("not permitted")
+
+    monkeypatch.setattr(_trainers, "client_cell", lambda: cell)
+    monkeypatch.setattr(_trainers, "_ours", lambda word: Sends())
+    hands = _trainer.Handing.__new__(_trainer.Handing)
+    hands.framework, hands.dot, hands._flare_ref, hands._cell = "numpy", dots.NUMPY_DOWNLOAD, "ref", Cell("site-1.job.client_api_trainer_1")
+    hands._once, hands._gone, hands._refusal, hands.base_obj = threading.Lock(), threading.Event(), "", dict(MODEL)
+    failed = []
+    monkeypatch.setattr(hands, "_call_failed", lambda *why: failed.append(why), raising=False)
+    said = _offer.call("job", "site-1.job.client_api_trainer_1", "tcp://localhost:1", "0" * 32)
+    hands._hand_over(said, "server.job")
+    assert not failed and sent[0].keys() == MODEL.keys() and all(hasattr(one, "described") for one in sent.pop().values())
+    monkeypatch.setattr(_trainers, "Theirs", unreadable)
+    before = held_here()
+    hands._hand_over(said, "server.job")
+    assert not failed and same(sent[0], MODEL)
+    sent.clear()
+    assert processes.eventually(lambda: held_here() == before)
+
+
 def test_a_part_of_what_came_and_other_bits_are_not_taken_for_it(brings):
     """And neither is what lies where a tied tensor lay, which has memory of its own."""
     given = landed({"T0": MODEL["T3"], "T1": MODEL["T3"], "T2": MODEL["T0"]})
-    params = opened(given.fd, given.rows, "numpy")
+    params = opened(given.fd, given.rows, "numpy", owner_waits=True)
     came = _trainer._Came("key", params)
     assert came.name_of(params["T0"]) == "T0" and came.name_of(params["T2"].reshape(-1)) == "T2"
     assert [came.name_of(x) for x in (params["T2"][:1], params["T2"].view(np.int32), params["T2"].view(np.complex64), params["T1"])] == [None] * 4
@@ -593,7 +980,8 @@ def test_the_seam_is_there():
 
 
 def test_the_seals_are_the_systems():
-    assert _memory._SEALS == SHRINK | GROW | WRITE and _memory._SEAL_SEAL == fcntl.F_SEAL_SEAL
+    assert _memory._SIZE == SHRINK | GROW and _memory._WRITE == WRITE and _memory._SEAL_SEAL == fcntl.F_SEAL_SEAL
+    assert _memory._FUTURE_WRITE == getattr(fcntl, "F_SEAL_FUTURE_WRITE", 0x10)  # since Python 3.13
     assert (_memory._ADD_SEALS, _memory._GET_SEALS) == (fcntl.F_ADD_SEALS, fcntl.F_GET_SEALS)
 
 

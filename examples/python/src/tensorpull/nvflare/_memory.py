@@ -1,4 +1,7 @@
-"""Memory that a site's job process and its trainer give each other. It has no name, so nothing is left behind when both are gone, and it is sealed: nobody can change it any more.
+"""Memory that a site's job process gives its trainer, and that the trainer lets it read.
+
+A model lands in memory without a name, so nothing is left behind when both are gone. It is sealed: the trainer cannot change it, and nobody can shorten it. The job process writes there again
+when nobody has the model any more. An update is read from the trainer's own memory, or, where the system does not allow that, from memory that nobody can change any more.
 
 Everything that arrives with a descriptor is hostile until it is checked. It is mapped privately, so a write copies its page and nobody else sees it.
 """
@@ -15,7 +18,8 @@ import socket
 import struct
 import threading
 import weakref
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
+from collections import deque
+from typing import Any, Deque, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from .._tensors import _TORCH
 from .. import _native
@@ -31,8 +35,8 @@ _ALIGNED = 64
 MOST_TENSORS = 1_000_000
 #: Bytes of a word.
 _MOST_WORD = 256 << 20
-#: Of Linux: against shrinking, growing and writing, and against other seals. Python has no names for them elsewhere.
-_SEALS, _SEAL_SEAL, _ADD_SEALS, _GET_SEALS = 2 | 4 | 8, 1, 1033, 1034
+#: Of Linux: against shrinking and growing, against writing, against writing but through a mapping that is there (5.1 and later), and against other seals. Python has no names for them elsewhere.
+_SIZE, _WRITE, _FUTURE_WRITE, _SEAL_SEAL, _ADD_SEALS, _GET_SEALS = 2 | 4, 8, 16, 1, 1033, 1034
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
@@ -47,7 +51,7 @@ def _bytes_of(kind: Any, shape: Iterable[int]) -> int:
     return nbytes
 
 
-def _as_bytes(tensor: Any) -> memoryview:
+def as_bytes(tensor: Any) -> memoryview:
     import numpy
 
     if hasattr(tensor, "data_ptr"):
@@ -59,32 +63,72 @@ def _as_bytes(tensor: Any) -> memoryview:
 
 
 class Sealed:
-    """A descriptor of memory that nobody changes any more, and what lies in it: (name, dtype, shape, where it begins) each."""
+    """Memory for other processes, and what lies in it: (name, dtype, shape, where it begins) each. Nobody writes there as long as there is one of these."""
 
-    def __init__(self, fd: int, rows: List[Any], framework: str) -> None:
-        self.fd, self.rows, self.framework = fd, rows, framework
+    def __init__(self, room: "Room", rows: Dict[str, Any]) -> None:
+        self._room = room
+        self.fd, self.framework = room.fd, room.framework
+        self.rows = _rows(rows)
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        self._room.is_free()
+
+
+def _rows(rows: Dict[str, Any]) -> List[Any]:
+    return [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in rows.items()]
+
+
+class Rooms:
+    """Where a site's models land. The next one lands in the memory of the one before if nobody has that any more: fresh memory takes longer than the transfer.
+    None is kept beside a model that somebody has, so a site never holds more than without this. No lock: a finalizer gives back."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+        self._free: Deque[Room] = deque(maxlen=1)
+        self._used: Set[int] = set()
+
+    def take(self) -> "Room":
+        try:
+            room = self._free.pop()
+        except IndexError:
+            room = Room(self._framework, self)
+        self._used.add(id(room))
+        return room
+
+    def give_back(self, room: "Room") -> None:
+        self._used.discard(id(room))
+        if not self._used:
+            self._free.append(room)
+
+    def has_ended(self, room: "Room") -> None:
+        self._used.discard(id(room))
 
 
 class Room:
-    """Memory that tensors land in, or are copied to, and that is sealed afterwards."""
+    """Memory that tensors land in, or are copied to, and that other processes read afterwards."""
 
-    def __init__(self, framework: str) -> None:
+    def __init__(self, framework: str, rooms: Optional[Rooms] = None) -> None:
         self.framework = framework
+        self._rooms = weakref.ref(rooms) if rooms is not None else lambda: None
         self.rows: Dict[str, Tuple[str, Tuple[int, ...], int]] = {}
         self._kinds = _kinds(framework)
-        self._fd, self._end = -1, 0
+        self.fd, self._size, self._end = -1, 0, 0
+        self._there = 0  # bytes from the beginning that have taken memory
         self._mapped: Optional[mmap.mmap] = None
 
     def begin(self, most: int) -> None:
-        """There is room for so many bytes; they take memory when there is a tensor for them."""
-        self.end()
-        self._fd = os.memfd_create("tensorpull", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._fd, most + _ALIGNED * MOST_TENSORS)
-        self._mapped = mmap.mmap(self._fd, most + _ALIGNED * MOST_TENSORS, flags=mmap.MAP_SHARED)
+        """There is room for so many bytes; they take memory when there is a tensor for them, or have it from the model before."""
+        size = most + _ALIGNED * MOST_TENSORS
+        if self._mapped is None or self._size < size or self._there > 2 * most:
+            self._begin_anew(size)
+            self._mapped = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED)
         self.clear()
+
+    def _begin_anew(self, size: int) -> None:
+        self.end()
+        self.fd = os.memfd_create("tensorpull", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, size)
+        self._size, self._there = size, 0
 
     def clear(self) -> None:
         self.rows.clear()
@@ -94,71 +138,94 @@ class Room:
         """Where a tensor's bytes land, and how many they are."""
         assert self._mapped is not None
         begin, nbytes = self._next(name, dtype, shape)
-        if nbytes:
-            os.posix_fallocate(self._fd, begin, nbytes)  # no memory is an error here, and a dead process later
+        if begin + nbytes > self._there:
+            os.posix_fallocate(self.fd, self._there, begin + nbytes - self._there)  # no memory is an error here, and a dead process later
+            self._there = begin + nbytes
         return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped)) + begin, nbytes
 
     def _next(self, name: str, dtype: str, shape: Tuple[int, ...]) -> Tuple[int, int]:
-        assert self._mapped is not None
         kind, held = self._kinds.dtype(name, dtype, tuple(shape))
         nbytes, begin = _bytes_of(kind, held), self._end
-        if begin + nbytes > len(self._mapped):
+        if begin + nbytes > self._size:
             raise Refused("it has more bytes than it was said to have")
         self.rows[name] = dtype, tuple(shape), begin
-        self._end = begin + -(-nbytes // _ALIGNED) * _ALIGNED
+        self._end = begin + _aligned(nbytes)
         return begin, nbytes
 
-    def fill(self, tensors: Dict[str, Any]) -> None:
-        """Copies tensors of the framework. Refused: not all of them are in this machine's memory, one element after the other."""
-        self.begin(sum(int(t.nbytes) for t in tensors.values()))
+    def seal(self, rows: Dict[str, Any]) -> Sealed:
+        """These of the tensors that have landed. This process alone can write there, and does not before nobody has them any more."""
+        try:
+            self._add_seals(_SIZE | _FUTURE_WRITE)
+        except OSError:  # an older system: this process neither
+            self._unmap()
+            self._add_seals(_SIZE | _WRITE)
+        return Sealed(self, rows)
+
+    def fill(self, tensors: Dict[str, Any]) -> Sealed:
+        """Copies tensors of the framework, and nobody writes there any more. Refused: not all of them are in this machine's memory, one element after the other."""
+        self._begin_anew(sum(int(t.nbytes) for t in tensors.values()) + _ALIGNED * MOST_TENSORS)
+        self.clear()
         for name, tensor in tensors.items():
-            begin, nbytes = self._next(name, self._named(tensor), tuple(tensor.shape))
+            begin, nbytes = self._next(name, dtype_of(tensor, self.framework), tuple(tensor.shape))
             if nbytes:
-                self._write(begin, _as_bytes(tensor))
+                self._write(begin, as_bytes(tensor))
+        self._add_seals(_SIZE | _WRITE)
+        return Sealed(self, self.rows)
 
     def _write(self, begin: int, data: memoryview) -> None:
         """A file's way: the system need not clear these pages, and need not map them."""
         while data:
-            n = os.pwrite(self._fd, data, begin)
+            n = os.pwrite(self.fd, data, begin)
             data, begin = data[n:], begin + n
 
-    def _named(self, tensor: Any) -> str:
-        if self.framework == "torch":
-            if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
-                raise Refused("a tensor is not in this machine's memory, one element after the other")
-            named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
-            named = None if named == "F4" else named  # whose shape counts half of the elements
-        else:
-            named = _native.numpy_format(tensor.dtype.str)[0] if is_plain(tensor.dtype) else None
-        if named is None:
-            raise Refused(f"{str(tensor.dtype)[:60]} is not carried here")
-        return named
-
-    def seal(self, rows: Optional[Dict[str, Any]] = None) -> Sealed:
-        """What is in it, or these rows of it, and nobody writes there any more."""
-        assert self._mapped is not None
-        self._mapped.close()
-        self._mapped = None
-        os.ftruncate(self._fd, max(1, self._end))
-        os.posix_fallocate(self._fd, max(1, self._end) - 1, 1)  # all others have been written
-        fcntl.fcntl(self._fd, _ADD_SEALS, _SEALS | _SEAL_SEAL)
-        fd, self._fd = self._fd, -1
-        return Sealed(fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in (self.rows if rows is None else rows).items()], self.framework)
+    def _add_seals(self, seals: int) -> None:
+        if fcntl.fcntl(self.fd, _GET_SEALS) & seals != seals:
+            fcntl.fcntl(self.fd, _ADD_SEALS, seals | _SEAL_SEAL)
 
     def tensors(self, rows: Dict[str, Any]) -> Opened:
         """Of these rows, for this process alone: they could not be sealed."""
-        return _over(self._fd, [[name, dtype, list(shape), begin] for name, (dtype, shape, begin) in rows.items()], self.framework)
+        return _over(self.fd, table_of(_rows(rows), self.framework), self.framework)
 
-    def end(self) -> None:
+    def is_free(self) -> None:
+        """Nobody has what lies there any more."""
+        rooms = self._rooms()
+        if rooms is not None and self._mapped is not None:
+            rooms.give_back(self)
+
+    def _unmap(self) -> None:
         if self._mapped is not None:
             self._mapped.close()
             self._mapped = None
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+
+    def end(self) -> None:
+        self._unmap()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def __del__(self) -> None:
+        rooms = self._rooms()
+        if rooms is not None:
+            rooms.has_ended(self)
         self.end()
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNED) * _ALIGNED
+
+
+def dtype_of(tensor: Any, framework: str) -> str:
+    """As tensorpull names it. Refused: the tensor is not in this machine's memory, one element after the other, or is of a type that is not carried."""
+    if framework == "torch":
+        if tensor.device.type != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
+            raise Refused("a tensor is not in this machine's memory, one element after the other")
+        named = _TORCH.get(str(tensor.dtype).rpartition(".")[2])
+        named = None if named == "F4" else named  # whose shape counts half of the elements
+    else:
+        named = _native.numpy_format(tensor.dtype.str)[0] if is_plain(tensor.dtype) else None
+    if named is None:
+        raise Refused(f"{str(tensor.dtype)[:60]} is not carried here")
+    return named
 
 
 def land_in_room(
@@ -187,50 +254,73 @@ class Opened(Dict[str, Any]):
     apart: FrozenSet[str] = frozenset()  # those that are not in it: tied ones, which have memory of their own
 
 
-def opened(fd: int, rows: Any, framework: str) -> Opened:
-    """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be."""
-    try:
-        seals = fcntl.fcntl(fd, _GET_SEALS)
-    except OSError:
-        raise Refused("it is no memory that can be sealed") from None
-    if seals & _SEALS != _SEALS:
-        raise Refused("its memory is not sealed: the other process could change it")
-    about = os.fstat(fd)  # it cannot change any more
-    if about.st_blocks * 512 < about.st_size:
-        raise Refused("its memory has holes")
-    return _over(fd, rows, framework)
+class Row(NamedTuple):
+    name: str
+    dtype: str
+    kind: Any
+    shape: Tuple[int, ...]
+    nbytes: int
+    begin: int
 
 
-def _over(fd: int, rows: Any, framework: str) -> Opened:
-    size = os.fstat(fd).st_size
+def table_of(rows: Any, framework: str) -> List[Row]:
+    """What another process says that there is. Refused: it makes no sense."""
     if type(rows) is not list or len(rows) > MOST_TENSORS:
         raise Refused("its table makes no sense")
     kinds = _kinds(framework)
-    mapped = mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE) if size else None
-    made = Opened()
-    made.mapping = weakref.ref(mapped) if mapped is not None else None
-    taken = set()
+    read, names = [], set()
     for row in rows:
         if type(row) is not list or len(row) != 4:
             raise Refused("its table makes no sense")
         name, dtype, shape, begin = row
         if type(name) is not str or type(dtype) is not str or type(begin) is not int or type(shape) is not list or len(shape) > 64:
             raise Refused("its table makes no sense")
-        if name in made or not all(type(extent) is int and 0 <= extent < 2**48 for extent in shape):
+        if name in names or begin < 0 or not all(type(extent) is int and 0 <= extent < 2**48 for extent in shape):
             raise Refused("its table makes no sense")
+        names.add(name)
         kind, held = kinds.dtype(name, dtype, tuple(shape))
-        nbytes = _bytes_of(kind, held)
-        if begin < 0 or begin % _ALIGNED or begin + nbytes > size:
-            raise Refused("a tensor lies outside its memory")
-        if not nbytes:
-            made[name] = kinds.empty(held, kind)
+        read.append(Row(name, dtype, kind, held, _bytes_of(kind, held), begin))
+    return read
+
+
+def opened(fd: int, rows: Any, framework: str, owner_waits: bool = False) -> Opened:
+    """Maps memory that another process has given; the descriptor stays the caller's. Refused: it is not what it has to be. `owner_waits`: that process may write there again, and waits until this
+    one has done with it."""
+    try:
+        seals = fcntl.fcntl(fd, _GET_SEALS)
+    except OSError:
+        raise Refused("it is no memory that can be sealed") from None
+    if seals & _SIZE != _SIZE or not seals & (_WRITE | _FUTURE_WRITE if owner_waits else _WRITE):
+        raise Refused("its memory is not sealed: the other process could change it")
+    table = table_of(rows, framework)
+    end = max((row.begin + row.nbytes for row in table), default=0)
+    if end > os.fstat(fd).st_size or any(row.begin % _ALIGNED for row in table):
+        raise Refused("a tensor lies outside its memory")
+    if end and os.lseek(fd, 0, os.SEEK_HOLE) < end:  # its pages stay: to take one away is to write
+        raise Refused("its memory has holes")
+    return _over(fd, table, framework)
+
+
+def _over(fd: int, table: List[Row], framework: str) -> Opened:
+    end = max((row.begin + row.nbytes for row in table), default=0)
+    return _laid(mmap.mmap(fd, end, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE) if end else None, table, framework)
+
+
+def _laid(mapped: Optional[mmap.mmap], table: List[Row], framework: str) -> Opened:
+    kinds = _kinds(framework)
+    made = Opened()
+    made.mapping = weakref.ref(mapped) if mapped is not None else None
+    taken = set()
+    for row in table:
+        if not row.nbytes:
+            made[row.name] = kinds.empty(row.shape, row.kind)
             continue
-        tensor = kinds.over(_bytes_at(mapped, begin, nbytes), kind).reshape(held)
-        if begin in taken:  # FLARE's own arrive each on its own
+        tensor = kinds.over(_bytes_at(mapped, row.begin, row.nbytes), row.kind).reshape(row.shape)
+        if row.begin in taken:  # FLARE's own arrive each on its own
             tensor = tensor.clone() if framework == "torch" else tensor.copy()
-            made.apart |= {name}
-        taken.add(begin)
-        made[name] = tensor
+            made.apart |= {row.name}
+        taken.add(row.begin)
+        made[row.name] = tensor
     return made
 
 
@@ -279,10 +369,19 @@ def waits(connection: socket.socket, seconds: Optional[float]) -> bool:
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
+def _peer(connection: socket.socket) -> Tuple[int, int]:
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
 def is_same_user(connection: socket.socket) -> bool:
     """Whether a process of this user, or of the system's own, is at the other end."""
-    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return uid in (os.geteuid(), 0)
+    return _peer(connection)[1] in (os.geteuid(), 0)
+
+
+def process_of(connection: socket.socket) -> int:
+    """The number of the process that has called."""
+    return _peer(connection)[0]
 
 
 class Gone:

@@ -47,6 +47,11 @@ def setting(name: str, default: Any) -> Any:
     return default if value is None else value
 
 
+def most_bytes() -> int:
+    """Of a model that somebody offers."""
+    return int(setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
 def flares_setting(name: str) -> Optional[float]:
     """One of FLARE's own; None: it is not known to be set. With a default FLARE would give that one to itself, too, since it remembers what it has answered."""
     try:

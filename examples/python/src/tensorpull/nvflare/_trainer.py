@@ -17,11 +17,12 @@ from nvflare.client.config import ConfigKey, ExchangeFormat
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 
 from . import _memory
+from ._lent import Lent
 from ._offer import Refused
 from ._process import Refuge
 from ._registration import take_over
 from ._trainers import VARIABLE
-from ._transfer import KINDS, Offering, check_names, warn_once
+from ._transfer import KINDS, REFERENCE, Offering, check_names, warn_once
 
 #: Settings of the job that the job process tells.
 _SETTINGS = ("enabled", "least_bytes")
@@ -68,10 +69,17 @@ def _memory_of(word: Dict[str, Any], fds: List[int], framework: str) -> _memory.
     try:
         if word.get("is") != "memory" or len(fds) != 1:
             raise Refused(f"its job process refuses: {str(word.get('why'))[:300]}")
-        return _memory.opened(fds[0], word.get("rows"), framework)
+        return _memory.opened(fds[0], word.get("rows"), framework, owner_waits=True)
     finally:
         for fd in fds:
             os.close(fd)
+
+
+def _keep(connection: contextlib.ExitStack, tensors: _memory.Opened) -> None:
+    """The connection ends with the tensors' memory: until then the job process does not write there."""
+    there = tensors.mapping() if tensors.mapping is not None else None
+    if there is not None:
+        weakref.finalize(there, connection.pop_all().close).atexit = False
 
 
 class Handing(Offering):
@@ -90,18 +98,23 @@ class Handing(Offering):
         try:
             with self._once:
                 tensors = self._there()
-            room = _memory.Room(self.framework)
-            room.fill(tensors)
-            sealed = room.seal()
-            del tensors
-            word = {"is": "send", "dot": self.dot, "ref": self._flare_ref, "trainer": self._cell.get_fqcn(), "to": requester, "call": said, "rows": sealed.rows}
-            with _called(word, [sealed.fd]) as connection:
-                del sealed, room  # the job process has it
-                heard = _answer(connection, self._gone.is_set)
-                if heard is not None and heard[0].get("is") != "sent":
-                    raise Refuge(f"its job process did not send it: {str(heard[0].get('why'))[:300]}")
+            word = {"is": "send", "dot": self.dot, "ref": self._flare_ref, "trainer": self._cell.get_fqcn(), "to": requester, "call": said}
+            lent = Lent(tensors, self.framework)  # longer than the connection
+            if self._is_unreadable({**word, "rows": lent.rows, "version": lent.version({REFERENCE: self._flare_ref})}, []):
+                sealed = _memory.Room(self.framework).fill(tensors)
+                self._is_unreadable({**word, "rows": sealed.rows}, [sealed.fd])
         except Exception as e:  # noqa: BLE001: FLARE's chunks carry it
             self._call_failed(requester, e)
+
+    def _is_unreadable(self, word: Dict[str, Any], fds: List[int]) -> bool:
+        """Waits until the job process has sent it. True: it cannot read what is in this process's memory."""
+        with _called(word, fds) as connection:
+            heard = _answer(connection, self._gone.is_set)
+        if heard is None or heard[0].get("is") == "sent":
+            return False
+        if not fds and heard[0].get("is") == "unreadable":
+            return True
+        raise Refuge(f"its job process did not send it: {str(heard[0].get('why'))[:300]}")
 
 
 class Taking:
@@ -156,9 +169,7 @@ class Taking:
         tensors = _memory_of(word, fds, self.offering.framework)
         check_names(tensors)
         _came[self.offering.framework] = _Came(str(word.get("key")), tensors)
-        there = tensors.mapping() if tensors.mapping is not None else None
-        if there is not None:
-            weakref.finalize(there, connection.pop_all().close).atexit = False
+        _keep(connection, tensors)
         return tensors
 
 
@@ -216,9 +227,10 @@ def _as_came(order: List[str], mapped: Dict[str, Any], others: Dict[str, Any]) -
     opened: Dict[str, Any] = {}
     for key, *_ in mapped.values():
         if key not in opened:
-            with _called({"is": "map", "key": key}, []) as connection:
-                word, fds = _memory.receive(connection)
-            opened[key] = _memory_of(word, fds, "torch" if word.get("framework") == "torch" else "numpy")
+            with contextlib.ExitStack() as kept:
+                word, fds = _memory.receive(kept.enter_context(_called({"is": "map", "key": key}, [])))
+                opened[key] = _memory_of(word, fds, "torch" if word.get("framework") == "torch" else "numpy")
+                _keep(kept, opened[key])
     made = {}
     for name, (key, found, shape, is_torch) in mapped.items():
         tensor = opened[key][found]

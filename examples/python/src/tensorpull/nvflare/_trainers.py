@@ -26,8 +26,9 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
 from . import _memory, _offer
+from ._lent import Theirs, Unreadable
 from ._offer import Refused
-from ._process import LEAST_BYTES, Off, is_server, job_of, place_of, setting
+from ._process import LEAST_BYTES, Off, is_server, job_of, most_bytes, place_of, setting
 
 #: The variable with the socket's name.
 VARIABLE = "TENSORPULL_NVFLARE_TRAINER"
@@ -90,8 +91,8 @@ class Trainers:
                 kind = word.get("is")
                 if kind == "bring":
                     self._bring(connection, word)
-                elif kind == "send" and len(fds) == 1:
-                    self._send(connection, word, fds.pop())
+                elif kind == "send":
+                    self._send(connection, word, fds)
                 elif kind == "map":
                     self._map(connection, word)
                 else:
@@ -125,15 +126,16 @@ class Trainers:
         if error:
             _memory.send(connection, {"is": "failed", "why": str(error)[:500], "settings": _settings()})
             return
-        if isinstance(made, _memory.Sealed):
+        again = made
+        if isinstance(made, _memory.Sealed):  # which is referred to as long as anybody has it
             if not self._is_refused(connection, made):
                 return
-            made = ours.again(_memory.opened(made.fd, made.rows, made.framework), cell, float(timeout))
+            again = ours.again(_memory.opened(made.fd, made.rows, made.framework, owner_waits=True), cell, float(timeout))
         try:
-            _memory.send(connection, {"is": "chunks", "ref": made.ref, "settings": _settings()})
+            _memory.send(connection, {"is": "chunks", "ref": again.ref, "settings": _settings()})
             _memory.waits(connection, None)
         finally:
-            made.end()
+            again.end()
 
     def _is_refused(self, connection: socket.socket, sealed: _memory.Sealed) -> bool:
         """Gives the memory, until the trainer closes the connection: it has done with the model, or has died. True: it cannot use it, and asks for FLARE's chunks."""
@@ -155,27 +157,34 @@ class Trainers:
         return word.get("is") == "chunks"
 
     def _map(self, connection: socket.socket, word: Any) -> None:
-        """Gives another rank what the trainer was given."""
+        """Gives another rank what the trainer was given, until that rank has done with it."""
         with self._lock:
             sealed = self._held.get(_text(word, "key"))
         if sealed is None:
             raise Refused("that model is no longer there")
         _memory.send(connection, {"is": "memory", "rows": sealed.rows, "framework": sealed.framework}, [sealed.fd])
+        _memory.waits(connection, None)
 
-    def _send(self, connection: socket.socket, word: Any, fd: int) -> None:
-        """Dials FLARE's server for the trainer, and is pulled from the memory that the trainer has filled."""
-        try:
-            ours = _ours(word)
-            tensors = _memory.opened(fd, word.get("rows"), ours.offering.framework)
-        finally:
-            os.close(fd)
-        cell = client_cell()
+    def _send(self, connection: socket.socket, word: Any, fds: List[int]) -> None:
+        """Dials FLARE's server for the trainer, and is pulled from the trainer's own memory, or from memory that the trainer has filled."""
+        ours, gone, cell = _ours(word), _memory.Gone(connection), client_cell()
         trainer, server = _text(word, "trainer"), _text(word, "to")
         place = place_of(cell)
         if FQCN.get_parent(trainer) != place.fqcn or not is_server(server):
             raise Refused("it is not from this process's trainer to FLARE's server")
         call = _offer.parse_call(word.get("call"), job_of(place.fqcn, server), trainer, place.trust)
-        why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, _memory.Gone(connection))
+        tensors: Dict[str, Any]
+        if fds:
+            tensors = _memory.opened(fds[0], word.get("rows"), ours.offering.framework)
+            os.close(fds.pop())
+        else:
+            try:
+                tensors = Theirs(_memory.process_of(connection), word.get("rows"), ours.offering.framework, most_bytes(), gone, word.get("version"))
+            except Unreadable as e:
+                self.logger.info(f"tensorpull: the trainer's memory cannot be read, so it makes a copy: {e}")
+                _memory.send(connection, {"is": "unreadable"})
+                return
+        why = ours.send(tensors, cell, _text(word, "ref"), place, call, server, gone)
         if why:
             raise Refused(why)
         with contextlib.suppress(OSError):  # it has heard from FLARE already

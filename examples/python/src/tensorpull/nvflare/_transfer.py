@@ -15,12 +15,13 @@ from nvflare.fuel.utils.fobs import FOBSContextKey
 
 from .. import _native
 from . import _relayed, _offer, _trainers
-from ._memory import Room, Sealed, land_in_room
+from ._lent import Theirs
+from ._memory import Room, Rooms, Sealed, land_in_room
 from ._changes import ASKS_TO_KEEP, LONGEST, SOON, Changes
 from ._pool import KEEP_BYTES, land_in_kept, prepare
 from ._models import Model
 from ._offer import KEY, Refused
-from ._process import CONNECT_TIMEOUT, HELLO, LEAST_BYTES, Off, Place, Refuge, flares_setting, is_server, job_of, meeting_at, place_of, setting
+from ._process import CONNECT_TIMEOUT, HELLO, LEAST_BYTES, Off, Place, Refuge, flares_setting, is_server, job_of, meeting_at, most_bytes, place_of, setting
 from ._registration import take_over
 from ._admission import Turn
 
@@ -300,6 +301,8 @@ class Offering:
                 try:
                     if update is not None:
                         ref = update.publish(session._session, tensors, metadata, recipients=1, settled=told)
+                    elif isinstance(tensors, Theirs):
+                        ref = tensors.publish(session._session, metadata, told)
                     else:
                         ref = session.add_tensors(tensors, recipients=1, metadata=metadata, settled=told, transaction_idle_timeout=None, recipient_idle_timeout=None)
                     session.send(HELLO, call.token.encode(), [ref], timeout=30.0, abort=self._gone)
@@ -448,7 +451,7 @@ class Pulling:
         if self._secure and (place.to_site if between else place.tls) is None:
             raise Refuge("FLARE encrypts this message, and there is no TLS here")
         job = between or job_of(place.fqcn, self._source)
-        most = setting("max_bytes", 0) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        most = most_bytes()
         if between and not self._asked:
             self._most, self._chunk = _offer.parse_offer_between(said, job, place.fqcn, most)
             self._asked = True
@@ -568,6 +571,7 @@ class Decomposing:
     def __init__(self) -> None:
         super().__init__()
         take_over(self, KINDS[self.offering.framework])
+        self._rooms = Rooms(self.offering.framework)
         try:
             prepare(min(setting("prepare_bytes", 0), setting("keep_bytes", KEEP_BYTES)))
         except (OSError, OverflowError, RuntimeError) as e:  # no such memory, or no thread
@@ -591,7 +595,7 @@ class Decomposing:
     def bring(self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool, abort_signal: Any) -> Tuple[Any, Optional[Union[Sealed, "Again"]]]:
         """As `download`, for another process of this machine: the error, or the memory that the model has landed in, or, where there is no such memory for it, FLARE's chunks."""
         consumer = self.consumer(cell, {FOBSContextKey.TENSOR_DISK_OFFLOAD: False}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
-        consumer.room = Room(self.offering.framework)
+        consumer.room = self._rooms.take()
         error, result = self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, False, abort_signal, None)
         if error:
             return error, None
@@ -600,9 +604,7 @@ class Decomposing:
             if ours:
                 return None, consumer.room.seal(result)
             consumer.room = None  # a pull that has been given up may still write there
-            room = Room(self.offering.framework)
-            room.fill(result)
-            return None, room.seal()
+            return None, Room(self.offering.framework).fill(result)
         except _GOES_ON as e:
             warn_once(self.logger, f"{KINDS[self.offering.framework]} go on to the trainer by FLARE's chunks: {e}")
             return None, self.again(consumer.room.tensors(result) if ours else result, cell, per_request_timeout)
