@@ -46,7 +46,7 @@ COMMANDS = {
     "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1865 --line 50 20": (
         LONG, "bash examples/jobs/nvflare/run.sh --differences --clients 2 --width 1024 --rounds 2 --steps 2 --line 50 100"),
     "bash examples/jobs/nvflare_devices/run.sh": (LONG, "bash examples/jobs/nvflare_devices/run.sh"),
-    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 100 --rounds 1": (LONG, "bash examples/jobs/flower/run.sh --megabytes 10 --rounds 1"),
+    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 200 --rounds 1": (LONG, "bash examples/jobs/flower/run.sh --megabytes 10 --rounds 1"),
     "python3 examples/jobs/nvflare/upstream.py": (TEST, "python.package"),
     "bash bench/run.sh": (LONG, "bash bench/run.sh --smoke"),
     "bash bench/run.sh --only wan": (LONG, "bash bench/run.sh --only wan --smoke"),
@@ -96,7 +96,7 @@ SATELLITE = {
     "pip install build/wheels/tensorpull-0.1.0-*.whl": "python",
     'pip install "./examples/python[nvflare]"': "nvflare",
     'pip install "./examples/python[flower]"': "flower",
-    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 100 --rounds 1": "python",
+    "bash examples/jobs/flower/run.sh --nodes 8 --megabytes 200 --rounds 1": "python",
 }
 
 

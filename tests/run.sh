@@ -14,7 +14,7 @@ what it needs and no more.
                  messages, averages, the engine of microcontrollers on this machine, a short form of the main job, the main paths of the Python package
   satellites     the upper floor, with g++: every folder of tests/satellites but those of the next three groups, and the command-line tools; the tree without one satellite
   python         the Python package with PyTorch, the component torch, and Cap'n Proto's users in Python
-  flare          jobs of NVIDIA FLARE with its own processes
+  flare          jobs of NVIDIA FLARE with its own processes, and Flower's part without any
   flower         runs of Flower with its own processes
   documentation  pages, snippets and their commands; format; uses by other projects; files compared with Python's safetensors and NumPy; counts of templates
   sanitizers     clang++ with the address and undefined-behaviour sanitizers
@@ -193,19 +193,19 @@ run_python() {
 needs_flare() { needs_python; }
 run_flare() {
   local python=$build/python/flare/bin/python
-  python_of flare "${torch[@]}" nvflare==2.9.0 scikit-learn || return
-  dev "ground;satellites" "tools;python;nvflare;examples" "-DTENSORPULL_PACKAGE_PYTHON=$python" || return
+  python_of flare "${torch[@]}" nvflare==2.9.0 scikit-learn flwr==1.42.0 || return
+  dev "ground;satellites" "tools;python;nvflare;flower;examples" "-DTENSORPULL_PACKAGE_PYTHON=$python" || return
   compile "$build/dev" all || return
   built
-  run_tests "$build/dev" "$jobs" -L '^nvflare$'
+  run_tests "$build/dev" "$jobs" -L '^(nvflare|flower)$' -E '^flower[.]jobs$' # those are the next group, which takes minutes more
 }
 
 needs_flower() { needs_python; }
 run_flower() {
   local python=$build/python/flower/bin/python
   python_of flower flwr==1.42.0 numpy==2.4.6 ml_dtypes safetensors==0.8.0 tqdm pytest "${build_package[@]}" || return
-  dev "ground;satellites" "tools;python;flower" "-DTENSORPULL_PACKAGE_PYTHON=$python" || return
-  compile "$build/dev" all || return
+  dev "ground;satellites" "python;flower" "-DTENSORPULL_PACKAGE_PYTHON=$python" || return
+  compile "$build/dev" send recv inspect || return # the package's installation, which is a test, compiles the rest
   built
   run_tests "$build/dev" "$jobs" -L '^flower$'
 }

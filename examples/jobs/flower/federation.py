@@ -33,9 +33,12 @@ def listens(port: int) -> bool:
 
 
 class Federation:
-    """`nodes` SuperNodes, whose partition-id is 0, 1, ... `configs`: more of each node's configuration, as TOML. `environments`: more of each node's environment."""
+    """`nodes` SuperNodes, whose partition-id is 0, 1, ... `configs`: more of each node's configuration, as TOML. `environments`: more of each node's environment. `host`: where nodes reach the server."""
 
-    def __init__(self, nodes: int, configs: "dict[int, str] | None" = None, environments: "dict[int, dict[str, str]] | None" = None) -> None:
+    def __init__(
+        self, nodes: int, configs: "dict[int, str] | None" = None, environments: "dict[int, dict[str, str]] | None" = None, host: str = "127.0.0.1"
+    ) -> None:
+        self.host = host
         self.nodes, self.configs, self.environments = nodes, configs or {}, environments or {}
         self.folder = tempfile.mkdtemp(prefix="tensorpull-flower-job-")
         self.port = free_port()
@@ -53,7 +56,7 @@ class Federation:
         }  # fmt: skip
 
     def __enter__(self) -> "Federation":
-        self._start("superlink", ["flower-superlink", "--insecure", "--port", str(self.port), "--disable-runtime-dependency-installation"])
+        self._start("superlink", ["flower-superlink", "--insecure", "--host", "127.0.0.1" if self.host == "127.0.0.1" else "0.0.0.0", "--port", str(self.port), "--disable-runtime-dependency-installation"])
         self._until(lambda: listens(self.port), "the SuperLink does not listen")
         for i in range(self.nodes):
             self.start_node(i)
@@ -63,7 +66,7 @@ class Federation:
     def start_node(self, i: int, superlink: "int | None" = None) -> None:
         config = f"partition-id={i} {self.configs.get(i, '')}".strip()
         self._start(
-            f"supernode-{i}", ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{superlink or self.port}", "--port", str(free_port()), "--node-config", config],
+            f"supernode-{i}", ["flower-supernode", "--insecure", "--superlink", f"{self.host}:{superlink or self.port}", "--port", str(free_port()), "--node-config", config],
             self.environments.get(i, {}),
         )  # fmt: skip
 

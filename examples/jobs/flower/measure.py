@@ -1,4 +1,4 @@
-"""Runs the app in both ways, in turns, and prints what each took: measure.py [--nodes N] [--megabytes N] [--rounds N] [--repeats N] [--strategy NAME] [--count]."""
+"""Runs the app in both ways, in turns, and prints what each took: measure.py [--nodes N] [--megabytes N] [--rounds N] [--repeats N] [--strategy NAME] [--count | --line MS MBIT]."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import os
 import re
 import socket
 import statistics
+import sys
+import tempfile
 import threading
 import time
 
 from federation import Federation
 
-APP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "app")
+HERE = os.path.dirname(os.path.abspath(__file__))
+APP = os.path.join(HERE, "app")
+LOCAL = "127.0.0.1"
 
 
 class Counter:
@@ -28,7 +32,11 @@ class Counter:
     def _accept(self) -> None:
         while True:
             near = self.listener.accept()[0]
-            far = socket.create_connection(("127.0.0.1", self.to))
+            try:
+                far = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:  # the SuperLink has ended
+                near.close()
+                continue
             for one, other in ((near, far), (far, near)):
                 threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
 
@@ -57,10 +65,19 @@ class Counted(Federation):
         super().start_node(i, self.counter.port)
 
 
+def configs(a: argparse.Namespace, folders: str) -> "dict[int, str]":
+    """Of each node: over a line they have folders for their last models."""
+    if a.host == LOCAL:
+        return {}
+    for i in range(a.nodes):
+        os.mkdir(f"{folders}/{i}")
+    return {i: f'tensorpull-folder="{folders}/{i}"' for i in range(a.nodes)}
+
+
 def run(stock: bool, a: argparse.Namespace) -> "dict[str, object]":
-    with (Counted if a.count else Federation)(a.nodes) as there:
+    with tempfile.TemporaryDirectory() as folders, (Counted if a.count else Federation)(a.nodes, configs(a, folders), host=a.host) as there:
         result = os.path.join(there.folder, "result.json")
-        values = {"rounds": a.rounds, "nodes": a.nodes, "megabytes": a.megabytes, "strategy": a.strategy, "stock": stock, "result": result}
+        values = {"rounds": a.rounds, "nodes": a.nodes, "megabytes": a.megabytes, "strategy": a.strategy, "stock": stock, "listen": a.host, "result": result}
         began = time.monotonic()
         said = there.run(APP, " ".join(f"{name}={json.dumps(value)}" for name, value in values.items()), seconds=3600)
         if not os.path.exists(result):
@@ -80,7 +97,13 @@ def main() -> None:
     p.add_argument("--repeats", type=int, default=1)
     p.add_argument("--strategy", default="FedAvg")
     p.add_argument("--count", action="store_true", help="also the bytes of Flower's own connections, which slows them")
+    p.add_argument("--line", nargs=2, metavar=("MS", "MBIT"), help="nodes have folders, and reach the server over a line like this, which they share; needs root and iproute2")
+    p.add_argument("--host", default=LOCAL, help=argparse.SUPPRESS)
     a = p.parse_args()
+    if a.line:  # the same again, behind it
+        rest = sys.argv[1:]
+        del rest[rest.index("--line") : rest.index("--line") + 3]
+        os.execv(sys.executable, [sys.executable, os.path.join(HERE, "..", "line.py"), *a.line, "--far", sys.executable, os.path.abspath(__file__), *rest, "--host", "127.1.0.1"])
     found: "dict[bool, list[dict[str, object]]]" = {True: [], False: []}
     for _ in range(a.repeats):
         for stock in (True, False):

@@ -16,6 +16,7 @@ usage: bash examples/jobs/flower/run.sh [--python PYTHON] [options of measure.py
   --rounds N        (2)
   --repeats N       runs of each kind, in turns (1)
   --strategy NAME   of flwr.serverapp.strategy (FedAvg)
+  --line MS MBIT    nodes have folders, and reach the server over a line like this, which they share; needs root and iproute2
   --count           also counts the bytes between the nodes and the SuperLink, which slows them
 TEXT
     exit 0

@@ -77,7 +77,7 @@ def run(way: str, options: "list[str]", folder: str, line: "list[str]") -> dict:
     os.makedirs(workspace)
     command = [sys.executable, os.path.join(HERE, "job.py"), "--workspace", workspace, *words, *options]
     if line:
-        command = [sys.executable, os.path.join(HERE, "line.py"), *line, *command]
+        command = [sys.executable, os.path.join(HERE, "..", "line.py"), *line, *command]
     with open(os.path.join(folder, "console.txt"), "w") as console:
         child = subprocess.Popen(command, cwd=HERE, stdout=console, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1", **environment})
         seen: "dict[int, dict]" = {}

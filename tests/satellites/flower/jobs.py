@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -69,6 +70,28 @@ def the_same_bits_as_stock():
         ours, said = run(there)
         assert ways(said) == [(2, 2, 2, 2), (2, 2, 0, 2)] * 3, ways(said)
         assert ours["sha256"] == stock["sha256"] and ours["rounds"] == 3 and ours["accuracy"] > 0.9, (ours, stock)
+        nothing_is_left(there)
+
+
+@case
+def krum_keeps_the_update_that_stock_keeps():
+    """Krum compares the updates in pairs and keeps one: of one node's bytes, in whatever order they arrive."""
+    with Federation(4) as there:
+        stock, _ = run(there, stock=True, nodes=4, rounds=2, strategy="Krum")
+        ours, said = run(there, nodes=4, rounds=2, strategy="Krum")
+        assert ways(said) == [(4, 4, 4, 4), (4, 4, 0, 4)] * 2, ways(said)
+        assert ours["sha256"] == stock["sha256"] and ours["rounds"] == 2 and ours["accuracy"] > 0.9, (ours, stock)
+        nothing_is_left(there)
+
+
+@case
+def a_node_that_has_a_folder_keeps_its_model_there():
+    """A round begins with the model that was evaluated at the end of the last one."""
+    with tempfile.TemporaryDirectory() as folder, Federation(1, configs={0: f'tensorpull-folder="{folder}"'}) as there:
+        began = time.time()
+        result, said = run(there, nodes=1, rounds=2)
+        assert ways(said) == [(1, 1, 1, 1), (1, 1, 0, 1)] * 2 and result["accuracy"] > 0.5, (ways(said), result)
+        assert os.listdir(folder) == ["last.safetensors"] and os.path.getmtime(f"{folder}/last.safetensors") > began and "is not kept" not in there.said("supernode-0")
         nothing_is_left(there)
 
 

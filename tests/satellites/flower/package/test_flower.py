@@ -6,6 +6,7 @@ import copy
 import gc
 import glob
 import os
+import socket
 import threading
 
 import flwr.clientapp
@@ -19,7 +20,8 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum
 
 import tensorpull
 import tensorpull.flower
-from tensorpull.flower import _client, _door, _grid, _offer, _spool
+from tensorpull import _peers
+from tensorpull.flower import _client, _grid, _offer, _spool
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +186,7 @@ def test_received_arrays_outlive_the_grid_and_their_file_goes_with_them(tmp_path
 
 def test_a_strategy_that_reads_some_reads_only_those(pulled):
     record = ask(pulled(FakeGrid({1: app()})), [1])[1].content["arrays"]
-    path = record["layer.weight"].__dict__["_read"]._path
+    path = record["layer.weight"].__dict__["_read"]._file.path
     with open(path, "r+b") as f:  # only what is read is looked at
         f.truncate(os.path.getsize(path) - 1)
     shorter = {name: read(array) for name, array in record.items()}
@@ -252,6 +254,77 @@ def test_every_dtype_that_both_have(dtype, pulled):
     record = ArrayRecord({"x": Array(values), "y": Array(values), "z": Array(values.reshape(5, 10))})
     record["tied"] = record["x"]
     assert same(ask(pulled(fake), [1], record)[1].content["arrays"], record) and by_us(fake) == (1, 0)
+
+
+# A node's folder
+
+
+@pytest.fixture
+def arrived(monkeypatch):
+    """The bytes that each pull of a model into a file took; None: it failed."""
+    taken, download = [], tensorpull.download_file
+
+    def noted(*a, **k):
+        taken.append(None)
+        receipt = download(*a, **k)
+        taken[-1] = receipt.bytes
+        return receipt
+
+    monkeypatch.setattr(tensorpull, "download_file", noted)
+    return taken
+
+
+def test_a_model_that_a_node_has_already_is_not_sent_again(pulled, tmp_path, arrived):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    grid = pulled(FakeGrid({1: app()}, {1: {"tensorpull-folder": str(folder)}}))
+    first, second = model(), model(1)
+    ask(grid, [1], first, kind="evaluate")
+    for record in (first, second, second, first):  # the same arrays are another publication in each exchange
+        assert same(ask(grid, [1], record)[1].content["arrays"], expected(1, record))
+    whole = arrived[0]
+    assert whole > first.count_bytes() // 2 and arrived == [whole, 1, whole, 1, whole] and os.listdir(folder) == [_client.LAST]
+
+
+def test_what_a_killed_node_has_left_in_its_folder_is_no_model(pulled, tmp_path, arrived):
+    grid = pulled(FakeGrid({1: app()}, {1: {"tensorpull-folder": str(tmp_path)}}), folder=None)
+    (tmp_path / f".{_client.LAST}.part").write_bytes(bytes(100))
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and os.listdir(tmp_path) == [_client.LAST]
+    changed = bytearray((tmp_path / _client.LAST).read_bytes())
+    changed[-1] ^= 1
+    (tmp_path / _client.LAST).write_bytes(changed)
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and arrived[1] == arrived[0]
+
+
+def test_arrays_of_a_model_stay_when_the_next_takes_its_place(pulled, tmp_path):
+    seen = []
+
+    def keep(message, context):
+        seen.append(message.content["arrays"])
+        return train(message, context)
+
+    grid = pulled(FakeGrid({1: app(train=keep)}, {1: {"tensorpull-folder": str(tmp_path)}}), folder=None)
+    ask(grid, [1], model())
+    ask(grid, [1], model(1))
+    assert same(seen[0], model()) and same(seen[1], model(1))
+    seen.clear()
+
+
+@pytest.mark.parametrize("folder", ["missing", "file", "taken", "full"])
+def test_a_folder_that_cannot_be_used_is_a_warning(folder, pulled, tmp_path, caplog, monkeypatch):
+    path = tmp_path / "node"
+    if folder == "file":
+        path.write_bytes(b"")
+    elif folder != "missing":
+        path.mkdir()
+    held = _spool.hold(str(path)) if folder == "taken" else None
+    if folder == "full":
+        monkeypatch.setattr(_client.shutil, "disk_usage", lambda path: type("usage", (), {"free": 1000}))
+    fake = FakeGrid({1: app()}, {1: {"tensorpull-folder": str(path)}})
+    assert same(ask(pulled(fake), [1])[1].content["arrays"], expected(1)) and by_us(fake) == (1, 0)
+    assert sum("the model is not kept in" in r.getMessage() for r in caplog.records) == 1
+    if held is not None:
+        os.close(held)
 
 
 # Negotiation
@@ -605,9 +678,9 @@ def test_an_update_whose_names_lie_is_not_taken(metadata, pulled):
 
 
 def test_callers_that_say_nothing_hold_up_nobody(pulled, monkeypatch):
-    monkeypatch.setattr(_door, "HANDSHAKE", 60.0)
+    monkeypatch.setattr(_peers, "HANDSHAKE", 60.0)
     grid = pulled(FakeGrid({1: app()}))
-    silent = [tensorpull.Session(grid._door.address) for _ in range(20)]
+    silent = [tensorpull.Session(grid._addresses[1]) for _ in range(20)]
     assert same(ask(grid, [1])[1].content["arrays"], expected(1))
     for session in silent:
         session.close()
@@ -625,7 +698,7 @@ def an_offer(**change):
 
 @pytest.mark.parametrize("change", [
     {"v": 0}, {"v": None}, {"is": "hello"}, {"token": "g" * 32}, {"token": "a" * 31}, {"models": "127.0.0.1:1"}, {"models": "tcp://127.0.0.1:0"}, {"updates": "tcp://127.0.0.1:65536"},
-    {"updates": "unix:@name"}, {"updates": "pipe:sh"}, {"models": "tcp://user@127.0.0.1:1"}, {"models": "tcp://192.0.2.1:1"}, {"models": "tcp://127.0.0.1.example.org:1"}, {"models": 1},
+    {"updates": "unix:@name"}, {"updates": "pipe:sh"}, {"models": "tcp://user@127.0.0.1:1"}, {"models": "tls://*:1"}, {"models": "tcp://192.0.2.1:1"}, {"models": "tcp://127.0.0.1.example.org:1"}, {"models": 1},
     {"references": []}, {"references": ["b" * 32]}, {"references": ["b" * 48, "b" * 48]}, {"references": [1]}, {"keys": ["other"]}, {"keys": [b"arrays"]}, {"order": ["config"]},
     {"order": ["arrays", "arrays"]}, {"least": -1}, {"least": 1.0}, {"more": 1}, {"updates": "tcp://127.0.0.1:1" + " " * 300},
 ], ids=str)  # fmt: skip
@@ -675,7 +748,7 @@ def test_forty_rounds_with_participants_that_vary_leave_nothing(pulled, tmp_path
             thread.join()
         fake.threads.clear()
         gc.collect()
-        assert processes.eventually(lambda: not grid._door._callers)
+        assert processes.eventually(lambda: len(grid._door._threads) == 1)  # the one that accepts
         counted.append((
             len(os.listdir("/proc/self/fd")), threading.active_count(), len(os.listdir(grid._spool.path)), len(grid._sent), len(grid._by_message), len(grid._may), len(grid._models), len(grid._greeted),
         ))  # fmt: skip
@@ -746,6 +819,20 @@ def test_tls_and_certificates_of_nodes(pulled, tmp_path_factory):
     fake.config[2] = fake.config[1]  # another site has got node 2's messages: its name is another one
     replies = ask(grid, [1, 2])
     assert not replies[1].has_error() and same(replies[2].content["arrays"], expected(2)) and by_us(fake) == (4, 3)
+
+
+def test_connections_that_never_begin_tls_hold_up_nobody(pulled, tmp_path_factory):
+    from authority import certificates
+
+    folder = tmp_path_factory.mktemp("certificates")
+    ssl = certificates(folder, "site-1")["server"]
+    fake = FakeGrid({1: app()}, {1: {"tensorpull-ca-file": f"{folder}/ca.pem", "tensorpull-cert-file": f"{folder}/site-1.pem", "tensorpull-key-file": f"{folder}/site-1.key"}})
+    grid = pulled(fake, ssl=ssl)
+    port = int(grid._addresses[1].rpartition(":")[2])
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+    assert same(ask(grid, [1])[1].content["arrays"], expected(1)) and by_us(fake) == (1, 0)
+    for one in silent:
+        one.close()
 
 
 @pytest.mark.parametrize("given", [{"listen": "0.0.0.0"}, {"listen": "0.0.0.0", "without_tls": True}, {"listen": "192.0.2.7"}])

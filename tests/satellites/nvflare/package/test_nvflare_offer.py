@@ -13,6 +13,7 @@ import processes
 pytest.importorskip("nvflare")
 
 import tensorpull  # noqa: E402
+from tensorpull import _peers  # noqa: E402
 from tensorpull.nvflare import _offer, _process  # noqa: E402
 from tensorpull.nvflare._offer import Refused, Trust, parse_call, parse_offer  # noqa: E402
 
@@ -115,6 +116,9 @@ def certificate(tmp_path_factory):
     return tensorpull.TLS(**files, require_client_certificates=True), tensorpull.TLS(**files)
 
 
+THREADS = ("tensorpull-door", "tensorpull-caller")
+
+
 @pytest.fixture(params=["tcp", "tls"])
 def door(request):
     here, there = request.getfixturevalue("certificate") if request.param == "tls" else (None, None)
@@ -132,36 +136,36 @@ def call(door, token):
 
 
 def test_silent_callers_do_not_hold_the_door(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_process.UNFINISHED - 2)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_peers.UNFINISHED - 2)]
     token = door.expect()
     with call(door, token):
         began = time.monotonic()
         assert door.arrived(token, 60) is not None
         assert time.monotonic() - began < 60
-    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _process.UNFINISHED
+    assert sum(t.name in THREADS for t in threading.enumerate()) <= 1 + _peers.UNFINISHED
     door.forget(token)
     for s in silent:
         s.close()
 
 
 def test_a_door_that_is_closed_has_no_thread_left(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_process.UNFINISHED)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(_peers.UNFINISHED)]
     token = door.expect()
     with call(door, token):
         assert door.arrived(token, 60) is not None
     door.forget(token)
     door.close()
-    assert not any(t.name == "tensorpull-door" for t in threading.enumerate())
+    assert not any(t.name in THREADS for t in threading.enumerate())
     for s in silent:
         s.close()
 
 
 def test_more_silent_callers_than_the_door_has_threads_are_dropped_in_time(door):
-    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(3 * _process.UNFINISHED)]
+    silent = [socket.create_connection(("127.0.0.1", int(door.address.rpartition(":")[2]))) for _ in range(3 * _peers.UNFINISHED)]
     token = door.expect()
     with call(door, token):
         assert door.arrived(token, 120) is not None
-    assert sum(t.name == "tensorpull-door" for t in threading.enumerate()) <= _process.UNFINISHED
+    assert sum(t.name in THREADS for t in threading.enumerate()) <= 1 + _peers.UNFINISHED
     door.forget(token)
     for s in silent:
         s.close()

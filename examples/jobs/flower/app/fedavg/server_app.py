@@ -17,14 +17,14 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
-    nodes, rounds = int(config["nodes"]), int(config["rounds"])
+    nodes, rounds, listen = int(config["nodes"]), int(config["rounds"]), str(config["listen"])
     strategy = getattr(flwr.serverapp.strategy, str(config["strategy"]))(min_train_nodes=nodes, min_evaluate_nodes=nodes, min_available_nodes=nodes)
     initial = ArrayRecord({name: Array(array) for name, array in model(float(config["megabytes"])).items()})
     began = time.monotonic()
     if config["stock"]:
         result = strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds)
     else:
-        with tensorpull.flower.Grid(grid) as grid:
+        with tensorpull.flower.Grid(grid, listen) as grid:
             result = strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds)
     report(config, result, time.monotonic() - began)
 

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Tuple, Union
 
 import numpy as np
 
@@ -14,6 +14,7 @@ import tensorpull
 
 from ._offer import Refused
 from ._seam import Array, ArrayRecord
+from ._spool import Kept, Landed
 
 #: The entry of what is published that has the arrays' names, and which tensor each of them is. Flower's names may be any text, and two of them may be one array.
 NAMES = "flower"
@@ -148,16 +149,15 @@ def from_memory(got: tensorpull.Downloaded) -> ArrayRecord:
     return _record({name: Pulled(str(t.dtype), tuple(t.shape), t.copy) for name, t in got.items()}, _names(got.metadata, got))
 
 
-def from_file(path: str, keep: Any) -> ArrayRecord:
-    """The record of a file that has arrived. `keep` is kept as long as one of its arrays is."""
-    with open(path, "rb") as f:
-        length = 8 + int.from_bytes(f.read(8), "little")
+def from_file(file: Union[Kept, Landed]) -> ArrayRecord:
+    """The record of a file that has arrived, which is kept as long as one of its arrays is."""
+    with file.opened() as opened:
+        length = 8 + int.from_bytes(os.pread(opened, 8, 0), "little")
         if length > MAX_HEADER_BYTES:
             raise Refused("its description is too long")
-        f.seek(0)
-        head = f.read(length)
+        head, whole = os.pread(opened, length, 0), os.fstat(opened).st_size
     complete = tensorpull.read_header(head)  # in full: dtypes, shapes, ranges that cover the file
-    if complete is None or complete != (length, os.path.getsize(path)):
+    if complete is None or complete != (length, whole):
         raise Refused("it is no file of tensors")
     header = json.loads(head[8:])
     metadata = header.pop("__metadata__", {})
@@ -166,25 +166,24 @@ def from_file(path: str, keep: Any) -> ArrayRecord:
         if one["dtype"] not in _DTYPES:
             raise Refused(f"there is no {one['dtype']} in Flower")
         dtype, shape = np.dtype(_DTYPES[one["dtype"]]), tuple(one["shape"])
-        arrays[name] = Pulled(str(dtype), shape, _InFile(keep, path, length + one["data_offsets"][0], dtype, shape))
+        arrays[name] = Pulled(str(dtype), shape, _InFile(file, length + one["data_offsets"][0], dtype, shape))
     return _record(arrays, _names(metadata, arrays))
 
 
 class _InFile:
     """Reads one array of a file that has arrived, and keeps the file meanwhile."""
 
-    def __init__(self, keep: Any, path: str, at: int, dtype: Any, shape: Tuple[int, ...]) -> None:
-        self._keep, self._path, self._at, self._dtype, self._shape = keep, path, at, dtype, shape
+    def __init__(self, file: Union[Kept, Landed], at: int, dtype: Any, shape: Tuple[int, ...]) -> None:
+        self._file, self._at, self._dtype, self._shape = file, at, dtype, shape
 
     def __call__(self) -> Any:
         made = np.empty(self._shape, self._dtype)
         if made.nbytes:
-            with open(self._path, "rb", buffering=0) as f:
-                f.seek(self._at)
-                left = made.reshape(-1).view(np.uint8).data
+            with self._file.opened() as opened:
+                left, at = made.reshape(-1).view(np.uint8).data, self._at
                 while left:
-                    n = f.readinto(left)
+                    n = os.preadv(opened, [left], at)
                     if not n:
-                        raise tensorpull.Error("cut_file", "an update that has arrived is shorter now", self._path)
-                    left = left[n:]
+                        raise tensorpull.Error("cut_file", "a file that has arrived is shorter now", self._file.path)
+                    left, at = left[n:], at + n
         return made

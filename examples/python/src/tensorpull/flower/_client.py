@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
+import shutil
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import flwr.clientapp
 
 import tensorpull
 
-from ._arrays import as_tensors, from_memory, size
+from ._arrays import as_tensors, from_file, from_memory, size
 from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Offer, Refused, Trust, answer, greeting, parse_hello, parse_offer
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict, logger
+from ._spool import Kept, hold
 
 #: Seconds in which a server that is there answers.
 CONNECT = 10.0
@@ -19,6 +23,8 @@ CONNECT = 10.0
 RETRIES = 4
 #: Seconds without a byte after which an update is given up, and goes by Flower's records.
 IDLE = 600.0
+#: The last model, in the folder that the node's configuration names.
+LAST = "last.safetensors"
 
 App = Callable[[Message, Context], Message]
 
@@ -32,6 +38,7 @@ class _Site:
 
         hosts = frozenset(host.strip().lower() for host in (text("tensorpull-hosts") or "").split(",") if host.strip())
         self.trust = Trust(hosts, config.get("tensorpull-without-tls") is True)
+        self.folder = text("tensorpull-folder")
         self._files = {name: text(f"tensorpull-{name.replace('_', '-')}") for name in ("ca_file", "cert_file", "key_file")}
 
     def ssl(self, address: str) -> Optional[tensorpull.TLS]:
@@ -109,14 +116,41 @@ def _pull(content: RecordDict, offer: Offer, site: _Site) -> RecordDict:
     """The content as it was before its records became references."""
     if set(content) - {KEY} != set(offer.order) - set(offer.keys):
         raise Refused("its order is not that of its records")
-    ssl = site.ssl(offer.doors.models)
     found: Dict[str, ArrayRecord] = {}
-    pulled: Dict[str, tensorpull.Downloaded] = {}
+    pulled: Dict[str, Callable[[], ArrayRecord]] = {}
     for key, ref in zip(offer.keys, offer.references):
         if ref not in pulled:
-            pulled[ref] = tensorpull.download_tensors(offer.doors.models, ref, recipient=offer.doors.token, ssl=ssl, retries=RETRIES)
-        found[key] = from_memory(pulled[ref])
+            pulled[ref] = (_kept(ref, offer, site) if not pulled else None) or _in_memory(ref, offer, site)
+        found[key] = pulled[ref]()
     return RecordDict({key: found[key] if key in found else content[key] for key in offer.order})
+
+
+def _in_memory(ref: str, offer: Offer, site: _Site) -> Callable[[], ArrayRecord]:
+    got = tensorpull.download_tensors(offer.doors.models, ref, recipient=offer.doors.token, ssl=site.ssl(offer.doors.models), retries=RETRIES)
+    return functools.partial(from_memory, got)
+
+
+def _kept(ref: str, offer: Offer, site: _Site) -> Optional[Callable[[], ArrayRecord]]:
+    """Pulls it into the node's folder. If it is there since the last message, a byte is pulled. None: the folder cannot be used."""
+    if site.folder is None:
+        return None
+    held, why = hold(site.folder), "it is no folder of this user, or another node has it"
+    if held is not None:
+        path = os.path.join(site.folder, LAST)
+        try:
+            room = shutil.disk_usage(site.folder).free // 2  # a server does not fill the disk
+            tensorpull.download_file(
+                offer.doors.models, ref, path, overwrite=True, max_bytes=room, recipient=offer.doors.token, ssl=site.ssl(offer.doors.models), retries=RETRIES
+            )  # fmt: skip
+            return functools.partial(from_file, Kept(path))
+        except (tensorpull.Error, OSError) as e:
+            if isinstance(e, tensorpull.Error) and e.code not in ("io", "disk_full", "too_large"):
+                raise
+            why = str(e)
+        finally:
+            os.close(held)
+    logger.warning("tensorpull: the model is not kept in %s: %s", site.folder, why)
+    return None
 
 
 def _have_pulled(content: RecordDict, offer: Offer, site: _Site) -> RecordDict:

@@ -10,10 +10,9 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Se
 
 import tensorpull
 
-from .._loopback import is_loopback
+from .._peers import Door, Refused, is_loopback
 from ._arrays import MAX_HEADER_BYTES, as_tensors, from_file, held, identity, size
-from ._door import Door
-from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, Refused, hello, offer, parse_answer, parse_greeting, printable
+from ._offer import KEY, QUERY, TRIES, UPDATE, WELL, Doors, hello, offer, parse_answer, parse_greeting, printable
 from ._seam import UNUSABLE, ArrayRecord, ConfigRecord, Error, Grid as FlowersGrid, Message, RecordDict, logger, make_message
 from ._spool import Landed, Spool
 
@@ -116,13 +115,14 @@ class Grid(FlowersGrid):
         self._publishing = threading.Lock()
         self._models: Dict[Tuple[Any, ...], _Model] = {}
         self._pulls = threading.Semaphore(AT_ONCE)
-        self._news = threading.Event()
+        self._news, self._closing = threading.Event(), threading.Event()
         scheme, at = "tls" if ssl else "tcp", f"[{listen}]" if ":" in listen else listen
         self._spool = Spool(os.fspath(folder) if folder is not None else None)
         try:
             self._owner = tensorpull.Downloader(f"{scheme}://{at}:{ports[0]}", ssl=ssl, max_recipients=MAX_RECIPIENTS, authorise=self._allows).start()
             try:
-                self._door = Door(f"{scheme}://{at}:{ports[1]}", ssl, self._take)
+                listener = tensorpull.Listener(f"{scheme}://{at}:{ports[1]}", ssl=ssl)
+                self._door = Door(listener, self._take, logger, self._closing)
             except BaseException:
                 self._owner.close()
                 raise
@@ -130,7 +130,7 @@ class Grid(FlowersGrid):
             self._spool.close()
             raise
         named = f"{scheme}://[{host}]" if ":" in host else f"{scheme}://{host}"
-        self._addresses = tuple(f"{named}:{where.address.rpartition(':')[2]}" for where in (self._owner, self._door))
+        self._addresses = tuple(f"{named}:{where.address.rpartition(':')[2]}" for where in (self._owner, listener))
 
     # Flower's own
 
@@ -416,15 +416,17 @@ class Grid(FlowersGrid):
         if why:
             logger.warning("tensorpull: Flower's own records go to node %d: %s", node, why)
 
-    def _take(self, session: tensorpull.Session, kind: int, token: str, references: Tuple[tensorpull.Reference, ...]) -> bool:
+    def _take(self, session: tensorpull.Session, message: tensorpull.Message, token: str) -> bool:
         """A caller at the door: a node that tries the way, or one with an update."""
+        kind, references = message.kind, message.references
         if kind == TRIES and not references:
             with self._lock:
                 node = self._greeted.pop(token, None)
                 if node is not None and session.peer_name:
                     self._peers.setdefault(node, session.peer_name)
             if node is not None:
-                session.send(WELL, timeout=CONNECT, abort=self._door.closing)
+                with session:
+                    session.send(WELL, timeout=CONNECT, abort=self._closing)
                 self._news.set()
             return node is not None
         if kind != UPDATE or not references:
@@ -442,24 +444,25 @@ class Grid(FlowersGrid):
                 left -= size(records[-1])
             with self._lock:
                 sent.records = records
-            session.send(WELL, timeout=CONNECT, abort=self._door.closing)
+            session.send(WELL, timeout=CONNECT, abort=self._closing)
         except (tensorpull.Error, Refused, OSError) as e:
             logger.warning("tensorpull: the update of node %d is left to Flower's own records: %s", sent.node, str(e))
         finally:
+            session.close()
             with self._lock:
                 sent.busy = False
             self._news.set()
         return True
 
     def _landed(self, session: tensorpull.Session, ref: tensorpull.Reference, most: int) -> ArrayRecord:
-        stop = self._door.closing
+        stop = self._closing
         while not self._pulls.acquire(timeout=0.2):
             if stop.is_set():
                 raise Refused("the server ends")
         try:
             landed = Landed(self._spool)
             session.download_file(ref, landed.path, resume=False, max_bytes=min(most + MAX_HEADER_BYTES, 2**63 - 1), abort=stop)
-            return from_file(landed.path, landed)
+            return from_file(landed)
         finally:
             self._pulls.release()
 

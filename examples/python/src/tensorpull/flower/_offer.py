@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from .._loopback import is_loopback
+from .._peers import DIGITS, Refused as Refused, field, is_loopback, split
 from ._seam import ConfigRecord
 
 #: The key of the record, and the action of the query that asks a node whether it knows it.
@@ -17,13 +17,7 @@ VERSION = 1
 TRIES, UPDATE, WELL = 0x74700101, 0x74700102, 0x74700103
 #: Records in one message.
 MOST = 1024
-_DIGITS = re.compile(r"[0-9a-f]{32}\Z")
 _REFERENCE = re.compile(r"[0-9a-f]{48}\Z")
-_ADDRESS = re.compile(r"(tls|tcp)://(\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})\Z")
-
-
-class Refused(ValueError):
-    """What a peer told is not taken."""
 
 
 class Doors(NamedTuple):
@@ -61,26 +55,18 @@ class Trust(NamedTuple):
 
 
 def checked_address(address: str, trust: Trust) -> str:
-    found = _ADDRESS.match(address) if len(address) <= 300 else None
-    if not found or not 0 < int(found[3]) < 65536:
+    scheme, host, _ = split(address)
+    if host == "*":
         raise Refused("its address is none")
-    host = found[2].strip("[]").lower()
     if trust.hosts and host not in trust.hosts:
         raise Refused(f"its address is not one of tensorpull-hosts: {host}")
-    if found[1] == "tcp" and not is_loopback(host) and not trust.plain:
+    if scheme == "tcp" and not is_loopback(host) and not trust.plain:
         raise Refused("its address is on another machine, and without TLS")
     return address
 
 
-def _field(said: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = said.get(name)
-    if type(value) is not kind:  # a bool is no number here
-        raise Refused(f"its {name} is not a {kind.__name__}")
-    return value
-
-
 def _texts(said: Mapping[str, Any], name: str) -> Tuple[str, ...]:
-    values: List[Any] = _field(said, name, list)
+    values: List[Any] = field(said, name, list)
     if len(values) > MOST or any(type(value) is not str or len(value) > 4096 for value in values) or len(set(values)) != len(values):
         raise Refused(f"its {name} make no sense")
     return tuple(values)
@@ -89,17 +75,16 @@ def _texts(said: Mapping[str, Any], name: str) -> Tuple[str, ...]:
 def _envelope(said: Any, kind: str, fields: "frozenset[str]") -> Mapping[str, Any]:
     if not isinstance(said, ConfigRecord) or len(said) > 16:
         raise Refused("it is no record of tensorpull's")
-    if _field(said, "v", int) != VERSION:
+    if field(said, "v", int) != VERSION:
         raise Refused("its version is not known here")
     if said.get("is") != kind or set(said) != fields | {"v", "is", "token"}:
         raise Refused(f"it is no {kind}")
-    if not _DIGITS.match(_field(said, "token", str)):
-        raise Refused("its token makes no sense")
+    field(said, "token", str, DIGITS)
     return said
 
 
 def _doors(said: Mapping[str, Any], trust: Trust) -> Doors:
-    return Doors(said["token"], *(checked_address(_field(said, name, str), trust) for name in ("models", "updates")))
+    return Doors(said["token"], *(checked_address(field(said, name, str), trust) for name in ("models", "updates")))
 
 
 def _record(kind: str, token: str, fields: Dict[str, Any]) -> ConfigRecord:
@@ -123,7 +108,7 @@ def parse_greeting(said: Any, token: str) -> str:
     said = _envelope(said, "greeting", frozenset({"why"}))
     if said["token"] != token:
         raise Refused("it answers another hello")
-    return printable(_field(said, "why", str))[:500]
+    return printable(field(said, "why", str))[:500]
 
 
 def printable(text: str) -> str:
@@ -145,7 +130,7 @@ def _checked_order(keys: Tuple[str, ...], order: Tuple[str, ...]) -> Tuple[str, 
 
 def parse_offer(said: Any, trust: Trust) -> Offer:
     said = _envelope(said, "offer", frozenset({"models", "updates", "keys", "references", "order", "least"}))
-    keys, order, least = _texts(said, "keys"), _texts(said, "order"), _field(said, "least", int)
+    keys, order, least = _texts(said, "keys"), _texts(said, "order"), field(said, "least", int)
     references = said["references"]  # which may be equal to each other
     if type(references) is not list or len(references) != len(keys) or not all(type(ref) is str and _REFERENCE.match(ref) for ref in references):
         raise Refused("its references make no sense")

@@ -1,8 +1,9 @@
-"""A folder for updates that have arrived, of which a strategy reads one array at a time, so that a server of many nodes holds none of them whole."""
+"""Files that have arrived, of which one array is read at a time: a server's folder of updates, of which it holds none whole, and a node's last model."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import itertools
 import os
@@ -10,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import weakref
-from typing import Optional
+from typing import Iterator, Optional
 
 _PREFIX = "tensorpull-flower."
 
@@ -21,6 +22,28 @@ class Landed:
     def __init__(self, spool: "Spool") -> None:
         self.path = spool.name()
         self._gone = weakref.finalize(self, spool.drop, self.path)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of it. It is not kept: an update of each of a thousand nodes would take them all."""
+        opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+
+class Kept:
+    """A file that stays what it is here, whatever takes its place under its name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._opened)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        yield self._opened
 
 
 class Spool:
@@ -33,7 +56,7 @@ class Spool:
         _sweep(parent)
         while True:
             self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-            self._held: Optional[int] = _hold(self.path)
+            self._held: Optional[int] = hold(self.path)
             if self._held is not None:
                 break
         atexit.register(self.remove)
@@ -66,7 +89,7 @@ class Spool:
             atexit.unregister(self.remove)
 
 
-def _hold(path: str) -> Optional[int]:
+def hold(path: str) -> Optional[int]:
     """A lock on a folder of this user, which ends with the process. None: another process has it, it is gone, or it is no such folder."""
     try:
         made = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -86,7 +109,7 @@ def _hold(path: str) -> Optional[int]:
 def _sweep(parent: str) -> None:
     for name in os.listdir(parent):
         if name.startswith(_PREFIX):
-            held = _hold(os.path.join(parent, name))
+            held = hold(os.path.join(parent, name))
             if held is not None:
                 shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
                 os.close(held)

@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
-from .._loopback import is_loopback
+from .._peers import DIGITS, Refused as Refused, field, is_loopback, split as split
 
 #: The key in FLARE's state. A peer that does not know it sends it back or drops it; both mean FLARE's own chunks.
 KEY = "tensorpull"
 #: Another number is a version that this side does not speak.
 VERSION = 3
-_DIGITS = re.compile(r"[0-9a-f]{32}\Z")
 _TEXT = re.compile(r"[\x20-\x7e]{1,255}\Z")
-_ADDRESS = re.compile(r"(tls|tcp)://(\*|\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})\Z")
-
-
-class Refused(ValueError):
-    """What a peer said is not taken. The transfer goes on with FLARE's chunks."""
 
 
 class Offer(NamedTuple):
@@ -55,14 +49,6 @@ class Trust(NamedTuple):
     plain: bool = False
 
 
-def split(address: Any) -> Tuple[str, str, int]:
-    """Scheme, host and port of an address, or Refused."""
-    found = _ADDRESS.match(address) if isinstance(address, str) and len(address) <= 300 else None
-    if not found or not 0 < int(found[3]) < 65536:
-        raise Refused("its address is none")
-    return found[1], found[2].strip("[]").lower(), int(found[3])
-
-
 def checked_address(address: Any, trust: Trust) -> str:
     """The address with its host. "*" is FLARE's server: a site knows its name, and the server may not. Refuses what this site does not connect to, whatever a peer says."""
     scheme, host, port = split(address)
@@ -78,45 +64,36 @@ def checked_address(address: Any, trust: Trust) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def _field(said: Dict[str, Any], name: str, kind: type, pattern: Optional["re.Pattern[str]"] = None) -> Any:
-    value = said.get(name)
-    if type(value) is not kind:  # a bool is no number here
-        raise Refused(f"its {name} is not a {kind.__name__}")
-    if pattern is not None and not pattern.match(value):
-        raise Refused(f"its {name} makes no sense")
-    return value
-
-
 def _envelope(said: Any, job: str, site: str, fields: FrozenSet[str]) -> Dict[str, Any]:
     if type(said) is not dict or len(said) > 16:
         raise Refused("it is no offer")
-    if _field(said, "v", int) != VERSION:
+    if field(said, "v", int) != VERSION:
         raise Refused("its version is not known here")
     if set(said) != fields | {"v", "is", "job", "site"}:
         raise Refused("its fields are others")
-    if _field(said, "job", str, _TEXT) != job:
+    if field(said, "job", str, _TEXT) != job:
         raise Refused("it is of another job")
-    if _field(said, "site", str, _TEXT) != site:
+    if field(said, "site", str, _TEXT) != site:
         raise Refused("it is for another site")
     return said
 
 
 def _bytes(said: Dict[str, Any], most: int) -> int:
-    nbytes: int = _field(said, "bytes", int)
+    nbytes: int = field(said, "bytes", int)
     if not 0 <= nbytes <= most:
         raise Refused(f"its size is {nbytes} bytes, and at most {most} are taken here")
     return nbytes
 
 
 def _chunk(said: Dict[str, Any]) -> int:
-    chunk: int = _field(said, "chunk", int)
+    chunk: int = field(said, "chunk", int)
     if not 0 < chunk < 2**31:
         raise Refused("the size of its chunks makes no sense")
     return chunk
 
 
 def _version(said: Dict[str, Any]) -> int:
-    version: int = _field(said, "version", int)
+    version: int = field(said, "version", int)
     if not 0 <= version < 2**64:
         raise Refused("its version of the model makes no sense")
     return version
@@ -144,9 +121,9 @@ def parse_offer(said: Any, job: str, site: str, trust: Trust, max_bytes: int) ->
     if calls:
         return Offer(None, "", 0, nbytes, chunk)
     version = _version(said)
-    ref = _field(said, "ref", str, _DIGITS)
-    of, model = _field(said, "of", str, _TEXT), _field(said, "model", str, _DIGITS)
-    return Offer(checked_address(_field(said, "address", str), trust), ref, version, nbytes, chunk, of, model)
+    ref = field(said, "ref", str, DIGITS)
+    of, model = field(said, "of", str, _TEXT), field(said, "model", str, DIGITS)
+    return Offer(checked_address(field(said, "address", str), trust), ref, version, nbytes, chunk, of, model)
 
 
 def offer_between(job: str, site: str, nbytes: int, chunk: int) -> Dict[str, Any]:
@@ -180,7 +157,7 @@ def through(job: str, site: str, address: str, token: str) -> Dict[str, Any]:
 def parse_through(said: Any, job: str, site: str, trust: Trust) -> Through:
     """Where it waits, or Refused."""
     said = _envelope(said, job, site, frozenset({"address", "token"}))
-    return Through(checked_address(_field(said, "address", str), trust), _field(said, "token", str, _DIGITS))
+    return Through(checked_address(field(said, "address", str), trust), field(said, "token", str, DIGITS))
 
 
 def ask_for_a_place(job: str, owner: str, recipient: str) -> Dict[str, Any]:
@@ -190,7 +167,7 @@ def ask_for_a_place(job: str, owner: str, recipient: str) -> Dict[str, Any]:
 
 def parse_ask_for_a_place(said: Any, job: str, owner: str) -> str:
     """The cell of the other site, or Refused. `owner`: the cell that FLARE says has asked."""
-    return _field(_envelope(said, job, owner, frozenset({"recipient"})), "recipient", str, _TEXT)
+    return field(_envelope(said, job, owner, frozenset({"recipient"})), "recipient", str, _TEXT)
 
 
 def call(job: str, site: str, address: str, token: str) -> Dict[str, Any]:
@@ -201,7 +178,7 @@ def call(job: str, site: str, address: str, token: str) -> Dict[str, Any]:
 def parse_call(said: Any, job: str, site: str, trust: Trust) -> Call:
     """The request that `said` is, or Refused."""
     said = _envelope(said, job, site, frozenset({"address", "token"}))
-    return Call(checked_address(_field(said, "address", str), trust), _field(said, "token", str, _DIGITS))
+    return Call(checked_address(field(said, "address", str), trust), field(said, "token", str, DIGITS))
 
 
 def word(kind: str) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import tensorpull
 from nvflare.apis.fl_constant import SystemConfigs
@@ -20,7 +20,8 @@ from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.fuel.utils.fobs import FOBSContextKey
 from nvflare.fuel.utils.log_utils import get_obj_logger
 
-from .._loopback import is_loopback
+from .. import _peers
+from .._peers import Refused, is_loopback
 from . import _relayed
 from ._changes import OFF, Base, Earlier, mode_of
 from ._pool import KEEP_BYTES, Kept
@@ -28,10 +29,6 @@ from ._models import Models
 from ._offer import Trust
 from ._admission import Turns
 
-#: Seconds in which a caller has to finish its handshake and say its word.
-HANDSHAKE = 3.0
-#: Threads for callers that have not done so yet; more wait until one has done or has run out of time. Over TLS the listener itself shakes hands with up to 64.
-UNFINISHED = 16
 #: Seconds for a connection, unless a setting says otherwise: a firewall that drops packets says nothing at all.
 CONNECT_TIMEOUT = 5.0
 #: A smaller model is not offered: one of FLARE's answers carries it, and an offer would be one answer more.
@@ -228,36 +225,18 @@ class Caller(NamedTuple):
 
 
 class Door:
-    """A listener that tells its callers apart by the word that each was given over FLARE's own connection.
-
-    A caller that says nothing holds a thread for `HANDSHAKE` seconds, and holds up no other caller: threads are added while none is free, up to `UNFINISHED`, and go when they are idle.
-    """
+    """The server's door, at which each caller states the word that it was given over FLARE's own connection."""
 
     def __init__(
         self, listener: tensorpull.Listener, advertised: Callable[[int], str], pairs: int = _relayed.PAIRS, names: bool = False, bytes_per_second: int = 0
     ) -> None:
         """`pairs`, `names` and `bytes_per_second` are for two sites that meet here (_relayed.Pairs)."""
-        self._listener = listener
         self.address = advertised(listener.port)
-        self.logger = get_obj_logger(self)
         self._changed = threading.Condition()
         self._expected: Dict[str, Optional[Caller]] = {}
-        self._free = 0
-        self._threads: Set[threading.Thread] = set()
-        self._closed = False
-        self.pairs = _relayed.Pairs(pairs, names, bytes_per_second, lambda: self._closed)
-        with self._changed:
-            self._add()
-
-    def _add(self) -> None:
-        thread = threading.Thread(target=self._accept, name="tensorpull-door", daemon=True)
-        thread.start()
-        self._free += 1
-        self._threads.add(thread)
-
-    def _leave(self) -> None:
-        self._free -= 1
-        self._threads.discard(threading.current_thread())
+        self._closing = threading.Event()
+        self.pairs = _relayed.Pairs(pairs, names, bytes_per_second, self._closing.is_set)
+        self._door = _peers.Door(listener, self._take, get_obj_logger(self), self._closing, self.pairs.look_after)
 
     def expect(self) -> str:
         """A new word for one caller."""
@@ -281,80 +260,18 @@ class Door:
 
     def close(self) -> None:
         """Its threads have ended when this returns; those that have a caller notice it within 0.1 s."""
-        with self._changed:
-            self._closed = True
-            threads = self._threads - {threading.current_thread()}
-        self._listener.close()
-        for thread in threads:
-            thread.join()
+        self._door.close()
         self.pairs.close()
 
-    def _accept(self) -> None:
-        busy = False  # whether this thread is counted as one that has a caller
-
-        def working(now: bool) -> None:
-            nonlocal busy
-            with self._changed:
-                if now != busy:
-                    busy = now
-                    self._free += -1 if now else 1
-                    if now and not self._free and len(self._threads) < UNFINISHED and not self._closed:
-                        self._add()
-
-        idle = 0
-        while not self._closed:
-            began = time.monotonic()
-
-            def too_long() -> bool:  # asked every 0.05 s; a wait without a caller ends after 0.2 s, so a longer one is a handshake
-                lasted = time.monotonic() - began
-                if lasted > 0.4:
-                    working(True)
-                return self._closed or lasted > HANDSHAKE
-
-            try:
-                session = self._listener.accept(timeout=0.2, abort=too_long)
-                if session is not None:
-                    working(True)
-                    self._hear(session)
-            except tensorpull.Error:
-                session = None
-            except ValueError:  # closed meanwhile
-                break
-            finally:
-                working(False)
-            self.pairs.look_after()
-            idle = 0 if session is not None else idle + 1
-            with self._changed:
-                if idle > 50 and self._free > 1:  # another is free, and stays
-                    return self._leave()
-        with self._changed:
-            self._leave()
-
-    def _hear(self, session: tensorpull.Session) -> None:
-        """Takes in a caller that says an expected word, and no other."""
+    def _take(self, session: tensorpull.Session, message: tensorpull.Message, token: str) -> bool:
+        """Whether the caller's session is somebody's from now on. Refused: this word of two sites is not for it."""
         try:
-            message = session.receive(timeout=HANDSHAKE, abort=lambda: self._closed)
-        except tensorpull.Error:
-            message = None
-        why = "a caller did not say a word that was expected"
-        if message is not None and len(message.body) == 32:
-            token = message.body.decode("ascii", "replace")
-            try:
-                if self._take(message.kind, token, session, message.references):
-                    return
-            except _relayed.NoPlace as e:
-                why = f"a caller has no place at the door: {e}"
-                try:
-                    session.send(_relayed.NO, str(e).encode(), timeout=HANDSHAKE, abort=lambda: self._closed)
-                except tensorpull.Error:
-                    pass
-            except (tensorpull.Error, RuntimeError) as e:
-                why = f"a caller went away: {e}"
-        self.logger.warning(f"tensorpull: {why}; its connection is closed")
-        session.close()
+            return self._took(session, message.kind, token, message.references)
+        except _relayed.NoPlace as e:
+            session.send(_relayed.NO, str(e).encode(), timeout=_peers.HANDSHAKE, abort=self._closing)
+            raise Refused(f"it has no place: {e}") from None
 
-    def _take(self, kind: int, token: str, session: tensorpull.Session, references: Tuple[tensorpull.Reference, ...]) -> bool:
-        """Whether the caller's session is somebody's from now on. NoPlace: this word of two sites is not for it."""
+    def _took(self, session: tensorpull.Session, kind: int, token: str, references: Tuple[tensorpull.Reference, ...]) -> bool:
         if kind == _relayed.OFFERS and not references:
             self.pairs.owner_came(session, token)
         elif kind == _relayed.WANTS and not references:

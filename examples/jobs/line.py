@@ -1,16 +1,18 @@
-"""Runs a program on a machine that reaches itself over a long line: line.py MILLISECONDS MBIT PROGRAM [ARGUMENT...]. Its status is the program's.
+"""Runs a program on a machine that reaches itself over a long line: line.py MILLISECONDS MBIT [--far] PROGRAM [ARGUMENT...]. Its status is the program's.
 
 The program is alone in a network namespace, in which packets to 127.0.0.0/8 leave through a TUN device. Each one waits at a bottleneck of MBIT Mbit/s, takes half of
 MILLISECONDS after it, and is local when it comes back. All packets share the bottleneck, in both directions; one is dropped if it would wait there for longer than MILLISECONDS.
+With --far the line is on the way to 127.1.0.1 and back alone, each direction has a bottleneck of its own, and a packet may wait twice as long.
 It needs root (or user namespaces, as `unshare -rn` makes them) and Debian's iproute2. It ends with the program, the program is ended with it, and nothing is left behind.
 What a signal has ended has the status that a shell gives it: 128 and the signal's number.
 """
 
 from __future__ import annotations
 
-import collections
 import ctypes
 import fcntl
+import heapq
+import itertools
 import os
 import select
 import signal
@@ -24,7 +26,7 @@ TUNSETIFF, TUN_WITHOUT_HEADER = 0x400454CA, 0x1001
 PR_SET_PDEATHSIG = 1
 
 
-def open_line() -> int:
+def open_line(far: bool) -> int:
     """This process is in a namespace of its own then, and its packets to itself can be read from this descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NETWORK) != 0:
@@ -32,7 +34,8 @@ def open_line() -> int:
     packets = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.ioctl(packets, TUNSETIFF, struct.pack("16sH22x", b"line", TUN_WITHOUT_HEADER))
     for words in (
-        "link set lo up", "link set line up mtu 1500 txqueuelen 10000", "route add 127.0.0.0/8 dev line src 127.0.0.1 table 100",
+        "link set lo up", "link set line up mtu 1500 txqueuelen 10000",
+        f"route add {'127.1.0.0/16' if far else '127.0.0.0/8'} dev line src {'127.1.0.2' if far else '127.0.0.1'} table 100",
         # what this machine sends goes by the line first; what comes out of the line is local
         "rule add pref 10 iif lo lookup 100", "rule add pref 20 lookup local", "rule del pref 0",
     ):  # fmt: skip
@@ -47,14 +50,16 @@ def open_line() -> int:
     return packets
 
 
-def carry(packets: int, delay: float, bytes_per_second: float, child: int) -> int:
+def carry(packets: int, delay: float, bytes_per_second: float, far: bool, child: int) -> int:
     """Until the child ends: its status."""
     poller = select.poll()
     poller.register(packets, select.POLLIN)
     ended = os.pidfd_open(child)
     poller.register(ended, select.POLLIN)
-    queue: "collections.deque[tuple[float, bytes]]" = collections.deque()
-    free = 0.0
+    queue: "list[tuple[float, int, bytes]]" = []
+    numbers = itertools.count()
+    free: "dict[bytes, float]" = {}
+    most = (4 if far else 2) * delay
     while True:
         wait = max(0.0, queue[0][0] - time.monotonic()) if queue else 1.0
         if ended in (fd for fd, _ in poller.poll(wait * 1000)):
@@ -65,30 +70,31 @@ def carry(packets: int, delay: float, bytes_per_second: float, child: int) -> in
                 packet = os.read(packets, 65536)
             except BlockingIOError:
                 break
-            now = time.monotonic()
-            if free - now > 2 * delay:
+            now, way = time.monotonic(), packet[16:20] if far else b""  # to whom
+            if free.get(way, 0.0) - now > most:
                 continue
-            free = max(free, now) + len(packet) / bytes_per_second
-            queue.append((free + delay, packet))
+            free[way] = max(free.get(way, 0.0), now) + len(packet) / bytes_per_second
+            heapq.heappush(queue, (free[way] + delay, next(numbers), packet))
         while queue and queue[0][0] <= time.monotonic():
-            os.write(packets, queue.popleft()[1])
+            os.write(packets, heapq.heappop(queue)[2])
 
 
 def main() -> int:
-    if len(sys.argv) < 4:
+    if len(sys.argv) < (5 if "--far" in sys.argv[3:4] else 4):
         print((__doc__ or "").splitlines()[0], file=sys.stderr)
         return 2
-    milliseconds, mbit = float(sys.argv[1]), float(sys.argv[2])
-    packets = open_line()
+    milliseconds, mbit, far = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "--far"
+    program = sys.argv[4 if far else 3 :]
+    packets = open_line(far)
     child = os.fork()
     if child == 0:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # without this process it would wait for packets for ever
         try:
-            os.execvp(sys.argv[3], sys.argv[3:])
+            os.execvp(program[0], program)
         except OSError as why:
-            print(f"line.py: {sys.argv[3]}: {why.strerror}", file=sys.stderr, flush=True)
+            print(f"line.py: {program[0]}: {why.strerror}", file=sys.stderr, flush=True)
             os._exit(127)
-    return carry(packets, milliseconds / 2000, mbit * 125_000, child)
+    return carry(packets, milliseconds / 2000, mbit * 125_000, far, child)
 
 
 if __name__ == "__main__":
