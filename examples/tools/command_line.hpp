@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <new>
 #include <span>
 #include <string>
@@ -32,6 +33,18 @@ struct option_form {
   bool has_value;
   char letter = 0;
 };
+
+/// The first line of a small file that has a secret, so that the list of processes does not show it.
+inline std::string first_line_of(const char* option, std::string_view file, std::size_t least = 1,
+                                 std::size_t most = 4096) {
+  const std::string path = parse_path(option, file);
+  std::ifstream in(path);
+  std::string line;
+  if (!std::getline(in, line) || line.size() < least || line.size() > most)
+    throw option_error(std::string(option) + ": " + printable(path) + " has no line of " + std::to_string(least) +
+                       " to " + std::to_string(most) + " characters");
+  return line;
+}
 
 /// A file that is opened would get the number of a standard stream that is closed, and what is printed would land in
 /// it. So each of them is open, and what uses it gets an error.

@@ -18,7 +18,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -153,14 +152,6 @@ void set_proxy(std::string_view value, facade::tls_arguments& to) {
     throw option_error("--proxy wants HOST:PORT, or USER:PASSWORD@HOST:PORT");
 }
 
-/// The first line of a small file that has a secret.
-std::string first_line_of(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!std::getline(in, line) || line.empty() || line.size() > 4096)
-    throw option_error("--bearer-file: " + printable(path) + " has no line of 1 to 4,096 characters");
-  return line;
-}
 /// The one word of a pull from a URL, and the options that have a meaning there.
 void check_url(const std::vector<std::string>& words, choices& c) {
   if (words.size() > 1)
@@ -244,7 +235,7 @@ choices read_choices(int count, char** arguments) {
     else if (name == "believe") c.believe = true;
     else if (name == "tls-name") c.link.tls.check_hostname = value;
     else if (name == "digest") c.link.http.digest = value;
-    else if (name == "bearer-file") c.link.http.bearer = first_line_of(parse_path("--bearer-file", value));
+    else if (name == "bearer-file") c.link.http.bearer = first_line_of("--bearer-file", value);
     else if (name == "base") need_differences(), c.base = parse_path("--base", value);
     else if (name == "also") c.link.also_text.emplace_back(value);
     else if (name == "connections") c.link.connections = parse_number<std::uint32_t>("--connections", value, 1, 8);

@@ -57,6 +57,8 @@ They must not change meanwhile. Anyone who can connect and knows the first 32 di
                           a host: that of --listen, or 127.0.0.1. Each file's URL is printed; the key goes into the Authorization field
       --allow-origin URL  web pages from there may read it in a browser: https://HOST[:PORT], or * for every page
       --metrics           answer GET /metrics there, for Prometheus: anybody who can connect reads it
+      --status-file FILE  a page at / there shows what is published and who has it. A browser asks for a password: the first line of
+                          FILE, 16 to 128 characters; any user name does. With it /status.json and /metrics are answered, too
       --tls-cert FILE, --tls-key FILE   the certificate of this end, with those up to an authority, and its key (PEM)
       --tls-clients, --tls-ca FILE      only recipients with a certificate of these authorities; --tls-crl FILE: that is not revoked there
       --recipients N      end when N recipients have each file
@@ -106,6 +108,7 @@ struct choices {
   bool replica = false;
   std::uint32_t recipients = 0;
   std::uint64_t timeout_ms = 600'000, idle_ms = 0;
+  std::string status_file;  ///< with the password of the page that shows who has what
   bool tensor_digests = false;
   bool json = false, serves = false;  ///< serves: an option that only a sender with recipients has
 };
@@ -115,14 +118,17 @@ std::string host_of(const std::string& address) { return address.substr(0, addre
 
 choices read_choices(int count, char** arguments) {
   choices c;
-  const option_form forms[]{{"listen", true}, {"stdio", false},       {"recipients", true}, {"expect", true},
-                            {"ref", true},    {"replica-of", true},   {"timeout", true},    {"idle", true},
-                            {"json", false},  {"http", true},         {"metrics", false},   {"allow-origin", true},
-                            {"put", true},    {"tls-clients", false}, {"base", true},       {"tensor-digests", false},
-                            link_forms[0],    link_forms[1],          link_forms[2],        link_forms[3]};
+  const option_form forms[]{
+      {"listen", true},      {"stdio", false},       {"recipients", true}, {"expect", true},
+      {"ref", true},         {"replica-of", true},   {"timeout", true},    {"idle", true},
+      {"json", false},       {"http", true},         {"metrics", false},   {"allow-origin", true},
+      {"put", true},         {"tls-clients", false}, {"base", true},       {"tensor-digests", false},
+      {"status-file", true}, link_forms[0],          link_forms[1],        link_forms[2],
+      link_forms[3]};
   const auto set = [&](std::string_view name, std::string_view value) {
-    for (const std::string_view only : {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http",
-                                        "metrics", "allow-origin", "replica-of", "base", "tensor-digests"})
+    for (const std::string_view only :
+         {"listen", "stdio", "recipients", "expect", "ref", "idle", "tls-clients", "http", "metrics", "status-file",
+          "allow-origin", "replica-of", "base", "tensor-digests"})
       c.serves = c.serves || name == only;
     if (name == "put") {
       if (!is_url(value)) throw option_error("--put wants http[s]://HOST[:PORT]/PATH");
@@ -139,6 +145,9 @@ choices read_choices(int count, char** arguments) {
         throw option_error("--http wants a port, or HOST:PORT, not '" + printable(value) + "'");
     } else if (name == "metrics") {
       c.listen.door.metrics = true;
+    } else if (name == "status-file") {
+      c.status_file = value;
+      c.listen.door.status_password = first_line_of("--status-file", value, 16, 128);
     } else if (name == "allow-origin") {
       if (!facade::features.is_origin(value))
         throw option_error("--allow-origin wants https://HOST[:PORT] in lower case and without a path, or *, not '" +
@@ -195,6 +204,8 @@ choices read_choices(int count, char** arguments) {
       throw option_error("--allow-origin is about the port of --http");
     if (c.listen.door.metrics && c.listen.door.listen.empty())
       throw option_error("--metrics is answered on the port of --http");
+    if (!c.status_file.empty() && c.listen.door.listen.empty())
+      throw option_error("--status-file is about the port of --http");
     if (!c.listen.door.listen.empty()) {
       if (!listen.is.several) throw option_error("--http is beside TCP, tls://HOST:PORT or unix:PATH");
       if (c.listen.door.listen.front() == ':')
@@ -299,6 +310,8 @@ class sender {
       http_ = (choices_.listen.at->is.encrypted ? "https://" : "http://") +
               reachable(choices_.listen.door.listen, http_port_);
 
+    if (owner.name)
+      for (const std::string& name : choices_.expected) owner.name(tp::recipient_named(name), {}, name);
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (files_[i].file_bytes > std::uint64_t{1} << 30 && !choices_.json)
         say("send", "reading " + printable(choices_.files[i]) + " once for its digest (" +
@@ -321,6 +334,7 @@ class sender {
                         errc::stale_version);
       refs_.push_back(*ref);
       nameless_.push_back(0);
+      if (owner.name) owner.name({}, ref->id, std::filesystem::path(choices_.files[i]).filename().string());
       if (i < choices_.bases.size())
         if (const int bad = publish_difference(owner, i); bad != well) return bad;
       if (interrupted_by != 0) return interrupted_status();
@@ -654,6 +668,7 @@ class sender {
     if (http_port_ != 0)
       command += " --http " + shell_word(with_port(listen.door.listen, http_port_)) +
                  (listen.door.metrics ? " --metrics" : "") +
+                 (choices_.status_file.empty() ? "" : " --status-file " + shell_word(choices_.status_file)) +
                  (listen.door.origin.empty() ? "" : " --allow-origin " + shell_word(listen.door.origin));
     command += refs;
     say("send", "recipients go on where they are when it is started again with\n  " + command);

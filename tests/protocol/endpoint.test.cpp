@@ -446,4 +446,30 @@ TEST(Endpoint, L10_a_transfer_cancelled_at_any_moment_writes_nothing_more_and_th
   }
 }
 
+// The other end takes nothing at this moment, so requests wait. It is not told once more, and would wait for its
+// budget.
+TEST(Endpoint, A_farewell_has_room_behind_requests_that_wait) {
+  owning_pair p(cut{97});
+  tp::no_transfer idle;
+  std::uint32_t first = 1;
+  for (std::uint64_t who = 1; who < 4; ++who) {
+    receiving<tp::fixed_bytes<64>> x({.ref = {1, 2}, .recipient = {who}}, first);
+    p.right.end.begin_pull();
+    p.run(idle, x.t, [&] { return x.t.landed_bytes() > 100; });
+    ASSERT_FALSE(x.t.ended());
+    for (int i = 0; i < 8; ++i) {
+      endpoint::plan_type plan;
+      ASSERT_TRUE(p.right.end.plan_write(x.t, plan, {}, 1));
+      ASSERT_TRUE(p.right.end.written(x.t, plan, 0));
+    }
+    x.t.fail({errc::cancelled, 0, 0, {}});
+    p.right.end.end_pull(x.t);
+    ASSERT_TRUE(x.t.farewell());
+    EXPECT_TRUE(p.right.end.send_control(*x.t.farewell())) << who;
+    p.run(idle, idle, [] { return false; });
+    EXPECT_EQ(p.left.status().cancelled, who);
+    first = p.right.end.next_id();
+  }
+}
+
 }  // namespace endpoint_test

@@ -25,6 +25,10 @@ TEST_F(Totals, Each_end_counts_once_and_a_transfer_lasts_from_asking_to_completi
   EXPECT_EQ(ended(recipient_state::completed_unverified), 1u);
   EXPECT_EQ(ended(recipient_state::completed), 1u);
   EXPECT_EQ(o.totals().transfers.completed(), 2u);
+  for (std::size_t i = 0; i < tp::transfer_bounds_ms.size(); ++i) {
+    const std::uint32_t bound = tp::transfer_bounds_ms[i];
+    EXPECT_EQ(o.totals().transfers.within[i], bound == 2000 || bound == 100 ? 1u : 0u) << bound;  // 1500 ms and none
+  }
   say(c, ask(kind::describe, eve));
   EXPECT_EQ(o.totals().active, 1u);
   ASSERT_TRUE(o.withdraw(id));

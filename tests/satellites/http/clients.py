@@ -4,6 +4,7 @@
 Status: 0 all is well, 1 something is wrong. What is not installed (curl, nginx, haproxy, requests, safetensors) is left out, and a line says so.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -353,6 +354,28 @@ backend owner
             proxy.wait()
 
 
+def operator_looks(program, file):
+    """Who knows the password of --status-file sees the file's name, each recipient's and how it fares; a stranger does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = pathlib.Path(folder, "password")
+        kept.write_text("correct horse battery\nnot this line\n")
+        with Sender(program, file, "--expect", "site-1", "--expect", "site-2", "--status-file", str(kept)) as sender:
+            mine = {"Authorization": "Basic " + base64.b64encode(b"me:correct horse battery").decode()}
+            assert ask(sender.url, {**sender.fields, "Tensorpull-Recipient": "site-1", "Range": f"bytes=0-{sender.bytes // 2 - 1}"})[0] == 206
+            for path in ("/", "/status.json", "/metrics"):
+                assert ask(urllib.parse.urljoin(sender.url, path))[0] == 401, path
+                status, _, page = ask(urllib.parse.urljoin(sender.url, path), mine)
+                assert status == 200 and sender.key[:32].encode() not in page, (path, status)
+            seen = json.loads(ask(urllib.parse.urljoin(sender.url, "/status.json"), mine)[2])["publications"]
+            assert [(one["title"], [(who["name"], who["state"]) for who in one["recipients"]]) for one in seen] == [("my model.safetensors", [("site-1", "acquired")])], seen
+    for wrong in ("too short", "x" * 129):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = pathlib.Path(folder, "password")
+            kept.write_text(wrong)
+            done = subprocess.run([program, file, "--http", "0", "--status-file", str(kept)], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 2 and "16 to 128 characters" in done.stderr and wrong not in done.stderr, done
+
+
 def sent(sender):
     status, _, page = ask(urllib.parse.urljoin(sender.url, "/metrics"))
     assert status == 200
@@ -368,7 +391,7 @@ def main():
             assert urllib.parse.urlsplit(sender.url).path == f"/v1/my-model.safetensors/{sender.digest}", sender.url
             assert ask(urllib.parse.urljoin(sender.url, "/metrics"))[0] == 404
             results = [(test.__name__, test(sender)) for test in (python_reads, requests_reads, safetensors_loads, curl_reads)]
-        results += [(test.__name__, test(program, file)) for test in (curl_confirms, page_is_right, recv_pulls, nginx_caches, haproxy_passes)]
+        results += [(test.__name__, test(program, file)) for test in (curl_confirms, page_is_right, operator_looks, recv_pulls, nginx_caches, haproxy_passes)]
     for name, left_out in results:
         print(name, "left out: " + left_out if left_out else "ok")
 

@@ -6,8 +6,10 @@
 #include <tensorpull/protocol/owner/owner_room.hpp>
 #include <tensorpull/satellites/http/detail/base64.hpp>
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <random>
 #include <regex>
 #include <set>
 
@@ -176,7 +178,8 @@ TEST_F(HttpStatus, It_shows_each_recipient_and_how_it_ended) {
   const std::string before = metrics();
   EXPECT_EQ(post("has-it", "/confirm", "digest=" + hex(ref.version)), 200);  // again, and counted once
   for (const char* one : {"completed", "cancelled", "failed"}) EXPECT_NE(before.find(counts(one, 1)), before.npos);
-  EXPECT_NE(before.find("\ntensorpull_transfer_seconds_count 1\n"), before.npos);
+  for (const char* line : {"_count 1", "_bucket{le=\"5000\"} 1", "_bucket{le=\"+Inf\"} 1"})
+    EXPECT_NE(before.find("\ntensorpull_transfer_seconds" + std::string(line) + "\n"), before.npos) << line;
   thread->stop();
   ASSERT_TRUE(owner->withdraw(ref));
   thread.emplace(*owner);
@@ -359,10 +362,160 @@ TEST(HttpStatusAlone, A_page_of_ten_thousand_publications_has_the_memory_of_any_
     EXPECT_EQ(watch.count(), round == 0 ? 1u : 0u) << "the views, once";
     bytes = tail.size();
   }
+  const auto times = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (auto at = tail.find(what); at != tail.npos; at = tail.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(times("<section>"), 100u);  // a row that began at the end of a piece is there once
+  EXPECT_EQ(times("<tr><th scope=row>"), 300u);
   EXPECT_NE(tail.find("and 9900 more publications"), tail.npos);
   EXPECT_EQ(tail.find("Publication 9900<"), tail.npos);
   EXPECT_NE(tail.find("Publication 9901<"), tail.npos);
   EXPECT_LT(bytes, 300'000u);
+}
+
+/// The tables of an owner, and how often a page looks at a row of them.
+struct watched_tables {
+  tp::detail::owner_tables real;
+  mutable std::size_t looks = 0;
+  struct {
+    const watched_tables& of;
+    auto all() const {
+      of.looks += of.real.publications.all().size();
+      return of.real.publications.all();
+    }
+    auto& at(std::size_t i) const { return of.real.publications.at(static_cast<std::uint32_t>(i)); }
+    auto index(const tp::publication& p) const { return of.real.publications.index(p); }
+  } publications{*this};
+  struct {
+    const watched_tables& of;
+    auto all() const { return of.real.records.all(); }
+  } records{*this};
+  std::chrono::milliseconds now{};
+  const tp::transaction* find(tp::transaction_id id) const { return real.find(id); }
+  bool is_of(const tp::recipient_record& r, const tp::publication& p) const {
+    ++looks;
+    return real.is_of(r, p);
+  }
+};
+struct watched_owner {
+  watched_tables tables;
+  template <class See>
+  auto look_over(See see) const {
+    return see(tables);
+  }
+};
+/// Publications, and recipients in any state of any of them.
+struct crowd {
+  crowd(std::size_t references, std::size_t recipients) : storage({references, recipients}) {
+    std::mt19937 any(7);
+    for (std::size_t i = 0; i < references; ++i)
+      rows.slots[i] = {.id = {i + 1, 1},
+                       .order = 1 + i * 7919 % references,
+                       .generation = 1,
+                       .now = i % 3 == 0 ? tp::publication::state::withdrawn : tp::publication::state::published};
+    for (std::size_t i = 0; i < recipients; ++i) {
+      tp::recipient_record& r = rows.records[i];
+      const std::size_t slot = std::min(any() % references, any() % references);  // some have more than others
+      if (i % 11 != 0) r.who = {i + 1};
+      r.ref = rows.slots[slot].id;
+      r.slot = static_cast<std::uint32_t>(slot);
+      r.generation = 1;
+      r.state = static_cast<tp::recipient_state>(any() % 10);
+    }
+  }
+  tp::heap_owner_storage storage;
+  const tp::owner_memory rows = storage.view();
+  const watched_owner owner{{tp::detail::owner_tables(rows)}};
+};
+
+TEST(HttpStatusAlone, A_page_looks_three_times_at_each_recipient_however_much_is_published) {
+  const crowd all(512, 50'000);
+  tp::detail::status_walk walk;
+  walk.begin(all.owner);
+  std::size_t shown = 0;
+  while (walk.next(all.owner).is != tp::detail::status_row::kind::end) ++shown;
+  EXPECT_EQ(shown, 2000u + 2 * 100u);
+  EXPECT_LE(all.owner.tables.looks, 512u + 3 * 50'000u);
+}
+
+TEST(HttpStatusAlone, A_page_has_the_newest_first_and_of_each_those_under_way_then_those_that_failed) {
+  using walk_type = tp::detail::status_walk;
+  using kind = tp::detail::status_row::kind;
+  for (const auto& [references, recipients] : {std::pair{1, 0}, {1, 700}, {7, 900}, {120, 3000}, {130, 9000}}) {
+    const crowd all(static_cast<std::size_t>(references), static_cast<std::size_t>(recipients));
+    std::vector<const tp::publication*> order;
+    for (const auto& p : all.rows.slots) order.push_back(&p);
+    std::sort(order.begin(), order.end(),
+              [](const auto* a, const auto* b) { return std::pair(a->now, ~a->order) < std::pair(b->now, ~b->order); });
+    walk_type walk;
+    for (int time = 0; time < 2; ++time) {  // a view is used again
+      walk.begin(all.owner);
+      std::uint32_t left = walk_type::most_recipients;
+      for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), walk_type::most_publications); ++i) {
+        const auto first = walk.next(all.owner);
+        ASSERT_EQ(first.is, kind::publication);
+        EXPECT_EQ(first.publication.number, order[i]->order);
+        std::vector<std::uint32_t> wanted;
+        for (int group = 0; group < 3; ++group)
+          for (std::uint32_t k = 0; k < all.rows.records.size(); ++k) {
+            const auto& r = all.rows.records[k];
+            const int of = tp::is_final(r.state) + tp::has_completed(r.state);
+            if (r.who && r.ref == order[i]->id && of == group) wanted.push_back(k);
+          }
+        const auto shown = std::min(
+            {static_cast<std::uint32_t>(wanted.size()), walk_type::most_recipients_of_one, left});
+        left -= shown;
+        for (std::uint32_t k = 0; k < shown; ++k) {
+          const auto row = walk.next(all.owner);
+          ASSERT_EQ(row.is, kind::recipient);
+          EXPECT_EQ(row.recipient.record, wanted[k]);
+        }
+        const auto last = walk.next(all.owner);
+        ASSERT_EQ(last.is, kind::publication_ends);
+        EXPECT_EQ(last.more, wanted.size() - shown);
+      }
+      const auto end = walk.next(all.owner);
+      ASSERT_EQ(end.is, kind::end);
+      EXPECT_EQ(end.more, order.size() - std::min<std::size_t>(order.size(), walk_type::most_publications));
+    }
+  }
+}
+
+TEST(HttpStatusAlone, What_has_made_room_for_something_else_meanwhile_is_left_out) {
+  const crowd all(3, 60);
+  using kind = tp::detail::status_row::kind;
+  tp::detail::status_walk walk;
+  walk.begin(all.owner);
+  ASSERT_EQ(walk.next(all.owner).is, kind::publication);
+  ASSERT_EQ(walk.next(all.owner).is, kind::recipient);
+  for (auto& r : all.rows.records) r.ref.high += 100;
+  EXPECT_EQ(walk.next(all.owner).is, kind::publication_ends);
+  ASSERT_EQ(walk.next(all.owner).is, kind::publication);
+  for (auto& p : all.rows.slots) p.order += 100;
+  EXPECT_EQ(walk.next(all.owner).is, kind::publication_ends);
+  EXPECT_EQ(walk.next(all.owner).is, kind::end);
+}
+
+TEST(StatusNames, The_last_ones_are_remembered_and_one_that_is_said_again_keeps_its_place) {
+  tp::status_names names(3);
+  const auto name_of = [&](std::uint64_t who) {
+    std::array<char, tp::status_names::most_bytes> room;
+    return std::string(room.data(), names.find(tp::recipient_id{who}, room));
+  };
+  for (std::uint64_t i = 1; i <= 3; ++i) names.add(tp::recipient_id{i}, std::to_string(i));
+  names.add(tp::recipient_id{1}, "again");
+  EXPECT_EQ(name_of(1), "again");
+  names.add(tp::ref_id{4, 0}, "title");
+  EXPECT_EQ(name_of(1), "");
+  EXPECT_EQ(name_of(4), "") << "a title is not a name";
+  for (std::uint64_t i = 5; i <= 100; ++i) {
+    names.add(tp::recipient_id{i}, std::to_string(i));
+    EXPECT_EQ(name_of(i), std::to_string(i));
+  }
+  EXPECT_EQ(name_of(2) + name_of(3) + name_of(97), "");
+  EXPECT_EQ(name_of(98) + name_of(99), "9899");
 }
 
 TEST(HttpStatusAlone, The_dashboard_asks_for_nothing_that_metrics_have_not_and_for_all_of_them) {
@@ -372,6 +525,7 @@ TEST(HttpStatusAlone, The_dashboard_asks_for_nothing_that_metrics_have_not_and_f
   constexpr std::uint64_t most = ~std::uint64_t{0};
   tp::owner_totals all{.references = most, .bytes_sent = most, .active = most};
   std::fill_n(all.recipients, 10, most), std::fill_n(all.transfers.ended, 10, most);
+  std::fill(std::begin(all.transfers.within), std::end(all.transfers.within), most);
   all.transfers.completed_ms = most;
   tp::http_figures http{.open = most, .accepted = most, .image_bytes = most, .pulls = tp::pull_figures{}};
   http.answers.fill(most);
@@ -392,6 +546,24 @@ TEST(HttpStatusAlone, The_dashboard_asks_for_nothing_that_metrics_have_not_and_f
     EXPECT_TRUE(labels.count(label) == 1 || label == "job" || label == "instance") << label;
   for (const std::string& by : names_in(asked, "by \\(([a-z]+)\\)"))
     EXPECT_TRUE(labels.count(by) == 1 || by == "instance") << by;
+}
+
+TEST(HttpStatusAlone, Durations_are_a_histogram_of_Prometheus) {
+  tp::owner_totals all;
+  const auto end = [&](std::uint32_t ms) {
+    ++all.transfers.ended[static_cast<std::size_t>(tp::recipient_state::completed)];
+    all.transfers.took(ms);
+  };
+  for (const std::uint32_t ms : {0u, 100u, 101u, 5000u, 5'000'000u, 5'000'001u, ~0u}) end(ms);
+  std::array<char, tp::http_metrics_bytes> room;
+  const std::string page(room.data(), tp::write_http_metrics(all, {}, room));
+  const std::string name = "tensorpull_transfer_seconds";
+  std::string wanted = "# TYPE " + name + " histogram\n";
+  const std::pair<const char*, int> buckets[]{{"0.1", 2},  {"0.2", 3},  {"0.5", 3},  {"1", 3},   {"2", 3},   {"5", 4},
+                                              {"10", 4},   {"20", 4},   {"50", 4},   {"100", 4}, {"200", 4}, {"500", 4},
+                                              {"1000", 4}, {"2000", 4}, {"5000", 5}, {"+Inf", 7}};
+  for (const auto& [le, n] : buckets) wanted += name + "_bucket{le=\"" + le + "\"} " + std::to_string(n) + "\n";
+  EXPECT_NE(page.find(wanted + name + "_sum 4304972.497\n" + name + "_count 7\n"), page.npos) << page;
 }
 
 TEST_F(HttpStatus, Metrics_have_the_pulls_of_the_program_if_it_counts_them) {

@@ -1,6 +1,8 @@
 #include "nats_network.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace nats_download_test {
@@ -64,6 +66,46 @@ TEST_F(NatsDownload, A_server_that_allows_64_KiB) {
   ASSERT_TRUE(done) << to_string(done.error().code);
   EXPECT_TRUE(same(*mine, *model));
   EXPECT_GE(done->chunks, sizeof(large) / 65536);
+}
+
+// Over NATS every request names the version, and two versions are served under the subjects of one reference.
+TEST_F(NatsDownload, What_is_replaced_stays_for_those_who_have_begun_with_it) {
+  constexpr ref_id shared{11, 22};
+  for (const bool stays : {true, false}) {
+    const nats_process server;
+    const std::string url = server.url();
+    auto owner = nats_owner_at<large>(server);
+    const auto first = random_model<large>(5), second = random_model<large>(6);
+    const auto old = owner.add_tensors(*first, {.recipients = 1, .id = shared});
+    ASSERT_TRUE(old);
+    std::optional<serving> on(std::in_place, owner);
+    result<reference> next = failure(errc::cancelled);
+    bool overtaken = false;
+    auto slow = blank<large>(), quick = blank<large>();
+    const auto replaced = [&](const progress_event& e) {
+      if (e.bytes_done < sizeof(large) / 4 || next) return;
+      on->stop();
+      next = owner.add_tensors(*second, {.id = shared, .replaced_stays = stays});
+      EXPECT_EQ(owner.settled(*old), !stays);
+      on.emplace(owner);
+      overtaken = succeeded(nats_net<large>::download_tensors(url, *next, *quick));
+    };
+    const auto done = nats_net<large>::download_tensors(url, *old, *slow,
+                                                        {.progress = replaced, .progress_interval = 0ms});
+    EXPECT_TRUE(overtaken);
+    EXPECT_TRUE(same(*quick, *second));
+    on->stop();
+    ASSERT_TRUE(next) << to_string(next.error().code);
+    EXPECT_TRUE(owner.settled(*old));
+    EXPECT_EQ(owner.settlement_of(*old)->verdict, stays ? verdict::completed : verdict::withdrawn);
+    if (!stays) {
+      EXPECT_EQ(code_of(done), errc::stale_version);
+      continue;
+    }
+    ASSERT_TRUE(done) << to_string(done.error().code);
+    EXPECT_TRUE(done->confirmed);
+    EXPECT_TRUE(same(*slow, *first));
+  }
 }
 
 }  // namespace nats_download_test

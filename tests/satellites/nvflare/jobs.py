@@ -362,7 +362,8 @@ def another_version(name, by, **where):
             job.ends()
             assert job.count(BY_US, "site-1") == job.rounds and job.count(UPDATE_BY_US) == job.rounds and not job.count(BY_US, "site-2")
             assert job.count(BY_FLARE, "site-2") == job.count(UPDATE_BY_FLARE) == job.rounds
-            assert job.count("WARNING - tensorpull: .*its version is not known here", "site-2") == job.count("WARNING - tensorpull: .*its version is not known here", "server") == 1
+            for owner in ("server", "site-2"):  # one warning at each end; the server's log of a job may have moved by now
+                assert job.count(f"WARNING - tensorpull: what comes from {owner}.*its version is not known here") == 1, owner
 
     CASES[f"where_one_site_is_{name}"] = run
 

@@ -88,12 +88,12 @@ def test_the_dashboard_is_one_and_asks_for_what_there_is():
     with Downloader(http="127.0.0.1:0", metrics=True) as owner:
         owner.start()
         there = {line.split()[2]: line.split()[3] for line in ask(owner, "/metrics", None).splitlines() if line.startswith("# TYPE")}
-    samples = {name + end for name, kind in there.items() for end in (("_sum", "_count") if kind == "summary" else ("",))}
+    samples = {name + end for name, kind in there.items() for end in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))}
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     assert len(queries) >= 10 and samples == {name for query in queries for name in re.findall(r"tensorpull_\w+", query)}
     for query in queries:  # what only grows is asked for as a rate
         for name in re.findall(r"tensorpull_\w+", query):
-            grows = there.get(name) == "counter" or name.endswith(("_sum", "_count"))
+            grows = there.get(name) == "counter" or name.endswith(("_bucket", "_sum", "_count"))
             assert bool(re.search(r"(?:rate|increase)\(" + name + r"\{", query)) == grows, query
     boxes = [panel["gridPos"] for panel in board["panels"]]
     cells = [(x, y) for b in boxes for x in range(b["x"], b["x"] + b["w"]) for y in range(b["y"], b["y"] + b["h"])]

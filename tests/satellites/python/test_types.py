@@ -189,6 +189,20 @@ def test_the_package_itself():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_every_public_name_has_a_type_that_each_checker_reads_alike(tmp_path):
+    """But those that have a type of Flower's or of NVIDIA FLARE's: that one has none that a checker knows for sure, and Flower's are unknown in part."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]), "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    env["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), env.get("PATH", "")])  # for the interpreter whose packages are installed
+    done = processes.run([sys.executable, "-m", "pyright", "--verifytypes", "tensorpull", "--outputjson"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=CHECKING)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    public = [one for one in json.loads(done.stdout)["typeCompleteness"]["symbols"] if one["isExported"]]
+    assert len(public) > 150
+    doubtful = {one["name"] for one in public if one["isTypeAmbiguous"] or not one["isTypeKnown"]}
+    assert not {name for name in doubtful if not name.startswith(("tensorpull.flower.", "tensorpull.nvflare."))}
+    others = {one["name"] for one in public if one["isTypeAmbiguous"]}
+    assert not others, "a type is inferred where it could be written"
+
+
 def test_options_that_are_passed_on_are_those_of_the_calls():
     """A TypedDict repeats what a signature has, since type checkers cannot take an argument away from one."""
     types, session = tensorpull._types, inspect.signature(tensorpull.Session.download_tensors)

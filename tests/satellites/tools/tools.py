@@ -209,7 +209,7 @@ def names():
 # Cases.
 
 def help_is_complete():
-    for tool, options in {"send": "listen stdio http metrics allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
+    for tool, options in {"send": "listen stdio http metrics status-file allow-origin replica-of put tls-cert tls-key tls-ca tls-crl tls-clients recipients expect ref timeout idle json", "recv": "output also connections proxy tls-ca tls-name tls-cert tls-key tls-crl resume restart force max-bytes chunk timeout retries name unverified believe no-digest digest bearer-file json", "inspect": "json timeout name tls-ca tls-name tls-cert tls-key tls-crl"}.items():
         for word in ("--help", "-h"):
             out, err = run(tool, word)
             assert err == "" and out.startswith("usage: " + tool) and "Example:" in out and "Status:" in out
@@ -393,12 +393,13 @@ def the_sender_is_interrupted():
     out, err = sender.communicate(timeout=60)
     assert sender.returncode == 130, err
     assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--ref", ref], err
-    sender = processes.Program(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    write("pass word", b"correct horse battery\nanother line\n")
+    sender = processes.Program(command("send", "it's a model.safetensors", "--http", "0", "--metrics", "--status-file", "pass word", "--allow-origin", "https://a.example", "--expect", "site-1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     address, ref = sender.stdout.readline().split()
     sender.send_signal(signal.SIGINT)
     err = sender.communicate(timeout=60)[1]
     door = re.search("http://([0-9.:]+)/v1/", err)[1]
-    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--allow-origin", "https://a.example", "--ref", ref], err
+    assert shlex.split(err.splitlines()[-1]) == ["send", "it's a model.safetensors", "--listen", address, "--http", door, "--metrics", "--status-file", "pass word", "--allow-origin", "https://a.example", "--ref", ref], err
     sender = processes.Program(command("send", "it's a model.safetensors"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     sender.stdout.readline()
     sender.send_signal(signal.SIGTERM)

@@ -34,7 +34,7 @@ class Error(Exception):
         if not -(2**31) <= system < 2**31:
             raise ValueError(f"system is a number of 32 bits; not {system}")
         super().__init__(code, message, name, landed, system, at)
-        self.args = (code, message, name, landed, system, at)
+        _keep(self, (code, message, name, landed, system, at))
         self.code = code
         self.message = message
         self.name = name
@@ -42,9 +42,7 @@ class Error(Exception):
         self.system = system
         self.at = at
         if isinstance(self, OSError):
-            self.errno = system if system > 0 else _NUMBERS.get(code)
-            self.strerror = os.strerror(system) if system > 0 else message
-            self.filename = (name or None) if code in _FILES else None
+            _describe(self, code, message, name, system)
 
     def __reduce__(self) -> Tuple[Any, ...]:
         return Error, self.args
@@ -61,6 +59,16 @@ class Error(Exception):
 
 
 _NUMBERS = {"disk_full": errno.ENOSPC, "timed_out": errno.ETIMEDOUT, "unknown_host": socket.EAI_NONAME}
+
+
+def _keep(to: BaseException, arguments: Tuple[Any, ...]) -> None:
+    to.args = arguments  # an OSError has kept the first two
+
+
+def _describe(to: OSError, code: str, message: str, name: str, system: int) -> None:
+    to.errno = system if system > 0 else _NUMBERS.get(code)
+    to.strerror = os.strerror(system) if system > 0 else message
+    to.filename = (name or None) if code in _FILES else None
 
 
 def _first(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Tuple[str, int]:

@@ -29,7 +29,7 @@ class clip_norms:
     fewer than half of the updates cannot lengthen the step beyond that of an honest one. A norm that is not finite, if such are let through, has weight 0. A function of yours may call it."""
 
     def __init__(self, longest: Optional[float] = None) -> None:
-        self.longest = None if longest is None else float(longest)
+        self.longest: Optional[float] = None if longest is None else float(longest)
         if self.longest is not None and not 0 < self.longest < inf:
             raise ValueError(f"longest is a length above 0; not {longest!r}")
 

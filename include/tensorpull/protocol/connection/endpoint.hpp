@@ -59,8 +59,8 @@ class endpoint {
                             std::span<const std::byte> body) noexcept {
     return answers_.output.push_message(kind, references, body, answers_.pool);
   }
-  /// Queues a short frame, such as a transfer's farewell(). False: there is no room now.
-  bool send_control(const frame& m) noexcept { return answers_.output.push_control(m); }
+  /// Queues a transfer's farewell(), for which there is room behind the requests that wait. False: others wait, too.
+  bool send_control(const frame& m) noexcept { return answers_.output.push_control(m, true); }
 
   /// Whether what has arrived waits in the buffer for memory. Call parse() when some has become free.
   bool stalled() const noexcept { return blocked_; }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 namespace tensorpull::detail {
 
@@ -14,7 +15,7 @@ class reply_count {
   std::size_t size() const noexcept { return count_; }
 
  protected:
-  std::size_t first_ = 0, count_ = 0;
+  std::uint32_t first_ = 0, count_ = 0;
 };
 
 /// `Capacity`: the most; 0: of an end that owns nothing, which takes no memory for them.
@@ -28,8 +29,8 @@ class reply_queue : public reply_count {
   void push(const pending_reply& r) noexcept { (*this)[count_++] = r; }
   /// The first n were sent.
   void pop(std::size_t n = 1) noexcept {
-    first_ = (first_ + n) % places;
-    count_ -= n;
+    first_ = static_cast<std::uint32_t>((first_ + n) % places);
+    count_ -= static_cast<std::uint32_t>(n);
   }
 
  private:

@@ -130,13 +130,26 @@ struct publication_facts {
   bool verifiable = false;  ///< whether `version` is the image's digest
 };
 
+/// The bounds by which transfer_ends counts durations, in milliseconds.
+inline constexpr std::array<std::uint32_t, 15> transfer_bounds_ms{100,     200,     500,       1'000,     2'000,
+                                                                  5'000,   10'000,  20'000,    50'000,    100'000,
+                                                                  200'000, 500'000, 1'000'000, 2'000'000, 5'000'000};
+
 /// How the recipients of an owner have ended since it was made. Those of an image beside others do not count.
 struct transfer_ends {
   /// times that a recipient of a reference has ended so, by recipient_state; one that has a digest later counts once
   std::uint64_t ended[10] = {};
   std::uint64_t completed_ms = 0;  ///< from asking to completing, of all that have completed, to within a driver's
                                    ///< ticks
+  /// those of them that took at most this of transfer_bounds_ms, and longer than the one before
+  std::uint64_t within[transfer_bounds_ms.size()] = {};
 
+  /// One that has completed took so long.
+  constexpr void took(std::uint32_t ms) noexcept {
+    completed_ms += ms;
+    for (std::size_t i = 0; i < transfer_bounds_ms.size(); ++i)
+      if (ms <= transfer_bounds_ms[i]) return void(++within[i]);
+  }
   /// Times that a recipient has completed a reference, with or without a digest.
   constexpr std::uint64_t completed() const noexcept {
     return ended[static_cast<std::size_t>(recipient_state::completed)] +

@@ -696,6 +696,17 @@ def test_asking_for_flares_settings_changes_none_of_them(monkeypatch):
     assert _process.flares_setting("tensor_download_chunk_size") == 77, "it remembers its own default"
 
 
+@pytest.mark.parametrize("name", ["np_download_chunk_size", "tensor_download_chunk_size"])
+def test_a_chunk_size_that_is_asked_for_stays_a_whole_number_for_flare(monkeypatch, name):
+    """FLARE remembers the first answer with its type, and takes no chunk size that is a float."""
+    from nvflare.fuel.utils import app_config_utils as acu
+
+    monkeypatch.setattr(acu.ConfigService, "_var_values", {})
+    monkeypatch.setattr(acu.ConfigService, "_var_dict", {name: "65536"})
+    assert _process.flares_setting(name) == 65536
+    assert type(acu.get_int_var(name, 77)) is int and acu.get_int_var(name, 77) == 65536
+
+
 def test_each_site_pulls_at_its_own_pace(cells):
     """One that has stopped half-way holds up no other."""
     model = of("numpy", MODEL)

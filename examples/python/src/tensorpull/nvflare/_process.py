@@ -53,9 +53,11 @@ def most_bytes() -> int:
 
 
 def flares_setting(name: str) -> Optional[float]:
-    """One of FLARE's own; None: it is not known to be set. With a default FLARE would give that one to itself, too, since it remembers what it has answered."""
+    """One of FLARE's own; None: it is not known to be set. With a default FLARE would give that one to itself, too, since it remembers what it has answered,
+    and with its type: asked for a float, it has one instead of the whole number that its own code needs."""
+    read = ConfigService.get_int_var if name.endswith("_chunk_size") else ConfigService.get_float_var
     try:
-        value = ConfigService.get_float_var(name=name, conf=SystemConfigs.APPLICATION_CONF, default=None)
+        value = read(name=name, conf=SystemConfigs.APPLICATION_CONF, default=None)
     except Exception:  # as above
         value = None
     return float(value) if value is not None else None

@@ -582,12 +582,12 @@ class Decomposing:
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
-    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+    def to_downloadable(self, items: Dict[str, Any], max_chunk_size: int, fobs_ctx: Dict[str, Any]) -> Any:
         return self.offering(items, max_chunk_size, fobs_ctx.get(FOBSContextKey.CELL))
 
     def download(
         self, from_fqcn: str, ref_id: str, per_request_timeout: float, cell: Any, secure: bool = False, optional: bool = False, abort_signal: Any = None,
-        progress_cb: Any = None, fobs_ctx: Optional[dict] = None,
+        progress_cb: Any = None, fobs_ctx: Optional[Dict[str, Any]] = None,
     ) -> Any:  # fmt: skip
         consumer = self.consumer(cell, fobs_ctx or {}).begin(cell, from_fqcn, ref_id, self.offering.framework, per_request_timeout, secure, abort_signal)
         return self._run(consumer, from_fqcn, ref_id, per_request_timeout, cell, secure, optional, abort_signal, progress_cb)

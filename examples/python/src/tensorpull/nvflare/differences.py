@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from typing import Any, Dict, Optional, Tuple
@@ -26,7 +27,7 @@ class RoundAggregator(ModelAggregator):
     def __init__(self, aggregation_weights: Optional[Dict[str, float]] = None) -> None:
         super().__init__()
         self.aggregation_weights = aggregation_weights
-        self.logger = get_obj_logger(self)
+        self.logger: logging.Logger = get_obj_logger(self)
         self._lock = threading.Lock()
         self._base: Dict[str, Any] = {}
         self.reset_stats()

@@ -44,7 +44,9 @@ class WeighingAggregator(RoundAggregator):
             raise ValueError(f"either weights, or trimmed, a number of updates; not {trimmed!r}")
         if weights is not None and not callable(weights):
             raise TypeError(f"weights is clip_norms() or is called with Differences; not {weights!r}")
-        self.weights, self.trimmed, self.max_updates = weights, trimmed, max_updates
+        self.weights: Optional[Weigh] = weights
+        self.trimmed: Optional[int] = trimmed
+        self.max_updates: int = max_updates
         super().__init__(aggregation_weights)
 
     def reset_stats(self) -> None:

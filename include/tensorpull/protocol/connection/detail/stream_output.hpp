@@ -21,6 +21,8 @@ class stream_output {
  public:
   /// Bytes for the requests and confirmations of this end. They are short, encoded at once, and kept as bytes.
   static constexpr std::size_t control_bytes = 288;
+  /// Three requests of 80 bytes wait at most. Behind them a farewell has room, since it is not repeated.
+  static constexpr std::size_t farewell_bytes = 32;
   /// Bytes that are hashed at most for one plan.
   static constexpr std::uint64_t digest_bytes = 256 * 1024;
   using pool_type = buffer_pool<typename Owner::lock_type>;
@@ -40,10 +42,11 @@ class stream_output {
   bool long_free() const noexcept { return long_ == nullptr; }
   bool control_full() const noexcept { return control_end_ + 128 > control_bytes; }
 
-  /// Encodes a short frame of this end. False: there is no room now; try again after sent().
-  bool push_control(const frame& m) noexcept {
-    if (control_full()) return false;
-    const auto n = Framing::encode(m, {control_ + control_end_, control_bytes - control_end_});
+  /// Encodes a short frame of this end. False: there is no room now; try again after sent(). `farewell`: also if no
+  /// request has room.
+  bool push_control(const frame& m, bool farewell = false) noexcept {
+    if (!farewell && control_full()) return false;
+    const auto n = Framing::encode(m, {control_ + control_end_, sizeof control_ - control_end_});
     if (!n) return false;
     control_end_ += static_cast<std::uint32_t>(*n);
     return true;
@@ -61,7 +64,7 @@ class stream_output {
       return failure(n.error());
     }
     long_ = buffer;
-    long_bytes_ = *n;
+    long_bytes_ = static_cast<std::uint32_t>(*n);
     long_sent_ = 0;
     long_after_ = 0;
     return {};
@@ -69,7 +72,7 @@ class stream_output {
   /// The same for an answer, which is sent after the replies that wait now.
   result<void> push_answer(const frame& m, pool_type& pool) noexcept {
     const auto ok = push_long(m, pool);
-    if (ok) long_after_ = replies.size();
+    if (ok) long_after_ = static_cast<std::uint32_t>(replies.size());
     return ok;
   }
 
@@ -132,7 +135,7 @@ class stream_output {
         control_sent_ += static_cast<std::uint32_t>(took);
         if (control_sent_ == control_end_) control_sent_ = control_end_ = 0;
       } else if (it.from == source::long_frame) {
-        long_sent_ += took;
+        long_sent_ += static_cast<std::uint32_t>(took);
         if (long_sent_ == long_bytes_) drop_long(pool);
       } else {
         const pending_reply& r = replies[looked_at++];
@@ -149,7 +152,7 @@ class stream_output {
       }
     }
     replies.pop(finished);
-    long_after_ -= std::min(long_after_, finished);
+    long_after_ -= static_cast<std::uint32_t>(std::min<std::size_t>(long_after_, finished));
     if (looked_at > 0) reply_sent_ = partly;
   }
 
@@ -227,12 +230,12 @@ class stream_output {
     }
   }
 
-  alignas(8) std::byte control_[control_bytes];
+  alignas(8) std::byte control_[control_bytes + farewell_bytes];
   std::uint32_t control_sent_ = 0, control_end_ = 0;
   std::size_t reply_sent_ = 0;  // bytes of the first reply's frame that were sent
   std::byte* long_ = nullptr;
-  std::size_t long_bytes_ = 0, long_sent_ = 0;
-  std::size_t long_after_ = 0;  // replies that go before a long frame that has not begun
+  std::uint32_t long_bytes_ = 0, long_sent_ = 0;
+  std::uint32_t long_after_ = 0;  // replies that go before a long frame that has not begun
   digest_state digesting_ = digest_state::ready;
 };
 

@@ -270,7 +270,7 @@ class transaction_table : public transaction_events {
   void ended(const publication& p, const recipient_record& r, recipient_state how) noexcept {
     if (p.beside) return;
     ++transfers.ended[static_cast<std::size_t>(how)];
-    if (has_completed(how)) transfers.completed_ms += clock_ms() - r.asked_ms;
+    if (has_completed(how)) transfers.took(clock_ms() - r.asked_ms);
   }
   /// Enough of the clock to tell how long a recipient takes.
   std::uint32_t clock_ms() const noexcept { return static_cast<std::uint32_t>(now.count()); }

@@ -101,11 +101,20 @@ inline std::size_t write_http_metrics(const owner_totals& all, const http_figure
         "Transfers that have ended, by outcome; failed: the bytes were damaged.");
   for (std::size_t i = 3; i < 10; ++i)
     page << "tensorpull_transfers_total{outcome=\"" << states[i] << "\"} " << all.transfers.ended[i] << "\n";
-  about("tensorpull_transfer_seconds", "summary", "From asking to completing, of transfers that have completed.");
-  page << "tensorpull_transfer_seconds_sum " << all.transfers.completed_ms / 1000 << ".";
-  for (std::uint64_t part = all.transfers.completed_ms % 1000, unit = 100; unit != 0; part %= unit, unit /= 10)
-    page << part / unit;
-  page << "\ntensorpull_transfer_seconds_count " << all.transfers.completed() << "\n";
+  about("tensorpull_transfer_seconds", "histogram", "From asking to completing, of transfers that have completed.");
+  const auto seconds = [&](std::uint64_t ms) -> detail::text_writer& {
+    page << ms / 1000 << (ms % 1000 != 0 ? "." : "");
+    for (std::uint64_t part = ms % 1000; part != 0; part = part % 100 * 10) page << part / 100;
+    return page;
+  };
+  std::uint64_t within = 0;
+  for (std::size_t i = 0; i < transfer_bounds_ms.size(); ++i) {
+    page << "tensorpull_transfer_seconds_bucket{le=\"";
+    seconds(transfer_bounds_ms[i]) << "\"} " << (within += all.transfers.within[i]) << "\n";
+  }
+  page << "tensorpull_transfer_seconds_bucket{le=\"+Inf\"} " << all.transfers.completed()
+       << "\ntensorpull_transfer_seconds_sum ";
+  seconds(all.transfers.completed_ms) << "\ntensorpull_transfer_seconds_count " << all.transfers.completed() << "\n";
   one("tensorpull_transfers_active", "gauge", "Transfers that have not ended and have a connection.", all.active);
   one("tensorpull_sent_bytes_total", "counter", "Bytes of images sent over any protocol.", all.bytes_sent);
   one("tensorpull_http_sent_bytes_total", "counter", "Bytes of images sent over HTTP.", http.image_bytes);

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tensorpull {
@@ -42,6 +44,9 @@ class status_names {
     bool recipient = false;
     friend bool operator==(const key&, const key&) noexcept = default;
   };
+  struct hash {
+    std::size_t operator()(const key& k) const noexcept { return static_cast<std::size_t>(k.high ^ k.low); }  // random
+  };
   struct entry {
     key of{};
     std::uint8_t size = 0;
@@ -52,30 +57,35 @@ class status_names {
     entry e{.of = of, .size = static_cast<std::uint8_t>(std::min(name.size(), most_bytes))};
     std::memcpy(e.text.data(), name.data(), e.size);
     const std::lock_guard hold(lock_);
-    for (entry& old : entries_)
-      if (old.of == of) return void(old = e);
+    if (const auto old = where_.find(of); old != where_.end()) return void(entries_[old->second] = e);
     if (entries_.size() < most_) {
       try {
+        where_.emplace(of, entries_.size());
         return entries_.push_back(e);
       } catch (...) {
+        where_.erase(of);
         if (entries_.empty()) return;  // without memory it has no name
       }
     }
-    entries_[oldest_++ % entries_.size()] = e;
+    entry& oldest = entries_[oldest_++ % entries_.size()];
+    auto place = where_.extract(oldest.of);
+    place.key() = of;
+    where_.insert(std::move(place));
+    oldest = e;
   }
   std::size_t get(const key& of, std::span<char> out) const noexcept {
     const std::lock_guard hold(lock_);
-    for (const entry& e : entries_) {
-      if (e.of != of) continue;
-      const std::size_t n = std::min<std::size_t>(e.size, out.size());
-      std::memcpy(out.data(), e.text.data(), n);
-      return n;
-    }
-    return 0;
+    const auto found = where_.find(of);
+    if (found == where_.end()) return 0;
+    const entry& e = entries_[found->second];
+    const std::size_t n = std::min<std::size_t>(e.size, out.size());
+    std::memcpy(out.data(), e.text.data(), n);
+    return n;
   }
 
   mutable std::mutex lock_;
   std::vector<entry> entries_;
+  std::unordered_map<key, std::size_t, hash> where_;  // in `entries_`: a page asks for thousands
   std::size_t most_, oldest_ = 0;
 };
 

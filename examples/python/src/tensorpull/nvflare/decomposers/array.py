@@ -30,7 +30,7 @@ class PulledArrays(Pulling, ArrayConsumer):
 class ArrayDecomposer(Decomposing, NumpyArrayDecomposer):
     """FLARE's decomposer of arrays, with models that are pulled by tensorpull if both ends have it and can reach each other."""
 
-    flares = NumpyArrayDecomposer
+    flares: Any = NumpyArrayDecomposer
     offering = OfferedArrays
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> PulledArrays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Any, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from nvflare.app_common.utils.tensor_disk_offload_context import _TENSOR_DISK_OFFLOAD_ROOT_DIR
 from nvflare.app_opt.pt.decomposers import TensorDecomposer as FlaresDecomposer
@@ -50,7 +50,7 @@ class PulledFiles(Pulling, DiskTensorConsumer):
 class TensorDecomposer(Decomposing, FlaresDecomposer):
     """FLARE's decomposer of tensors and the one of arrays, with models that are pulled by tensorpull if both ends have it and can reach each other."""
 
-    flares = FlaresDecomposer
+    flares: Any = FlaresDecomposer
     offering = OfferedTensors
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class TensorDecomposer(Decomposing, FlaresDecomposer):
 
         return ArrayDecomposer()
 
-    def to_downloadable(self, items: dict, max_chunk_size: int, fobs_ctx: dict) -> Any:
+    def to_downloadable(self, items: Dict[str, Any], max_chunk_size: int, fobs_ctx: Dict[str, Any]) -> Any:
         return super().to_downloadable(real(items), max_chunk_size, fobs_ctx)
 
     def consumer(self, cell: Any, fobs_ctx: Mapping[str, Any]) -> Pulling:

@@ -28,4 +28,4 @@ def _first():
     raise ImportError("neither tensorpull nor NVIDIA FLARE has a decomposer here") from why
 
 
-Decomposer = _first()
+Decomposer: type = _first()

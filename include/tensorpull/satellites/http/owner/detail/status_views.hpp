@@ -48,8 +48,9 @@ class status_view {
   static constexpr std::size_t bytes = 4096;
 
   /// `chunked`: the text is in chunks of HTTP/1.1; otherwise its end is that of the connection.
-  void begin(bool json, bool chunked, const status_summary& summary) noexcept {
-    walk_ = {};
+  template <class Owner>
+  void begin(const Owner& owner, bool json, bool chunked, const status_summary& summary) noexcept {
+    walk_.begin(owner);
     summary_ = summary;
     begin_ = end_ = 0;
     json_ = json, chunked_ = chunked;
@@ -127,7 +128,7 @@ class status_view {
   bool json_ = false, chunked_ = false, headed_ = false, kept_ = false, over_ = false, first_ = true;
 };
 
-/// The views of one host. Nothing is allocated before somebody who may look does; then 48 KiB once.
+/// The views of one host. Nothing is allocated before somebody who may look does; then 96 KiB once.
 template <class Lock>
 class status_views {
  public:
@@ -163,7 +164,7 @@ class status_views {
     std::array<bool, most> used{};
     status_rates<Lock> rates{};
   };
-  static_assert(sizeof(all) <= 48 * 1024);
+  static_assert(sizeof(all) <= 96 * 1024);
   [[no_unique_address]] Lock lock_{};
   std::unique_ptr<all> all_;
   std::uint64_t begun_ms_ = now_ms();
@@ -180,7 +181,7 @@ class open_view {
     if (view_ == nullptr) return false;
     status_summary s{owner.totals(), shared.counts, shared.views.up_ms(), {}};
     s.rate = shared.views.rates().of_all(s.totals.bytes_sent, shared.views.now_ms());
-    view_->begin(json, chunked, s);
+    view_->begin(owner, json, chunked, s);
     return true;
   }
   /// What is to be sent next; valid until it was taken.
